@@ -1,0 +1,16 @@
+//! Keys, initialization vectors and the AEAD (1RMA §4.2, Appendix A).
+//!
+//! A region is protected by its region key K_r. Each (initiator, responder, process, op type) has its own
+//! derived region key K_d = f(K_r, …), computed anew by the responder for every op, so that nothing per
+//! peer is kept. K_d seals every frame of an op with AES-128-GCM under IVs that never repeat.
+//!
+//! What is not here: which frame is sealed under which key with which AAD. That is protocol, in
+//! [`crate::nic`].
+
+mod aead;
+mod iv;
+mod key;
+
+pub use aead::{AeadProvider, OpenJob, PortableAead, PortableKey, SealJob};
+pub use iv::{Direction, EngineId, IV_LEN, Iv, IvCounter};
+pub use key::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule};

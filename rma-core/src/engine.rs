@@ -1,0 +1,182 @@
+//! The engine: the loop around a [`Nic`] that plays the part of the hardware (not in the paper).
+//!
+//! One turn moves bursts between a backend, the NIC and the portals. It reads the clock once, does bounded
+//! work, and after the engine is built it neither allocates nor locks nor blocks (P9). Threads, pinning and
+//! sleeping belong to whoever calls [`Engine::turn`].
+
+use core::ops::Range;
+
+use crate::{
+    backend::Backend,
+    crypto::{AeadProvider, PortableAead},
+    nic::Nic,
+    portal::PortalPort,
+    time::Instant,
+};
+
+/// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer behind a
+/// flood of frames. Smaller: more system calls for the same traffic.
+const BURST: usize = 64;
+
+/// Commands taken from one portal in one turn, so that a busy portal does not hold up another's.
+const COMMANDS_PER_PORTAL: usize = 32;
+
+/// Where the engine gets its time from.
+pub trait Clock {
+    /// The time now. Never goes backwards.
+    fn now(&self) -> Instant;
+}
+
+/// A NIC with a backend, a clock, and the engine's ends of its portals.
+#[derive(Debug)]
+pub struct Engine<B, C, A: AeadProvider = PortableAead> {
+    nic: Nic<A>,
+    backend: B,
+    clock: C,
+    portals: Vec<PortalPort>,
+    /// Which of `portals` a slot belongs to.
+    owners: Box<[u16]>,
+}
+
+/// A slot that is no portal's.
+const NOBODY: u16 = u16::MAX;
+
+impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
+    /// An engine without portals. All memory that it will ever need is allocated here.
+    #[must_use]
+    pub fn new(nic: Nic<A>, backend: B, clock: C) -> Self {
+        let slots = nic.slot_count();
+        Self {
+            nic,
+            backend,
+            clock,
+            // One slot each is the most portals there can be.
+            portals: Vec::with_capacity(slots),
+            owners: vec![NOBODY; slots].into_boxed_slice(),
+        }
+    }
+
+    /// The NIC.
+    #[must_use]
+    pub const fn nic(&self) -> &Nic<A> {
+        &self.nic
+    }
+
+    /// The NIC, to configure it between turns.
+    pub const fn nic_mut(&mut self) -> &mut Nic<A> {
+        &mut self.nic
+    }
+
+    /// The backend.
+    #[must_use]
+    pub const fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The backend, to configure it between turns.
+    pub const fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// The engine's clock.
+    #[must_use]
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Serves a portal from now on.
+    ///
+    /// # Panics
+    /// If one of its slots does not exist or is another portal's. The driver sees to that.
+    pub fn attach(&mut self, port: PortalPort) {
+        let index = self.portals.len() as u16;
+        for owner in &mut self.owners[slot_indices(port.slots())] {
+            assert_eq!(*owner, NOBODY, "a slot has one portal");
+            *owner = index;
+        }
+        self.portals.push(port);
+    }
+
+    /// Stops serving the portal that has `slots`, and gives it back, once its last op has completed. Until
+    /// then returns `None`: call again after some turns. No command of it is taken meanwhile, if the caller
+    /// sees to it that none is issued.
+    pub fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
+        let index = self.portals.iter().position(|port| port.slots() == slots)?;
+        if !self.portals[index].is_settled() {
+            return None;
+        }
+        let port = self.portals.swap_remove(index);
+        self.owners[slot_indices(slots)].fill(NOBODY);
+        if let Some(moved) = self.portals.get(index) {
+            self.owners[slot_indices(moved.slots())].fill(index as u16);
+        }
+        Some(port)
+    }
+
+    /// One turn of the busy-poll loop: receive a burst, take commands, expire, complete, transmit a burst,
+    /// ring the doorbell. Returns how much there was to do; 0 if nothing.
+    pub fn turn(&mut self) -> usize {
+        let now = self.clock.now();
+        let received = self.receive(now);
+        let commands = self.take_commands(now);
+        self.nic.handle_timeout(now);
+        let completed = self.complete();
+        let sent = self.backend.tx_burst(BURST, |out| self.nic.poll_transmit(now, out));
+        self.backend.flush(now);
+        received + commands + completed + sent
+    }
+
+    /// Whether there is nothing to do before a frame arrives, a command is issued or a timeout passes: no
+    /// portal has a command waiting. To be asked after [`Engine::turn`] returned 0.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.portals.iter().all(PortalPort::is_idle)
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        self.backend.rx_burst(BURST, |frame| {
+            // Dropped frames are counted by the NIC; there is nothing else to do about one.
+            let _ = self.nic.handle_frame(now, frame);
+        })
+    }
+
+    fn take_commands(&mut self, now: Instant) -> usize {
+        let mut taken = 0;
+        for port in &mut self.portals {
+            for _ in 0..COMMANDS_PER_PORTAL {
+                let Some(command) = port.take() else { break };
+                taken += 1;
+                let slot = command.as_ref().map_or_else(|&slot| slot, |command| command.slot);
+                let accepted = if !port.owns(slot) {
+                    self.nic.counters().count_refused();
+                    false
+                } else {
+                    match command {
+                        Ok(command) => self.nic.handle_command(now, command).is_ok(),
+                        Err(slot) => self.nic.handle_unreadable_command(now, slot).is_ok(),
+                    }
+                };
+                if !accepted {
+                    port.forget();
+                }
+            }
+        }
+        taken
+    }
+
+    fn complete(&mut self) -> usize {
+        let mut completed = 0;
+        while let Some(completion) = self.nic.poll_completion() {
+            let owner = self.owners[completion.slot.index()];
+            if !self.portals[usize::from(owner)].complete(&completion) {
+                self.nic.counters().count_lost_completion();
+            }
+            completed += 1;
+        }
+        completed
+    }
+}
+
+fn slot_indices(slots: &Range<u16>) -> Range<usize> {
+    usize::from(slots.start)..usize::from(slots.end)
+}

@@ -1,0 +1,219 @@
+//! What can go wrong before an op exists, and why a frame died (house rule: an op's outcome is data, a
+//! dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
+
+use thiserror::Error;
+
+use crate::{
+    addr::{HostAddr, Pid},
+    limits::{OP_SIZE_MAX, REGION_LEN_MAX},
+    region::RegionId,
+};
+
+/// Why a command was refused before it became an op. Caused by the caller, never by the network.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// All command slots of the portal are in use.
+    #[error(
+        "all {slots} command slots of this portal are in use; poll completions, or allocate a \
+         portal with more slots"
+    )]
+    NoFreeCommandSlot {
+        /// How many slots the portal has.
+        slots: u16,
+    },
+    /// The op has no bytes, or more than one op may carry.
+    #[error(
+        "op size {op_size} is not in 1..={OP_SIZE_MAX} bytes; cut larger transfers into several ops"
+    )]
+    OpSize {
+        /// The refused size.
+        op_size: u32,
+    },
+    /// The op reaches outside the local region.
+    #[error(
+        "{op_size} bytes at offset {offset} do not fit into local region {region} of {region_len} bytes"
+    )]
+    LocalOutOfBounds {
+        /// The local region.
+        region: RegionId,
+        /// Its length in bytes.
+        region_len: u64,
+        /// The refused offset.
+        offset: u64,
+        /// The op's size.
+        op_size: u32,
+    },
+    /// The grant was made for another process; the responder would refuse its key.
+    #[error(
+        "the grant is for PID {granted}, this portal's PID is {portal}; ask for a grant for {portal}"
+    )]
+    GrantForAnotherProcess {
+        /// The grant's PID.
+        granted: Pid,
+        /// The portal's PID.
+        portal: Pid,
+    },
+    /// The grant was made for an address that this host does not have.
+    #[error("the grant is for initiator {granted}, which is not an address of this host")]
+    GrantForAnotherHost {
+        /// The grant's initiator.
+        granted: HostAddr,
+    },
+}
+
+/// Why a NIC refused a command that reached it. What an application writes into shared memory is
+/// untrusted, so these are counted, and answered by a completion where the slot is known to be free.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// The slot does not exist, or is not the issuing portal's.
+    #[error("command slot {slot} is not one of this portal's")]
+    ForeignSlot {
+        /// The refused slot number.
+        slot: u16,
+    },
+    /// The slot's op has not completed yet. That op is not disturbed.
+    #[error("command slot {slot} was issued twice: its op has not completed yet")]
+    SlotBusy {
+        /// The refused slot number.
+        slot: u16,
+    },
+}
+
+/// Why a region could not be registered, or found.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The table has no free entry.
+    #[error(
+        "all {capacity} entries of the registered region table are in use; deregister a region, or start the host with a larger table"
+    )]
+    TableFull {
+        /// How many entries the table has.
+        capacity: usize,
+    },
+    /// A region must have at least one and at most [`REGION_LEN_MAX`] bytes.
+    #[error(
+        "a region of {len} bytes cannot be registered: the length must be in 1..={REGION_LEN_MAX}"
+    )]
+    Length {
+        /// The refused length.
+        len: u64,
+    },
+    /// No region of that name is registered.
+    #[error("no region {region} is registered at this host")]
+    NotRegistered {
+        /// The name that names nothing.
+        region: RegionId,
+    },
+}
+
+/// Why command slots could not be allocated.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlotError {
+    /// Fewer slots are free than were asked for.
+    #[error(
+        "{wanted} command slots were asked for and {free} of {capacity} are free; drop a portal, ask for fewer, or start the host with a larger command slot table"
+    )]
+    TableFull {
+        /// How many were asked for.
+        wanted: u16,
+        /// How many can be had in one piece.
+        free: u16,
+        /// How many the table has.
+        capacity: usize,
+    },
+    /// A portal needs at least one slot.
+    #[error("a portal needs at least one command slot")]
+    None,
+}
+
+/// Why a received frame died. One counter each; exhaustive, so that a new reason breaks every `match`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// Shorter or longer than a frame of its type can be.
+    Length,
+    /// A version of the wire format that this NIC does not speak.
+    Version,
+    /// A frame type that does not exist.
+    FrameType,
+    /// A header field with a value that is not defined.
+    Field,
+    /// Sent to an address that is not this NIC's.
+    NotForThisHost,
+    /// A request whose RegionId names nothing. Answered with a failure notice.
+    UnknownRegion,
+    /// A request whose tag is wrong. Answered with a failure notice.
+    RequestUnauthenticated,
+    /// An authenticated request outside its region. Answered with a failure notice.
+    RequestOutOfBounds,
+    /// An authenticated request that the region does not permit. Answered with a failure notice.
+    RequestNotPermitted,
+    /// An authenticated request that found the inbound queue at its configured depth. Answered with a
+    /// NACK.
+    InboundQueueFull,
+    /// A failure notice that was not sent: the limit on notices to unauthenticated senders was reached.
+    /// Counted beside the reason for the notice.
+    NoticeRateLimited,
+    /// A failure notice that was not sent: too many wait to be sent. Counted beside the reason for the
+    /// notice.
+    NoticeQueueFull,
+    /// A response or failure notice for a slot that this NIC does not have.
+    UnknownSlot,
+    /// A response or failure notice for an op that has already completed, or never was.
+    LateOrUnsolicited,
+    /// A response or failure notice from another host than the op's.
+    WrongResponder,
+    /// A response whose bytes have already arrived.
+    Duplicate,
+    /// An authenticated response with bytes that the op did not ask for, or cut in a way that the wire
+    /// format does not allow.
+    OutsideOp,
+    /// A response or failure notice whose tag is wrong.
+    ResponseUnauthenticated,
+    /// A failure notice with a status that may not come this way.
+    NoticeStatus,
+    /// A response to an op whose local region is no longer registered.
+    LocalRegionGone,
+}
+
+impl DropReason {
+    /// All reasons, in the order of their codes.
+    pub const ALL: [Self; 20] = [
+        Self::Length,
+        Self::Version,
+        Self::FrameType,
+        Self::Field,
+        Self::NotForThisHost,
+        Self::UnknownRegion,
+        Self::RequestUnauthenticated,
+        Self::RequestOutOfBounds,
+        Self::RequestNotPermitted,
+        Self::InboundQueueFull,
+        Self::NoticeRateLimited,
+        Self::NoticeQueueFull,
+        Self::UnknownSlot,
+        Self::LateOrUnsolicited,
+        Self::WrongResponder,
+        Self::Duplicate,
+        Self::OutsideOp,
+        Self::ResponseUnauthenticated,
+        Self::NoticeStatus,
+        Self::LocalRegionGone,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_reasons_are_listed_in_the_order_of_their_codes() {
+        for (code, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, code);
+        }
+    }
+}

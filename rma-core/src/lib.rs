@@ -1,0 +1,43 @@
+//! The protocol of 1RMA (One-Shot Remote Memory Access, SIGCOMM 2020), without I/O.
+//!
+//! # Vocabulary
+//!
+//! An *initiator* runs an *op* on memory that a *responder* has registered as a *region*. Software writes a
+//! [`Command`](command::Command) into a *command slot* of a [`CommandPortal`](portal::CommandPortal); the
+//! [`Nic`](nic::Nic) lets the op *enter service* when the *solicitation window* admits it, sends a *request*,
+//! lands the *responses* in local memory and gives back one
+//! [`Completion`](command::Completion). The words are the paper's; what the paper does not name is marked so.
+//!
+//! # Layers, top down
+//!
+//! | module | knows | does not know |
+//! |---|---|---|
+//! | [`portal`] | slots and rings of one application | frames |
+//! | [`engine`] | whom to ask next: backend, portals, NIC | what is in a frame |
+//! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
+//! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
+//! | [`backend`] | what an operating system must offer | the protocol |
+//!
+//! # How to drive a NIC
+//!
+//! [`Engine::turn`](engine::Engine::turn) does it for a program. A simulator calls the NIC itself: `handle_*`
+//! for what happens, then `poll_transmit`, `poll_completion` and `poll_timeout` until they have nothing more.
+//!
+//! This crate reads no clock, starts no thread, makes no system call and has no `unsafe`.
+
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod backend;
+pub mod command;
+pub mod crypto;
+pub mod engine;
+pub mod error;
+pub mod grant;
+pub mod limits;
+pub mod nic;
+pub mod op;
+pub mod portal;
+pub mod region;
+pub mod time;
+pub mod wire;

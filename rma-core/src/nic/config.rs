@@ -1,0 +1,268 @@
+//! Settings of one NIC: a builder whose fields anybody may set, and what `build` makes of them.
+
+use core::time::Duration;
+
+use thiserror::Error;
+
+use crate::{
+    addr::LocalAddresses,
+    crypto::EngineId,
+    limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX, REGIONS_MAX},
+    time::nanos,
+    wire,
+};
+
+/// How long ops may take. Constants per kind, so that a FIFO of each kind is in deadline order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long an op may wait to enter service. Longer: congestion at home is noticed later. Shorter: a
+    /// short burst is shed that would have been served.
+    pub dispatch_timeout: Duration,
+    /// How long an op in service may wait for its data. Longer: a lost frame costs more, and holds its
+    /// share of the solicitation window for longer. Shorter: an answer that was only late is wasted.
+    pub timeout: Duration,
+}
+
+impl Timing {
+    /// The paper's setting for a hardware NIC on a fabric with the given RTT (§6.1): 10 µs to enter
+    /// service, 5 RTT for the data. Too tight for an engine thread that can be descheduled.
+    #[must_use]
+    pub const fn paper(rtt: Duration) -> Self {
+        Self { dispatch_timeout: Duration::from_micros(10), timeout: rtt.saturating_mul(5) }
+    }
+
+    /// A software engine's setting (not in the paper): the paper's multiples of the RTT (2 to enter
+    /// service, 5 for the data), but never below `floor`, which covers the time for which a scheduler may
+    /// stop either engine.
+    #[must_use]
+    pub fn software(rtt: Duration, floor: Duration) -> Self {
+        Self {
+            dispatch_timeout: rtt.saturating_mul(2).max(floor),
+            timeout: rtt.saturating_mul(5).max(floor),
+        }
+    }
+}
+
+impl Default for Timing {
+    /// For engines on machines that are busy with other things: 100 ms for both, several time slices of
+    /// a loaded two-core machine.
+    fn default() -> Self {
+        Self::software(Duration::from_micros(10), Duration::from_millis(100))
+    }
+}
+
+/// Settings of one NIC. Nothing is believed until [`NicConfigBuilder::build`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct NicConfigBuilder {
+    /// The host's addresses. Default: none, and at least one is needed.
+    pub addresses: LocalAddresses,
+    /// The number of this engine among those of its host. Default: 0. Two engines of one host with one
+    /// number would repeat IVs.
+    pub engine: EngineId,
+    /// Where the message counter starts: above every value that this engine number has used before on
+    /// this host. Default: 0, right for a simulation only.
+    pub counter_start: u64,
+    /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
+    /// 0.5 KiB each.
+    pub command_slots: u32,
+    /// Entries of the registered region table. Default: 1024, about 0.6 KiB each.
+    pub regions: u32,
+    /// Entries of the inbound queue of each class of service: requests that have been authenticated and
+    /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 0.5 KiB each.
+    pub inbound_queue: u32,
+    /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
+    /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs
+    /// (§7.5). Default: 256 KiB, as a software engine's RTT is longer.
+    pub solicitation_window: u32,
+    /// How long ops may take.
+    pub timing: Timing,
+    /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default: what
+    /// an MTU of 1500 leaves.
+    pub receive_len_max: ReceiveLenMax,
+    /// Failure notices a second to senders that did not authenticate, in the long run. Default: 100,000.
+    pub notices_per_second: u32,
+}
+
+/// The largest frame that a device can receive, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveLenMax {
+    /// In an IPv4 datagram.
+    pub ipv4: usize,
+    /// In an IPv6 datagram.
+    pub ipv6: usize,
+}
+
+impl ReceiveLenMax {
+    /// What IP and UDP headers leave of an MTU.
+    #[must_use]
+    pub const fn of_mtu(mtu: usize) -> Self {
+        Self { ipv4: mtu.saturating_sub(28), ipv6: mtu.saturating_sub(48) }
+    }
+}
+
+impl Default for NicConfigBuilder {
+    fn default() -> Self {
+        Self {
+            addresses: LocalAddresses::default(),
+            engine: EngineId::default(),
+            counter_start: 0,
+            command_slots: 1024,
+            regions: 1024,
+            inbound_queue: 512,
+            solicitation_window: 256 << 10,
+            timing: Timing::default(),
+            receive_len_max: ReceiveLenMax::of_mtu(1500),
+            notices_per_second: 100_000,
+        }
+    }
+}
+
+impl NicConfigBuilder {
+    /// Checks every setting and how they relate.
+    ///
+    /// # Errors
+    /// The first setting that cannot work, with its value and the rule.
+    pub fn build(self) -> Result<NicConfig, ConfigError> {
+        let Self { addresses, timing, receive_len_max, .. } = self;
+        if addresses.is_empty() {
+            return Err(ConfigError::NoAddress);
+        }
+        let within = |setting, value: u32, max: u32| {
+            if (1..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::TableSize { setting, value, max })
+            }
+        };
+        within("command_slots", self.command_slots, COMMAND_SLOTS_MAX)?;
+        within("regions", self.regions, REGIONS_MAX)?;
+        within("inbound_queue", self.inbound_queue, 1 << 20)?;
+        if self.solicitation_window < OP_SIZE_MAX {
+            return Err(ConfigError::WindowBelowOneOp { window: self.solicitation_window });
+        }
+        for (setting, value) in
+            [("dispatch_timeout", timing.dispatch_timeout), ("timeout", timing.timeout)]
+        {
+            if value.is_zero() || value > TIMEOUT_MAX {
+                return Err(ConfigError::Timeout { setting, value });
+            }
+        }
+        let shortest = receive_len_max.ipv4.min(receive_len_max.ipv6);
+        if shortest < wire::FRAME_LEN_MIN {
+            return Err(ConfigError::ReceiveLen { len: shortest });
+        }
+        Ok(NicConfig {
+            dispatch_timeout_nanos: nanos(timing.dispatch_timeout),
+            timeout_nanos: nanos(timing.timeout),
+            settings: self,
+        })
+    }
+}
+
+/// The longest timeout that makes sense: P1 promises an end.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// Settings that have been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct NicConfig {
+    pub(super) settings: NicConfigBuilder,
+    pub(super) dispatch_timeout_nanos: u64,
+    pub(super) timeout_nanos: u64,
+}
+
+impl NicConfig {
+    /// The settings that this was built from.
+    pub const fn settings(&self) -> &NicConfigBuilder {
+        &self.settings
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A NIC without an address can neither send nor receive.
+    #[error("a NIC needs at least one address; set `addresses`")]
+    NoAddress,
+    /// A table has no entry, or more than its index can name.
+    #[error("`{setting}` is {value}: it must be in 1..={max}")]
+    TableSize {
+        /// Which setting.
+        setting: &'static str,
+        /// The refused value.
+        value: u32,
+        /// The largest that can work.
+        max: u32,
+    },
+    /// An op of the largest size could never enter service.
+    #[error(
+        "`solicitation_window` is {window} bytes: every op needs {OP_SIZE_MAX} bytes to enter service"
+    )]
+    WindowBelowOneOp {
+        /// The refused value.
+        window: u32,
+    },
+    /// A timeout is zero, or so long that it bounds nothing.
+    #[error("`{setting}` is {value:?}: it must be above zero and at most {TIMEOUT_MAX:?}")]
+    Timeout {
+        /// Which setting.
+        setting: &'static str,
+        /// The refused value.
+        value: Duration,
+    },
+    /// The device could not receive the shortest response.
+    #[error(
+        "`receive_len_max` is {len} bytes: the shortest response has {} bytes; raise the MTU",
+        wire::FRAME_LEN_MIN
+    )]
+    ReceiveLen {
+        /// The refused value.
+        len: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::HostAddr;
+
+    fn valid() -> NicConfigBuilder {
+        let addr: HostAddr = "192.0.2.1".parse().unwrap();
+        NicConfigBuilder { addresses: addr.into(), ..NicConfigBuilder::default() }
+    }
+
+    #[test]
+    fn the_defaults_need_only_an_address() {
+        assert!(valid().build().is_ok());
+        assert_eq!(NicConfigBuilder::default().build().unwrap_err(), ConfigError::NoAddress);
+    }
+
+    #[test]
+    fn each_setting_that_cannot_work_is_named_with_its_value() {
+        let refused = |change: fn(&mut NicConfigBuilder), text: &str| {
+            let mut builder = valid();
+            change(&mut builder);
+            let error = builder.build().unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        };
+        refused(|b| b.command_slots = 0, "`command_slots` is 0");
+        refused(|b| b.command_slots = 65_536, "`command_slots` is 65536");
+        refused(|b| b.regions = 65_537, "`regions` is 65537");
+        refused(|b| b.inbound_queue = 0, "`inbound_queue` is 0");
+        refused(|b| b.solicitation_window = 4095, "`solicitation_window` is 4095");
+        refused(|b| b.timing.timeout = Duration::ZERO, "`timeout` is 0ns");
+        refused(|b| b.timing.dispatch_timeout = Duration::MAX, "`dispatch_timeout`");
+        refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 52");
+    }
+
+    #[test]
+    fn a_software_profile_follows_the_rtt_above_its_floor() {
+        let floor = Duration::from_micros(500);
+        let near = Timing::software(Duration::from_micros(10), floor);
+        assert_eq!((near.dispatch_timeout, near.timeout), (floor, floor));
+        let far = Timing::software(Duration::from_millis(1), floor);
+        assert_eq!(far.dispatch_timeout, Duration::from_millis(2));
+        assert_eq!(far.timeout, Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a NIC counts. One thread writes, any thread may read.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::{error::DropReason, op::OpStatus};
+
+/// Counters of one NIC. Relaxed and written by the engine thread alone, so that counting costs what an
+/// ordinary addition costs; a reader sees each counter whole, but not all at one instant.
+#[derive(Debug, Default)]
+pub struct NicCounters {
+    statuses: [AtomicU64; OpStatus::ALL.len()],
+    drops: [AtomicU64; DropReason::ALL.len()],
+    frames_received: AtomicU64,
+    frames_sent: AtomicU64,
+    commands_refused: AtomicU64,
+    responses_abandoned: AtomicU64,
+    completions_lost: AtomicU64,
+}
+
+impl NicCounters {
+    /// Ops of this host that ended with `status`.
+    pub fn completions(&self, status: OpStatus) -> u64 {
+        self.statuses[status as usize].load(Relaxed)
+    }
+
+    /// Frames that died for `reason`.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize].load(Relaxed)
+    }
+
+    /// All frames that died, with their reasons; only those that are not zero.
+    pub fn all_drops(&self) -> impl Iterator<Item = (DropReason, u64)> {
+        DropReason::ALL.into_iter().map(|r| (r, self.drops(r))).filter(|&(_, count)| count > 0)
+    }
+
+    /// Frames that the backend handed over.
+    pub fn frames_received(&self) -> u64 {
+        self.frames_received.load(Relaxed)
+    }
+
+    /// Frames that the backend took.
+    pub fn frames_sent(&self) -> u64 {
+        self.frames_sent.load(Relaxed)
+    }
+
+    /// Commands for which no completion could be given: for slots that are not the portal's, or busy.
+    pub fn commands_refused(&self) -> u64 {
+        self.commands_refused.load(Relaxed)
+    }
+
+    /// Responses that were not sent because the region was deregistered meanwhile.
+    pub fn responses_abandoned(&self) -> u64 {
+        self.responses_abandoned.load(Relaxed)
+    }
+
+    /// Completions that a portal had no room for, because its application broke its ring.
+    pub fn completions_lost(&self) -> u64 {
+        self.completions_lost.load(Relaxed)
+    }
+
+    pub(super) fn count_completion(&self, status: OpStatus) {
+        add_one(&self.statuses[status as usize]);
+    }
+
+    pub(super) fn count_drop(&self, reason: DropReason) {
+        add_one(&self.drops[reason as usize]);
+    }
+
+    pub(super) fn count_received(&self) {
+        add_one(&self.frames_received);
+    }
+
+    pub(super) fn count_sent(&self) {
+        add_one(&self.frames_sent);
+    }
+
+    pub(crate) fn count_refused(&self) {
+        add_one(&self.commands_refused);
+    }
+
+    pub(crate) fn count_lost_completion(&self) {
+        add_one(&self.completions_lost);
+    }
+
+    pub(super) fn count_abandoned(&self) {
+        add_one(&self.responses_abandoned);
+    }
+}
+
+/// No locked instruction: there is one writer.
+fn add_one(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+}

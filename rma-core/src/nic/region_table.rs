@@ -1,0 +1,155 @@
+//! The registered region table, RRT (1RMA §4.3): which memory remote hosts may name, and with which key.
+//!
+//! Its size is fixed when the NIC starts and does not depend on the number of peers. Every access of the
+//! NIC to host memory goes through exactly one entry.
+
+use std::sync::Arc;
+
+use rma_shm::region::Region;
+
+use crate::{
+    addr::Pid,
+    crypto::{RegionKey, RegionKeySchedule},
+    error::RegionError,
+    limits::REGION_LEN_MAX,
+    region::{Permissions, RegionId},
+};
+
+/// What is known of one registered region.
+#[derive(Debug)]
+pub struct RegionEntry {
+    /// The host memory.
+    pub memory: Arc<Region>,
+    /// K_r, expanded.
+    pub key: RegionKeySchedule,
+    /// What remote hosts may do.
+    pub permissions: Permissions,
+    /// The process whose commands may use the region as their local end.
+    pub owner: Pid,
+}
+
+impl RegionEntry {
+    /// An entry for `memory`, protected by `key`.
+    #[must_use]
+    pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
+        Self { memory, key: RegionKeySchedule::new(key), permissions, owner }
+    }
+
+    /// Whether `size` bytes at `offset` lie inside the region.
+    pub(super) fn holds(&self, offset: u64, size: u32) -> bool {
+        let len = self.memory.len() as u64;
+        offset.checked_add(u64::from(size)).is_some_and(|end| end <= len)
+    }
+}
+
+#[derive(Debug)]
+struct Row {
+    generation: u16,
+    entry: Option<Box<RegionEntry>>,
+}
+
+/// The registered region table.
+#[derive(Debug)]
+pub struct RegionTable {
+    rows: Box<[Row]>,
+    /// Indices of free rows, least recently used first, so that a name is reused as late as can be.
+    free: std::collections::VecDeque<u16>,
+}
+
+impl RegionTable {
+    /// A table of `capacity` entries, at most [`crate::limits::REGIONS_MAX`].
+    pub(super) fn new(capacity: u32) -> Self {
+        let indices = || (0..capacity).map(|index| u16::try_from(index).expect("REGIONS_MAX"));
+        Self {
+            rows: indices().map(|_| Row { generation: 0, entry: None }).collect(),
+            free: indices().collect(),
+        }
+    }
+
+    /// Registers a region.
+    ///
+    /// # Errors
+    /// If the table is full or the region too long. Then the entry is given back.
+    pub fn register(
+        &mut self,
+        entry: Box<RegionEntry>,
+    ) -> Result<RegionId, (RegionError, Box<RegionEntry>)> {
+        let len = entry.memory.len() as u64;
+        if len == 0 || len > REGION_LEN_MAX {
+            return Err((RegionError::Length { len }, entry));
+        }
+        let Some(index) = self.free.pop_front() else {
+            return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
+        };
+        let row = &mut self.rows[usize::from(index)];
+        row.entry = Some(entry);
+        Ok(RegionId::new(index, row.generation))
+    }
+
+    /// Takes a region out of the table. Its name will mean nothing until 2^16 later uses of its row.
+    ///
+    /// # Errors
+    /// If no region of that name is registered.
+    pub fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+        let error = RegionError::NotRegistered { region };
+        if self.get(region).is_none() {
+            return Err(error);
+        }
+        let row = &mut self.rows[region.index()];
+        row.generation = row.generation.wrapping_add(1);
+        self.free.push_back(region.index() as u16);
+        row.entry.take().ok_or(error)
+    }
+
+    /// The entry that `region` names.
+    #[must_use]
+    pub fn get(&self, region: RegionId) -> Option<&RegionEntry> {
+        let row = self.rows.get(region.index())?;
+        let named = RegionId::new(region.index() as u16, row.generation);
+        row.entry.as_deref().filter(|_| named == region)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(len: usize) -> Box<RegionEntry> {
+        let memory = Arc::new(Region::new(len).unwrap());
+        let key = RegionKey::from_bytes([0; 16]);
+        Box::new(RegionEntry::new(memory, &key, Permissions::READ, Pid(1)))
+    }
+
+    #[test]
+    fn a_full_table_is_an_error_and_evicts_nothing() {
+        let mut table = RegionTable::new(2);
+        let ids = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
+        let (error, _) = table.register(entry(1)).unwrap_err();
+        assert_eq!(error, RegionError::TableFull { capacity: 2 });
+        assert!(ids.iter().all(|&id| table.get(id).is_some()));
+    }
+
+    #[test]
+    fn the_name_of_a_deregistered_region_names_nothing() {
+        let mut table = RegionTable::new(1);
+        let old = table.register(entry(1)).unwrap();
+        assert!(table.deregister(old).is_ok());
+        let new = table.register(entry(1)).unwrap();
+        assert_ne!(old, new);
+        assert!(table.get(old).is_none());
+        assert_eq!(table.deregister(old).unwrap_err(), RegionError::NotRegistered { region: old });
+        assert!(table.get(new).is_some());
+        assert!(table.get(RegionId::from_bits(u32::MAX)).is_none());
+    }
+
+    #[test]
+    fn bounds_do_not_overflow() {
+        let entry = entry(4096);
+        assert!(entry.holds(0, 4096));
+        assert!(entry.holds(4095, 1));
+        assert!(!entry.holds(4096, 1));
+        assert!(!entry.holds(1, 4096));
+        assert!(!entry.holds(u64::MAX, 1));
+        assert!(!entry.holds(u64::MAX - 4095, 4096));
+    }
+}

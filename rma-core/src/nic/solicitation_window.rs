@@ -1,0 +1,80 @@
+//! The solicitation window (1RMA §4.1, §4.3): how many payload bytes may be inbound at once.
+//!
+//! In hardware it is an SRAM that lands inbound payloads; here it is its accounting. Invariant: the sizes
+//! of all ops in service never exceed the window (P3).
+
+use crate::limits::OP_SIZE_MAX;
+
+#[derive(Debug)]
+pub(super) struct SolicitationWindow {
+    size: u32,
+    free: u32,
+}
+
+impl SolicitationWindow {
+    pub(super) const fn new(size: u32) -> Self {
+        Self { size, free: size }
+    }
+
+    /// Whether an op may enter service: only when a whole op of the largest size is free, whatever its
+    /// own size, so that small ops do not starve large ones.
+    //= 1rma#3.1-window-admission
+    pub(super) const fn admits_op(&self) -> bool {
+        self.free >= OP_SIZE_MAX
+    }
+
+    /// Takes an op's real size out of the window.
+    //= 1rma#3.1-window-debit
+    pub(super) fn debit(&mut self, op_size: u32) {
+        self.free = self.free.checked_sub(op_size).expect("`admits_op` was asked first");
+    }
+
+    /// Gives back what an op took, when it completes in any way.
+    //= 1rma#4.1-window-refund
+    pub(super) fn refund(&mut self, op_size: u32) {
+        self.free += op_size;
+        assert!(self.free <= self.size, "an op is refunded once");
+    }
+
+    /// Bytes that are debited at present.
+    pub(super) const fn debited(&self) -> u32 {
+        self.size - self.free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //= 1rma#3.1-window-admission
+    //= type=test
+    #[test]
+    fn a_small_op_waits_for_a_whole_op_of_window() {
+        let mut window = SolicitationWindow::new(OP_SIZE_MAX + 63);
+        assert!(window.admits_op());
+        window.debit(64);
+        assert!(!window.admits_op(), "4095 bytes are free and the next op may be small");
+        window.refund(64);
+        assert!(window.admits_op());
+    }
+
+    //= 1rma#3.1-window-debit
+    //= type=test
+    //= 1rma#4.1-window-refund
+    //= type=test
+    #[test]
+    fn an_op_takes_its_real_size_and_gives_it_back() {
+        let mut window = SolicitationWindow::new(2 * OP_SIZE_MAX);
+        window.debit(100);
+        assert_eq!(window.debited(), 100);
+        window.debit(OP_SIZE_MAX);
+        window.refund(100);
+        assert_eq!(window.debited(), OP_SIZE_MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "refunded once")]
+    fn a_second_refund_is_a_broken_invariant() {
+        SolicitationWindow::new(OP_SIZE_MAX).refund(1);
+    }
+}

@@ -1,0 +1,140 @@
+//! What an op is: its type, its class of service, how it ended (1RMA §4.3, §4.5, Table 3).
+
+use core::fmt;
+
+/// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens no other.
+///
+/// Exhaustive on purpose: a new kind must break every `match` in this workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OpType {
+    /// One-sided read, two hops (§3.1).
+    Read = 1,
+}
+
+impl OpType {
+    /// The op type that `code` stands for.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Read),
+            _ => None,
+        }
+    }
+}
+
+/// One of the two internal classes of service; each has a FIFO arbiter of its own (§4.3).
+///
+/// The paper does not name the classes; these names are ours. Neither starves the other: they take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ClassOfService {
+    /// For small ops that somebody waits for.
+    #[default]
+    Latency = 0,
+    /// For bulk transfers.
+    Throughput = 1,
+}
+
+impl ClassOfService {
+    /// Both classes, in the order of their codes.
+    pub const ALL: [Self; 2] = [Self::Latency, Self::Throughput];
+
+    /// The class that `code` stands for.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Latency),
+            1 => Some(Self::Throughput),
+            _ => None,
+        }
+    }
+}
+
+/// How an op ended. Names and meanings are those of 1RMA Table 3, but for the last three.
+///
+/// Exhaustive on purpose: a new status must break every `match` in this workspace.
+//= 1rma#4.5-status-codes
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OpStatus {
+    /// The op completed and all its data was transferred.
+    Ok = 0,
+    /// The command did not carry the right derived region key K_d, or no such region is registered: the
+    /// responder does not tell which. Also what a rotated key looks like.
+    RemoteAuthenticationFailure = 1,
+    /// The responder's inbound queue was at its configured depth. The window was refunded at once.
+    Nack = 2,
+    /// Not all data arrived in time: wrong address, partition, drop or congestion. Some of the local
+    /// memory may have been written.
+    Timeout = 3,
+    /// The op waited too long for room in the local solicitation window and never entered service.
+    DispatchTimeout = 4,
+    /// Not in the paper. The authenticated request reached outside the registered region.
+    RemoteOutOfBounds = 5,
+    /// Not in the paper. The region does not permit this type of op.
+    RemotePermissionDenied = 6,
+    /// Not in the paper. The local NIC refused the command: its fields made no sense, or its local
+    /// region was not registered, too small, or another process's. Nothing was sent.
+    InvalidCommand = 7,
+}
+
+impl OpStatus {
+    /// All statuses, in the order of their codes.
+    pub const ALL: [Self; 8] = [
+        Self::Ok,
+        Self::RemoteAuthenticationFailure,
+        Self::Nack,
+        Self::Timeout,
+        Self::DispatchTimeout,
+        Self::RemoteOutOfBounds,
+        Self::RemotePermissionDenied,
+        Self::InvalidCommand,
+    ];
+
+    /// The status that `code` stands for.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The status in the words of the paper's Table 3.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::RemoteAuthenticationFailure => "REMOTE_AUTHENTICATION_FAILURE",
+            Self::Nack => "NACK",
+            Self::Timeout => "TIMEOUT",
+            Self::DispatchTimeout => "DISPATCH_TIMEOUT",
+            Self::RemoteOutOfBounds => "REMOTE_OUT_OF_BOUNDS",
+            Self::RemotePermissionDenied => "REMOTE_PERMISSION_DENIED",
+            Self::InvalidCommand => "INVALID_COMMAND",
+        }
+    }
+}
+
+impl fmt::Display for OpStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_round_trip_and_others_mean_nothing() {
+        for status in OpStatus::ALL {
+            assert_eq!(OpStatus::from_code(status as u8), Some(status));
+        }
+        assert_eq!(OpStatus::from_code(8), None);
+        for class in ClassOfService::ALL {
+            assert_eq!(ClassOfService::from_code(class as u8), Some(class));
+        }
+        assert_eq!(ClassOfService::from_code(2), None);
+        assert_eq!(OpType::from_code(OpType::Read as u8), Some(OpType::Read));
+        assert_eq!(OpType::from_code(0), None);
+    }
+}

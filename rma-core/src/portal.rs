@@ -1,0 +1,376 @@
+//! The CommandPortal: an application's command slots and its completion queue (1RMA §4.4, figure 4).
+//!
+//! Two rings of lines join an application thread to its engine: commands one way, completions the other.
+//! Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the engine sleeps,
+//! no system call.
+//!
+//! The portal hands out a [`CommandSlotId`] with each command and takes it back with the completion. It
+//! never has more commands under way than slots, and both rings have at least as many entries as slots, so
+//! neither can be full.
+//!
+//! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile application
+//! could write to (P8). It takes only commands for the portal's own slots, and takes none as long as their
+//! completions would have no room, so that an application that breaks the rules stalls itself alone.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use rma_shm::{Consumer, Doorbell, Producer, ring};
+
+use crate::{
+    addr::{LocalAddresses, Pid},
+    command::{Command, CommandSlotId, Completion},
+    error::SubmitError,
+    grant::Grant,
+    limits::OP_SIZE_MAX,
+    op::{ClassOfService, OpType},
+    region::RegisteredRegion,
+};
+
+/// Wakes an engine that sleeps in the kernel. Implemented where system calls are made.
+pub trait Wake: core::fmt::Debug + Send + Sync {
+    /// Makes the engine's present or next sleep end at once.
+    fn wake(&self);
+}
+
+/// How an application wakes its engine.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    /// Whether the engine sleeps.
+    pub doorbell: Arc<Doorbell>,
+    /// How to wake it.
+    pub wake: Arc<dyn Wake>,
+}
+
+/// What the driver fixes when it allocates a portal.
+#[derive(Clone, Debug)]
+pub struct PortalConfig {
+    /// The portal's command slots: at least one.
+    pub slots: Range<u16>,
+    /// PID_initiator of all its ops.
+    pub pid: Pid,
+    /// The host's addresses.
+    pub addresses: LocalAddresses,
+    /// How to wake the engine; `None` if the engine never sleeps.
+    pub bell: Option<Bell>,
+}
+
+/// Makes a portal and the engine's end of it.
+///
+/// # Panics
+/// If there are no slots.
+#[must_use]
+pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
+    let PortalConfig { slots, pid, addresses, bell } = config;
+    let entries = slots.len().next_power_of_two();
+    assert!(!slots.is_empty(), "a portal has at least one slot");
+    let new_ring = || ring(entries).expect("at most 2^16 slots, rounded up to a power of two");
+    let (commands, taken) = new_ring();
+    let (given, completions) = new_ring();
+    let portal = CommandPortal {
+        commands,
+        completions,
+        // The slot used last is on top: its state is still in the cache.
+        free: slots.clone().rev().map(CommandSlotId).collect(),
+        slots: slots.clone(),
+        pid,
+        addresses,
+        bell,
+    };
+    let port = PortalPort { commands: taken, completions: given, slots, outstanding: 0 };
+    (portal, port)
+}
+
+/// A read of 1 to [`OP_SIZE_MAX`] bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOp<'a> {
+    /// The permission to read.
+    pub grant: &'a Grant,
+    /// Where in the remote region, in bytes. The responder checks it.
+    pub remote_offset: u64,
+    /// Where the data lands.
+    pub sink: &'a RegisteredRegion,
+    /// Where in `sink`, in bytes.
+    pub sink_offset: u64,
+    /// How many bytes.
+    pub op_size: u32,
+    /// With which class of service.
+    pub class: ClassOfService,
+}
+
+/// An application's command slots and its completion queue. Used by one thread at a time.
+#[derive(Debug)]
+pub struct CommandPortal {
+    commands: Producer,
+    completions: Consumer,
+    free: Vec<CommandSlotId>,
+    slots: Range<u16>,
+    pid: Pid,
+    addresses: LocalAddresses,
+    bell: Option<Bell>,
+}
+
+impl CommandPortal {
+    /// The PID that grants for this portal must name.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The portal's command slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Range<u16> {
+        &self.slots
+    }
+
+    /// How many ops have been issued whose completions have not been polled.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Issues a read of `op_size` bytes at `remote_offset` of the granted region into `sink`, in the
+    /// latency class. See [`CommandPortal::issue_read`].
+    ///
+    /// # Errors
+    /// As [`CommandPortal::issue_read`].
+    pub fn read(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        sink: &RegisteredRegion,
+        sink_offset: u64,
+        op_size: u32,
+    ) -> Result<CommandSlotId, SubmitError> {
+        let class = ClassOfService::Latency;
+        self.issue_read(&ReadOp { grant, remote_offset, sink, sink_offset, op_size, class })
+    }
+
+    /// Issues a read. Its completion names the slot that is returned here.
+    ///
+    /// Until then the bytes of `sink` that the op covers may change at any moment.
+    ///
+    /// # Errors
+    /// If no slot is free, or the op cannot be right. Then nothing was issued.
+    pub fn issue_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        let &ReadOp { grant, remote_offset, sink, sink_offset, op_size, class } = op;
+        if !(1..=OP_SIZE_MAX).contains(&op_size) {
+            return Err(SubmitError::OpSize { op_size });
+        }
+        let (region, region_len) = (sink.id(), sink.len());
+        if sink_offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
+            let offset = sink_offset;
+            return Err(SubmitError::LocalOutOfBounds { region, region_len, offset, op_size });
+        }
+        if grant.pid != self.pid {
+            return Err(SubmitError::GrantForAnotherProcess {
+                granted: grant.pid,
+                portal: self.pid,
+            });
+        }
+        if self.addresses.toward(grant.responder) != Some(grant.initiator) {
+            return Err(SubmitError::GrantForAnotherHost { granted: grant.initiator });
+        }
+        let slots = self.slots.len() as u16;
+        let slot = self.free.pop().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
+        self.issue(&Command {
+            slot,
+            op_type: OpType::Read,
+            class,
+            op_size,
+            responder: grant.responder,
+            remote_region: grant.region,
+            remote_offset,
+            local_region: region,
+            local_offset: sink_offset,
+            key: grant.key,
+        });
+        Ok(slot)
+    }
+
+    fn issue(&mut self, command: &Command) {
+        self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
+        if let Some(bell) = &self.bell
+            && bell.doorbell.needs_ring()
+        {
+            bell.wake.wake();
+        }
+    }
+
+    /// The next completion, if there is one. Its slot may be used again.
+    #[must_use]
+    pub fn poll(&mut self) -> Option<Completion> {
+        let completion = Completion::from_line(&self.completions.pop()?)
+            .expect("the engine writes defined statuses");
+        debug_assert!(!self.free.contains(&completion.slot), "one completion for each command");
+        self.free.push(completion.slot);
+        Some(completion)
+    }
+}
+
+/// The engine's end of a portal.
+#[derive(Debug)]
+pub struct PortalPort {
+    commands: Consumer,
+    completions: Producer,
+    slots: Range<u16>,
+    /// Commands taken whose completions have not been given.
+    outstanding: usize,
+}
+
+impl PortalPort {
+    /// The portal's command slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Range<u16> {
+        &self.slots
+    }
+
+    /// Whether no command waits to be taken. Looks at the other side's memory.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Whether every command that was taken has got its completion.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
+    /// completion would have no room.
+    pub(crate) fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
+        if self.commands.is_empty()
+            || self.outstanding + self.completions.len() >= self.completions.capacity()
+        {
+            return None;
+        }
+        let command = Command::from_line(&self.commands.pop()?);
+        self.outstanding += 1;
+        Some(command)
+    }
+
+    /// Whether `slot` is one of the portal's.
+    pub(crate) fn owns(&self, slot: CommandSlotId) -> bool {
+        self.slots.contains(&slot.0)
+    }
+
+    /// A command that was taken led to no op, so there will be no completion.
+    pub(crate) const fn forget(&mut self) {
+        self.outstanding -= 1;
+    }
+
+    /// Gives a completion to the application. `take` kept room for it; if there is none, the application
+    /// has written to indexes that are not its own, and the completion is lost.
+    #[must_use]
+    pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
+        self.outstanding -= 1;
+        self.completions.push(&completion.to_line()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{addr::HostAddr, crypto::DerivedRegionKey, op::OpStatus, region::RegionId};
+    use rma_shm::Region;
+
+    fn local() -> HostAddr {
+        "192.0.2.1".parse().unwrap()
+    }
+
+    fn pair(slots: Range<u16>) -> (CommandPortal, PortalPort) {
+        portal(PortalConfig { slots, pid: Pid(7), addresses: local().into(), bell: None })
+    }
+
+    fn grant() -> Grant {
+        Grant {
+            responder: "192.0.2.2".parse().unwrap(),
+            region: RegionId::from_bits(3),
+            region_len: 4096,
+            initiator: local(),
+            pid: Pid(7),
+            op_type: OpType::Read,
+            key: DerivedRegionKey::from_bytes([1; 16]),
+        }
+    }
+
+    fn sink(len: usize) -> RegisteredRegion {
+        RegisteredRegion::new(RegionId::from_bits(9), Arc::new(Region::new(len).unwrap()))
+    }
+
+    #[test]
+    fn a_command_passes_and_its_completion_frees_the_slot() {
+        let (mut portal, mut port) = pair(4..5);
+        let sink = sink(64);
+        let slot = portal.read(&grant(), 100, &sink, 0, 64).unwrap();
+        assert_eq!(slot, CommandSlotId(4));
+        assert_eq!(
+            portal.read(&grant(), 0, &sink, 0, 1).unwrap_err(),
+            SubmitError::NoFreeCommandSlot { slots: 1 }
+        );
+        let command = port.take().unwrap().unwrap();
+        assert_eq!((command.slot, command.remote_offset, command.op_size), (slot, 100, 64));
+        assert!(port.take().is_none());
+        assert!(portal.poll().is_none());
+        assert!(port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2)));
+        assert_eq!(portal.poll().unwrap().slot, slot);
+        assert!(portal.read(&grant(), 0, &sink, 0, 1).is_ok());
+    }
+
+    #[test]
+    fn ops_that_cannot_be_right_are_refused_with_their_values() {
+        let (mut portal, mut port) = pair(0..4);
+        let sink = sink(100);
+        for op_size in [0, 4097, u32::MAX] {
+            let error = portal.read(&grant(), 0, &sink, 0, op_size).unwrap_err();
+            assert_eq!(error, SubmitError::OpSize { op_size });
+        }
+        for (offset, op_size) in [(100, 1), (0, 101), (u64::MAX, 1), (u64::MAX - 63, 64)] {
+            let error = portal.read(&grant(), 0, &sink, offset, op_size).unwrap_err();
+            assert!(matches!(error, SubmitError::LocalOutOfBounds { .. }), "{error}");
+        }
+        let other_process = Grant { pid: Pid(8), ..grant() };
+        let error = portal.read(&other_process, 0, &sink, 0, 1).unwrap_err();
+        assert_eq!(error, SubmitError::GrantForAnotherProcess { granted: Pid(8), portal: Pid(7) });
+        let other_host = Grant { initiator: grant().responder, ..grant() };
+        let error = portal.read(&other_host, 0, &sink, 0, 1).unwrap_err();
+        assert_eq!(error, SubmitError::GrantForAnotherHost { granted: grant().responder });
+        assert_eq!(portal.outstanding(), 0);
+        assert!(port.take().is_none(), "nothing was issued");
+    }
+
+    #[test]
+    fn an_application_that_does_not_poll_stalls_itself() {
+        let (mut portal, mut port) = pair(0..2);
+        let sink = sink(64);
+        let line = |slot: u16| {
+            Command { slot: CommandSlotId(slot), ..command_of(&grant(), &sink) }.to_line()
+        };
+        // A hostile application issues on and on, without ever taking a completion.
+        for slot in [0, 1] {
+            portal.commands.push(&line(slot)).unwrap();
+            let taken = port.take().unwrap().unwrap();
+            assert!(port.complete(&Completion::new(taken.slot, OpStatus::Ok, 0, 0)));
+        }
+        portal.commands.push(&line(0)).unwrap();
+        assert!(port.take().is_none(), "the completion would have no room");
+        assert!(portal.completions.pop().is_some());
+        assert!(port.take().is_some());
+    }
+
+    fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
+        Command {
+            slot: CommandSlotId(0),
+            op_type: OpType::Read,
+            class: ClassOfService::Latency,
+            op_size: 1,
+            responder: grant.responder,
+            remote_region: grant.region,
+            remote_offset: 0,
+            local_region: sink.id(),
+            local_offset: 0,
+            key: grant.key,
+        }
+    }
+}

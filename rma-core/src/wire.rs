@@ -1,0 +1,100 @@
+//! The frames of 1RMA, octet by octet. Normative text: `docs/WIRE.md`.
+//!
+//! Two kinds of type, never mixed. A *view* ([`RequestView`], [`ResponseView`], [`FailureView`]) is
+//! octets of the right length and type whose fields have defined values; it says nothing about who sent
+//! them. What a NIC believes is made from a view only after the frame's tag has been checked, in
+//! [`crate::nic`].
+//!
+//! Every frame is a header in clear, a payload that is encrypted (responses only), and a tag:
+//!
+//! ```text
+//!  0               1               2               3
+//! +---------------+---------------+---------------+---------------+
+//! |    version    |  frame type   |     class     |    status     |
+//! +---------------+---------------+---------------+---------------+
+//! |                        initiator PID                          |
+//! +---------------------------------------------------------------+
+//! |                           RegionId                            |
+//! +-------------------------------+-------------------------------+
+//! |         command slot          |          engine id            |
+//! +-------------------------------+-------------------------------+
+//! |                        slot generation                        |
+//! +---------------------------------------------------------------+
+//! |                            counter                            |
+//! |                                                               |
+//! +---------------------------------------------------------------+
+//! |  by type, see `read` and `failure`                             |
+//! ```
+//!
+//! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the code
+//! has no bare numbers.
+
+pub mod failure;
+pub mod header;
+pub mod read;
+
+pub use failure::{Failure, FailureView};
+pub use header::{FrameType, Header};
+pub use read::{Request, RequestView, Response, ResponseView};
+
+use crate::{error::DropReason, limits::TAG_LEN};
+
+/// The version of the wire format that this crate speaks.
+pub const VERSION: u8 = 1;
+
+/// The length of the largest frame: a response with a whole op as payload.
+pub const FRAME_LEN_MAX: usize = read::RESPONSE_OVERHEAD + crate::limits::OP_SIZE_MAX as usize;
+
+/// The length of the shortest frame that can carry any op: a response with one granule of payload. A path
+/// that cannot carry it carries no 1RMA.
+pub const FRAME_LEN_MIN: usize = read::RESPONSE_OVERHEAD + crate::limits::GRANULE as usize;
+
+/// A frame whose header makes sense. Nothing in it has been authenticated.
+#[derive(Clone, Copy, Debug)]
+pub enum FrameView<'a> {
+    /// Hop 1 of a read.
+    ReadRequest(RequestView<'a>),
+    /// Hop 2 of a read.
+    ReadResponse(ResponseView<'a>),
+    /// The responder refused a request.
+    Failure(FailureView<'a>),
+}
+
+impl<'a> FrameView<'a> {
+    /// Looks at a received frame.
+    ///
+    /// # Errors
+    /// Why the frame is not one that this version defines. Never panics, whatever the bytes.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
+        let header = header::HeaderView::parse(frame)?;
+        match header.frame_type() {
+            FrameType::ReadRequest => RequestView::parse(frame).map(Self::ReadRequest),
+            FrameType::ReadResponse => ResponseView::parse(frame).map(Self::ReadResponse),
+            FrameType::Failure => FailureView::parse(frame).map(Self::Failure),
+        }
+    }
+}
+
+/// The parts of a frame as AES-GCM sees them.
+#[derive(Debug)]
+pub struct Sealed<'a> {
+    /// The header: authenticated, in clear.
+    pub header: &'a [u8],
+    /// The payload: encrypted and authenticated. Empty but for responses.
+    pub payload: &'a mut [u8],
+    /// The tag.
+    pub tag: &'a mut [u8; TAG_LEN],
+}
+
+/// Splits a frame with a header of `header_len` octets into its parts.
+///
+/// Returns `None` if the frame is shorter than header and tag, which a parsed frame never is.
+#[must_use]
+pub fn split(frame: &mut [u8], header_len: usize) -> Option<Sealed<'_>> {
+    let (header, rest) = frame.split_at_mut_checked(header_len)?;
+    let (payload, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
+    Some(Sealed { header, payload, tag })
+}
+
+#[cfg(test)]
+mod tests;
