@@ -60,6 +60,12 @@ impl From<Ipv4Addr> for HostAddr {
     }
 }
 
+impl From<[u8; 4]> for HostAddr {
+    fn from(octets: [u8; 4]) -> Self {
+        Ipv4Addr::from(octets).into()
+    }
+}
+
 impl From<Ipv6Addr> for HostAddr {
     fn from(ip: Ipv6Addr) -> Self {
         IpAddr::V6(ip).into()

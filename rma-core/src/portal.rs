@@ -123,6 +123,13 @@ impl CommandPortal {
         &self.slots
     }
 
+    /// The slot that the next command will get; `None` if all are in use. Lets an application keep what
+    /// belongs to an op, such as the place where its data lands, by slot.
+    #[must_use]
+    pub fn next_slot(&self) -> Option<CommandSlotId> {
+        self.free.last().copied()
+    }
+
     /// How many ops have been issued whose completions have not been polled.
     #[must_use]
     pub fn outstanding(&self) -> usize {

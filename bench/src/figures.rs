@@ -1,0 +1,151 @@
+//! `rma-bench figures`: every figure that the documentation quotes, by name.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    interrupt::Interrupt,
+    lab::{Lab, LabConfig},
+    measure::{Amount, Compared, Floor, compare},
+    pair::{Pair, PairConfig, PairError, Place},
+};
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+pub struct FiguresArgs {
+    /// Print one line of JSON for each figure.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure this figure only.
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// List the figures' names.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// One figure, as it is printed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Of what.
+    pub unit: &'static str,
+    /// Under which conditions, and what it is made of.
+    pub detail: String,
+}
+
+/// A measurement, and the figures that come out of it.
+struct Benchmark {
+    names: &'static [&'static str],
+    run: fn(&Interrupt) -> Result<Vec<Figure>, PairError>,
+}
+
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark { names: &["read64_over_floor", "read64_p99_over_floor"], run: read64 },
+    Benchmark { names: &["read4096_over_floor"], run: read4096 },
+];
+
+/// Of each kind of exchange, in turns.
+const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
+
+/// MTU of the veth pair.
+const MTU: u32 = 3400;
+
+/// Why figures could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FiguresError {
+    /// There is no figure of that name.
+    #[error("there is no figure {name:?}; the figures are: {}", names().join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A measurement failed.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+}
+
+fn names() -> Vec<&'static str> {
+    BENCHMARKS.iter().flat_map(|benchmark| benchmark.names.iter().copied()).collect()
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// If a figure does not exist or cannot be measured here.
+pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError> {
+    if args.list {
+        println!("{}", names().join("\n"));
+        return Ok(());
+    }
+    let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
+    if !names().into_iter().any(wanted) {
+        return Err(FiguresError::Unknown { name: args.only.clone().unwrap_or_default() });
+    }
+    if !args.json {
+        println!("  {:26} {:>10}  {:6} detail", "figure", "value", "unit");
+    }
+    for benchmark in BENCHMARKS {
+        if !benchmark.names.iter().any(|name| wanted(name)) {
+            continue;
+        }
+        for figure in (benchmark.run)(interrupt)? {
+            if !wanted(figure.name) {
+                continue;
+            }
+            if args.json {
+                println!("{}", serde_json::to_string(&figure).expect("plain data"));
+            } else {
+                let Figure { name, value, unit, detail } = figure;
+                println!("  {name:26} {value:>10.3}  {unit:6} {detail}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read64(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
+    let compared = compared(64, Floor::Small, interrupt)?;
+    let at = |name, quantile, floor_is| Figure {
+        name,
+        value: compared.ratio(quantile),
+        unit: "ratio",
+        detail: detail(&compared, quantile, floor_is),
+    };
+    let floor_is = "raw ping-pong of 64 B frames";
+    Ok(vec![at("read64_over_floor", 0.5, floor_is), at("read64_p99_over_floor", 0.99, floor_is)])
+}
+
+fn read4096(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
+    let compared = compared(4096, Floor::SameFrames, interrupt)?;
+    Ok(vec![Figure {
+        name: "read4096_over_floor",
+        value: compared.ratio(0.5),
+        unit: "ratio",
+        detail: detail(&compared, 0.5, "raw exchange of the same frames"),
+    }])
+}
+
+fn compared(size: u32, floor: Floor, interrupt: &Interrupt) -> Result<Compared, PairError> {
+    let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?;
+    let port = rma_xdp::DEFAULT_PORT;
+    let config = PairConfig { region_len: 64 << 20, seed: 1, port, ipv6: false };
+    let mut pair = Pair::open(Place::Lab(&lab), &config)?;
+    compare(&mut pair, Some(&lab), size, floor, AMOUNT, interrupt)
+}
+
+fn detail(compared: &Compared, quantile: f64, floor_is: &str) -> String {
+    format!(
+        "p{} of {} READs {:.2} us, of {} times a {floor_is} {:.2} us; veth MTU {MTU}, inline engines \
+         pinned, AES-128-GCM on",
+        quantile * 100.0,
+        compared.read.count(),
+        compared.read.quantile_us(quantile),
+        compared.floor.count(),
+        compared.floor.quantile_us(quantile),
+    )
+}

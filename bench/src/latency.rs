@@ -1,0 +1,143 @@
+//! Distributions of latency: recording, a table for people, fields for machines.
+
+use core::time::Duration;
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Latencies of one kind of exchange.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+/// The longest latency that is told apart; longer ones count as this.
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl Latencies {
+    /// None yet. Resolution: three significant digits.
+    ///
+    /// # Panics
+    /// Never: the bounds are constants that the histogram accepts.
+    #[must_use]
+    pub fn new() -> Self {
+        let most = LONGEST.as_nanos() as u64;
+        Self(Histogram::new_with_bounds(1, most, 3).expect("constants that are valid"))
+    }
+
+    /// Records one.
+    pub fn record(&mut self, latency: Duration) {
+        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds nanoseconds recorded elsewhere.
+    ///
+    /// # Panics
+    /// If `other` holds values longer than a minute.
+    pub fn add(&mut self, other: &Histogram<u64>) {
+        self.0.add(other).expect("no exchange takes a minute");
+    }
+
+    /// Adds what another recorded.
+    ///
+    /// # Panics
+    /// Never: all have the same bounds.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("the same bounds");
+    }
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency, in microseconds, that a share `quantile` of all stays within.
+    #[must_use]
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// What is usually asked.
+    #[must_use]
+    pub fn summary(&self, name: &str) -> Summary {
+        Summary {
+            name: name.to_owned(),
+            count: self.count(),
+            p50_us: self.quantile_us(0.5),
+            p90_us: self.quantile_us(0.9),
+            p99_us: self.quantile_us(0.99),
+            p99_9_us: self.quantile_us(0.999),
+            max_us: self.0.max() as f64 / 1e3,
+        }
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One row of a table of latencies, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Of what.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// Half stay within it.
+    pub p50_us: f64,
+    /// 90 % stay within it.
+    pub p90_us: f64,
+    /// 99 % stay within it.
+    pub p99_us: f64,
+    /// 99.9 % stay within it.
+    pub p99_9_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// A table of latencies for people.
+#[derive(Debug)]
+pub struct Table<'a>(pub &'a [Summary]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = "latency in µs";
+        let names = self.0.iter().map(|row| row.name.as_str()).chain([title]);
+        let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        writeln!(
+            f,
+            "  {:width$}  {:>9}  {:>8}  {:>8}  {:>8}  {:>8}  {:>9}",
+            title, "count", "p50", "p90", "p99", "p99.9", "max"
+        )?;
+        for row in self.0 {
+            let Summary { name, count, p50_us, p90_us, p99_us, p99_9_us, max_us } = row;
+            writeln!(
+                f,
+                "  {name:width$}  {count:>9}  {p50_us:>8.2}  {p90_us:>8.2}  {p99_us:>8.2}  \
+                 {p99_9_us:>8.2}  {max_us:>9.2}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_shows_what_was_recorded() {
+        let mut latencies = Latencies::new();
+        for micros in 1..=1000 {
+            latencies.record(Duration::from_micros(micros));
+        }
+        let summary = latencies.summary("READ 64 B");
+        assert_eq!(summary.count, 1000);
+        assert!((summary.p50_us - 500.0).abs() < 1.0, "{summary:?}");
+        assert!((summary.p99_us - 990.0).abs() < 1.0, "{summary:?}");
+        let table = Table(&[summary]).to_string();
+        assert!(table.contains("READ 64 B") && table.contains("1000"), "{table}");
+    }
+}

@@ -1,0 +1,16 @@
+//! What `rma-bench` is made of, for the binary and for the privileged tests.
+//!
+//! Not a measuring library for others: the crate is not published.
+
+pub mod demo;
+pub mod figures;
+pub mod floor;
+pub mod grant_file;
+pub mod interrupt;
+pub mod lab;
+pub mod latency;
+pub mod machine;
+pub mod measure;
+pub mod pair;
+pub mod pattern;
+pub mod serve;

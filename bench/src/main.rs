@@ -1,0 +1,53 @@
+//! `rma-bench`: shows that 1RMA works on this machine, and how fast.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use rma_bench::{
+    demo::{self, DemoArgs},
+    figures::{self, FiguresArgs},
+    interrupt::Interrupt,
+    serve::{self, ReadLatArgs, ServeArgs},
+};
+
+/// One-sided, encrypted reads of another host's memory: demo, server, latency.
+#[derive(Debug, Parser)]
+#[command(name = "rma-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Two hosts on this machine: verified reads, and their latency beside raw AF_XDP.
+    Demo(DemoArgs),
+    /// Serves a region to another host.
+    Serve(ServeArgs),
+    /// Reads from a host that serves, and shows the latency.
+    ReadLat(ReadLatArgs),
+    /// Measures every figure that the documentation quotes.
+    Figures(FiguresArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rma-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
+    let interrupt = Interrupt::on_signals()?;
+    match command {
+        Command::Demo(args) => demo::run(args, &interrupt)?,
+        Command::Serve(args) => serve::serve(args, &interrupt)?,
+        Command::ReadLat(args) => serve::read_lat(args, &interrupt)?,
+        Command::Figures(args) => figures::run(args, &interrupt)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! `rma-bench serve` and `rma-bench read-lat`: two processes, on two machines or in two namespaces.
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use clap::Args;
+use rma_xdp::{
+    Clock, DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, Permissions, Pid, TscClock,
+};
+use serde::Serialize;
+
+use crate::{
+    grant_file::{GrantFile, GrantFileError},
+    interrupt::Interrupt,
+    latency::{Summary, Table},
+    machine::Machine,
+    pair::{Client, PairError, VERIFY_DEPTH, pin},
+    pattern::Pattern,
+};
+
+/// Which device carries the frames.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct DeviceArgs {
+    /// AF_XDP on this network interface. Needs root.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Kernel UDP sockets, bound to this address of this host.
+    #[arg(long, value_name = "ADDRESS")]
+    pub udp: Option<HostAddr>,
+}
+
+/// What both commands are told about this host.
+#[derive(Args, Clone, Debug)]
+pub struct HostArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// This host's address, if the interface has several.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<HostAddr>,
+    /// The core to pin the engine to.
+    #[arg(long)]
+    core: Option<usize>,
+}
+
+/// Arguments of `serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// The address of the host that may read.
+    #[arg(long, value_name = "ADDRESS")]
+    initiator: HostAddr,
+    /// The PID that may read. `read-lat` takes it from the grant.
+    #[arg(long, default_value_t = 1)]
+    pid: u32,
+    /// Where to write the grant; made with mode 0600.
+    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    grant: PathBuf,
+    /// Bytes of the served region.
+    #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    region_len: u64,
+    /// Seed of the pattern that the region holds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The UDP port, the same on all hosts.
+    #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Stop after so many seconds; without it, serve until Ctrl-C.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<u64>,
+}
+
+/// Arguments of `read-lat`.
+#[derive(Args, Clone, Debug)]
+pub struct ReadLatArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// The grant that `serve` wrote.
+    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    grant: PathBuf,
+    /// Bytes of each read: 1 to 4096.
+    #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    size: u32,
+    /// How many reads to measure.
+    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    iters: u64,
+    /// How many random reads to verify first, byte by byte.
+    #[arg(long, default_value_t = 10_000)]
+    verify: u64,
+    /// Print one line of JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why one of the commands ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The host could not be opened or did not do what it was asked.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The grant file is of no use.
+    #[error(transparent)]
+    Grant(#[from] GrantFileError),
+    /// A read went wrong.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// The region is longer than this machine can address.
+    #[error("a region of {len} bytes does not fit this machine's address space")]
+    RegionLen {
+        /// The length.
+        len: u64,
+    },
+    /// The grant is for another host.
+    #[error(
+        "the grant in {path} is for initiator {granted}, and this host has {here}; run `rma-bench serve` with --initiator and one of these"
+    )]
+    NotThisHost {
+        /// The grant file.
+        path: PathBuf,
+        /// Whom the grant is for.
+        granted: HostAddr,
+        /// This host's addresses.
+        here: String,
+    },
+    /// An op of that size does not fit the region.
+    #[error(
+        "a read of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
+    )]
+    Size {
+        /// The size.
+        size: u32,
+        /// The region's length.
+        region_len: u64,
+    },
+}
+
+fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
+    let config = match (&host.device.interface, host.device.udp) {
+        (Some(interface), _) => HostConfig::xdp(interface),
+        (None, Some(address)) => HostConfig::udp(address),
+        (None, None) => unreachable!("one of the two is required"),
+    };
+    let mut addresses = config.addresses.clone();
+    addresses.extend(&host.address);
+    pin(host.core);
+    InlineHost::open(HostConfig { addresses, port, pid, ..config })
+}
+
+fn introduce(info: &DeviceInfo) {
+    println!("  device    {info}");
+    if let DeviceInfo::Xdp(xdp) = info {
+        for fallback in &xdp.fallbacks {
+            println!("  fallback  {fallback}");
+        }
+    }
+}
+
+/// Serves a region until interrupted.
+///
+/// # Errors
+/// What could not be set up, and why.
+pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
+    introduce(host.info());
+    let len = usize::try_from(args.region_len)
+        .ok()
+        .ok_or(ServeError::RegionLen { len: args.region_len })?;
+    let region = host.register(len, Permissions::READ)?;
+    let pattern = Pattern::new(args.seed);
+    pattern.fill_region(&region);
+    let grant = host.grant(&region, args.initiator, Pid(args.pid))?;
+    GrantFile { grant, port: args.port, seed: args.seed }.save(&args.grant)?;
+    println!(
+        "  serving   {} bytes as region {} at {}, port {}",
+        args.region_len, grant.region, grant.responder, args.port
+    );
+    println!("  grant     {} for {}, PID {}", args.grant.display(), args.initiator, args.pid);
+    println!(
+        "            carry it over as a secret, then there: rma-bench read-lat --grant FILE ..."
+    );
+    println!("  stop      with Ctrl-C");
+    let clock = TscClock::new();
+    let end = args.duration.map(Duration::from_secs);
+    let mut turns: u32 = 0;
+    while !interrupt.is_set() {
+        host.turn();
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(4096)
+            && end.is_some_and(|end| Duration::from_nanos(clock.now().as_nanos()) >= end)
+        {
+            break;
+        }
+    }
+    let counters = host.counters();
+    println!(
+        "\n  received  {} frames, sent {}",
+        counters.frames_received(),
+        counters.frames_sent()
+    );
+    for (reason, count) in counters.all_drops() {
+        println!("  dropped   {count} ({reason:?})");
+    }
+    Ok(())
+}
+
+/// What `read-lat --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    machine: Machine,
+    device: String,
+    size: u32,
+    verified_reads: u64,
+    core: Option<usize>,
+    #[serde(flatten)]
+    latency: Summary,
+}
+
+/// Verifies some reads and measures many.
+///
+/// # Errors
+/// What could not be set up, and why; a wrong byte; op after op that fails.
+pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let GrantFile { grant, port, seed } = GrantFile::load(&args.grant)?;
+    if u64::from(args.size) > grant.region_len {
+        return Err(ServeError::Size { size: args.size, region_len: grant.region_len });
+    }
+    let host = open(&args.host, port, grant.pid)?;
+    if !host.addresses().contains(grant.initiator) {
+        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
+        return Err(ServeError::NotThisHost {
+            path: args.grant.clone(),
+            granted: grant.initiator,
+            here: here.join(" and "),
+        });
+    }
+    host.resolve(grant.responder)?;
+    if !args.json {
+        introduce(host.info());
+    }
+    let device = host.info().to_string();
+    let mut client = Client::new(host, grant, Pattern::new(seed), VERIFY_DEPTH)?;
+    let verified = client.verify(args.verify, interrupt, |_| ())?;
+    let latencies = client.measure(args.size, (args.iters / 10, args.iters), interrupt)?;
+    let latency = latencies.summary(&format!("READ {} B", args.size));
+    if args.json {
+        let report = Report {
+            machine: Machine::here(),
+            device,
+            size: args.size,
+            verified_reads: verified.reads,
+            core: args.host.core,
+            latency,
+        };
+        println!("{}", serde_json::to_string(&report).expect("plain data"));
+    } else {
+        println!(
+            "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",
+            verified.reads,
+            grant.responder,
+            verified.bytes as f64 / 1e6,
+            if verified.retried > 0 { ", some repeated" } else { "" }
+        );
+        println!("{}", Table(&[latency]));
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Memory that several threads, and later several processes, look at together: lock-free rings of
+//! 64-byte lines, the flag that says whether an engine sleeps, and registered-region memory.
+//!
+//! This crate does not know the protocol. What a [`Line`] means, who may name which bytes of a
+//! [`Region`], and when a frame has been believed are decided by `rma-core`.
+//!
+//! # Who may trust what
+//!
+//! The other side of everything in here is *untrusted input*: an application may be buggy or
+//! hostile, and what it writes while we read must be neither undefined behaviour nor unbounded
+//! work. The means are the same everywhere: all shared memory is made of atomic words, each is
+//! loaded once, and what was loaded is checked before it is used.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`line`](mod@line) | [`Line`]: 64 bytes, one cache line, any bit pattern valid |
+//! | [`spsc`] | [`ring`]: a bounded queue of lines from one thread to one other |
+//! | [`doorbell`] | [`Doorbell`]: whether the engine sleeps in the kernel and must be woken |
+//! | [`region`] | [`Region`]: memory that remote hosts may read and write, by copies only |
+//!
+//! ```
+//! use rma_shm::{Line, ring};
+//!
+//! let (mut producer, mut consumer) = ring(64)?;
+//! producer.push(&Line([7; 8])).expect("the ring is empty");
+//! assert_eq!(consumer.pop(), Some(Line([7; 8])));
+//! assert_eq!(consumer.pop(), None);
+//! # Ok::<(), rma_shm::RingError>(())
+//! ```
+
+pub mod doorbell;
+pub mod line;
+pub mod region;
+pub mod spsc;
+mod sync;
+
+pub use doorbell::Doorbell;
+pub use line::Line;
+pub use region::{OutOfBounds, Region, RegionError};
+pub use spsc::{Consumer, Full, Producer, RingError, ring};

@@ -1,0 +1,71 @@
+//! The backends of this crate behind one type, chosen when the host is opened.
+//!
+//! An enum and not a trait object: one predictable branch for each burst, nothing for each frame.
+
+use std::os::fd::BorrowedFd;
+
+use rma_core::{
+    backend::{Backend, RxFrame, Transmit},
+    nic::ReceiveLenMax,
+    time::Instant,
+};
+
+use crate::{udp::UdpBackend, xdp::XdpBackend};
+
+/// What an engine thread needs of a backend beyond moving frames.
+pub trait HostBackend: Backend {
+    /// The largest frames that the device can receive now; follows the device's MTU.
+    fn receive_len_max(&self) -> ReceiveLenMax;
+
+    /// Calls `each` with every file descriptor that becomes readable when a frame arrives.
+    fn for_each_fd<'a>(&'a self, each: impl FnMut(BorrowedFd<'a>));
+}
+
+/// One of the backends of this crate.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each engine, and it does not move")]
+pub enum AnyBackend {
+    /// AF_XDP sockets.
+    Xdp(XdpBackend),
+    /// Kernel UDP sockets.
+    Udp(UdpBackend),
+}
+
+impl Backend for AnyBackend {
+    fn rx_burst(&mut self, max: usize, on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+        match self {
+            Self::Xdp(xdp) => xdp.rx_burst(max, on_frame),
+            Self::Udp(udp) => udp.rx_burst(max, on_frame),
+        }
+    }
+
+    fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+        match self {
+            Self::Xdp(xdp) => xdp.tx_burst(max, fill),
+            Self::Udp(udp) => udp.tx_burst(max, fill),
+        }
+    }
+
+    fn flush(&mut self, now: Instant) {
+        match self {
+            Self::Xdp(xdp) => xdp.flush(now),
+            Self::Udp(udp) => udp.flush(now),
+        }
+    }
+}
+
+impl HostBackend for AnyBackend {
+    fn receive_len_max(&self) -> ReceiveLenMax {
+        match self {
+            Self::Xdp(xdp) => xdp.receive_len_max(),
+            Self::Udp(udp) => udp.receive_len_max(),
+        }
+    }
+
+    fn for_each_fd<'a>(&'a self, mut each: impl FnMut(BorrowedFd<'a>)) {
+        match self {
+            Self::Xdp(xdp) => xdp.poll_fds().for_each(&mut each),
+            Self::Udp(udp) => udp.poll_fds().for_each(&mut each),
+        }
+    }
+}

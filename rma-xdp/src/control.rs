@@ -1,0 +1,65 @@
+//! The control path: what the driver asks of an engine, between its turns.
+//!
+//! An inline engine is asked directly. An engine on its own thread is asked through a queue that it looks
+//! into between turns. Nothing is allocated or freed on the engine's side: what it gets is boxed already,
+//! and what it has no more use for goes back.
+
+use core::ops::Range;
+
+use rma_core::{
+    addr::Pid,
+    backend::Backend,
+    engine::{Clock, Engine},
+    error::RegionError,
+    nic::RegionEntry,
+    portal::PortalPort,
+    region::RegionId,
+};
+
+/// What the driver asks.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be freed on the engine's thread")]
+pub(crate) enum Request {
+    Register(Box<RegionEntry>),
+    Deregister(RegionId),
+    Attach(PortalPort, Pid),
+    Detach(Range<u16>),
+}
+
+/// What the engine answers, in the order of the questions.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated on the engine's thread")]
+pub(crate) enum Answer {
+    Registered(Result<RegionId, (RegionError, Box<RegionEntry>)>),
+    Deregistered(Result<Box<RegionEntry>, RegionError>),
+    Attached,
+    /// `None` while ops of the portal are in flight.
+    Detached(Option<PortalPort>),
+}
+
+/// Does what was asked. Runs on the engine's thread.
+pub(crate) fn answer<B: Backend, C: Clock>(engine: &mut Engine<B, C>, request: Request) -> Answer {
+    match request {
+        Request::Register(entry) => {
+            Answer::Registered(engine.nic_mut().regions_mut().register(entry))
+        }
+        Request::Deregister(region) => {
+            Answer::Deregistered(engine.nic_mut().regions_mut().deregister(region))
+        }
+        Request::Attach(port, pid) => {
+            engine.nic_mut().configure_slots(port.slots().clone(), Some(pid));
+            engine.attach(port);
+            Answer::Attached
+        }
+        Request::Detach(slots) => Answer::Detached(detach(engine, slots)),
+    }
+}
+
+fn detach<B: Backend, C: Clock>(
+    engine: &mut Engine<B, C>,
+    slots: Range<u16>,
+) -> Option<PortalPort> {
+    let port = engine.detach(&slots)?;
+    engine.nic_mut().configure_slots(slots, None);
+    Some(port)
+}

@@ -1,0 +1,279 @@
+//! An engine on a thread of its own: pinning, idling, and the queues of the control path.
+//!
+//! Once started, the thread allocates nothing, takes no lock, and blocks only where its idle policy lets it
+//! sleep. It ends when its host is dropped.
+
+use core::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst},
+    time::Duration,
+};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use crossbeam_queue::ArrayQueue;
+use rma_core::{
+    engine::{Clock, Engine},
+    portal::{Bell, Wake},
+};
+use rma_shm::Doorbell;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    time::Timespec,
+};
+
+use crate::{
+    backend::HostBackend,
+    clock::TscClock,
+    control::{Answer, Request, answer},
+    driver::ControlPath,
+    error::{HostError, WaitError},
+    host::Housekeeping,
+    idle::{Idle, IdlePolicy, IdleTracker},
+};
+
+/// How long the driver waits for an answer before it calls the engine stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+
+/// The longest sleep. Nothing should need it: it bounds the harm of a wake-up that a future bug loses.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The most file descriptors that one engine sleeps on: its receive queues and the wake-up.
+const FDS_MAX: usize = 65;
+
+/// Whether an engine can still complete ops.
+#[derive(Clone, Debug)]
+pub(crate) enum Life {
+    Inline,
+    Thread(Arc<AtomicBool>),
+}
+
+impl Life {
+    /// An error if waiting for the engine is of no use.
+    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+        match self {
+            Self::Inline => Err(WaitError::InlineEngine),
+            Self::Thread(ended) if ended.load(SeqCst) => Err(WaitError::EngineGone),
+            Self::Thread(_) => Ok(()),
+        }
+    }
+}
+
+/// Says that the thread has ended, however it ended.
+struct EndOfLife(Arc<AtomicBool>);
+
+impl Drop for EndOfLife {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// What the driver and the engine thread share.
+#[derive(Debug)]
+struct Shared {
+    requests: ArrayQueue<Request>,
+    answers: ArrayQueue<Answer>,
+    stop: AtomicBool,
+    doorbell: Arc<Doorbell>,
+    wake: Arc<EventFd>,
+}
+
+/// An eventfd that ends the engine's sleep.
+#[derive(Debug)]
+struct EventFd(OwnedFd);
+
+impl EventFd {
+    fn new() -> Result<Self, HostError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = eventfd(0, flags).map_err(|errno| HostError::System {
+            what: "creating an eventfd",
+            source: errno.into(),
+        })?;
+        Ok(Self(fd))
+    }
+
+    fn drain(&self) {
+        // Nonblocking: an error means that nobody has rung.
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl Wake for EventFd {
+    fn wake(&self) {
+        // An error means that the counter is full, and then the engine is awake already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The driver's end of an engine thread. Stops the engine when dropped.
+#[derive(Debug)]
+pub(crate) struct EngineThread {
+    shared: Arc<Shared>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How to run the thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadConfig {
+    pub(crate) core: Option<usize>,
+    pub(crate) idle: IdlePolicy,
+}
+
+impl EngineThread {
+    /// Starts an engine in the calling thread's network namespace.
+    pub(crate) fn start<B>(
+        mut engine: Engine<B, TscClock>,
+        config: ThreadConfig,
+    ) -> Result<Self, HostError>
+    where
+        B: HostBackend + Send + 'static,
+    {
+        let core = config.core.map(pinnable).transpose()?;
+        let shared = Arc::new(Shared {
+            requests: ArrayQueue::new(1),
+            answers: ArrayQueue::new(1),
+            stop: AtomicBool::new(false),
+            doorbell: Arc::default(),
+            wake: Arc::new(EventFd::new()?),
+        });
+        let ended = Arc::new(AtomicBool::new(false));
+        let (end, seen) = (EndOfLife(ended.clone()), shared.clone());
+        let body = move || {
+            let _end = end;
+            if let Some(core) = core {
+                core_affinity::set_for_current(core);
+            }
+            run(&mut engine, &seen, config.idle);
+        };
+        let thread = std::thread::Builder::new()
+            .name("rma-engine".into())
+            .spawn(body)
+            .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
+        Ok(Self { shared, ended, thread: Some(thread) })
+    }
+
+    /// How applications wake the engine.
+    pub(crate) fn bell(&self) -> Bell {
+        Bell { doorbell: self.shared.doorbell.clone(), wake: self.shared.wake.clone() }
+    }
+
+    fn ring(&self) {
+        if self.shared.doorbell.needs_ring() {
+            self.shared.wake.wake();
+        }
+    }
+}
+
+impl ControlPath for EngineThread {
+    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
+        // One question at a time: `&mut self`, and every question is answered before the next.
+        if self.shared.requests.push(request).is_err() {
+            return Err(HostError::EngineStuck { waited: STUCK_AFTER });
+        }
+        self.ring();
+        let clock = TscClock::new();
+        loop {
+            let ended = self.ended.load(SeqCst);
+            if let Some(answer) = self.shared.answers.pop() {
+                return Ok(answer);
+            }
+            if ended {
+                return Err(HostError::EngineGone);
+            }
+            let waited = Duration::from_nanos(clock.now().as_nanos());
+            if waited > STUCK_AFTER {
+                return Err(HostError::EngineStuck { waited });
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn life(&self) -> Life {
+        Life::Thread(self.ended.clone())
+    }
+
+    fn wait_for_ops(&mut self) -> bool {
+        std::thread::yield_now();
+        !self.ended.load(SeqCst)
+    }
+}
+
+impl Drop for EngineThread {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, SeqCst);
+        self.shared.wake.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the engine has been printed already, and every wait has said `EngineGone`.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pinnable(core: usize) -> Result<core_affinity::CoreId, HostError> {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let available = cores.len();
+    cores.into_iter().find(|id| id.id == core).ok_or(HostError::NoSuchCore { core, available })
+}
+
+/// The body of the thread.
+fn run<B: HostBackend>(engine: &mut Engine<B, TscClock>, shared: &Shared, policy: IdlePolicy) {
+    let mut housekeeping = Housekeeping::default();
+    let mut idle = IdleTracker::new(policy);
+    while !shared.stop.load(Relaxed) {
+        if let Some(request) = shared.requests.pop() {
+            let answer = answer(engine, request);
+            shared
+                .answers
+                .push(answer)
+                .expect("the last answer was taken before the next question");
+        }
+        housekeeping.turn(engine);
+        if engine.turn() > 0 {
+            idle.busy();
+            continue;
+        }
+        match idle.idle(engine.clock().now()) {
+            Idle::Spin => core::hint::spin_loop(),
+            Idle::Yield => std::thread::yield_now(),
+            Idle::Sleep => {
+                sleep(engine, shared);
+                housekeeping.due();
+            }
+        }
+    }
+}
+
+/// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there already.
+fn sleep<B: HostBackend>(engine: &Engine<B, TscClock>, shared: &Shared) {
+    shared.doorbell.prepare_sleep();
+    if engine.is_idle() && shared.requests.is_empty() && !shared.stop.load(SeqCst) {
+        let now = engine.clock().now();
+        let until = engine.nic().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
+        wait_readable(engine.backend(), shared.wake.0.as_fd(), until.min(SLEEP_MAX));
+        shared.wake.drain();
+    }
+    shared.doorbell.awake();
+}
+
+fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Duration) {
+    let mut fds = [const { None }; FDS_MAX];
+    fds[0] = Some(wake);
+    let mut count = 1;
+    backend.for_each_fd(|fd| {
+        // A device with more queues than that is seen after `SLEEP_MAX` at the latest.
+        if let Some(place) = fds.get_mut(count) {
+            *place = Some(fd);
+            count += 1;
+        }
+    });
+    let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(wake), PollFlags::IN));
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // Interrupted by a signal, or woken for nothing: the engine looks and sleeps again.
+    let _ = poll(&mut fds[..count], Some(&timeout));
+}

@@ -1,0 +1,119 @@
+//! What can go wrong with a host.
+
+use core::time::Duration;
+
+use rma_core::{
+    error::{RegionError, SlotError},
+    nic::ConfigError,
+};
+use thiserror::Error;
+
+use crate::{
+    net::{NetError, PathError},
+    udp::UdpError,
+    xdp::XdpError,
+};
+
+/// Why a host could not be opened, or could not do what it was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The AF_XDP device could not be opened.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// The UDP sockets could not be opened.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    /// The kernel could not be asked about an interface.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// There is no way to a destination.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A setting of the NIC cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A region could not be registered, or is not.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The memory for a region could not be had.
+    #[error(transparent)]
+    Memory(#[from] rma_shm::RegionError),
+    /// Command slots could not be allocated.
+    #[error(transparent)]
+    Slots(#[from] SlotError),
+    /// More than one address of one family was configured.
+    #[error(
+        "{first} and {second} are both IPv{version} addresses; a host has at most one of each family"
+    )]
+    TwoAddresses {
+        /// One of them.
+        first: rma_core::addr::HostAddr,
+        /// The other.
+        second: rma_core::addr::HostAddr,
+        /// Their family: 4 or 6.
+        version: u8,
+    },
+    /// The interface has no address that could be the host's.
+    #[error(
+        "interface {interface} has no usable address; add one: ip addr add ADDRESS/PREFIX dev {interface}"
+    )]
+    NoAddress {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// A grant was asked for an initiator of a family that this host has no address of.
+    #[error(
+        "this host has no IPv{version} address; use the initiator's other address, or add one here"
+    )]
+    NoAddressOfFamily {
+        /// The family: 4 or 6.
+        version: u8,
+    },
+    /// The operating system has no such core, or does not let this process run there.
+    #[error(
+        "the engine cannot be pinned to core {core}: it is not among the cores that this process may use ({available}); see taskset -p"
+    )]
+    NoSuchCore {
+        /// The refused core.
+        core: usize,
+        /// How many cores the process may use.
+        available: usize,
+    },
+    /// The system refused something that the host needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The engine thread is gone: it panicked. A bug.
+    #[error("the engine thread has ended; this is a bug, its panic message says where")]
+    EngineGone,
+    /// The engine did not answer. Its thread is not being scheduled.
+    #[error(
+        "the engine thread has not answered for {waited:?}; is its core busy with something of higher priority?"
+    )]
+    EngineStuck {
+        /// For how long.
+        waited: Duration,
+    },
+}
+
+/// Why waiting for a completion ended without one.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// No op is in flight: there is nothing to wait for.
+    #[error("no op is in flight on this portal; issue one first")]
+    NothingOutstanding,
+    /// The engine is inline: it does nothing while its thread waits.
+    #[error(
+        "this portal's engine is inline and cannot run while its thread waits; call InlineHost::wait"
+    )]
+    InlineEngine,
+    /// The engine thread is gone, and with it the op.
+    #[error("the engine thread has ended; the op will not complete")]
+    EngineGone,
+}

@@ -1,0 +1,442 @@
+//! The host: one NIC with its device, its engine and its driver.
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rma_core::{
+    addr::{HostAddr, LocalAddresses, Pid},
+    command::Completion,
+    crypto::RegionKey,
+    engine::Engine,
+    grant::Grant,
+    nic::{Nic, NicConfigBuilder, NicCounters},
+    region::{Permissions, RegisteredRegion},
+};
+use rma_shm::Region;
+
+use crate::{
+    backend::{AnyBackend, HostBackend},
+    clock::{TscClock, wall_clock_nanos},
+    control::{Answer, Request, answer},
+    device::{Device, DeviceInfo, OpenDevice},
+    driver::{ControlPath, Driver},
+    engine_thread::{EngineThread, Life, ThreadConfig},
+    error::{HostError, WaitError},
+    idle::IdlePolicy,
+    portal::Portal,
+    xdp::XdpBackend,
+};
+
+/// The UDP port of a deployment, if no other is configured.
+pub const DEFAULT_PORT: u16 = 10_472;
+
+/// How long [`Host::resolve`] waits for a neighbour to answer.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// With what a host is opened. Every field may be set; the constructors give defaults for the rest.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HostConfig {
+    /// Which device carries the frames.
+    pub device: Device,
+    /// The host's addresses, at most one of each family. Empty: for AF_XDP, the interface's first address of
+    /// each family.
+    pub addresses: Vec<HostAddr>,
+    /// The UDP port, the same for all hosts of a deployment.
+    pub port: u16,
+    /// PID_initiator of this host's portals. Default: this process's.
+    pub pid: Pid,
+    /// The core that an engine thread is pinned to. Default: none.
+    pub core: Option<usize>,
+    /// What an engine thread does when there is nothing to do.
+    pub idle: IdlePolicy,
+    /// The NIC. Its addresses, counter and frame lengths are set when the host is opened.
+    pub nic: NicConfigBuilder,
+}
+
+impl HostConfig {
+    /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    pub fn xdp(interface: &str) -> Self {
+        Self::new(Device::xdp(interface), Vec::new())
+    }
+
+    /// A host over kernel UDP sockets, bound to `address`. Needs no privileges.
+    pub fn udp(address: impl Into<HostAddr>) -> Self {
+        Self::new(Device::udp(), vec![address.into()])
+    }
+
+    fn new(device: Device, addresses: Vec<HostAddr>) -> Self {
+        Self {
+            device,
+            addresses,
+            port: DEFAULT_PORT,
+            pid: Pid(std::process::id()),
+            core: None,
+            idle: IdlePolicy::default(),
+            nic: NicConfigBuilder::default(),
+        }
+    }
+}
+
+/// A host whose engine runs on a thread of its own. Dropped, it detaches from the device.
+///
+/// May be shared between threads; what it does is the control path and may block.
+#[derive(Debug)]
+pub struct Host {
+    /// Dropped first: the engine stops before the device's other parts go.
+    control: Mutex<Control>,
+    shared: HostShared,
+}
+
+#[derive(Debug)]
+struct Control {
+    thread: EngineThread,
+    driver: Driver,
+}
+
+/// A host whose engine runs when, and only when, the application calls it: for applications that own their
+/// core, and for tests.
+#[derive(Debug)]
+pub struct InlineHost {
+    engine: InlineEngine,
+    driver: Driver,
+    shared: HostShared,
+}
+
+/// What both kinds of host have.
+#[derive(Debug)]
+struct HostShared {
+    info: DeviceInfo,
+    counters: Arc<NicCounters>,
+    device: crate::device::DeviceKeeper,
+}
+
+impl Host {
+    /// Opens a device and starts an engine thread for it.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and what to do about it. Then nothing stays attached.
+    pub fn open(config: HostConfig) -> Result<Self, HostError> {
+        let (core, idle, pid) = (config.core, config.idle, config.pid);
+        let Opened { engine, shared, addresses } = open(config)?;
+        let slots = engine.nic().config().settings().command_slots;
+        let thread = EngineThread::start(engine, ThreadConfig { core, idle })?;
+        let driver = Driver::new(addresses, pid, slots, Some(thread.bell()));
+        Ok(Self { control: Mutex::new(Control { thread, driver }), shared })
+    }
+
+    /// Registers `len` bytes of zeroed memory under a fresh region key.
+    ///
+    /// # Errors
+    /// If the length cannot be had or the table is full.
+    pub fn register(
+        &self,
+        len: usize,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.register_memory(Arc::new(Region::new(len)?), fresh_key()?, permissions)
+    }
+
+    /// Registers memory under a region key of the caller's.
+    ///
+    /// # Errors
+    /// If the table is full.
+    pub fn register_memory(
+        &self,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        let Control { thread, driver } = &mut *self.control();
+        driver.register(thread, memory, key, permissions)
+    }
+
+    /// Ends all access to a region through the NIC. Ops on it that are in flight fail.
+    ///
+    /// # Errors
+    /// If it is not registered.
+    pub fn deregister(&self, region: &RegisteredRegion) -> Result<(), HostError> {
+        let Control { thread, driver } = &mut *self.control();
+        driver.deregister(thread, region.id())
+    }
+
+    /// Allocates `slots` command slots: as many ops may be in flight at once.
+    ///
+    /// # Errors
+    /// If that many are not free.
+    pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
+        let Control { thread, driver } = &mut *self.control();
+        driver.portal(thread, slots)
+    }
+
+    /// What process `pid` of `initiator` needs to read `region`. Hand it over a channel that keeps secrets.
+    ///
+    /// # Errors
+    /// If the region is not registered, or this host has no address of the initiator's family.
+    pub fn grant(
+        &self,
+        region: &RegisteredRegion,
+        initiator: HostAddr,
+        pid: Pid,
+    ) -> Result<Grant, HostError> {
+        self.control().driver.grant(region, initiator, pid)
+    }
+
+    /// The PID that grants for this host's portals must name.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.control().driver.pid()
+    }
+
+    /// This host's addresses.
+    #[must_use]
+    pub fn addresses(&self) -> LocalAddresses {
+        *self.control().driver.addresses()
+    }
+
+    /// Finds the way to a responder, so that its first ops need not: route, next hop, its MAC address. Waits
+    /// for the neighbour to answer, for up to 3 s.
+    ///
+    /// # Errors
+    /// Why there is no way.
+    pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
+        self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
+    }
+
+    /// Which device was opened, in which mode, and what was tried before.
+    #[must_use]
+    pub const fn info(&self) -> &DeviceInfo {
+        &self.shared.info
+    }
+
+    /// What the NIC counts.
+    #[must_use]
+    pub fn counters(&self) -> &NicCounters {
+        &self.shared.counters
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        // What a panicking thread left is whole: questions and answers come in pairs.
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InlineHost {
+    /// Opens a device with an engine that the caller drives.
+    ///
+    /// # Errors
+    /// As [`Host::open`].
+    pub fn open(config: HostConfig) -> Result<Self, HostError> {
+        let pid = config.pid;
+        let Opened { engine, shared, addresses } = open(config)?;
+        let slots = engine.nic().config().settings().command_slots;
+        let driver = Driver::new(addresses, pid, slots, None);
+        let engine = InlineEngine { engine, housekeeping: Housekeeping::default() };
+        Ok(Self { engine, driver, shared })
+    }
+
+    /// One turn of the engine. Returns how much there was to do. Call it without end: ops make progress,
+    /// requests are served and timeouts pass only here.
+    pub fn turn(&mut self) -> usize {
+        self.engine.turn()
+    }
+
+    /// Turns the engine until `portal`, one of this host's, has a completion.
+    ///
+    /// # Errors
+    /// If none is in flight.
+    pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
+        loop {
+            if let Some(completion) = portal.poll() {
+                return Ok(completion);
+            }
+            if portal.outstanding() == 0 {
+                return Err(WaitError::NothingOutstanding);
+            }
+            self.turn();
+        }
+    }
+
+    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone. `None` over
+    /// another device.
+    pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
+        match self.engine.engine.backend_mut() {
+            AnyBackend::Xdp(xdp) => Some(xdp),
+            AnyBackend::Udp(_) => None,
+        }
+    }
+
+    /// See [`Host::register`].
+    ///
+    /// # Errors
+    /// As [`Host::register`].
+    pub fn register(
+        &mut self,
+        len: usize,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.register_memory(Arc::new(Region::new(len)?), fresh_key()?, permissions)
+    }
+
+    /// See [`Host::register_memory`].
+    ///
+    /// # Errors
+    /// As [`Host::register_memory`].
+    pub fn register_memory(
+        &mut self,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.driver.register(&mut self.engine, memory, key, permissions)
+    }
+
+    /// See [`Host::deregister`].
+    ///
+    /// # Errors
+    /// As [`Host::deregister`].
+    pub fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
+        self.driver.deregister(&mut self.engine, region.id())
+    }
+
+    /// See [`Host::portal`].
+    ///
+    /// # Errors
+    /// As [`Host::portal`].
+    pub fn portal(&mut self, slots: u16) -> Result<Portal, HostError> {
+        self.driver.portal(&mut self.engine, slots)
+    }
+
+    /// See [`Host::grant`].
+    ///
+    /// # Errors
+    /// As [`Host::grant`].
+    pub fn grant(
+        &self,
+        region: &RegisteredRegion,
+        initiator: HostAddr,
+        pid: Pid,
+    ) -> Result<Grant, HostError> {
+        self.driver.grant(region, initiator, pid)
+    }
+
+    /// See [`Host::pid`].
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.driver.pid()
+    }
+
+    /// See [`Host::addresses`].
+    #[must_use]
+    pub const fn addresses(&self) -> LocalAddresses {
+        *self.driver.addresses()
+    }
+
+    /// See [`Host::resolve`].
+    ///
+    /// # Errors
+    /// As [`Host::resolve`].
+    pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
+        self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
+    }
+
+    /// See [`Host::info`].
+    #[must_use]
+    pub const fn info(&self) -> &DeviceInfo {
+        &self.shared.info
+    }
+
+    /// See [`Host::counters`].
+    #[must_use]
+    pub fn counters(&self) -> &NicCounters {
+        &self.shared.counters
+    }
+}
+
+#[derive(Debug)]
+struct InlineEngine {
+    engine: Engine<AnyBackend, TscClock>,
+    housekeeping: Housekeeping,
+}
+
+impl InlineEngine {
+    fn turn(&mut self) -> usize {
+        self.housekeeping.turn(&mut self.engine);
+        self.engine.turn()
+    }
+}
+
+impl ControlPath for InlineEngine {
+    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
+        Ok(answer(&mut self.engine, request))
+    }
+
+    fn life(&self) -> Life {
+        Life::Inline
+    }
+
+    fn wait_for_ops(&mut self) -> bool {
+        self.turn();
+        true
+    }
+}
+
+/// What an engine does now and then: follows the device's MTU.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeping {
+    turns_left: u32,
+}
+
+/// Turns between two times of housekeeping: often enough for an MTU, too seldom to be seen in a profile.
+const TURNS: u32 = 4096;
+
+impl Housekeeping {
+    /// Next turn, whatever the count: much time has passed.
+    pub(crate) const fn due(&mut self) {
+        self.turns_left = 0;
+    }
+
+    pub(crate) fn turn<B: HostBackend>(&mut self, engine: &mut Engine<B, TscClock>) {
+        if let Some(left) = self.turns_left.checked_sub(1) {
+            self.turns_left = left;
+            return;
+        }
+        self.turns_left = TURNS;
+        let receive = engine.backend().receive_len_max();
+        if receive != engine.nic().config().settings().receive_len_max {
+            // Too small an MTU changes nothing: what arrives may still fit.
+            let _ = engine.nic_mut().set_receive_len_max(receive);
+        }
+    }
+}
+
+struct Opened {
+    engine: Engine<AnyBackend, TscClock>,
+    shared: HostShared,
+    addresses: LocalAddresses,
+}
+
+fn open(config: HostConfig) -> Result<Opened, HostError> {
+    let HostConfig { device, addresses, port, mut nic, .. } = config;
+    let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
+    nic.addresses = addresses;
+    nic.counter_start = nic.counter_start.max(wall_clock_nanos());
+    nic.receive_len_max = backend.receive_len_max();
+    let nic = Nic::new(nic.build()?);
+    let counters = nic.counters().clone();
+    let engine = Engine::new(nic, backend, TscClock::new());
+    Ok(Opened { engine, shared: HostShared { info, counters, device: keeper }, addresses })
+}
+
+/// Sixteen octets from the kernel's random source.
+fn fresh_key() -> Result<RegionKey, HostError> {
+    let mut bytes = [0; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| HostError::System {
+            what: "reading the kernel's random source",
+            source: errno.into(),
+        })?;
+    // The kernel gives up to 256 octets in one piece once its source is seeded.
+    assert_eq!(filled, bytes.len(), "getrandom gave less than it promises");
+    Ok(RegionKey::from_bytes(bytes))
+}

@@ -1,0 +1,103 @@
+//! What an engine thread does when there is nothing to do: spin, then yield, then sleep in the kernel.
+
+use core::time::Duration;
+
+use rma_core::time::Instant;
+
+/// When an idle engine thread stops spinning.
+///
+/// | phase | cost | a frame or command is seen after |
+/// |---|---|---|
+/// | spin | a whole core | less than a microsecond |
+/// | yield | what others leave of the core | up to a time slice of each other thread |
+/// | sleep | nothing | the kernel's wake-up, tens of microseconds |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdlePolicy {
+    /// How long to spin after the last work. Default: 50 µs.
+    pub spin: Duration,
+    /// How long to yield to other threads after that. Default: 1 ms.
+    pub yield_for: Duration,
+    /// Whether to sleep after that; otherwise it yields on. Default: true.
+    pub sleep: bool,
+}
+
+impl IdlePolicy {
+    /// Never gives the core away: for a core that nothing else runs on.
+    #[must_use]
+    pub const fn busy_poll() -> Self {
+        Self { spin: Duration::MAX, yield_for: Duration::ZERO, sleep: false }
+    }
+}
+
+impl Default for IdlePolicy {
+    fn default() -> Self {
+        Self { spin: Duration::from_micros(50), yield_for: Duration::from_millis(1), sleep: true }
+    }
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Spin,
+    Yield,
+    Sleep,
+}
+
+/// Follows how long an engine has been idle.
+#[derive(Debug)]
+pub(crate) struct IdleTracker {
+    policy: IdlePolicy,
+    since: Option<Instant>,
+}
+
+impl IdleTracker {
+    pub(crate) const fn new(policy: IdlePolicy) -> Self {
+        Self { policy, since: None }
+    }
+
+    /// There was work.
+    pub(crate) const fn busy(&mut self) {
+        self.since = None;
+    }
+
+    /// There was none, at `now`.
+    pub(crate) fn idle(&mut self, now: Instant) -> Idle {
+        let idle_for = now.since(*self.since.get_or_insert(now));
+        let IdlePolicy { spin, yield_for, sleep } = self.policy;
+        if idle_for < spin {
+            Idle::Spin
+        } else if !sleep || idle_for < spin.saturating_add(yield_for) {
+            Idle::Yield
+        } else {
+            Idle::Sleep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_spins_then_yields_then_sleeps_and_starts_over_with_work() {
+        let policy = IdlePolicy {
+            spin: Duration::from_nanos(10),
+            yield_for: Duration::from_nanos(20),
+            sleep: true,
+        };
+        let mut tracker = IdleTracker::new(policy);
+        let mut at = |nanos| tracker.idle(Instant::from_nanos(nanos));
+        assert_eq!([at(100), at(109), at(110), at(129), at(130)], {
+            [Idle::Spin, Idle::Spin, Idle::Yield, Idle::Yield, Idle::Sleep]
+        });
+        tracker.busy();
+        assert_eq!(tracker.idle(Instant::from_nanos(131)), Idle::Spin);
+    }
+
+    #[test]
+    fn a_busy_poller_never_gives_its_core_away() {
+        let mut tracker = IdleTracker::new(IdlePolicy::busy_poll());
+        assert_eq!(tracker.idle(Instant::ZERO), Idle::Spin);
+        assert_eq!(tracker.idle(Instant::from_nanos(u64::MAX)), Idle::Spin);
+    }
+}

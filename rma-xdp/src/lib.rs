@@ -1,0 +1,62 @@
+//! 1RMA, One-Shot Remote Memory Access, for Linux hosts: one-sided, encrypted reads of another host's
+//! registered memory, over AF_XDP or plain UDP sockets.
+//!
+//! A [`Host`] is a NIC with its device and its engine thread. One host registers a region and makes a
+//! [`Grant`]; the grant travels to the other over a channel that keeps secrets; the other reads through a
+//! [`Portal`], without the first host's application taking any part in it.
+//!
+//! ```
+#![doc = include_str!("../examples/read.rs")]
+//! ```
+//!
+//! # Two ways to run an engine
+//!
+//! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).
+//! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for applications that
+//! own their core.
+//!
+//! # Two devices
+//!
+//! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges.
+//! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either reads from the
+//! other.
+//!
+//! The protocol itself, without I/O, is the crate `rma-core`; what of it a user meets is re-exported here.
+
+mod backend;
+mod clock;
+mod control;
+mod device;
+mod driver;
+mod engine_thread;
+mod error;
+mod host;
+mod idle;
+pub mod net;
+mod portal;
+pub mod udp;
+pub mod xdp;
+
+pub use backend::{AnyBackend, HostBackend};
+pub use clock::TscClock;
+pub use device::{Device, DeviceInfo};
+pub use error::{HostError, WaitError};
+pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
+pub use idle::IdlePolicy;
+pub use portal::Portal;
+
+pub use rma_core::{
+    addr::{HostAddr, LocalAddresses, Pid},
+    command::{CommandSlotId, Completion},
+    crypto::{DerivedRegionKey, RegionKey},
+    engine::Clock,
+    error::{DropReason, RegionError, SlotError, SubmitError},
+    grant::Grant,
+    limits::OP_SIZE_MAX,
+    nic::{NicConfigBuilder, NicCounters, Timing},
+    op::{ClassOfService, OpStatus, OpType},
+    portal::{CommandPortal, ReadOp},
+    region::{Permissions, RegionId, RegisteredRegion},
+    wire,
+};
+pub use rma_shm::{OutOfBounds, Region};

@@ -1,0 +1,39 @@
+//! Frames over AF_XDP: sockets that an XDP program fills, past the kernel's network stack.
+//!
+//! ```text
+//!           engine thread                                kernel
+//!   rx_burst <- packet::parse <- socket (receive ring) <- XSKMAP <- steering program <- interface
+//!   tx_burst -> packet::Headers -> socket (transmit ring) -> doorbell -> interface
+//! ```
+//!
+//! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
+//! `steering` (the program), `port` (the UDP port, as far as the kernel is concerned), `device` (the
+//! interface), `flush` (when to ring the doorbell), [`packet`] (headers). [`XdpBackend`] puts them
+//! together. Routes and neighbours are not known here: a path is looked up in
+//! [`crate::net::PathTable`], and a frame without one is dropped and counted.
+//!
+//! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
+//! blocks, and whatever is received becomes a frame or a counter.
+
+mod backend;
+mod config;
+mod counters;
+mod device;
+mod error;
+mod flush;
+mod linear;
+pub mod packet;
+mod port;
+pub mod socket;
+mod sockopt;
+mod steering;
+pub mod umem;
+
+pub use self::{
+    backend::{Description, Fallback, Feature, XdpBackend},
+    config::{Mode, XdpConfig},
+    counters::{Counter, Counters},
+    error::{AttachedProgram, Refusal, XdpError},
+    socket::XskStatistics,
+    steering::AttachMode,
+};
