@@ -1,0 +1,132 @@
+//! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of each.
+
+use rma_bench::lab::{Lab, LabConfig};
+use rma_xdp::{Host, HostAddr, HostConfig, NicConfigBuilder, Pid};
+
+/// How the two hosts are opened.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The lab's network. Loopback has its own.
+    pub lab: LabConfig,
+    /// Whether the hosts talk over IPv6. In the lab only.
+    pub ipv6: bool,
+    /// Whether the client is over UDP sockets in the lab, and whether the server is.
+    pub udp: (bool, bool),
+    /// The AF_XDP mode.
+    pub mode: rma_xdp::xdp::Mode,
+    /// Both NICs.
+    pub nic: NicConfigBuilder,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            lab: LabConfig::default(),
+            ipv6: false,
+            udp: (false, false),
+            mode: rma_xdp::xdp::Mode::Native,
+            nic: NicConfigBuilder::default(),
+        }
+    }
+}
+
+/// A host that reads and a host that is read from.
+#[derive(Debug)]
+pub struct Hosts {
+    /// The one that reads.
+    pub client: Host,
+    /// Its address.
+    pub client_addr: HostAddr,
+    /// The one that is read from. `None` once it has been killed.
+    pub server: Option<Host>,
+    /// Its address.
+    pub server_addr: HostAddr,
+    /// Their port.
+    pub port: u16,
+    /// The network they are in. Dropped last.
+    pub lab: Option<Lab>,
+}
+
+/// The PIDs of the two hosts' portals: two processes, as far as the NICs can tell.
+pub const CLIENT_PID: Pid = Pid(1001);
+const SERVER_PID: Pid = Pid(1002);
+
+/// A port that nobody else on this machine uses just now, and that is not handed out to others.
+///
+/// # Panics
+/// If the system has no port left.
+#[must_use]
+pub fn free_port() -> u16 {
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    socket.local_addr().expect("a bound socket has an address").port()
+}
+
+impl Hosts {
+    /// Two hosts over UDP on loopback. Needs no privileges.
+    ///
+    /// # Panics
+    /// If they cannot be opened.
+    #[must_use]
+    pub fn over_udp(nic: NicConfigBuilder) -> Self {
+        let (client_addr, server_addr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let port = free_port();
+        let open = |addr: HostAddr, pid| {
+            let config = HostConfig { port, pid, nic, ..HostConfig::udp(addr) };
+            Host::open(config).expect("UDP sockets on loopback")
+        };
+        Self {
+            client: open(client_addr, CLIENT_PID),
+            server: Some(open(server_addr, SERVER_PID)),
+            client_addr,
+            server_addr,
+            port,
+            lab: None,
+        }
+    }
+
+    /// Two hosts in two namespaces. Needs root.
+    ///
+    /// # Panics
+    /// If anything cannot be set up.
+    #[must_use]
+    pub fn in_lab(setup: &Setup) -> Self {
+        let lab = Lab::new(&setup.lab).expect("a lab");
+        let (client_addr, server_addr) = if setup.ipv6 {
+            (HostAddr::from(Lab::A_V6), HostAddr::from(Lab::B_V6))
+        } else {
+            (HostAddr::from(Lab::A_V4), HostAddr::from(Lab::B_V4))
+        };
+        let port = rma_xdp::DEFAULT_PORT;
+        let open = |addr: HostAddr, pid, udp| {
+            let config = if udp {
+                HostConfig::udp(addr)
+            } else {
+                let device =
+                    rma_xdp::Device::Xdp { interface: Lab::INTERFACE.into(), mode: setup.mode };
+                HostConfig { device, ..HostConfig::udp(addr) }
+            };
+            Host::open(HostConfig { port, pid, nic: setup.nic, ..config })
+                .expect("a host in the lab")
+        };
+        let client = {
+            let _inside = lab.a().enter().expect("namespace a");
+            open(client_addr, CLIENT_PID, setup.udp.0)
+        };
+        let server = {
+            let _inside = lab.b().enter().expect("namespace b");
+            open(server_addr, SERVER_PID, setup.udp.1)
+        };
+        client.resolve(server_addr).expect("a way to the server");
+        server.resolve(client_addr).expect("a way to the client");
+        Self { client, server: Some(server), client_addr, server_addr, port, lab: Some(lab) }
+    }
+
+    /// The server.
+    ///
+    /// # Panics
+    /// If it has been killed.
+    #[must_use]
+    pub fn server(&self) -> &Host {
+        self.server.as_ref().expect("the server lives")
+    }
+}

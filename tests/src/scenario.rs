@@ -1,0 +1,269 @@
+//! Scenarios: what must hold between any two hosts, whatever carries their frames.
+
+use core::time::Duration;
+use std::net::UdpSocket;
+
+use rma_bench::pattern::Pattern;
+use rma_xdp::{
+    ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError, OpStatus, Permissions,
+    Pid, Portal, ReadOp, RegionError, RegionId, RegisteredRegion, SlotError, SubmitError, TscClock,
+};
+
+use crate::hosts::{CLIENT_PID, Hosts};
+
+/// A served region, a granted client, a place for data.
+struct Scene {
+    region: RegisteredRegion,
+    grant: Grant,
+    portal: Portal,
+    sink: RegisteredRegion,
+    pattern: Pattern,
+}
+
+const REGION_LEN: usize = 1 << 20;
+
+impl Scene {
+    fn new(hosts: &Hosts) -> Self {
+        let region = hosts.server().register(REGION_LEN, Permissions::READ).expect("a region");
+        let pattern = Pattern::new(42);
+        pattern.fill_region(&region);
+        let grant = hosts
+            .server()
+            .grant(&region, hosts.client_addr, CLIENT_PID)
+            .expect("the region is registered");
+        let portal = hosts.client.portal(8).expect("free slots");
+        let sink = hosts.client.register(8 * 4096, Permissions::NONE).expect("a region");
+        Self { region, grant, portal, sink, pattern }
+    }
+
+    /// Reads and returns how it ended.
+    fn read(&mut self, grant: &Grant, offset: u64, size: u32) -> OpStatus {
+        self.portal.read(grant, offset, &self.sink, 0, size).expect("a sensible op");
+        self.portal.wait().expect("an op is in flight").status
+    }
+
+    fn assert_read(&mut self, offset: u64, size: u32) {
+        let grant = self.grant;
+        assert_eq!(self.read(&grant, offset, size), OpStatus::Ok, "{size} bytes at {offset}");
+        let mut arrived = vec![0; size as usize];
+        self.sink.read(0, &mut arrived).expect("inside the sink");
+        assert_eq!(self.pattern.first_difference(offset, &arrived), None, "{size} at {offset}");
+    }
+}
+
+/// Everything that must hold, in turn.
+pub fn everything(hosts: &mut Hosts) {
+    reads_of_every_kind_of_size_arrive(hosts);
+    both_classes_and_many_ops_at_once(hosts);
+    what_the_responder_refuses_has_its_own_status(hosts);
+    resources_are_finite_and_come_back(hosts);
+    a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts);
+    several_threads_each_with_a_portal(hosts);
+    garbage_is_counted_and_nothing_is_lost(hosts);
+    a_dead_peer_is_a_timeout_within_the_bound(hosts);
+}
+
+/// Sizes around every boundary, at odd places.
+pub fn reads_of_every_kind_of_size_arrive(hosts: &Hosts) {
+    let mut scene = Scene::new(hosts);
+    for size in [1, 2, 7, 8, 9, 63, 64, 65, 127, 128, 1407, 1408, 1424, 1425, 2048, 4095, 4096] {
+        for offset in [0, 1, 4093, REGION_LEN as u64 - u64::from(size)] {
+            scene.assert_read(offset, size);
+        }
+    }
+    hosts.server().deregister(&scene.region).expect("registered");
+    hosts.client.deregister(&scene.sink).expect("registered");
+}
+
+/// A full portal, over and over, in both classes.
+pub fn both_classes_and_many_ops_at_once(hosts: &Hosts) {
+    let mut scene = Scene::new(hosts);
+    let slots = scene.portal.slots().clone();
+    for round in 0..200_u64 {
+        for (index, _) in slots.clone().enumerate() {
+            let class = ClassOfService::ALL[(index + round as usize) % 2];
+            let slot = scene.portal.next_slot().expect("a free slot");
+            let sink_offset = u64::from(slot.0 - slots.start) * 4096;
+            let op = ReadOp {
+                grant: &scene.grant,
+                remote_offset: round * 4096 + sink_offset % 977,
+                sink: &scene.sink,
+                sink_offset,
+                op_size: 4096,
+                class,
+            };
+            scene.portal.issue_read(&op).expect("a sensible op");
+        }
+        let full = scene.portal.read(&scene.grant, 0, &scene.sink, 0, 1);
+        assert_eq!(full, Err(SubmitError::NoFreeCommandSlot { slots: 8 }));
+        for _ in slots.clone() {
+            let completion = scene.portal.wait().expect("ops are in flight");
+            assert_eq!(completion.status, OpStatus::Ok);
+            let sink_offset = u64::from(completion.slot.0 - slots.start) * 4096;
+            let mut arrived = [0; 4096];
+            scene.sink.read(sink_offset, &mut arrived).expect("inside the sink");
+            let remote = round * 4096 + sink_offset % 977;
+            assert_eq!(scene.pattern.first_difference(remote, &arrived), None);
+            assert!(completion.issue_delay() <= completion.total_delay());
+        }
+    }
+}
+
+/// Wrong key, unknown region, bounds, permission: each its status, and good ops go on.
+pub fn what_the_responder_refuses_has_its_own_status(hosts: &Hosts) {
+    let mut scene = Scene::new(hosts);
+    let good = scene.grant;
+    let len = REGION_LEN as u64;
+    let wrong_key = Grant { key: DerivedRegionKey::from_bytes([7; 16]), ..good };
+    assert_eq!(scene.read(&wrong_key, 0, 64), OpStatus::RemoteAuthenticationFailure);
+    let no_region = Grant { region: RegionId::from_bits(0xffff_fffe), ..good };
+    assert_eq!(scene.read(&no_region, 0, 64), OpStatus::RemoteAuthenticationFailure);
+    for (offset, size) in [(len, 1), (len - 1, 2), (u64::MAX, 1), (u64::MAX - 4095, 4096)] {
+        assert_eq!(scene.read(&good, offset, size), OpStatus::RemoteOutOfBounds);
+    }
+    let closed = hosts.server().register(4096, Permissions::NONE).expect("a region");
+    let closed = hosts.server().grant(&closed, hosts.client_addr, CLIENT_PID).expect("registered");
+    assert_eq!(scene.read(&closed, 0, 64), OpStatus::RemotePermissionDenied);
+    for op_size in [0, 4097] {
+        let refused = scene.portal.read(&good, 0, &scene.sink, 0, op_size);
+        assert_eq!(refused, Err(SubmitError::OpSize { op_size }));
+    }
+    let refused = scene.portal.read(&good, 0, &scene.sink, u64::MAX, 2);
+    assert!(matches!(refused, Err(SubmitError::LocalOutOfBounds { .. })), "{refused:?}");
+    let another = Grant { pid: Pid(CLIENT_PID.0 + 1), ..good };
+    let refused = scene.portal.read(&another, 0, &scene.sink, 0, 1);
+    assert!(matches!(refused, Err(SubmitError::GrantForAnotherProcess { .. })), "{refused:?}");
+    // The memory is still there through `sink`, its registration is not.
+    let gone = hosts.client.register(4096, Permissions::NONE).expect("a region");
+    hosts.client.deregister(&gone).expect("registered");
+    scene.portal.read(&good, 0, &gone, 0, 64).expect("the portal does not know the table");
+    let completion = scene.portal.wait().expect("an op is in flight");
+    assert_eq!(completion.status, OpStatus::InvalidCommand);
+    scene.assert_read(0, 64);
+    // A region that is taken away looks like one that never was.
+    hosts.server().deregister(&scene.region).expect("registered");
+    assert_eq!(scene.read(&good, 0, 64), OpStatus::RemoteAuthenticationFailure);
+}
+
+/// Full tables are clear errors; what is given back can be had again.
+pub fn resources_are_finite_and_come_back(hosts: &Hosts) {
+    let capacity = 1024_u16;
+    let refused = hosts.client.portal(0);
+    assert!(matches!(refused, Err(HostError::Slots(SlotError::None))), "{refused:?}");
+    let most = hosts.client.portal(capacity - 16).expect("nearly all slots");
+    let refused = hosts.client.portal(17).expect_err("more than are free");
+    assert!(refused.to_string().contains("17 command slots were asked for"), "{refused}");
+    let rest = hosts.client.portal(16).expect("the rest");
+    drop((most, rest));
+    let all = hosts.client.portal(capacity).expect("all of them again");
+    drop(all);
+
+    let mut regions = Vec::new();
+    let full = loop {
+        match hosts.client.register(1, Permissions::NONE) {
+            Ok(region) => regions.push(region),
+            Err(full) => break full,
+        }
+        assert!(regions.len() <= 1024, "the table is finite");
+    };
+    assert!(matches!(full, HostError::Region(RegionError::TableFull { .. })), "{full}");
+    for region in &regions {
+        hosts.client.deregister(region).expect("registered");
+    }
+    let twice = hosts.client.deregister(&regions[0]);
+    assert!(
+        matches!(twice, Err(HostError::Region(RegionError::NotRegistered { .. }))),
+        "{twice:?}"
+    );
+    for len in [0, usize::MAX, 1 << 60] {
+        let refused = hosts.client.register(len, Permissions::NONE);
+        assert!(refused.is_err(), "{len} bytes");
+    }
+}
+
+/// Slots of a portal that is dropped with ops in flight come back once the ops are over.
+pub fn a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts: &Hosts) {
+    for _ in 0..20 {
+        let mut scene = Scene::new(hosts);
+        for _ in 0..8 {
+            scene.portal.read(&scene.grant, 0, &scene.sink, 0, 4096).expect("a free slot");
+        }
+        drop(scene.portal);
+        drop(hosts.client.portal(1024).expect("all slots"));
+        hosts.client.deregister(&scene.sink).expect("registered");
+        hosts.server().deregister(&scene.region).expect("registered");
+    }
+}
+
+/// Portals are used by one thread each, and do not disturb each other.
+pub fn several_threads_each_with_a_portal(hosts: &Hosts) {
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                let mut scene = Scene::new(hosts);
+                for index in 0..300_u64 {
+                    scene
+                        .assert_read((index * 4099 + thread * 31) % 900_000, 1 + index as u32 * 13);
+                }
+            });
+        }
+    });
+}
+
+/// Bytes from anybody, to the hosts' port: counted, and the engine goes on.
+pub fn garbage_is_counted_and_nothing_is_lost(hosts: &Hosts) {
+    let mut scene = Scene::new(hosts);
+    let total = |hosts: &Hosts| hosts.server().counters().all_drops().map(|(_, n)| n).sum::<u64>();
+    let before = total(hosts);
+    let socket = {
+        let _inside = hosts.lab.as_ref().map(|lab| lab.a().enter().expect("namespace a"));
+        // From an address of the client's, but not from its port.
+        UdpSocket::bind((hosts.client_addr.ip(), 0)).expect("a port")
+    };
+    let to = (hosts.server_addr.ip(), hosts.port);
+    let mut seed = 1_u64;
+    for len in (0..1400).step_by(7) {
+        let garbage: Vec<u8> = (0..len)
+            .map(|at| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                match at {
+                    0 => 1,
+                    1 => 1 + (len % 4) as u8,
+                    _ => (seed >> 33) as u8,
+                }
+            })
+            .collect();
+        socket.send_to(&garbage, to).expect("sent");
+        scene.assert_read(len as u64, 100);
+    }
+    let clock = TscClock::new();
+    // Every datagram is counted: 200, the empty one among them.
+    while total(hosts) < before + 200 {
+        let waited = Duration::from_nanos(clock.now().as_nanos());
+        assert!(waited < Duration::from_secs(10), "{} counted", total(hosts) - before);
+        std::thread::yield_now();
+    }
+    assert!(hosts.server().counters().drops(DropReason::Length) > 0);
+    scene.assert_read(5, 4096);
+}
+
+/// Every op completes, with TIMEOUT, within its bound (P1). The server is gone afterwards.
+pub fn a_dead_peer_is_a_timeout_within_the_bound(hosts: &mut Hosts) {
+    // In the lab too, frames for nobody go nowhere: the port is nobody's once the server is gone.
+    let (grant, mut portal, sink) = {
+        let scene = Scene::new(hosts);
+        (scene.grant, scene.portal, scene.sink)
+    };
+    hosts.server = None;
+    let clock = TscClock::new();
+    for _ in 0..8 {
+        portal.read(&grant, 0, &sink, 0, 64).expect("a free slot");
+    }
+    for _ in 0..8 {
+        let completion = portal.wait().expect("ops are in flight");
+        assert_eq!(completion.status, OpStatus::Timeout);
+        // 100 ms each for dispatch and data, and ample room for a busy machine's scheduler.
+        assert!(completion.total_delay() < Duration::from_secs(5), "{completion:?}");
+    }
+    assert!(clock.now().as_nanos() >= 100_000_000, "no op gives up before its timeout");
+}

@@ -1,0 +1,71 @@
+//! The scenarios over kernel UDP sockets on loopback. No privileges needed.
+
+use rma_tests::{
+    hosts::{Hosts, free_port},
+    scenario,
+};
+use rma_xdp::{Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, Permissions};
+
+#[test]
+fn everything_holds_over_udp() {
+    scenario::everything(&mut Hosts::over_udp(NicConfigBuilder::default()));
+}
+
+#[test]
+fn everything_holds_with_a_solicitation_window_of_one_op() {
+    let nic = NicConfigBuilder { solicitation_window: 4096, ..NicConfigBuilder::default() };
+    let hosts = Hosts::over_udp(nic);
+    scenario::reads_of_every_kind_of_size_arrive(&hosts);
+    scenario::several_threads_each_with_a_portal(&hosts);
+}
+
+#[test]
+fn a_host_reads_from_itself_over_ipv6() {
+    let addr = std::net::Ipv6Addr::LOCALHOST;
+    let config = HostConfig { port: free_port(), ..HostConfig::udp(addr) };
+    let mut host = InlineHost::open(config).unwrap();
+    let region = host.register(5000, Permissions::READ).unwrap();
+    region.write(904, &[9; 4096]).unwrap();
+    let grant = host.grant(&region, addr.into(), host.pid()).unwrap();
+    let sink = host.register(4096, Permissions::NONE).unwrap();
+    let mut portal = host.portal(1).unwrap();
+    portal.read(&grant, 904, &sink, 0, 4096).unwrap();
+    assert_eq!(host.wait(&mut portal).unwrap().status, OpStatus::Ok);
+    let mut bytes = [0; 4096];
+    sink.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [9; 4096]);
+    assert_eq!(host.wait(&mut portal), Err(rma_xdp::WaitError::NothingOutstanding));
+}
+
+#[test]
+fn a_port_in_use_by_another_instance_is_named() {
+    let config = HostConfig { port: free_port(), ..HostConfig::udp([127, 0, 0, 3]) };
+    let _first = Host::open(config.clone()).unwrap();
+    let error = Host::open(config.clone()).unwrap_err();
+    assert!(matches!(error, HostError::Udp(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(&config.port.to_string()) && text.contains("in use"), "{text}");
+}
+
+#[test]
+fn configurations_that_cannot_work_are_refused_with_their_values() {
+    let refused = |change: fn(&mut HostConfig)| {
+        let mut config = HostConfig { port: free_port(), ..HostConfig::udp([127, 0, 0, 4]) };
+        change(&mut config);
+        Host::open(config).unwrap_err().to_string()
+    };
+    let two = refused(|c| c.addresses.push([127, 0, 0, 5].into()));
+    assert!(two.contains("127.0.0.4 and 127.0.0.5"), "{two}");
+    let elsewhere = refused(|c| c.addresses = vec![[192, 0, 2, 77].into()]);
+    assert!(elsewhere.contains("192.0.2.77"), "{elsewhere}");
+    let wildcard = refused(|c| c.addresses = vec![[0, 0, 0, 0].into()]);
+    assert!(wildcard.contains("0.0.0.0"), "{wildcard}");
+    let none = refused(|c| c.addresses.clear());
+    assert!(none.contains("address"), "{none}");
+    let core = refused(|c| c.core = Some(9999));
+    assert!(core.contains("core 9999"), "{core}");
+    let window = refused(|c| c.nic.solicitation_window = 4095);
+    assert!(window.contains("4095"), "{window}");
+    let slots = refused(|c| c.nic.command_slots = 0);
+    assert!(slots.contains("`command_slots` is 0"), "{slots}");
+}

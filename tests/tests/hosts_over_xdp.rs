@@ -1,0 +1,57 @@
+//! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host.
+
+use rma_bench::lab::LabConfig;
+use rma_tests::{
+    hosts::{Hosts, Setup},
+    scenario,
+};
+use rma_xdp::xdp::Mode;
+
+fn run(setup: &Setup) {
+    scenario::everything(&mut Hosts::in_lab(setup));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_holds_in_native_mode_at_mtu_1500() {
+    run(&Setup::default());
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_holds_in_generic_mode_over_ipv6() {
+    run(&Setup { mode: Mode::Generic, ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_holds_at_mtu_3400_over_ipv6() {
+    let lab = LabConfig { mtu: 3400, ..LabConfig::default() };
+    run(&Setup { lab, ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_holds_with_jumbo_frames_in_several_buffers() {
+    let lab = LabConfig { mtu: 9000, ..LabConfig::default() };
+    run(&Setup { lab, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_holds_on_an_interface_with_several_queues() {
+    let lab = LabConfig { queues: 2, ..LabConfig::default() };
+    run(&Setup { lab, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_udp_host_reads_from_an_xdp_host() {
+    run(&Setup { udp: (true, false), ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn an_xdp_host_reads_from_a_udp_host() {
+    run(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
+}

@@ -1,0 +1,96 @@
+//! P9: after its start the engine thread does not allocate, and does not free.
+//!
+//! The allocator of this test program counts what the thread named `rma-engine` asks of it.
+
+use core::{
+    alloc::{GlobalAlloc, Layout},
+    sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+};
+use std::alloc::System;
+
+use rma_tests::{
+    hosts::{Hosts, Setup},
+    scenario,
+};
+use rma_xdp::NicConfigBuilder;
+
+/// The thread that is watched; 0 if none is.
+static WATCHED: AtomicI32 = AtomicI32::new(0);
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+impl Counting {
+    fn count() {
+        let watched = WATCHED.load(SeqCst);
+        // The thread's number by system call: a thread-local could allocate.
+        if watched != 0 && rustix::thread::gettid().as_raw_nonzero().get() == watched {
+            CALLS.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::count();
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The threads of this process that are called `rma-engine`.
+fn engines() -> Vec<i32> {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| task.unwrap())
+        .filter(|task| {
+            let comm = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            comm.trim() == "rma-engine"
+        })
+        .map(|task| task.file_name().to_string_lossy().parse().unwrap())
+        .collect()
+}
+
+/// Runs scenarios while each engine in turn is watched.
+fn assert_steady(hosts: &Hosts) {
+    let engines = engines();
+    assert_eq!(engines.len(), 2);
+    for engine in engines {
+        CALLS.store(0, SeqCst);
+        WATCHED.store(engine, SeqCst);
+        scenario::reads_of_every_kind_of_size_arrive(hosts);
+        scenario::both_classes_and_many_ops_at_once(hosts);
+        scenario::what_the_responder_refuses_has_its_own_status(hosts);
+        scenario::a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts);
+        scenario::garbage_is_counted_and_nothing_is_lost(hosts);
+        WATCHED.store(0, SeqCst);
+        assert_eq!(CALLS.load(SeqCst), 0, "calls of the allocator on engine thread {engine}");
+    }
+}
+
+/// One test, so that no other's engines are taken for its own.
+#[test]
+fn the_engine_does_not_allocate_over_udp() {
+    // That counting works: this thread allocates.
+    WATCHED.store(rustix::thread::gettid().as_raw_nonzero().get(), SeqCst);
+    drop(std::hint::black_box(Box::new(1)));
+    WATCHED.store(0, SeqCst);
+    assert!(CALLS.load(SeqCst) >= 2);
+    assert_steady(&Hosts::over_udp(NicConfigBuilder::default()));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_engine_does_not_allocate_over_xdp() {
+    assert_steady(&Hosts::in_lab(&Setup::default()));
+}
