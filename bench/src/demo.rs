@@ -36,6 +36,9 @@ pub struct DemoArgs {
     /// Talk over IPv6.
     #[arg(long)]
     pub ipv6: bool,
+    /// The UDP port of both hosts.
+    #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
     /// Use kernel UDP sockets on loopback, also where AF_XDP would work.
     #[arg(long)]
     pub udp: bool,
@@ -148,12 +151,8 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
 }
 
 fn open(place: Place<'_>, args: &DemoArgs) -> Result<Pair, PairError> {
-    let config = PairConfig {
-        region_len: REGION_LEN,
-        seed: args.seed,
-        port: rma_xdp::DEFAULT_PORT,
-        ipv6: args.ipv6,
-    };
+    let config =
+        PairConfig { region_len: REGION_LEN, seed: args.seed, port: args.port, ipv6: args.ipv6 };
     Pair::open(place, &config)
 }
 

@@ -1,0 +1,295 @@
+//! `rma-bench` as people run it: processes, files, signals.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use rma_bench::lab::{Lab, LabConfig, Netns};
+use rma_xdp::{Clock, TscClock};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of this test's own, removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rma-processes-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn grant(&self) -> PathBuf {
+        self.0.join("grant.json")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `rma-bench`, killed on drop.
+struct Running(Child);
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Waits until it ends, and gives what it said.
+    fn output(mut self) -> Output {
+        let status = self.0.wait().unwrap();
+        let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+        self.0.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
+        self.0.stderr.take().unwrap().read_to_end(&mut output.stderr).unwrap();
+        output
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn bench(netns: Option<&Netns>, args: &[&str]) -> Command {
+    let program = env!("CARGO_BIN_EXE_rma-bench");
+    let mut command = match netns {
+        None => Command::new(program),
+        Some(netns) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", netns.name(), program]);
+            command
+        }
+    };
+    command.args(args);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let clock = TscClock::new();
+    while !condition() {
+        let waited = Duration::from_nanos(clock.now().as_nanos());
+        assert!(waited < PATIENCE, "{what}: waited for {waited:?}");
+        thread::yield_now();
+    }
+}
+
+fn free_port() -> String {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    socket.local_addr().unwrap().port().to_string()
+}
+
+fn wait_for_grant(server: &mut Running, grant: &Path) {
+    wait_for("the server writes its grant", || {
+        assert!(server.0.try_wait().unwrap().is_none(), "the server has ended");
+        grant.exists()
+    });
+}
+
+/// A server in `b` of a lab, over AF_XDP.
+fn serve_in(lab: &Lab, grant: &Path) -> Running {
+    let initiator = Lab::A_V4.to_string();
+    let args = ["serve", "--interface", Lab::INTERFACE, "--initiator", &initiator, "--grant"];
+    let args = [&args[..], &[grant.to_str().unwrap(), "--region-len", "1000000"]].concat();
+    let mut server = Running::start(bench(Some(lab.b()), &args));
+    wait_for_grant(&mut server, grant);
+    server
+}
+
+fn read_in(lab: &Lab, grant: &Path) -> Output {
+    let args = ["read-lat", "--interface", Lab::INTERFACE, "--verify", "500", "-n", "500"];
+    let args = [&args[..], &["--grant", grant.to_str().unwrap()]].concat();
+    bench(Some(lab.a()), &args).output().unwrap()
+}
+
+fn assert_read(output: &Output) {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.contains("every byte right"), "{out}{err}");
+}
+
+/// What the kernel says is attached to the interface.
+fn attached(netns: &Netns) -> bool {
+    netns.ip(&["link", "show", "dev", Lab::INTERFACE]).unwrap().contains("xdp")
+}
+
+#[test]
+fn two_processes_read_over_udp_and_the_server_ends_with_ctrl_c() {
+    let folder = Folder::new();
+    let (grant, port) = (folder.grant(), free_port());
+    let grant_arg = grant.to_str().unwrap();
+    let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+    let serve = [&serve[..], &["--port", &port, "--grant", grant_arg, "--seed", "5"]].concat();
+    let mut server = Running::start(bench(None, &serve));
+    wait_for_grant(&mut server, &grant);
+
+    let read = ["read-lat", "--udp", "127.0.0.1", "--grant", grant_arg, "--verify", "500"];
+    let output = bench(None, &[&read[..], &["-n", "500", "-s", "4096"]].concat()).output().unwrap();
+    assert_read(&output);
+    let json = bench(None, &[&read[..], &["-n", "500", "--json"]].concat()).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["verified_reads"], 500);
+    assert_eq!(json["count"], 500);
+
+    server.signal(Signal::INT);
+    let output = server.output();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("received"), "{output:?}");
+}
+
+#[test]
+fn arguments_that_cannot_work_are_refused_with_the_next_step() {
+    let folder = Folder::new();
+    let grant = folder.grant();
+    let grant = grant.to_str().unwrap();
+    let refused = |args: &[&str]| {
+        let output = bench(None, args).output().unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        text(&output.stderr)
+    };
+    let no_device = refused(&["serve", "--initiator", "127.0.0.1"]);
+    assert!(no_device.contains("--interface") && no_device.contains("--udp"), "{no_device}");
+    let no_file = refused(&["read-lat", "--udp", "127.0.0.1", "--grant", grant]);
+    assert!(no_file.contains("grant.json"), "{no_file}");
+    let size = refused(&["read-lat", "--udp", "127.0.0.1", "--size", "4097"]);
+    assert!(size.contains("4097"), "{size}");
+    let not_here =
+        refused(&["serve", "--udp", "192.0.2.250", "--initiator", "192.0.2.1", "--grant", grant]);
+    assert!(not_here.contains("192.0.2.250"), "{not_here}");
+    let nameless =
+        refused(&["serve", "--interface", "nosuch0", "--initiator", "192.0.2.1", "--grant", grant]);
+    assert!(nameless.contains("nosuch0"), "{nameless}");
+    let figure = refused(&["figures", "--only", "nosuch"]);
+    assert!(figure.contains("read64_over_floor"), "{figure}");
+    assert!(!Path::new(grant).exists(), "no grant without a server");
+}
+
+#[test]
+fn a_demo_without_privileges_shows_verified_reads_over_udp() {
+    let port = free_port();
+    let args = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500", "--json"];
+    let output = bench(None, &args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["verified"]["reads"], 500);
+    assert_eq!(json["read64_over_floor"], serde_json::Value::Null, "not claimed");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn two_processes_read_over_xdp_while_tcp_keeps_flowing() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let server = serve_in(&lab, &folder.grant());
+    let listener = {
+        let _inside = lab.b().enter().unwrap();
+        TcpListener::bind((Lab::B_V4, 0)).unwrap()
+    };
+    let to = listener.local_addr().unwrap();
+    let megabytes = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        stream.write_all(b"all there").unwrap();
+        bytes.len()
+    });
+    let mut stream = {
+        let _inside = lab.a().enter().unwrap();
+        TcpStream::connect(to).unwrap()
+    };
+    stream.write_all(&vec![7; 4 << 20]).unwrap();
+    assert_read(&read_in(&lab, &folder.grant()));
+    stream.write_all(&vec![7; 4 << 20]).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!((megabytes.join().unwrap(), answer.as_str()), (8 << 20, "all there"));
+    drop(server);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_stays_attached_however_the_server_ends() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let server = serve_in(&lab, &folder.grant());
+        assert!(attached(lab.b()));
+        assert_read(&read_in(&lab, &folder.grant()));
+        server.signal(signal);
+        let output = server.output();
+        assert_eq!(output.status.success(), signal != Signal::KILL, "{output:?}");
+        wait_for("the program is detached", || !attached(lab.b()));
+        fs::remove_file(folder.grant()).unwrap();
+    }
+    // And the next start succeeds.
+    let _server = serve_in(&lab, &folder.grant());
+    assert_read(&read_in(&lab, &folder.grant()));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn interfaces_that_cannot_be_used_are_named_with_the_next_step() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let grant = folder.grant();
+    let serve = |more: &[&str]| {
+        let initiator = Lab::A_V4.to_string();
+        let args = ["serve", "--interface", Lab::INTERFACE, "--initiator", &initiator, "--grant"];
+        let args = [&args[..], &[grant.to_str().unwrap(), "--duration", "1"], more].concat();
+        text(&bench(Some(lab.b()), &args).output().unwrap().stderr)
+    };
+    let server = serve_in(&lab, &folder.grant());
+    let second = serve(&[]);
+    assert!(second.contains("in use") || second.contains("attached"), "{second}");
+    drop(server);
+
+    lab.b().set_mtu(Lab::INTERFACE, 500).unwrap();
+    let small = serve(&[]);
+    assert!(small.contains("MTU 500") && small.contains("ip link set"), "{small}");
+    lab.b().set_mtu(Lab::INTERFACE, 1500).unwrap();
+    lab.b().ip(&["link", "set", "dev", Lab::INTERFACE, "down"]).unwrap();
+    let down = serve(&[]);
+    assert!(down.contains("down") && down.contains(Lab::INTERFACE), "{down}");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn ctrl_c_in_mid_demo_removes_everything() {
+    let demo = Running::start(bench(None, &["demo", "--verify", "100000000"]));
+    let mine = format!("-{}-", demo.0.id());
+    let namespaces = || {
+        let names = fs::read_dir("/run/netns").into_iter().flatten();
+        names
+            .filter(|name| {
+                name.as_ref().is_ok_and(|n| text(n.file_name().as_encoded_bytes()).contains(&mine))
+            })
+            .count()
+    };
+    wait_for("the demo makes its namespaces", || namespaces() == 2);
+    demo.signal(Signal::INT);
+    let output = demo.output();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
+    assert_eq!(namespaces(), 0);
+}
