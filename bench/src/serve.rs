@@ -144,8 +144,10 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     };
     let mut addresses = config.addresses.clone();
     addresses.extend(&host.address);
+    let open = InlineHost::open(HostConfig { addresses, port, pid, ..config });
+    // Afterwards: threads that the host has started must not share the engine's core.
     pin(host.core);
-    InlineHost::open(HostConfig { addresses, port, pid, ..config })
+    open
 }
 
 fn introduce(info: &DeviceInfo) {

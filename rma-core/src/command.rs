@@ -33,6 +33,7 @@ impl fmt::Display for CommandSlotId {
     }
 }
 
+//= 1rma#4.4-command-self-contained
 /// One op, with all that the NIC needs to run it: a NIC keeps no state per destination (§4.4).
 ///
 /// The second local region of the paper, the one for completions, is the portal's completion ring.
@@ -106,6 +107,7 @@ impl Command {
 }
 
 /// How an op ended, and its two delay measures (§4.5).
+//= 1rma#4.5-delay-measures
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The slot of the command that has completed. Free again once the portal has seen this.
@@ -191,6 +193,8 @@ mod tests {
         }
     }
 
+    //= 1rma#4.4-command-self-contained
+    //= type=test
     #[test]
     fn a_command_round_trips_through_its_line() {
         assert_eq!(Command::from_line(&command().to_line()), Ok(command()));

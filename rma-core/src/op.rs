@@ -124,6 +124,8 @@ impl fmt::Display for OpStatus {
 mod tests {
     use super::*;
 
+    //= 1rma#4.5-status-codes
+    //= type=test
     #[test]
     fn codes_round_trip_and_others_mean_nothing() {
         for status in OpStatus::ALL {

@@ -98,6 +98,7 @@ pub struct ReadOp<'a> {
     pub class: ClassOfService,
 }
 
+//= 1rma#4.4-portal
 /// An application's command slots and its completion queue. Used by one thread at a time.
 #[derive(Debug)]
 pub struct CommandPortal {
@@ -306,6 +307,8 @@ mod tests {
         RegisteredRegion::new(RegionId::from_bits(9), Arc::new(Region::new(len).unwrap()))
     }
 
+    //= 1rma#4.4-portal
+    //= type=test
     #[test]
     fn a_command_passes_and_its_completion_frees_the_slot() {
         let (mut portal, mut port) = pair(4..5);

@@ -12,6 +12,8 @@ use crate::{
     wire,
 };
 
+//= 1rma#6.1-timeouts
+//= type=deviation
 /// How long ops may take. Constants per kind, so that a FIFO of each kind is in deadline order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -256,6 +258,8 @@ mod tests {
         refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 52");
     }
 
+    //= 1rma#6.1-timeouts
+    //= type=test
     #[test]
     fn a_software_profile_follows_the_rtt_above_its_floor() {
         let floor = Duration::from_micros(500);

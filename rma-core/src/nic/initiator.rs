@@ -150,6 +150,7 @@ impl<A: AeadProvider> Initiator<A> {
         let foreign = CommandError::ForeignSlot { slot: id.0 };
         let slot = self.slots.get_mut(id.index()).ok_or(foreign)?;
         let pid = slot.pid.ok_or(foreign)?;
+        //= 1rma#4.3-slot-is-one-op
         if !matches!(slot.state, State::Free) {
             return Err(CommandError::SlotBusy { slot: id.0 });
         }
@@ -245,6 +246,7 @@ impl<A: AeadProvider> Initiator<A> {
         })
     }
 
+    //= 1rma#4.3-two-arbiters
     /// The head of the class whose turn it is; of the other, if that class has none.
     fn next_waiting(&mut self) -> Option<CommandSlotId> {
         let turn = self.first;

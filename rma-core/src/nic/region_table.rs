@@ -49,6 +49,7 @@ struct Row {
 }
 
 /// The registered region table.
+//= 1rma#4.3-region-table-fixed
 #[derive(Debug)]
 pub struct RegionTable {
     rows: Box<[Row]>,
@@ -120,6 +121,8 @@ mod tests {
         Box::new(RegionEntry::new(memory, &key, Permissions::READ, Pid(1)))
     }
 
+    //= 1rma#4.3-region-table-fixed
+    //= type=test
     #[test]
     fn a_full_table_is_an_error_and_evicts_nothing() {
         let mut table = RegionTable::new(2);

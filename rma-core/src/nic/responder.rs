@@ -27,6 +27,7 @@ use crate::{
 };
 
 /// An authenticated request whose responses are not all sent.
+//= 1rma#4.2-no-peer-state
 struct Job<K> {
     request: Request,
     request_iv: Iv,
@@ -76,6 +77,13 @@ impl<A: AeadProvider> Responder<A> {
             notices: VecDeque::with_capacity(NOTICES_MAX),
             limiter: NoticeLimiter::new(config.settings.notices_per_second),
         }
+    }
+
+    /// How much the queues have allocated: must never change.
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> [usize; 3] {
+        let [latency, throughput] = self.inbound.each_ref().map(VecDeque::capacity);
+        [latency, throughput, self.notices.capacity()]
     }
 
     /// Authenticates a request and queues it; refuses it with a notice otherwise.

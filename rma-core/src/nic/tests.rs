@@ -210,6 +210,8 @@ fn deliver(
     )
 }
 
+//= 1rma#3.1-response-sealed
+//= type=test
 #[test]
 fn reads_of_every_kind_of_size_arrive_in_both_families() {
     for (a, b) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
@@ -409,6 +411,8 @@ fn a_wrong_key_fails_fast_and_shows_nothing() {
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
 }
 
+//= 1rma#4.2-pid-immutable
+//= type=test
 #[test]
 fn a_key_is_good_for_its_own_host_and_process_only() {
     // Another process of the same host holds the key: the PID in the frame is the slot's, not its.
@@ -498,6 +502,8 @@ fn a_request_beyond_the_configured_depth_is_nacked_and_its_window_refunded() {
     assert_eq!(pair.a.nic.window_debited(), 0);
 }
 
+//= 1rma#4.3-two-arbiters
+//= type=test
 #[test]
 fn the_classes_take_turns() {
     let mut pair = Pair::new();
@@ -513,6 +519,8 @@ fn the_classes_take_turns() {
     assert_eq!(slots, [4, 0, 5, 1, 2, 3]);
 }
 
+//= 1rma#4.3-slot-is-one-op
+//= type=test
 #[test]
 fn a_slot_issued_twice_is_an_error_and_disturbs_nothing() {
     let mut pair = Pair::new();
@@ -537,6 +545,8 @@ fn commands_for_slots_of_nobody_are_refused() {
     }
 }
 
+//= 1rma#1-op-size-max
+//= type=test
 #[test]
 fn commands_that_make_no_sense_complete_at_once() {
     let mut pair = Pair::new();
@@ -594,6 +604,28 @@ fn frames_from_the_wrong_host_or_to_the_wrong_host_are_dropped() {
     assert_eq!(pair.deliver_to_a(&stray), Err(DropReason::NotForThisHost));
     pair.deliver_to_a(&response).unwrap();
     assert_eq!(pair.status(), OpStatus::Ok);
+}
+
+//= 1rma#4.2-no-peer-state
+//= type=test
+#[test]
+fn ten_thousand_initiators_leave_no_trace() {
+    let mut pair = Pair::new();
+    let before = pair.b.nic.responder.capacities();
+    for host in 0..10_000_u16 {
+        let [high, low] = host.to_be_bytes();
+        pair.a = Host::new(&format!("198.18.{high}.{low}"), NicConfigBuilder::default());
+        // The rate of notices to strangers is limited.
+        pair.advance(Duration::from_millis(1));
+        pair.issue(pair.command(0, 0, 64));
+        pair.exchange();
+        assert_eq!(pair.status(), OpStatus::Ok);
+        let key = DerivedRegionKey::from_bytes([0xee; 16]);
+        pair.issue(Command { key, ..pair.command(0, 0, 64) });
+        pair.exchange();
+        assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    }
+    assert_eq!(pair.b.nic.responder.capacities(), before);
 }
 
 #[test]
@@ -707,6 +739,12 @@ proptest! {
     }
 
     /// One changed bit anywhere in a request or a response is noticed.
+    //= 1rma#3.1-request-signed
+    //= type=test
+    //= 1rma#3.1-request-authenticated
+    //= type=test
+    //= 1rma#3.1-response-authenticated
+    //= type=test
     #[test]
     fn a_changed_bit_is_never_accepted(
         at in any::<prop::sample::Index>(), bit in 0..8_u8, size in 1..500_u32,

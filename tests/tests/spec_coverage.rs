@@ -1,0 +1,109 @@
+//! Every requirement of the paper is cited in code and in a test, or says why not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    requirement: Vec<Requirement>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requirement {
+    id: String,
+    section: String,
+    text: String,
+    deviation: Option<String>,
+    pending: Option<String>,
+}
+
+/// Where one requirement is cited.
+#[derive(Debug, Default)]
+struct Cited {
+    code: usize,
+    deviation: usize,
+    test: usize,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// All citations in the tree: an id, then at most one line that says of which type it is.
+fn citations() -> BTreeMap<String, Cited> {
+    let mut files = Vec::new();
+    for folder in ["rma-core", "rma-shm", "rma-sim", "rma-xdp", "bench", "tests"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut citations: BTreeMap<String, Cited> = BTreeMap::new();
+    // Built at run time, so that this file does not cite anything itself.
+    let mark = ["//", "= 1rma#"].concat();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(id) = line.strip_prefix(mark.as_str()) else { continue };
+            let cited = citations.entry(id.trim().to_owned()).or_default();
+            match lines.get(at + 1).and_then(|next| next.split_once("= type=")) {
+                Some(("//", "test")) => cited.test += 1,
+                Some(("//", "deviation")) => cited.deviation += 1,
+                Some(("//", other)) => panic!("{}: type {other} is not known", file.display()),
+                _ => cited.code += 1,
+            }
+        }
+    }
+    citations
+}
+
+#[test]
+fn every_requirement_has_code_and_a_test_or_a_reason() {
+    let text = fs::read_to_string(root().join("docs/spec/1rma.toml")).unwrap();
+    let spec: Spec = toml::from_str(&text).unwrap();
+    let mut citations = citations();
+    let mut faults = Vec::new();
+    let mut ids = BTreeSet::new();
+    for Requirement { id, section, text, deviation, pending } in &spec.requirement {
+        if !ids.insert(id) || section.is_empty() || text.is_empty() {
+            faults.push(format!("{id}: listed twice, or without section or text"));
+        }
+        let cited = citations.remove(id).unwrap_or_default();
+        if pending.is_some() {
+            println!("{id:40} pending");
+            if cited.code + cited.deviation + cited.test > 0 {
+                faults.push(format!("{id}: pending, but cited"));
+            }
+            continue;
+        }
+        println!("{id:40} code {}, tests {}", cited.code + cited.deviation, cited.test);
+        if cited.code + cited.deviation == 0 {
+            faults.push(format!("{id}: no line of code"));
+        }
+        if cited.test == 0 {
+            faults.push(format!("{id}: no test"));
+        }
+        if cited.deviation > 0 && deviation.is_none() {
+            faults.push(format!("{id}: a deviation in code, but no reason in the file"));
+        }
+    }
+    faults.extend(citations.into_keys().map(|id| format!("{id}: cited, but not in the file")));
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
