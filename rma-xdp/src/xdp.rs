@@ -18,6 +18,7 @@
 mod backend;
 mod config;
 mod counters;
+mod description;
 mod device;
 mod error;
 mod flush;
@@ -30,9 +31,10 @@ mod steering;
 pub mod umem;
 
 pub use self::{
-    backend::{Description, Fallback, Feature, XdpBackend},
+    backend::XdpBackend,
     config::{Mode, XdpConfig},
     counters::{Counter, Counters},
+    description::{Description, Fallback, Feature},
     error::{AttachedProgram, Refusal, XdpError},
     socket::XskStatistics,
     steering::AttachMode,

@@ -1,0 +1,230 @@
+//! The thread that keeps the path table true, and the handle that owns it.
+//!
+//! The thread sleeps until the kernel has news, somebody asks, or something is due; what it then
+//! does is in `resolver`. It is a control thread: it allocates and makes system calls, and it must
+//! not be pinned to an engine's core.
+//!
+//! Invariant: the thread ends before the handle's drop returns, and the table is empty from then on.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rma_core::addr::HostAddr;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::AsFd,
+};
+
+use super::{
+    Interface, NetError, Path, PathError, PathTable, monotonic,
+    netlink::{Link, News, NewsSocket, Questions},
+    paths::Waker,
+    resolver::{Reply, Resolver},
+};
+
+/// How much longer than its own timeout a caller waits for the thread's answer: the thread may be
+/// busy with others' questions.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// What the handle asks of its thread.
+#[derive(Debug)]
+enum Command {
+    Resolve { destination: HostAddr, deadline: Duration, reply: Reply<Path> },
+    Source { destination: HostAddr, reply: Reply<HostAddr> },
+    CheckSource { source: HostAddr, reply: Reply<()> },
+    Stop,
+}
+
+/// Follows the kernel's routes, neighbours and link state for one interface.
+///
+/// Engines read [`NetMonitor::table`]; control code asks [`NetMonitor::resolve`]. Needs
+/// `CAP_NET_ADMIN` in the network namespace to have neighbours resolved.
+#[derive(Debug)]
+pub struct NetMonitor {
+    interface: Interface,
+    table: Arc<PathTable>,
+    waker: Arc<Waker>,
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NetMonitor {
+    /// Starts to follow `interface`, in the calling thread's network namespace and with the calling
+    /// thread's CPU affinity: start it before the thread is pinned.
+    ///
+    /// # Errors
+    /// Those of [`Interface::open`], and [`NetError::Thread`] if no thread could be started.
+    pub fn start(interface: &str) -> Result<Self, NetError> {
+        let kernel = |doing, source| NetError::Kernel { doing, name: interface.into(), source };
+        // News first: whatever changes after the first questions is then noticed.
+        let news = NewsSocket::open().map_err(|e| kernel("subscribing to netlink news", e))?;
+        let mut questions = Questions::open().map_err(|e| kernel("opening a netlink socket", e))?;
+        let waker = Waker::new().map_err(|e| kernel("making an event descriptor", e.into()))?;
+        let waker = Arc::new(waker);
+        let facts = Interface::ask(&mut questions, interface)?;
+        let (table, writer) = PathTable::with_waker(facts.mtu, Some(Arc::clone(&waker)));
+        let link = Link {
+            index: facts.index,
+            name: facts.name.clone(),
+            mac: Some(facts.mac),
+            mtu: facts.mtu,
+            up: facts.is_up,
+            running: facts.is_running,
+            rx_queues: facts.rx_queues,
+        };
+        let (commands, inbox) = mpsc::channel();
+        let thread = Thread {
+            resolver: Resolver::new(questions, link, writer),
+            news,
+            inbox,
+            waker: Arc::clone(&waker),
+        };
+        let thread = thread::Builder::new()
+            .name("rma-net".into())
+            .spawn(move || thread.run())
+            .map_err(|source| NetError::Thread { name: interface.into(), source })?;
+        Ok(Self { interface: facts, table, waker, commands, thread: Some(thread) })
+    }
+
+    /// The table that engines read.
+    #[must_use]
+    pub fn table(&self) -> Arc<PathTable> {
+        Arc::clone(&self.table)
+    }
+
+    /// The interface as it was at the start. MTU and link state are followed by the table.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The path to `destination`, which the table then holds as well. Waits up to `timeout` for a
+    /// neighbour that has not answered yet; the kernel gives up by itself after some three seconds.
+    ///
+    /// # Errors
+    /// Each cause has its own variant of [`PathError`].
+    pub fn resolve(&self, destination: HostAddr, timeout: Duration) -> Result<Path, PathError> {
+        let deadline = monotonic().saturating_add(timeout);
+        self.ask(timeout, |reply| Command::Resolve { destination, deadline, reply })
+    }
+
+    /// The address of ours that the kernel would send to `destination` from.
+    ///
+    /// # Errors
+    /// [`PathError::NoSource`], or why there is no route over this interface.
+    pub fn source_for(&self, destination: HostAddr) -> Result<HostAddr, PathError> {
+        self.ask(Duration::ZERO, |reply| Command::Source { destination, reply })
+    }
+
+    /// Checks that `source` is an address of this host, on any of its interfaces: a peer's answer
+    /// could not come back to another.
+    ///
+    /// # Errors
+    /// [`PathError::SourceNotLocal`] if it is not.
+    pub fn check_source(&self, source: HostAddr) -> Result<(), PathError> {
+        self.ask(Duration::ZERO, |reply| Command::CheckSource { source, reply })
+    }
+
+    fn ask<T>(
+        &self,
+        timeout: Duration,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, PathError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let stopped = || PathError::Stopped { interface: self.interface.name.clone() };
+        self.commands.send(command(reply)).map_err(|_gone| stopped())?;
+        self.waker.wake();
+        answer.recv_timeout(timeout.saturating_add(ANSWER_GRACE)).unwrap_or_else(
+            |gone| match gone {
+                RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected => Err(stopped()),
+            },
+        )
+    }
+}
+
+impl Drop for NetMonitor {
+    fn drop(&mut self) {
+        // Fails if the thread is gone already.
+        let _ = self.commands.send(Command::Stop);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // Fails if it panicked: that was reported then, and a destructor has nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Thread {
+    resolver: Resolver<Questions>,
+    news: NewsSocket,
+    inbox: Receiver<Command>,
+    waker: Arc<Waker>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        loop {
+            // Before the queues are looked at: what is queued later signals again.
+            self.waker.clear();
+            let now = monotonic();
+            while let Ok(command) = self.inbox.try_recv() {
+                match command {
+                    Command::Resolve { destination, deadline, reply } => {
+                        self.resolver.resolve(destination, now, deadline, reply);
+                    }
+                    Command::Source { destination, reply } => {
+                        answer(&reply, self.resolver.source(destination));
+                    }
+                    Command::CheckSource { source, reply } => {
+                        answer(&reply, self.resolver.check_source(source));
+                    }
+                    Command::Stop => return,
+                }
+            }
+            self.resolver.handle_requests(now);
+            if self.read_news(now).is_err() {
+                return;
+            }
+            self.resolver.handle_timeout(now);
+            self.sleep();
+        }
+    }
+
+    /// Fails if there will never be news again.
+    fn read_news(&mut self, now: Duration) -> std::io::Result<()> {
+        if self.news.read(|news| self.resolver.handle_news(news, now)).is_err() {
+            // A socket that failed may stay readable for ever: a new one, and everything afresh.
+            self.news = NewsSocket::open()?;
+            self.resolver.handle_news(News::Anything, now);
+        }
+        Ok(())
+    }
+
+    fn sleep(&self) {
+        let timeout = self.resolver.poll_timeout().map(|due| {
+            let left = due.saturating_sub(monotonic());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        let mut sources = [
+            PollFd::from_borrowed_fd(self.news.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN),
+        ];
+        // Whatever ends the sleep, a signal included, the loop looks at everything again.
+        let _ = poll(&mut sources, timeout.as_ref());
+    }
+}
+
+fn answer<T>(reply: &SyncSender<Result<T, PathError>>, result: Result<T, PathError>) {
+    // The caller may have gone away; then nobody needs to know.
+    let _ = reply.send(result);
+}

@@ -1,0 +1,536 @@
+//! Which path leads to each wanted destination, and when to ask the kernel again.
+//!
+//! A state machine over [`Kernel`]: it reads no clock and waits for nothing, so its tests need no
+//! network. The thread around it is in `monitor`.
+//!
+//! Invariant: after each call, the table holds a path for exactly those wanted destinations that
+//! have a route over our interface and a usable neighbour entry, while the link runs.
+//!
+//! # How neighbours are kept
+//!
+//! The kernel does not see our frames, so for it our peers are idle: entries go stale, and a peer
+//! that came back with another hardware address would not be noticed. Every [`REFRESH`], and while a
+//! destination waits for its first answer, we tell the kernel that we are using the neighbour
+//! (`NTF_USE`): an unknown one is then resolved and a stale one probed, at the kernel's own pace.
+//! Preferred to sending a datagram through a kernel socket, since the peer sees nothing but ARP or
+//! neighbour discovery; and to the `managed` flag, since that would outlive us after a kill.
+//!
+//! An unannounced change of a peer's hardware address is so noticed within the kernel's reachable
+//! time (15 to 45 s), its delay (5 s) and three probes (3 s); an announced one at once.
+
+use std::{collections::BTreeMap, io, net::IpAddr, sync::mpsc::SyncSender, time::Duration};
+
+use netlink_packet_route::neighbour::NeighbourState;
+use rma_core::addr::HostAddr;
+
+use super::{
+    DESTINATIONS_MAX, Path, PathError, PathWriter,
+    netlink::{Link, Neighbour, News, Questions, Route, RouteKind},
+};
+
+/// How often a destination's route and neighbour are asked for again. Longer delays the notice of a
+/// silent change (path MTU, hardware address); shorter costs questions, three for each destination.
+pub(super) const REFRESH: Duration = Duration::from_secs(5);
+
+/// How often the same unresolved destination may cause questions by being requested.
+const NUDGE: Duration = Duration::from_millis(100);
+
+/// How long a destination without a usable route stays refused before it is asked for again.
+pub(super) const FAILED_HOLD: Duration = Duration::from_secs(1);
+
+/// How long a resolved destination stays that no frame goes to. Shorter would make a host that
+/// sends rarely wait for a new answer more often; longer keeps its place in the table.
+pub(super) const IDLE: Duration = Duration::from_secs(300);
+
+/// How long a destination stays that does not answer and that nobody asks for any more.
+const UNRESOLVED_IDLE: Duration = Duration::from_secs(10);
+
+/// Pause between two times that all routes are asked for again, so that a flapping route elsewhere
+/// does not keep this thread busy.
+const REROUTE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Destinations refreshed in one turn, so that requests are not kept waiting.
+const BATCH: usize = 32;
+
+/// What is asked of the kernel.
+pub(super) trait Kernel {
+    fn link(&mut self, index: u32) -> io::Result<Link>;
+    fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route>;
+    fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>>;
+    fn use_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()>;
+}
+
+impl Kernel for Questions {
+    fn link(&mut self, index: u32) -> io::Result<Link> {
+        self.link_by_index(index)
+    }
+
+    fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route> {
+        self.route(destination, interface)
+    }
+
+    fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
+        self.neighbour(interface, address)
+    }
+
+    fn use_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
+        self.use_neighbour(interface, address)
+    }
+}
+
+/// Why a destination has no route for us. `Copy`, so that each waiter gets its own error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    NoRoute,
+    NotUnicast,
+    WrongInterface { index: u32 },
+    LinkDown,
+    Kernel { doing: &'static str, errno: i32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Routed { next_hop: IpAddr, mtu: Option<u32> },
+    Failed(Failure),
+}
+
+#[derive(Debug)]
+struct Destination {
+    state: State,
+    /// When somebody last asked for it or sent to it, as far as we know.
+    wanted_at: Duration,
+    /// When the kernel was last asked.
+    asked_at: Duration,
+    refresh_at: Duration,
+}
+
+/// Where the answer to a caller of `resolve` goes.
+pub(super) type Reply<T> = SyncSender<Result<T, PathError>>;
+
+#[derive(Debug)]
+struct Waiter {
+    destination: HostAddr,
+    deadline: Duration,
+    reply: Reply<Path>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Resolver<K> {
+    kernel: K,
+    link: Link,
+    writer: PathWriter,
+    destinations: BTreeMap<HostAddr, Destination>,
+    /// The kernel's entries of all next hops in use.
+    neighbours: BTreeMap<IpAddr, Neighbour>,
+    waiters: Vec<Waiter>,
+    reroute_wanted: bool,
+    reroute_not_before: Duration,
+}
+
+impl<K: Kernel> Resolver<K> {
+    pub(super) fn new(kernel: K, link: Link, mut writer: PathWriter) -> Self {
+        writer.set_interface_mtu(link.mtu);
+        writer.set_link_up(link.running);
+        Self {
+            kernel,
+            link,
+            writer,
+            destinations: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            waiters: Vec::new(),
+            reroute_wanted: false,
+            reroute_not_before: Duration::ZERO,
+        }
+    }
+
+    /// Takes what the engines requested.
+    pub(super) fn handle_requests(&mut self, now: Duration) {
+        // Not more than all places: engines could ask for ever.
+        for _ in 0..DESTINATIONS_MAX {
+            let Some(destination) = self.writer.poll_request() else { return };
+            self.want(destination, now);
+        }
+    }
+
+    fn want(&mut self, destination: HostAddr, now: Duration) {
+        if let Some(entry) = self.destinations.get_mut(&destination) {
+            entry.wanted_at = now;
+            let unresolved = match entry.state {
+                State::Routed { next_hop, .. } => !is_usable(&self.neighbours, next_hop),
+                State::Failed(_) => false,
+            };
+            if unresolved && now >= entry.asked_at + NUDGE {
+                self.refresh(destination, now);
+            }
+        } else if self.destinations.len() < DESTINATIONS_MAX {
+            self.refresh(destination, now);
+        }
+    }
+
+    /// Finds a path for somebody who waits for it until `deadline`.
+    pub(super) fn resolve(
+        &mut self,
+        destination: HostAddr,
+        now: Duration,
+        deadline: Duration,
+        reply: Reply<Path>,
+    ) {
+        let known = self.destinations.contains_key(&destination);
+        if !known && self.destinations.len() >= DESTINATIONS_MAX {
+            let capacity = DESTINATIONS_MAX;
+            // The caller may have gone away; then nobody needs to know.
+            let _ = reply.send(Err(PathError::TableFull { destination, capacity }));
+            return;
+        }
+        self.waiters.push(Waiter { destination, deadline, reply });
+        self.refresh(destination, now);
+    }
+
+    /// The address that the kernel would send to `destination` from.
+    pub(super) fn source(&mut self, destination: HostAddr) -> Result<HostAddr, PathError> {
+        match self.route(destination) {
+            Ok(Route { source: Some(source), .. }) => Ok(source.into()),
+            Ok(_) => Err(PathError::NoSource { destination, interface: self.link.name.clone() }),
+            Err(failure) => Err(self.error(destination, failure)),
+        }
+    }
+
+    /// Whether `source_address` is an address of this host, on whichever interface.
+    pub(super) fn check_source(&mut self, source_address: HostAddr) -> Result<(), PathError> {
+        match self.kernel.route(source_address, self.link.index) {
+            Ok(Route { kind: RouteKind::Local, .. }) => Ok(()),
+            Err(source) if !is_no_route(&source) => {
+                let doing = "asking whether it is an address of this host";
+                Err(PathError::Kernel { doing, destination: source_address, source })
+            }
+            _ => Err(PathError::SourceNotLocal { source_address }),
+        }
+    }
+
+    /// Takes news from the kernel. Only says *that* something changed: what it is now is asked for,
+    /// so that news that were overtaken by others do no harm.
+    pub(super) fn handle_news(&mut self, news: News, now: Duration) {
+        match news {
+            News::Link(index) if index == self.link.index => self.refresh_link(),
+            News::Neighbour(index, address) if index == self.link.index => {
+                self.refresh_neighbour(address, now);
+            }
+            News::Link(_) | News::Neighbour(..) => {}
+            News::Routes => self.reroute_wanted = true,
+            News::Anything => {
+                self.reroute_wanted = true;
+                self.refresh_link();
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self, now: Duration) {
+        if self.reroute_wanted && now >= self.reroute_not_before {
+            self.reroute_wanted = false;
+            self.reroute_not_before = now + REROUTE_PAUSE;
+            for entry in self.destinations.values_mut() {
+                entry.refresh_at = now;
+            }
+        }
+        let due = |(destination, entry): (&HostAddr, &Destination)| {
+            (entry.refresh_at <= now).then_some(*destination)
+        };
+        let due: Vec<HostAddr> = self.destinations.iter().filter_map(due).take(BATCH).collect();
+        for destination in due {
+            if self.is_forgettable(destination, now) {
+                self.forget(destination);
+            } else {
+                self.refresh(destination, now);
+            }
+        }
+        self.expire_waiters(now);
+    }
+
+    /// When [`Resolver::handle_timeout`] has something to do; `None` for never.
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+        let refresh = self.destinations.values().map(|entry| entry.refresh_at);
+        let deadlines = self.waiters.iter().map(|waiter| waiter.deadline);
+        let reroute = self.reroute_wanted.then_some(self.reroute_not_before);
+        refresh.chain(deadlines).chain(reroute).min()
+    }
+
+    /// Asks the kernel for the route and the neighbour, and publishes what follows.
+    fn refresh(&mut self, destination: HostAddr, now: Duration) {
+        let (state, hold) = match self.ask(destination) {
+            Ok(state) => (state, REFRESH),
+            Err(failure) => (State::Failed(failure), FAILED_HOLD),
+        };
+        let entry = self.destinations.entry(destination).or_insert(Destination {
+            state,
+            wanted_at: now,
+            asked_at: now,
+            refresh_at: now,
+        });
+        let old = entry.state;
+        entry.state = state;
+        entry.asked_at = now;
+        entry.refresh_at = now + hold;
+        self.release_next_hop(old);
+        self.publish(destination);
+        if let State::Failed(failure) = state {
+            self.fail_waiters(destination, failure);
+        }
+    }
+
+    fn ask(&mut self, destination: HostAddr) -> Result<State, Failure> {
+        let route = self.route(destination)?;
+        let next_hop = route.gateway.unwrap_or(destination.ip());
+        let neighbour = self
+            .kernel
+            .neighbour(self.link.index, next_hop)
+            .map_err(|error| failure("asking for the neighbour entry", &error))?;
+        self.kernel
+            .use_neighbour(self.link.index, next_hop)
+            .map_err(|error| failure("asking the kernel to resolve the neighbour", &error))?;
+        self.set_neighbour(next_hop, neighbour);
+        Ok(State::Routed { next_hop, mtu: route.mtu })
+    }
+
+    /// The route to `destination`, if frames on our interface follow it.
+    fn route(&mut self, destination: HostAddr) -> Result<Route, Failure> {
+        if !is_one_host(destination.ip()) {
+            return Err(Failure::NotUnicast);
+        }
+        if !self.link.running {
+            return Err(Failure::LinkDown);
+        }
+        let route = self.kernel.route(destination, self.link.index).map_err(|error| {
+            if is_no_route(&error) {
+                Failure::NoRoute
+            } else {
+                failure("asking for the route", &error)
+            }
+        })?;
+        match route.kind {
+            RouteKind::Unicast if route.interface == self.link.index => Ok(route),
+            RouteKind::Unicast | RouteKind::Local => {
+                Err(Failure::WrongInterface { index: route.interface })
+            }
+            RouteKind::NotUnicast => Err(Failure::NotUnicast),
+            RouteKind::Forbidden => Err(Failure::NoRoute),
+        }
+    }
+
+    /// Puts the path into the table if there is one, else takes it out.
+    fn publish(&mut self, destination: HostAddr) {
+        let Some(path) = self.path(destination) else {
+            self.writer.remove(destination);
+            return;
+        };
+        let inserted = self.writer.insert(destination, path);
+        debug_assert!(inserted.is_ok(), "there are no more destinations than places");
+        self.waiters.retain(|waiter| {
+            let served = waiter.destination == destination;
+            if served {
+                // The caller may have gone away; then nobody needs to know.
+                let _ = waiter.reply.send(Ok(path));
+            }
+            !served
+        });
+    }
+
+    fn path(&self, destination: HostAddr) -> Option<Path> {
+        let State::Routed { next_hop, mtu } = self.destinations.get(&destination)?.state else {
+            return None;
+        };
+        let next_hop_mac = self.neighbours.get(&next_hop).copied().and_then(Neighbour::usable)?;
+        let source_mac = self.link.mac.filter(|_| self.link.running)?;
+        let mtu = mtu.map_or(self.link.mtu, |mtu| mtu.min(self.link.mtu));
+        Some(Path { source_mac, next_hop_mac, mtu })
+    }
+
+    fn refresh_link(&mut self) {
+        let ran = self.link.running;
+        match self.kernel.link(self.link.index) {
+            Ok(link) => self.link = link,
+            // Gone, or unknown for the moment: nothing can be promised about it.
+            Err(_) => self.link.running = false,
+        }
+        self.writer.set_interface_mtu(self.link.mtu);
+        self.writer.set_link_up(self.link.running);
+        for destination in self.all_destinations() {
+            self.publish(destination);
+            if !self.link.running {
+                self.fail_waiters(destination, Failure::LinkDown);
+            }
+        }
+        if self.link.running && !ran {
+            self.reroute_wanted = true;
+        }
+    }
+
+    fn refresh_neighbour(&mut self, address: IpAddr, now: Duration) {
+        let Some(old) = self.neighbours.get(&address).copied() else { return };
+        // An entry that cannot be asked for is as good as none; the next refresh asks again.
+        let new = self.kernel.neighbour(self.link.index, address).unwrap_or(None);
+        self.set_neighbour(address, new);
+        let failed = matches!(new, Some(Neighbour { state: NeighbourState::Failed, .. }));
+        let lost = old.usable().is_some() && !is_usable(&self.neighbours, address);
+        for destination in self.all_destinations() {
+            let Some(entry) = self.destinations.get_mut(&destination) else { continue };
+            if !matches!(entry.state, State::Routed { next_hop, .. } if next_hop == address) {
+                continue;
+            }
+            if lost {
+                // It no longer answers at its old address, or somebody deleted the entry: look for
+                // it afresh, as the kernel would for its own next packet.
+                entry.refresh_at = now;
+            }
+            self.publish(destination);
+            if failed && !lost {
+                self.fail_unresolved(destination, address);
+            }
+        }
+    }
+
+    fn set_neighbour(&mut self, address: IpAddr, neighbour: Option<Neighbour>) {
+        let none = Neighbour { state: NeighbourState::None, mac: None };
+        self.neighbours.insert(address, neighbour.unwrap_or(none));
+    }
+
+    /// Whether nobody needs this destination any more.
+    fn is_forgettable(&mut self, destination: HostAddr, now: Duration) -> bool {
+        if self.waiters.iter().any(|waiter| waiter.destination == destination) {
+            return false;
+        }
+        let used = self.writer.take_used(destination);
+        let Some(entry) = self.destinations.get_mut(&destination) else { return true };
+        if used {
+            entry.wanted_at = now;
+        }
+        let idle = now.saturating_sub(entry.wanted_at);
+        match entry.state {
+            State::Failed(_) => entry.wanted_at <= entry.asked_at,
+            State::Routed { next_hop, .. } if is_usable(&self.neighbours, next_hop) => idle >= IDLE,
+            State::Routed { .. } => idle >= UNRESOLVED_IDLE,
+        }
+    }
+
+    fn forget(&mut self, destination: HostAddr) {
+        self.writer.remove(destination);
+        if let Some(entry) = self.destinations.remove(&destination) {
+            self.release_next_hop(entry.state);
+        }
+    }
+
+    /// Drops what is known about a next hop that no destination uses any more.
+    fn release_next_hop(&mut self, state: State) {
+        let State::Routed { next_hop, .. } = state else { return };
+        let in_use = |entry: &Destination| matches!(entry.state, State::Routed { next_hop: other, .. } if other == next_hop);
+        if !self.destinations.values().any(in_use) {
+            self.neighbours.remove(&next_hop);
+        }
+    }
+
+    fn expire_waiters(&mut self, now: Duration) {
+        let expired = |waiter: &Waiter| (waiter.deadline <= now).then_some(waiter.destination);
+        let expired: Vec<HostAddr> = self.waiters.iter().filter_map(expired).collect();
+        for destination in expired {
+            match self.destinations.get(&destination).map(|entry| entry.state) {
+                Some(State::Routed { next_hop, .. }) => {
+                    let error = |interface| PathError::NeighbourUnresolved { next_hop, interface };
+                    self.answer(destination, now, error);
+                }
+                Some(State::Failed(failure)) => self.fail_waiters(destination, failure),
+                None => self.fail_waiters(destination, Failure::NoRoute),
+            }
+        }
+    }
+
+    fn fail_unresolved(&mut self, destination: HostAddr, next_hop: IpAddr) {
+        let error = |interface| PathError::NeighbourUnresolved { next_hop, interface };
+        self.answer(destination, Duration::MAX, error);
+    }
+
+    /// Sends an error, made with the interface's name, to those who wait for `destination` and whose
+    /// deadline is not after `now`.
+    fn answer(
+        &mut self,
+        destination: HostAddr,
+        now: Duration,
+        error: impl Fn(Box<str>) -> PathError,
+    ) {
+        self.waiters.retain(|waiter| {
+            let answered = waiter.destination == destination && waiter.deadline <= now;
+            if answered {
+                // The caller may have gone away; then nobody needs to know.
+                let _ = waiter.reply.send(Err(error(self.link.name.clone())));
+            }
+            !answered
+        });
+    }
+
+    fn fail_waiters(&mut self, destination: HostAddr, failure: Failure) {
+        while let Some(index) = self.waiters.iter().position(|w| w.destination == destination) {
+            let waiter = self.waiters.swap_remove(index);
+            // The caller may have gone away; then nobody needs to know.
+            let _ = waiter.reply.send(Err(self.error(destination, failure)));
+        }
+    }
+
+    fn error(&mut self, destination: HostAddr, failure: Failure) -> PathError {
+        let interface = self.link.name.clone();
+        match failure {
+            Failure::NoRoute => PathError::NoRoute { destination },
+            Failure::NotUnicast => PathError::NotUnicast { destination },
+            Failure::WrongInterface { index } => {
+                let route_interface = match self.kernel.link(index) {
+                    Ok(link) => link.name,
+                    Err(_) => format!("number {index}").into(),
+                };
+                PathError::WrongInterface { destination, interface, route_interface }
+            }
+            Failure::LinkDown => PathError::LinkDown { interface },
+            Failure::Kernel { doing, errno } => {
+                let source = io::Error::from_raw_os_error(errno);
+                PathError::Kernel { doing, destination, source }
+            }
+        }
+    }
+
+    fn all_destinations(&self) -> Vec<HostAddr> {
+        self.destinations.keys().copied().collect()
+    }
+}
+
+impl<K> Drop for Resolver<K> {
+    /// Nobody follows changes any more, so nothing may be promised to readers.
+    fn drop(&mut self) {
+        for destination in self.destinations.keys() {
+            self.writer.remove(*destination);
+        }
+        self.writer.set_link_up(false);
+    }
+}
+
+fn is_usable(neighbours: &BTreeMap<IpAddr, Neighbour>, address: IpAddr) -> bool {
+    neighbours.get(&address).is_some_and(|neighbour| neighbour.usable().is_some())
+}
+
+/// Whether an address could be one host's, as far as the address alone tells. The kernel would take
+/// the unspecified address for loopback.
+fn is_one_host(ip: IpAddr) -> bool {
+    let is_broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
+    !(ip.is_unspecified() || ip.is_multicast() || is_broadcast)
+}
+
+/// No route, or a route of type unreachable, prohibit or blackhole.
+fn is_no_route(error: &io::Error) -> bool {
+    let errno = error.raw_os_error();
+    matches!(errno, Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL))
+}
+
+fn failure(doing: &'static str, error: &io::Error) -> Failure {
+    // Only an answer that could not be understood has no number.
+    Failure::Kernel { doing, errno: error.raw_os_error().unwrap_or(libc::EBADMSG) }
+}
+
+#[cfg(test)]
+mod tests;

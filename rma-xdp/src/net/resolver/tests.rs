@@ -1,0 +1,455 @@
+//! The resolver against a made-up kernel: what is asked when, and what is published.
+
+use std::{
+    cell::RefCell,
+    net::Ipv4Addr,
+    rc::Rc,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
+};
+
+use super::*;
+use crate::net::PathTable;
+
+const OURS: u32 = 7;
+const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// A kernel that routes everything on the link and knows the neighbours it was told of.
+#[derive(Debug)]
+struct Facts {
+    link: Option<Link>,
+    route: Result<Route, i32>,
+    neighbours: BTreeMap<IpAddr, Neighbour>,
+    /// What `use_neighbour` was called with.
+    used: Vec<IpAddr>,
+    use_error: Option<i32>,
+    routes_asked: usize,
+}
+
+#[derive(Clone, Debug)]
+struct FakeKernel(Rc<RefCell<Facts>>);
+
+impl Kernel for FakeKernel {
+    fn link(&mut self, index: u32) -> io::Result<Link> {
+        let facts = self.0.borrow();
+        match &facts.link {
+            Some(link) if link.index == index => Ok(link.clone()),
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
+    fn route(&mut self, _destination: HostAddr, _interface: u32) -> io::Result<Route> {
+        let mut facts = self.0.borrow_mut();
+        facts.routes_asked += 1;
+        facts.route.map_err(io::Error::from_raw_os_error)
+    }
+
+    fn neighbour(&mut self, _interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
+        Ok(self.0.borrow().neighbours.get(&address).copied())
+    }
+
+    fn use_neighbour(&mut self, _interface: u32, address: IpAddr) -> io::Result<()> {
+        let mut facts = self.0.borrow_mut();
+        facts.used.push(address);
+        facts.use_error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+}
+
+/// A resolver, its kernel and its table; time is a field.
+struct Bench {
+    facts: Rc<RefCell<Facts>>,
+    resolver: Resolver<FakeKernel>,
+    table: Arc<PathTable>,
+    now: Duration,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let link = Link {
+            index: OURS,
+            name: "rma0".into(),
+            mac: Some(OUR_MAC),
+            mtu: 1500,
+            up: true,
+            running: true,
+            rx_queues: 1,
+        };
+        let facts = Rc::new(RefCell::new(Facts {
+            link: Some(link.clone()),
+            route: Ok(on_link()),
+            neighbours: BTreeMap::new(),
+            used: Vec::new(),
+            use_error: None,
+            routes_asked: 0,
+        }));
+        let (table, writer) = PathTable::new(link.mtu);
+        let resolver = Resolver::new(FakeKernel(Rc::clone(&facts)), link, writer);
+        Self { facts, resolver, table, now: Duration::from_secs(1000) }
+    }
+
+    fn neighbour(&mut self, address: HostAddr, state: NeighbourState, mac: Option<[u8; 6]>) {
+        self.facts.borrow_mut().neighbours.insert(address.ip(), Neighbour { state, mac });
+        self.resolver.handle_news(News::Neighbour(OURS, address.ip()), self.now);
+    }
+
+    fn reachable(&mut self, address: HostAddr) {
+        self.neighbour(address, NeighbourState::Reachable, Some(PEER_MAC));
+    }
+
+    fn request(&mut self, destination: HostAddr) {
+        self.table.request(destination);
+        self.resolver.handle_requests(self.now);
+    }
+
+    fn resolve(&mut self, destination: HostAddr) -> Receiver<Result<Path, PathError>> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let deadline = self.now + Duration::from_secs(3);
+        self.resolver.resolve(destination, self.now, deadline, reply);
+        answer
+    }
+
+    /// Lets time pass, doing on the way what is due.
+    fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while let Some(due) = self.resolver.poll_timeout().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.resolver.handle_timeout(self.now);
+        }
+        self.now = end;
+    }
+
+    fn take_used(&self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.facts.borrow_mut().used)
+    }
+}
+
+fn on_link() -> Route {
+    Route { kind: RouteKind::Unicast, interface: OURS, gateway: None, source: None, mtu: None }
+}
+
+fn host(last: u8) -> HostAddr {
+    Ipv4Addr::new(192, 0, 2, last).into()
+}
+
+const PATH: Path = Path { source_mac: OUR_MAC, next_hop_mac: PEER_MAC, mtu: 1500 };
+
+#[test]
+fn a_known_neighbour_is_published_at_once_and_told_that_it_is_used() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+    assert_eq!(bench.take_used(), [host(2).ip()]);
+}
+
+#[test]
+fn an_unknown_neighbour_is_published_when_the_kernel_has_resolved_it() {
+    let mut bench = Bench::new();
+    let answer = bench.resolve(host(2));
+    assert_eq!(bench.take_used(), [host(2).ip()]);
+    assert!(answer.try_recv().is_err());
+    bench.neighbour(host(2), NeighbourState::Incomplete, None);
+    assert_eq!(bench.table.lookup(host(2)), None);
+    bench.reachable(host(2));
+    assert_eq!(answer.try_recv().unwrap().unwrap(), PATH);
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+}
+
+#[test]
+fn a_stale_neighbour_is_used_and_goes_on_being_probed() {
+    let mut bench = Bench::new();
+    bench.neighbour(host(2), NeighbourState::Stale, Some(PEER_MAC));
+    bench.request(host(2));
+    bench.take_used();
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+    bench.pass(REFRESH * 3);
+    assert_eq!(bench.take_used().len(), 3);
+}
+
+#[test]
+fn a_neighbour_that_failed_is_withdrawn_and_looked_for_afresh() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    bench.take_used();
+    bench.neighbour(host(2), NeighbourState::Failed, None);
+    assert_eq!(bench.table.lookup(host(2)), None);
+    bench.pass(Duration::ZERO);
+    assert_eq!(bench.take_used(), [host(2).ip()]);
+    // It fails again: nothing more until somebody asks or the usual time has come.
+    bench.neighbour(host(2), NeighbourState::Failed, None);
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.take_used().is_empty());
+    bench.request(host(2));
+    assert_eq!(bench.take_used(), [host(2).ip()]);
+}
+
+#[test]
+fn requests_for_a_silent_destination_do_not_each_cost_a_question() {
+    let mut bench = Bench::new();
+    for _ in 0..100 {
+        bench.request(host(2));
+    }
+    assert_eq!(bench.facts.borrow().routes_asked, 1);
+    bench.now += NUDGE;
+    bench.request(host(2));
+    assert_eq!(bench.facts.borrow().routes_asked, 2);
+}
+
+#[test]
+fn requests_for_a_destination_without_route_do_not_each_cost_a_question() {
+    let mut bench = Bench::new();
+    bench.facts.borrow_mut().route = Err(libc::ENETUNREACH);
+    for _ in 0..100 {
+        bench.request(host(2));
+        bench.pass(FAILED_HOLD / 200);
+    }
+    assert_eq!(bench.facts.borrow().routes_asked, 1);
+    // Somebody still asks: the route is looked for again after the hold.
+    bench.facts.borrow_mut().route = Ok(on_link());
+    bench.reachable(host(2));
+    bench.pass(FAILED_HOLD);
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+}
+
+#[test]
+fn waiters_get_the_kernels_verdict_on_a_silent_neighbour() {
+    let mut bench = Bench::new();
+    let first = bench.resolve(host(2));
+    let second = bench.resolve(host(2));
+    bench.neighbour(host(2), NeighbourState::Failed, None);
+    for answer in [first, second] {
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert!(matches!(error, PathError::NeighbourUnresolved { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_waiter_is_answered_at_its_deadline_and_not_before() {
+    let mut bench = Bench::new();
+    let answer = bench.resolve(host(2));
+    bench.pass(Duration::from_millis(2999));
+    assert!(answer.try_recv().is_err());
+    bench.pass(Duration::from_millis(1));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, PathError::NeighbourUnresolved { .. }), "{error}");
+}
+
+#[test]
+fn old_news_of_a_failure_do_not_fail_a_resolution_that_is_under_way() {
+    let mut bench = Bench::new();
+    let answer = bench.resolve(host(2));
+    // The news said "failed", but by now the kernel is asking again.
+    let asking = Neighbour { state: NeighbourState::Incomplete, mac: None };
+    bench.facts.borrow_mut().neighbours.insert(host(2).ip(), asking);
+    bench.resolver.handle_news(News::Neighbour(OURS, host(2).ip()), bench.now);
+    assert!(answer.try_recv().is_err());
+}
+
+#[test]
+fn the_least_mtu_of_interface_and_route_wins_and_follows_the_interface() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.facts.borrow_mut().route = Ok(Route { mtu: Some(1400), ..on_link() });
+    bench.request(host(2));
+    assert_eq!(bench.table.lookup(host(2)).unwrap().mtu, 1400);
+    for (interface, expected) in [(1300, 1300), (9000, 1400)] {
+        bench.facts.borrow_mut().link.as_mut().unwrap().mtu = interface;
+        bench.resolver.handle_news(News::Link(OURS), bench.now);
+        assert_eq!(bench.table.interface_mtu(), interface);
+        assert_eq!(bench.table.lookup(host(2)).unwrap().mtu, expected);
+    }
+}
+
+#[test]
+fn a_route_change_moves_destinations_to_the_new_gateway() {
+    let mut bench = Bench::new();
+    let far: HostAddr = Ipv4Addr::new(198, 51, 100, 1).into();
+    bench.reachable(host(2));
+    bench.facts.borrow_mut().route = Ok(Route { gateway: Some(host(2).ip()), ..on_link() });
+    bench.request(far);
+    assert_eq!(bench.table.lookup(far), Some(PATH));
+
+    let other = [2, 0, 0, 0, 0, 3];
+    bench.neighbour(host(3), NeighbourState::Reachable, Some(other));
+    bench.facts.borrow_mut().route = Ok(Route { gateway: Some(host(3).ip()), ..on_link() });
+    bench.resolver.handle_news(News::Routes, bench.now);
+    bench.pass(Duration::ZERO);
+    assert_eq!(bench.table.lookup(far), Some(Path { next_hop_mac: other, ..PATH }));
+
+    // The old gateway is nothing to us any more.
+    bench.take_used();
+    bench.neighbour(host(2), NeighbourState::Failed, None);
+    bench.pass(Duration::ZERO);
+    assert!(bench.take_used().is_empty());
+    assert!(bench.table.lookup(far).is_some());
+}
+
+#[test]
+fn a_storm_of_route_news_asks_for_routes_at_a_bounded_rate() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    let before = bench.facts.borrow().routes_asked;
+    for _ in 0..1000 {
+        bench.resolver.handle_news(News::Routes, bench.now);
+        bench.pass(Duration::from_micros(100));
+    }
+    let asked = bench.facts.borrow().routes_asked - before;
+    assert!((5..=7).contains(&asked), "{asked} questions in 100 ms");
+}
+
+#[test]
+fn without_link_nothing_is_published_and_waiters_are_told() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    let waiting = bench.resolve(host(3));
+    bench.facts.borrow_mut().link.as_mut().unwrap().running = false;
+    bench.resolver.handle_news(News::Link(OURS), bench.now);
+    assert_eq!(bench.table.lookup(host(2)), None);
+    assert!(!bench.table.is_link_up());
+    let error = waiting.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, PathError::LinkDown { .. }), "{error}");
+    let error = bench.resolve(host(2)).try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, PathError::LinkDown { .. }), "{error}");
+
+    // While the engine goes on asking, the link comes back.
+    bench.request(host(2));
+    bench.facts.borrow_mut().link.as_mut().unwrap().running = true;
+    bench.resolver.handle_news(News::Link(OURS), bench.now);
+    bench.pass(FAILED_HOLD);
+    bench.request(host(2));
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+}
+
+#[test]
+fn an_interface_that_vanished_is_a_link_that_is_down() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    bench.facts.borrow_mut().link = None;
+    bench.resolver.handle_news(News::Anything, bench.now);
+    bench.pass(REFRESH);
+    assert_eq!(bench.table.lookup(host(2)), None);
+    assert!(!bench.table.is_link_up());
+}
+
+#[test]
+fn news_of_other_interfaces_and_neighbours_change_nothing() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    bench.take_used();
+    bench.facts.borrow_mut().neighbours.clear();
+    for news in [
+        News::Link(OURS + 1),
+        News::Neighbour(OURS + 1, host(2).ip()),
+        News::Neighbour(OURS, host(9).ip()),
+    ] {
+        bench.resolver.handle_news(news, bench.now);
+    }
+    bench.pass(Duration::ZERO);
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+    assert!(bench.take_used().is_empty());
+}
+
+#[test]
+fn an_idle_destination_is_forgotten_and_a_used_one_is_not() {
+    let mut bench = Bench::new();
+    for last in [2, 3] {
+        bench.reachable(host(last));
+        bench.request(host(last));
+    }
+    for _ in 0..(IDLE.as_secs() / REFRESH.as_secs() + 2) {
+        assert!(bench.table.lookup(host(2)).is_some());
+        bench.pass(REFRESH);
+    }
+    assert!(bench.table.lookup(host(2)).is_some());
+    assert!(bench.table.lookup(host(3)).is_none());
+    assert_eq!(bench.resolver.destinations.len(), 1);
+    assert_eq!(bench.resolver.neighbours.len(), 1);
+}
+
+#[test]
+fn destinations_that_never_answer_give_their_places_back() {
+    let mut bench = Bench::new();
+    for number in 0..DESTINATIONS_MAX as u32 {
+        bench.request(Ipv4Addr::from(0x0a00_0000 + number).into());
+    }
+    let error = bench.resolve(host(2)).try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, PathError::TableFull { .. }), "{error}");
+    bench.pass(UNRESOLVED_IDLE + REFRESH);
+    assert_eq!(bench.resolver.destinations.len(), 0);
+    bench.reachable(host(2));
+    assert_eq!(bench.resolve(host(2)).try_recv().unwrap().unwrap(), PATH);
+}
+
+#[test]
+fn a_full_table_keeps_refreshing_in_bounded_turns() {
+    let mut bench = Bench::new();
+    for number in 0..DESTINATIONS_MAX as u32 {
+        bench.request(Ipv4Addr::from(0x0a00_0000 + number).into());
+    }
+    let before = bench.facts.borrow().routes_asked;
+    bench.resolver.handle_news(News::Routes, bench.now);
+    bench.resolver.handle_timeout(bench.now);
+    assert_eq!(bench.facts.borrow().routes_asked - before, BATCH);
+    bench.pass(Duration::ZERO);
+    assert_eq!(bench.facts.borrow().routes_asked - before, DESTINATIONS_MAX);
+}
+
+#[test]
+fn each_unsuitable_route_is_its_own_error() {
+    let mut bench = Bench::new();
+    let mut error = |route: Result<Route, i32>| {
+        bench.facts.borrow_mut().route = route;
+        bench.resolve(host(2)).try_recv().unwrap().unwrap_err()
+    };
+    for errno in [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL] {
+        assert!(matches!(error(Err(errno)), PathError::NoRoute { .. }));
+    }
+    let forbidden = Route { kind: RouteKind::Forbidden, ..on_link() };
+    assert!(matches!(error(Ok(forbidden)), PathError::NoRoute { .. }));
+    let many = Route { kind: RouteKind::NotUnicast, ..on_link() };
+    assert!(matches!(error(Ok(many)), PathError::NotUnicast { .. }));
+    let other = Route { interface: OURS + 1, ..on_link() };
+    assert!(matches!(error(Ok(other)), PathError::WrongInterface { .. }));
+    let local = Route { kind: RouteKind::Local, ..on_link() };
+    assert!(matches!(error(Ok(local)), PathError::WrongInterface { .. }));
+    let broken = error(Err(libc::ENOMEM));
+    assert!(matches!(&broken, PathError::Kernel { .. }), "{broken}");
+}
+
+#[test]
+fn a_missing_capability_is_an_error_that_says_what_was_refused() {
+    let mut bench = Bench::new();
+    bench.facts.borrow_mut().use_error = Some(libc::EPERM);
+    let error = bench.resolve(host(2)).try_recv().unwrap().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("resolve the neighbour") && text.contains("not permitted"), "{text}");
+}
+
+#[test]
+fn addresses_that_are_no_single_host_are_refused_without_asking() {
+    let mut bench = Bench::new();
+    for text in ["0.0.0.0", "255.255.255.255", "224.0.0.1", "::", "ff02::1"] {
+        let error = bench.resolve(text.parse().unwrap()).try_recv().unwrap().unwrap_err();
+        assert!(matches!(error, PathError::NotUnicast { .. }), "{text}: {error}");
+    }
+    assert_eq!(bench.facts.borrow().routes_asked, 0);
+}
+
+#[test]
+fn a_dropped_resolver_leaves_an_empty_table() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    let table = Arc::clone(&bench.table);
+    drop(bench);
+    assert_eq!(table.lookup(host(2)), None);
+    assert!(!table.is_link_up());
+}

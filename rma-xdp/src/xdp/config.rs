@@ -1,0 +1,161 @@
+//! What an AF_XDP backend is opened with, and the rules for it.
+
+use std::num::NonZeroU32;
+
+use rma_core::addr::HostAddr;
+
+use super::{error::XdpError, steering::AttachMode};
+
+/// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order memory.
+const RING_MIN: u32 = 64;
+const RING_MAX: u32 = 1 << 15;
+/// Chunks of a queue: enough for the largest packet on both sides; 256 MiB at most.
+const CHUNK_COUNT_MIN: u32 = 64;
+const CHUNK_COUNT_MAX: u32 = 1 << 16;
+
+/// In which mode the steering program may be attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Native, or generic where the driver has no XDP; the fallback is reported.
+    #[default]
+    Auto,
+    /// Native only.
+    Native,
+    /// Generic only.
+    Generic,
+}
+
+impl Mode {
+    pub(super) fn allows(self, mode: AttachMode) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Native => mode == AttachMode::Native,
+            Self::Generic => mode == AttachMode::Generic,
+        }
+    }
+}
+
+/// What an [`super::XdpBackend`] is opened with.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct XdpConfig {
+    /// The interface, in the calling thread's network namespace.
+    pub interface: Box<str>,
+    /// The UDP port of the deployment; not 0.
+    pub port: u16,
+    /// This host's addresses on the interface. Frames to others are dropped and counted.
+    pub local_addresses: Vec<HostAddr>,
+    /// In which mode the steering program may be attached.
+    pub mode: Mode,
+    /// Size of each queue's receive ring: a power of two, 64 to 32768. Smaller: frames are
+    /// lost when the engine is descheduled for longer than that many frames last. Larger: the memory
+    /// that frames go through no longer fits into the cache.
+    pub rx_ring: u32,
+    /// Size of the completion ring, the most chunks that can be on their way: a power of two, 64 to 32768.
+    pub tx_ring: u32,
+    /// Chunks of 4096 bytes for the queue that transmits: 64 to 65536. Half of them, at most
+    /// `tx_ring`, transmit; the others, at most `rx_ring`, receive. Other queues get the latter only.
+    pub chunk_count: u32,
+    /// Let the kernel busy-poll the device inside our system calls, for at most this many
+    /// microseconds. `None` leaves it to interrupts. Of use on real devices only.
+    pub busy_poll_us: Option<NonZeroU32>,
+}
+
+impl XdpConfig {
+    /// The defaults: any mode, rings of 2048 for receiving and 1024 for transmitting.
+    pub fn new(interface: &str, port: u16, local_addresses: &[HostAddr]) -> Self {
+        Self {
+            interface: interface.into(),
+            port,
+            local_addresses: local_addresses.to_vec(),
+            mode: Mode::Auto,
+            rx_ring: 2048,
+            tx_ring: 1024,
+            chunk_count: 3072,
+            busy_poll_us: None,
+        }
+    }
+
+    /// How many chunks transmit.
+    pub(super) fn tx_chunks(&self) -> u32 {
+        self.tx_ring.min(self.chunk_count / 2)
+    }
+
+    /// How many chunks of each queue receive.
+    pub(super) fn rx_chunks(&self) -> u32 {
+        self.rx_ring.min(self.chunk_count - self.tx_chunks())
+    }
+
+    pub(super) fn check(&self) -> Result<(), XdpError> {
+        let wrong = |field, value: u32, rule| {
+            Err(XdpError::Config { field, value: u64::from(value), rule })
+        };
+        let is_ring = |size: u32| size.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&size);
+        let ring_rule = "a ring must be a power of two from 64 to 32768";
+        if self.port == 0 {
+            return wrong("port", 0, "a UDP port is 1 to 65535");
+        }
+        if !is_ring(self.rx_ring) {
+            return wrong("rx_ring", self.rx_ring, ring_rule);
+        }
+        if !is_ring(self.tx_ring) {
+            return wrong("tx_ring", self.tx_ring, ring_rule);
+        }
+        if !(CHUNK_COUNT_MIN..=CHUNK_COUNT_MAX).contains(&self.chunk_count) {
+            return wrong("chunk_count", self.chunk_count, "it must be from 64 to 65536");
+        }
+        if self.local_addresses.is_empty() {
+            return Err(XdpError::NoLocalAddress { interface: self.interface.clone() });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> XdpConfig {
+        XdpConfig::new("eth9", 4791, &["192.0.2.1".parse().unwrap()])
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_use_every_chunk() {
+        let config = config();
+        config.check().unwrap();
+        assert_eq!(config.rx_chunks() + config.tx_chunks(), config.chunk_count);
+    }
+
+    #[test]
+    fn each_rule_names_its_field() {
+        let field = |change: fn(&mut XdpConfig)| {
+            let mut config = config();
+            change(&mut config);
+            match config.check().unwrap_err() {
+                XdpError::Config { field, .. } => field,
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!(field(|c| c.port = 0), "port");
+        assert_eq!(field(|c| c.rx_ring = 100), "rx_ring");
+        assert_eq!(field(|c| c.rx_ring = 32), "rx_ring");
+        assert_eq!(field(|c| c.tx_ring = 1 << 16), "tx_ring");
+        assert_eq!(field(|c| c.chunk_count = 63), "chunk_count");
+    }
+
+    #[test]
+    fn a_backend_without_an_address_is_refused() {
+        let config = XdpConfig::new("eth9", 4791, &[]);
+        assert!(matches!(config.check(), Err(XdpError::NoLocalAddress { .. })));
+    }
+
+    #[test]
+    fn chunks_never_outnumber_their_ring() {
+        for (rx_ring, tx_ring, chunk_count) in [(64, 64, 65536), (32768, 64, 64), (64, 32768, 64)] {
+            let config = XdpConfig { rx_ring, tx_ring, chunk_count, ..config() };
+            config.check().unwrap();
+            assert!(config.rx_chunks() <= rx_ring && config.rx_chunks() > 0);
+            assert!(config.tx_chunks() <= tx_ring && config.tx_chunks() > 0);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the backend counts: one counter for each reason a frame was dropped, and the traffic itself.
+//!
+//! The engine thread is the only writer, so an addition is a load and a store, without a locked
+//! instruction; any thread may read. Counters wrap after 2^64.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::packet::PacketError;
+
+/// A number that one thread adds to and others read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The value now. Values of different counters are not from one instant.
+    #[must_use]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// For the one writer only: two writers would lose additions.
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+}
+
+/// The counters of one backend, over all its queues.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Frames handed to the engine.
+    pub rx_frames: Counter,
+    /// Received frames that lay in several chunks and were put together with a copy.
+    pub rx_multi_buffer: Counter,
+    /// Dropped: a packet in several chunks was longer than the largest that can arrive.
+    pub rx_too_long: Counter,
+    /// Dropped: the destination is none of the configured local addresses.
+    pub rx_not_local: Counter,
+    /// Dropped: [`PacketError::Truncated`].
+    pub rx_truncated: Counter,
+    /// Dropped: [`PacketError::EtherType`].
+    pub rx_ether_type: Counter,
+    /// Dropped: [`PacketError::IpHeader`].
+    pub rx_ip_header: Counter,
+    /// Dropped: [`PacketError::Fragment`].
+    pub rx_fragment: Counter,
+    /// Dropped: [`PacketError::Protocol`].
+    pub rx_protocol: Counter,
+    /// Dropped: [`PacketError::Port`].
+    pub rx_port: Counter,
+    /// Dropped: [`PacketError::IpLength`].
+    pub rx_ip_length: Counter,
+    /// Dropped: [`PacketError::UdpLength`].
+    pub rx_udp_length: Counter,
+    /// Dropped: [`PacketError::MappedAddress`].
+    pub rx_mapped_address: Counter,
+    /// Descriptors from the kernel that were not lent to it or leave their chunk. Never in a healthy
+    /// system.
+    pub descriptors_refused: Counter,
+    /// Receive chunks that found no place on the fill ring and are out of use. Never: the ring is larger
+    /// than all of them.
+    pub chunks_lost: Counter,
+    /// Frames put on the transmit ring.
+    pub tx_frames: Counter,
+    /// Transmitted frames that needed several chunks.
+    pub tx_multi_buffer: Counter,
+    /// Frames of the other address family than the one before, whose payload had to be moved.
+    pub tx_moved: Counter,
+    /// Dropped: no route, or the next hop has not answered yet.
+    pub tx_no_path: Counter,
+    /// Dropped: longer than the path MTU, or than the buffer it was written into.
+    pub tx_too_long: Counter,
+    /// Dropped: source and destination are of different address families.
+    pub tx_family: Counter,
+    /// Times that no buffer could be offered because the transmit chunks were with the kernel.
+    pub tx_ring_full: Counter,
+    /// Doorbells rung: system calls.
+    pub tx_wakeups: Counter,
+    /// Doorbells that the kernel wants rung again (`EAGAIN`, `EBUSY`, `ENOBUFS`, `EINTR`).
+    pub tx_wakeups_busy: Counter,
+    /// Doorbells refused because the interface was down (`ENETDOWN`).
+    pub tx_wakeups_down: Counter,
+    /// Doorbells that failed in a way that no repetition mends: see [`super::XdpBackend::failure`].
+    pub tx_wakeups_failed: Counter,
+}
+
+impl Counters {
+    /// The counter of packets dropped for `error`.
+    #[must_use]
+    pub fn packet_error(&self, error: PacketError) -> &Counter {
+        match error {
+            PacketError::Truncated => &self.rx_truncated,
+            PacketError::EtherType => &self.rx_ether_type,
+            PacketError::IpHeader => &self.rx_ip_header,
+            PacketError::Fragment => &self.rx_fragment,
+            PacketError::Protocol => &self.rx_protocol,
+            PacketError::Port => &self.rx_port,
+            PacketError::IpLength => &self.rx_ip_length,
+            PacketError::UdpLength => &self.rx_udp_length,
+            PacketError::MappedAddress => &self.rx_mapped_address,
+        }
+    }
+}

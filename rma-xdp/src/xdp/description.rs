@@ -1,0 +1,84 @@
+//! What was opened, and each thing about it that works less well than it could.
+//!
+//! Facts as data, so that a person and a report get the same ones. It decides nothing.
+
+use std::fmt;
+
+use super::{error::Refusal, steering::AttachMode};
+
+/// Something that was wanted and is not in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// XDP in the driver.
+    NativeMode,
+    /// XDP in the network stack.
+    GenericMode,
+    /// The driver works on the UMEM itself.
+    ZeroCopy,
+    /// The kernel copies between the driver's memory and the UMEM.
+    Copy,
+    /// All receive queues of the interface.
+    AllQueues,
+    /// One receive queue, whatever the interface has.
+    OneQueue,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NativeMode => "native XDP",
+            Self::GenericMode => "generic XDP",
+            Self::ZeroCopy => "zero-copy",
+            Self::Copy => "copy mode",
+            Self::AllQueues => "all receive queues",
+            Self::OneQueue => "one receive queue",
+        })
+    }
+}
+
+/// One thing that works less well than it could, and why. Nothing is slower in silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// What would have been better.
+    pub wanted: Feature,
+    /// What is in use.
+    pub got: Feature,
+    /// Why.
+    pub reason: Refusal,
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} instead of {}: {}", self.got, self.wanted, self.reason)
+    }
+}
+
+/// What was opened, for people and for reports.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Description {
+    /// The interface.
+    pub interface: Box<str>,
+    /// Where the steering program runs.
+    pub mode: AttachMode,
+    /// Whether the driver works on the UMEM itself.
+    pub zero_copy: bool,
+    /// How many receive queues are polled.
+    pub queues: u32,
+    /// Whether packets may span several chunks.
+    pub multi_buffer: bool,
+    /// The interface's MTU when it was opened, in bytes of IP packet.
+    pub mtu: u32,
+    /// What works less well than it could.
+    pub fallbacks: Vec<Fallback>,
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let copy = if self.zero_copy { "zero-copy" } else { "copy" };
+        let buffers = if self.multi_buffer { ", multi-buffer" } else { "" };
+        let Self { interface, mode, queues, mtu, .. } = self;
+        write!(f, "AF_XDP on {interface}: {mode}, {copy}, {queues} queue(s), MTU {mtu}{buffers}")
+    }
+}

@@ -1,0 +1,308 @@
+//! Why an AF_XDP backend could not be opened. One variant and one constructor for each cause: each
+//! names the thing, the value and the next step.
+//!
+//! Errors here are for people and for start-up. What goes wrong with a frame later is a counter
+//! ([`super::counters`]).
+
+use std::{error::Error, io, net::IpAddr};
+
+use super::umem::CHUNK_SIZE;
+
+/// Why [`super::XdpBackend::open`] failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// A configuration field breaks a rule.
+    #[error("{field} is {value}, but {rule}")]
+    Config {
+        /// The field of [`super::XdpConfig`].
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// No local address was configured.
+    #[error(
+        "no local address is configured for interface {interface}: give at least one of those that `ip addr show {interface}` lists"
+    )]
+    NoLocalAddress {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// No interface has this name.
+    #[error(
+        "there is no interface named {interface:?} in this network namespace: `ip link` lists them"
+    )]
+    UnknownInterface {
+        /// The name.
+        interface: Box<str>,
+    },
+    /// The interface is administratively down.
+    #[error("interface {interface} is down: `ip link set {interface} up`")]
+    InterfaceDown {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// The MTU is below what IP itself demands of a link.
+    #[error(
+        "interface {interface} has MTU {mtu}, but IPv{version} needs at least {minimum}: `ip link set {interface} mtu 1500`"
+    )]
+    MtuTooSmall {
+        /// The interface.
+        interface: Box<str>,
+        /// Its MTU in bytes.
+        mtu: u32,
+        /// The IP version that needs more.
+        version: u8,
+        /// The least that is accepted.
+        minimum: u32,
+    },
+    /// A packet of the MTU needs several buffers, and the kernel or driver does not do that.
+    #[error(
+        "interface {interface} has MTU {mtu}; above {limit} AF_XDP needs multi-buffer support, which this kernel (6.6 or newer) or driver lacks ({source}): `ip link set {interface} mtu {limit}`"
+    )]
+    MultiBuffer {
+        /// The interface.
+        interface: Box<str>,
+        /// Its MTU in bytes.
+        mtu: u32,
+        /// The largest MTU that works with one buffer.
+        limit: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The process lacks a capability.
+    #[error(
+        "interface {interface}: {action} is not permitted; AF_XDP needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM`"
+    )]
+    MissingCapability {
+        /// The interface.
+        interface: Box<str>,
+        /// What was refused.
+        action: &'static str,
+    },
+    /// An XDP program is on the interface already: another instance, or somebody else's.
+    #[error(
+        "interface {interface} already has an XDP program attached{}: stop the instance that owns it, or detach it with `ip link set {interface} xdp off`",
+        program.as_ref().map(|program| format!(" (id {}, name {:?})", program.id, program.name)).unwrap_or_default()
+    )]
+    ProgramAttached {
+        /// The interface.
+        interface: Box<str>,
+        /// The program, where the kernel tells.
+        program: Option<AttachedProgram>,
+    },
+    /// Neither native nor generic XDP is possible.
+    #[error(
+        "interface {interface} takes XDP in neither mode: native: {native}; generic: {generic}; is it an Ethernet interface?"
+    )]
+    AttachFailed {
+        /// The interface.
+        interface: Box<str>,
+        /// Why native mode failed, or that it was not asked for.
+        native: Refusal,
+        /// Why generic mode failed, or that it was not asked for.
+        generic: Refusal,
+    },
+    /// The kernel did not load the steering program.
+    #[error(
+        "the steering program for interface {interface} did not load: {source}; Linux 6.6 or newer is needed"
+    )]
+    SteeringProgram {
+        /// The interface.
+        interface: Box<str>,
+        /// What aya or the kernel's verifier said.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The UDP port is taken, so frames for us would be taken from another, or the other way round.
+    #[error(
+        "UDP port {port} on {address} is in use by another instance or service: `ss -ulpn 'sport = :{port}'` names it; stop it or choose another port"
+    )]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// The address.
+        address: IpAddr,
+    },
+    /// A configured local address is not on this machine, or not usable yet.
+    #[error(
+        "{address} cannot be used as a local address on interface {interface} ({source}): `ip addr show {interface}` lists the addresses; a tentative one is usable after a second"
+    )]
+    LocalAddress {
+        /// The interface.
+        interface: Box<str>,
+        /// The address.
+        address: IpAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another AF_XDP socket is bound to the queue.
+    #[error(
+        "receive queue {queue} of interface {interface} is in use by another AF_XDP socket: stop the program that owns it"
+    )]
+    QueueInUse {
+        /// The interface.
+        interface: Box<str>,
+        /// The queue.
+        queue: u32,
+    },
+    /// UMEM could not be mapped or registered.
+    #[error(
+        "interface {interface}: {bytes} bytes of UMEM could not be had ({source}): lower chunk_count"
+    )]
+    UmemAllocation {
+        /// The interface.
+        interface: Box<str>,
+        /// How much was asked for.
+        bytes: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// UMEM is locked memory, and there is a limit to it.
+    #[error(
+        "interface {interface}: {bytes} bytes of UMEM exceed the limit for locked memory (RLIMIT_MEMLOCK): `ulimit -l unlimited`, or give the process CAP_IPC_LOCK, or lower chunk_count"
+    )]
+    UmemLockedMemory {
+        /// The interface.
+        interface: Box<str>,
+        /// How much was asked for.
+        bytes: u64,
+    },
+    /// A system call failed for a reason that has no variant of its own.
+    #[error("interface {interface}: {call} failed: {source}")]
+    System {
+        /// The interface.
+        interface: Box<str>,
+        /// The call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The XDP program that is on an interface already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedProgram {
+    /// Its id, as `bpftool prog` shows it.
+    pub id: u32,
+    /// Its name, empty if the kernel does not tell.
+    pub name: Box<str>,
+}
+
+/// Why a mode or feature is not in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The kernel refused a call, with this error number.
+    Errno {
+        /// The call.
+        call: &'static str,
+        /// The error number.
+        errno: i32,
+    },
+    /// The driver does not offer it.
+    Driver,
+    /// The configuration did not ask for it.
+    NotWanted,
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Errno { call, errno } => {
+                write!(f, "{call}: {}", io::Error::from_raw_os_error(*errno))
+            }
+            Self::Driver => f.write_str("the driver does not offer it"),
+            Self::NotWanted => f.write_str("not asked for"),
+        }
+    }
+}
+
+impl XdpError {
+    /// A failed system call, by its error number.
+    pub(crate) fn from_call(interface: &str, call: &'static str, source: io::Error) -> Self {
+        let interface = interface.into();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::MissingCapability { interface, action: call },
+            Some(libc::ENODEV | libc::ENXIO) => Self::UnknownInterface { interface },
+            _ => Self::System { interface, call, source },
+        }
+    }
+
+    /// A failed creation of a UMEM.
+    pub(crate) fn from_umem(
+        interface: &str,
+        chunk_count: u32,
+        error: &xsk_rs::umem::UmemCreateError,
+    ) -> Self {
+        let bytes = u64::from(chunk_count) * u64::from(CHUNK_SIZE);
+        let source = cause(error);
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::MissingCapability {
+                interface: interface.into(),
+                action: "creating an AF_XDP socket",
+            },
+            // The kernel's answer to locked memory beyond the limit:
+            // xdp_umem_account_pages,
+            // https://github.com/torvalds/linux/blob/v6.12/net/xdp/xdp_umem.c
+            Some(libc::ENOBUFS) => Self::UmemLockedMemory { interface: interface.into(), bytes },
+            _ => Self::UmemAllocation { interface: interface.into(), bytes, source },
+        }
+    }
+
+    /// A failed creation of a socket on `queue`.
+    pub(crate) fn from_socket(
+        interface: &str,
+        queue: u32,
+        error: &xsk_rs::socket::SocketCreateError,
+    ) -> Self {
+        let source = cause(error);
+        match source.raw_os_error() {
+            Some(libc::EBUSY) => Self::QueueInUse { interface: interface.into(), queue },
+            _ => Self::from_call(interface, "binding an AF_XDP socket", source),
+        }
+    }
+}
+
+/// The error of the system call behind an error of xsk-rs. It has one wherever the kernel failed; the
+/// others are broken promises of libxdp.
+fn cause(error: &(dyn Error + 'static)) -> io::Error {
+    match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+        Some(io) => {
+            io.raw_os_error().map_or_else(|| io.kind().into(), io::Error::from_raw_os_error)
+        }
+        None => io::Error::other("libxdp returned an incomplete socket"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(errno: i32) -> XdpError {
+        XdpError::from_call("eth9", "a call", io::Error::from_raw_os_error(errno))
+    }
+
+    #[test]
+    fn a_refused_permission_names_the_capabilities() {
+        let text = from(libc::EPERM).to_string();
+        for word in ["eth9", "a call", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "setcap"] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_vanished_interface_is_an_unknown_interface() {
+        assert!(matches!(from(libc::ENODEV), XdpError::UnknownInterface { .. }));
+    }
+
+    #[test]
+    fn an_attached_program_is_named_where_it_is_known() {
+        let unknown = XdpError::ProgramAttached { interface: "eth9".into(), program: None };
+        assert!(unknown.to_string().contains("already has an XDP program attached: stop"));
+        let program = Some(AttachedProgram { id: 7, name: "rma_steer".into() });
+        let known = XdpError::ProgramAttached { interface: "eth9".into(), program };
+        assert!(known.to_string().contains("(id 7, name \"rma_steer\")"));
+    }
+}

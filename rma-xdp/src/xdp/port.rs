@@ -1,0 +1,105 @@
+//! Keeps the UDP port: kernel sockets that are bound and never read.
+//!
+//! They carry no data; the steering program takes our frames before they get here. They make a second
+//! instance or a kernel service on the port an error instead of a riddle, and they keep the kernel from
+//! answering stray datagrams (fragments, frames that came before the program was attached) with ICMP
+//! port-unreachable. What arrives fills the smallest possible receive buffer and is dropped from then on.
+
+use std::{
+    net::{IpAddr, SocketAddr, SocketAddrV6},
+    os::fd::OwnedFd,
+};
+
+use rma_core::addr::HostAddr;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, sockopt},
+};
+
+use super::error::XdpError;
+
+/// The port, kept on all local addresses until this is dropped.
+#[derive(Debug)]
+pub(super) struct ReservedPort {
+    _sockets: Vec<OwnedFd>,
+}
+
+impl ReservedPort {
+    /// Binds `port` exclusively on each of `addresses`. `index` is the interface's, for link-local
+    /// addresses.
+    pub(super) fn reserve(
+        interface: &str,
+        index: u32,
+        addresses: &[HostAddr],
+        port: u16,
+    ) -> Result<Self, XdpError> {
+        let one = |address: &HostAddr| {
+            bind(address.ip(), index, port).map_err(|errno| match errno {
+                Errno::ADDRINUSE => XdpError::PortInUse { port, address: address.ip() },
+                Errno::ADDRNOTAVAIL | Errno::INVAL => XdpError::LocalAddress {
+                    interface: interface.into(),
+                    address: address.ip(),
+                    source: errno.into(),
+                },
+                _ => XdpError::from_call(interface, "reserving the UDP port", errno.into()),
+            })
+        };
+        Ok(Self { _sockets: addresses.iter().map(one).collect::<Result<_, _>>()? })
+    }
+}
+
+fn bind(address: IpAddr, index: u32, port: u16) -> Result<OwnedFd, Errno> {
+    let (family, address) = match address {
+        IpAddr::V4(_) => (AddressFamily::INET, SocketAddr::new(address, port)),
+        IpAddr::V6(v6) => {
+            let scope = if v6.is_unicast_link_local() { index } else { 0 };
+            (AddressFamily::INET6, SocketAddrV6::new(v6, port, 0, scope).into())
+        }
+    };
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // The kernel raises this to its minimum, a packet or two.
+    sockopt::set_socket_recv_buffer_size(&socket, 1)?;
+    // Without SO_REUSEADDR and SO_REUSEPORT a bind is exclusive.
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+
+    fn loopback() -> [HostAddr; 1] {
+        [Ipv4Addr::LOCALHOST.into()]
+    }
+
+    #[test]
+    fn a_port_in_use_is_a_clear_error() {
+        let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let error = ReservedPort::reserve("lo", 1, &loopback(), port).unwrap_err();
+        assert!(matches!(error, XdpError::PortInUse { port: p, .. } if p == port));
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("UDP port {port} on 127.0.0.1 is in use by another instance"))
+        );
+    }
+
+    #[test]
+    fn a_reserved_port_is_free_again_after_a_drop() {
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let reserved = ReservedPort::reserve("lo", 1, &loopback(), port).unwrap();
+        assert!(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_err());
+        drop(reserved);
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_refused() {
+        let error =
+            ReservedPort::reserve("lo", 1, &["192.0.2.99".parse().unwrap()], 9).unwrap_err();
+        assert!(matches!(error, XdpError::LocalAddress { .. }), "{error}");
+    }
+}

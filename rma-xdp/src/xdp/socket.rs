@@ -1,0 +1,437 @@
+//! One AF_XDP socket: a receive queue of an interface, with its four rings and its UMEM.
+//!
+//! It moves packets from their Ethernet header on; it knows neither addresses nor frames of the
+//! protocol. Chunks are split once into those that receive and those that transmit; a chunk never changes
+//! sides. No ring can overflow: the rings that the kernel fills are as large as the chunks that can be on
+//! them, and the ones that we fill twice as large. Twice, because the kernel hands out chunks before it
+//! says that it took them (`xsk_flush` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so for a
+//! moment a chunk seems to be on two rings.
+//!
+//! Invariant: a chunk taken from the receive ring goes back to the fill ring within the same call; a
+//! chunk staged for transmission is on the transmit ring after [`Socket::commit`].
+//!
+//! Nothing here allocates, locks or blocks after [`Socket::open`], and the only system call is the
+//! doorbell. xsk-rs is used for what it does well (set-up, rings); its `wakeup` is not, because it
+//! hides whether the kernel took everything, and without that answer frames would be left lying.
+
+use std::{
+    fmt, io,
+    num::NonZeroU32,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    sync::Arc,
+};
+
+use rma_core::time::Instant;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
+use xsk_rs::{
+    config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig},
+    socket::{RxQueue, TxQueue},
+    umem::{CompQueue, FillQueue, frame::FrameDesc},
+};
+
+use super::{
+    counters::Counters,
+    error::XdpError,
+    flush::{FlushPolicy, Ring},
+    sockopt,
+    umem::{Frame, FrameBytes, Side, Umem},
+};
+
+/// Descriptors moved between a ring and userspace at once. Larger: more of them leave the first-level
+/// cache before they are used. Smaller: more index updates, which are what costs.
+const BATCH: usize = 64;
+
+/// Doorbells in one flush while each makes progress. The kernel sends 32 packets for each
+/// (`TX_BATCH_SIZE` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so this is more than a burst.
+const RINGS_MAX: u32 = 8;
+
+/// What a [`Socket`] is opened with. The rules are checked by [`super::XdpConfig`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options<'a> {
+    pub(crate) interface: &'a str,
+    pub(crate) queue: u32,
+    /// Size of the receive ring; the fill ring has twice this.
+    pub(crate) rx_ring: QueueSize,
+    /// Size of the completion ring; the transmit ring has twice this.
+    pub(crate) tx_ring: QueueSize,
+    /// Chunks for receiving, at most `rx_ring`.
+    pub(crate) rx_chunks: u32,
+    /// Chunks for transmitting, at most `tx_ring`.
+    pub(crate) tx_chunks: u32,
+    /// Do not ask for zero-copy: in generic mode a driver's zero-copy queue would bypass the program.
+    pub(crate) force_copy: bool,
+    /// Packets may span several chunks.
+    pub(crate) multi_buffer: bool,
+    /// Microseconds that the kernel may busy-poll the device in a system call of ours.
+    pub(crate) busy_poll_us: Option<NonZeroU32>,
+}
+
+/// What the kernel counts for a socket (`XDP_STATISTICS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct XskStatistics {
+    /// Packets dropped for other reasons than the ones below, such as being longer than a chunk.
+    pub rx_dropped: u64,
+    /// Fill descriptors that the kernel refused.
+    pub rx_invalid_descs: u64,
+    /// Transmit descriptors that the kernel refused.
+    pub tx_invalid_descs: u64,
+    /// Packets dropped because the receive ring was full.
+    pub rx_ring_full: u64,
+    /// Packets dropped because the fill ring was empty: userspace polls too slowly.
+    pub rx_fill_ring_empty_descs: u64,
+    /// Times the kernel looked for something to send and found nothing.
+    pub tx_ring_empty_descs: u64,
+}
+
+impl core::ops::AddAssign for XskStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.rx_dropped += other.rx_dropped;
+        self.rx_invalid_descs += other.rx_invalid_descs;
+        self.tx_invalid_descs += other.tx_invalid_descs;
+        self.rx_ring_full += other.rx_ring_full;
+        self.rx_fill_ring_empty_descs += other.rx_fill_ring_empty_descs;
+        self.tx_ring_empty_descs += other.tx_ring_empty_descs;
+    }
+}
+
+/// An AF_XDP socket bound to one receive queue. One thread at a time uses it.
+pub struct Socket {
+    // The queues come before the UMEM: fields are dropped in this order, and the last queue closes the
+    // socket. (xsk-rs keeps the memory mapped for as long as any queue lives, whatever the order.)
+    rx: RxQueue,
+    tx: TxQueue,
+    fill: FillQueue,
+    completion: CompQueue,
+    umem: Umem,
+    fd: RawFd,
+    queue: u32,
+    zero_copy: bool,
+    busy_poll: bool,
+    /// Descriptors of one batch on the receive side.
+    rx_batch: Box<[FrameDesc; BATCH]>,
+    /// Descriptors of one batch from the completion ring.
+    completed: Box<[FrameDesc; BATCH]>,
+    /// Descriptors staged for the transmit ring. Never longer than the number of transmit chunks.
+    staged: Vec<FrameDesc>,
+    /// Free transmit chunks; the last one used is the next one taken, while it is still in the cache.
+    free: Vec<Frame>,
+    /// Transmit chunks with the kernel.
+    in_flight: u32,
+    flush: FlushPolicy,
+    failure: Option<Errno>,
+    counters: Arc<Counters>,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("queue", &self.queue)
+            .field("zero_copy", &self.zero_copy)
+            .field("free", &self.free.len())
+            .field("in_flight", &self.in_flight)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Socket {
+    /// Maps a UMEM, binds a socket to the queue and fills the fill ring. The caller puts the socket
+    /// into the XSKMAP.
+    ///
+    /// # Errors
+    /// Those of [`Umem::new`], [`XdpError::QueueInUse`], [`XdpError::System`].
+    pub(crate) fn open(options: &Options<'_>, counters: Arc<Counters>) -> Result<Self, XdpError> {
+        let Options { interface, queue, .. } = *options;
+        let chunk_count = NonZeroU32::new(options.rx_chunks + options.tx_chunks)
+            .expect("a configuration without chunks is refused");
+        let twice = |ring: QueueSize| {
+            QueueSize::new(ring.get() * 2).expect("twice a power of two is a power of two")
+        };
+        let (umem, mut frames) =
+            Umem::new(interface, chunk_count, twice(options.rx_ring), options.tx_ring)?;
+
+        let mut bind_flags = BindFlags::XDP_USE_NEED_WAKEUP;
+        bind_flags.set(BindFlags::XDP_COPY, options.force_copy);
+        bind_flags.set(BindFlags::XDP_USE_SG, options.multi_buffer);
+        let config = SocketConfig::builder()
+            .rx_queue_size(options.rx_ring)
+            .tx_queue_size(twice(options.tx_ring))
+            .bind_flags(bind_flags)
+            // The steering program is ours.
+            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+            .build();
+        let name: Interface = interface.parse().map_err(|_nul: std::ffi::NulError| {
+            XdpError::UnknownInterface { interface: interface.into() }
+        })?;
+        // SAFETY: the UMEM is not shared, it was made above.
+        let bound = unsafe { xsk_rs::Socket::new(config, umem.inner(), &name, queue) };
+        let (tx, rx, fill_and_completion) =
+            bound.map_err(|error| XdpError::from_socket(interface, queue, &error))?;
+        let (fill, completion) = fill_and_completion
+            .expect("the first socket of a UMEM gets its fill and completion rings");
+
+        let fd = rx.fd().as_raw_fd();
+        let tx_frames = frames.split_off(options.rx_chunks as usize);
+        let mut socket = Self {
+            rx,
+            tx,
+            fill,
+            completion,
+            umem,
+            fd,
+            queue,
+            zero_copy: false,
+            busy_poll: options.busy_poll_us.is_some(),
+            rx_batch: Box::new([FrameDesc::default(); BATCH]),
+            completed: Box::new([FrameDesc::default(); BATCH]),
+            staged: Vec::with_capacity(tx_frames.len()),
+            free: tx_frames,
+            in_flight: 0,
+            flush: FlushPolicy::default(),
+            failure: None,
+            counters,
+        };
+        let system = |call| move |error: io::Error| XdpError::from_call(interface, call, error);
+        socket.zero_copy = sockopt::is_zero_copy(socket.fd())
+            .map_err(system("asking for the socket's copy mode"))?;
+        if let Some(us) = options.busy_poll_us {
+            sockopt::prefer_busy_poll(socket.fd(), us.get(), BATCH as u32)
+                .map_err(system("switching on busy polling"))?;
+        }
+        socket.fill_with(frames);
+        Ok(socket)
+    }
+
+    /// Puts the receive chunks on the fill ring.
+    fn fill_with(&mut self, frames: Vec<Frame>) {
+        let descs: Vec<FrameDesc> =
+            frames.into_iter().map(|frame| self.umem.lend(frame, Side::Receive)).collect();
+        // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.
+        let count = unsafe { self.fill.produce(&descs) };
+        assert_eq!(count, descs.len(), "the fill ring is larger than the receive chunks");
+    }
+
+    /// The queue it is bound to.
+    #[must_use]
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Whether the driver works on the UMEM itself.
+    #[must_use]
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// For polling, and for the XSKMAP.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the queues keep the socket open for as long as `self`, which the result borrows.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
+
+    /// What the kernel has counted. A system call: not for the engine thread.
+    ///
+    /// # Errors
+    /// What the system call says; it fails only for a socket whose interface is gone.
+    pub fn statistics(&self) -> io::Result<XskStatistics> {
+        let kernel = self.rx.fd().xdp_statistics()?;
+        Ok(XskStatistics {
+            rx_dropped: kernel.rx_dropped(),
+            rx_invalid_descs: kernel.rx_invalid_descs(),
+            tx_invalid_descs: kernel.tx_invalid_descs(),
+            rx_ring_full: kernel.rx_ring_full(),
+            rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs(),
+            tx_ring_empty_descs: kernel.tx_ring_empty_descs(),
+        })
+    }
+
+    /// The error after which doorbells were given up, if there was one.
+    #[must_use]
+    pub fn failure(&self) -> Option<io::Error> {
+        self.failure.map(Into::into)
+    }
+
+    /// Hands at most `max` received chunks to `on_chunk`, with whether the packet goes on in the next
+    /// one, and gives each back to the kernel. Returns how many there were.
+    #[inline]
+    pub fn receive(&mut self, max: usize, mut on_chunk: impl FnMut(&mut [u8], bool)) -> usize {
+        let max = max.min(BATCH);
+        // SAFETY: the descriptors are only written to.
+        let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        let mut kept = 0;
+        for index in 0..count {
+            let Some(mut frame) = self.umem.reclaim(self.rx_batch[index], Side::Receive) else {
+                self.counters.descriptors_refused.add(1);
+                continue;
+            };
+            let continued = frame.is_continued();
+            on_chunk(&mut self.umem.bytes_mut(&mut frame), continued);
+            self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
+            kept += 1;
+        }
+        if kept > 0 {
+            // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.
+            let filled = unsafe { self.fill.produce(&self.rx_batch[..kept]) };
+            if filled < kept {
+                self.counters.chunks_lost.add((kept - filled) as u64);
+            }
+        }
+        // Only zero-copy drivers ever ask for this. Also when nothing came: a driver that ran out of
+        // chunks sleeps until it is told that there are some.
+        if (self.zero_copy && self.fill.needs_wakeup()) || (self.busy_poll && count == 0) {
+            self.wake_receive();
+        }
+        count
+    }
+
+    #[cold]
+    fn wake_receive(&self) {
+        // The answer is of no use: what arrived is on the ring, and what failed is asked again.
+        let _: Result<_, Errno> = rustix::net::recv(self.fd(), &mut [0_u8; 0], RecvFlags::DONTWAIT);
+    }
+
+    /// How many chunks can be taken for transmission. Collects what the kernel is done with.
+    #[inline]
+    pub fn room(&mut self) -> usize {
+        if self.in_flight > 0 {
+            self.collect_completed();
+        }
+        self.free.len()
+    }
+
+    fn collect_completed(&mut self) {
+        loop {
+            // SAFETY: the descriptors are only written to.
+            let count = unsafe { self.completion.consume(&mut self.completed[..]) };
+            for desc in &self.completed[..count] {
+                match self.umem.reclaim(*desc, Side::Transmit) {
+                    Some(frame) => self.free.push(frame),
+                    None => self.counters.descriptors_refused.add(1),
+                }
+            }
+            self.in_flight = self.in_flight.saturating_sub(count as u32);
+            if count < BATCH {
+                break;
+            }
+        }
+        self.flush.on_complete(self.in_flight);
+    }
+
+    /// How many chunks can be taken without asking the kernel for more.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A free transmit chunk, as long as it can be. See [`Socket::room`].
+    #[inline]
+    pub fn take(&mut self) -> Option<Frame> {
+        let mut frame = self.free.pop()?;
+        self.umem.set_len(&mut frame, usize::MAX);
+        Some(frame)
+    }
+
+    /// Returns a chunk that was taken and is not sent.
+    #[inline]
+    pub fn give_back(&mut self, frame: Frame) {
+        self.free.push(frame);
+    }
+
+    /// The bytes of a chunk that was taken from this socket.
+    ///
+    /// # Panics
+    /// If `frame` is another socket's.
+    #[inline]
+    pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> FrameBytes<'f> {
+        self.umem.bytes_mut(frame)
+    }
+
+    /// Stages the first `len` bytes of a chunk for sending; the packet goes on in the next one staged
+    /// if it is `continued`. Nothing is sent before [`Socket::commit`].
+    #[inline]
+    pub fn stage(&mut self, mut frame: Frame, len: usize, continued: bool) {
+        // A completed descriptor has length zero, so the length is set for each transmission.
+        self.umem.set_len(&mut frame, len);
+        frame.set_continued(continued);
+        self.staged.push(self.umem.lend(frame, Side::Transmit));
+    }
+
+    /// Puts what is staged on the transmit ring. [`Socket::flush`] tells the kernel.
+    #[inline]
+    pub fn commit(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        // SAFETY: the descriptors are of this UMEM, and lent to the transmit side when staged.
+        let count = unsafe { self.tx.produce(&self.staged) };
+        // All or nothing. There is room, but if there were none, they would wait for the next call.
+        if count > 0 {
+            self.in_flight += count as u32;
+            self.flush.on_submit(count as u32);
+            self.staged.clear();
+        }
+    }
+
+    /// Rings the doorbell if descriptors are waiting and the driver does not poll by itself.
+    #[inline]
+    pub fn flush(&mut self, now: Instant) {
+        if self.flush.is_pending() {
+            self.ring_doorbell(now);
+        }
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        for _ in 0..RINGS_MAX {
+            if !self.flush.wants_ring(now, self.tx.needs_wakeup()) {
+                break;
+            }
+            let before = self.tx.nb_free_exact();
+            self.counters.tx_wakeups.add(1);
+            let ring = match rustix::net::send(self.fd(), &[], SendFlags::DONTWAIT) {
+                Ok(_) => Ring::Taken,
+                Err(errno) => self.on_wakeup_error(errno, before),
+            };
+            self.flush.on_ring(now, ring);
+            if ring != Ring::Partly {
+                break;
+            }
+        }
+    }
+
+    /// Not every error of a wake-up is one. A full ring or a busy driver is ordinary operation.
+    #[cold]
+    fn on_wakeup_error(&mut self, errno: Errno, free_before: u32) -> Ring {
+        match errno {
+            // These mean that the socket or the interface is gone, or that the call is wrong: no
+            // repetition mends them. They are the only fatal ones.
+            Errno::BADF
+            | Errno::NOTSOCK
+            | Errno::INVAL
+            | Errno::OPNOTSUPP
+            | Errno::NXIO
+            | Errno::NODEV
+            | Errno::PERM
+            | Errno::ACCESS => {
+                self.counters.tx_wakeups_failed.add(1);
+                self.failure = Some(errno);
+                Ring::Refused
+            }
+            Errno::NETDOWN => {
+                self.counters.tx_wakeups_down.add(1);
+                Ring::Refused
+            }
+            // EAGAIN: the kernel's budget for one call is used up, or its socket buffer is full.
+            // EBUSY, ENOBUFS: the driver's queue or memory is full. EINTR: a signal came.
+            _ => {
+                self.counters.tx_wakeups_busy.add(1);
+                if self.tx.nb_free_exact() > free_before { Ring::Partly } else { Ring::Busy }
+            }
+        }
+    }
+}

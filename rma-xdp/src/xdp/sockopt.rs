@@ -1,0 +1,56 @@
+//! The two socket options of AF_XDP that neither rustix nor xsk-rs has.
+//!
+//! Numbers from <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_xdp.h> and
+//! <https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/socket.h>.
+
+use std::{
+    ffi::{c_int, c_void},
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+/// `XDP_OPTIONS`, and the flag in its answer that says that the driver works on the UMEM itself.
+const XDP_OPTIONS: c_int = 8;
+const XDP_OPTIONS_ZEROCOPY: u32 = 1;
+
+/// Whether the socket works in zero-copy mode.
+pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut flags = 0_u32;
+    let mut len = size_of_val(&flags) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `flags`, and the new length to `len`;
+    // both live across the call. The descriptor is open: it is borrowed.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            XDP_OPTIONS,
+            (&raw mut flags).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets the kernel poll the device inside our system calls, for at most `us` microseconds and `budget`
+/// packets each, instead of by interrupt. Works best with the driver's `napi_defer_hard_irqs` and
+/// `gro_flush_timeout` set.
+pub(super) fn prefer_busy_poll(fd: BorrowedFd<'_>, us: u32, budget: u32) -> io::Result<()> {
+    set(fd, libc::SO_PREFER_BUSY_POLL, 1)?;
+    set(fd, libc::SO_BUSY_POLL, us)?;
+    set(fd, libc::SO_BUSY_POLL_BUDGET, budget)
+}
+
+fn set(fd: BorrowedFd<'_>, option: c_int, value: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as `value` has, and it lives across the call. The
+    // descriptor is open: it is borrowed.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast::<c_void>(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

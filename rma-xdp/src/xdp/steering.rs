@@ -1,0 +1,218 @@
+//! The steering program: loads it, attaches it to the interface, puts our sockets into its map.
+//!
+//! The program itself is in `ebpf/`. It redirects UDP datagrams to our port to the AF_XDP socket of the
+//! receive queue they came in on, and passes everything else to the kernel.
+//!
+//! Invariant: the attachment lives exactly as long as a [`Steering`]. It is a `bpf_link`, which the
+//! kernel removes when its last descriptor is closed, so nothing stays attached after a kill either.
+//! (aya falls back to an attachment by netlink, which would stay, only where the kernel has no links
+//! for XDP; those came with Linux 5.9, and the multi-buffer program does not load before 5.18.)
+
+use std::{
+    error::Error,
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use aya::{
+    Ebpf, EbpfLoader,
+    maps::{MapError, XskMap},
+    programs::{Xdp, XdpMode, loaded_programs, xdp::XdpLinkId},
+};
+use neli::{
+    consts::{
+        nl::NlmF,
+        rtnl::{Ifla, RtAddrFamily, Rtm},
+        socket::NlFamily,
+    },
+    nl::NlPayload,
+    router::synchronous::NlRouter,
+    rtnl::{Ifinfomsg, IfinfomsgBuilder},
+    utils::Groups,
+};
+
+use super::{
+    config::Mode,
+    error::{AttachedProgram, Refusal, XdpError},
+};
+
+/// The program, as `cargo xtask ebpf` built it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/rma-steer.bpf.o");
+
+/// Names in the object.
+const PROGRAM: &str = "rma_steer";
+const SOCKETS: &str = "XSKS";
+const PORT: &str = "PORT";
+
+/// Attribute of `IFLA_XDP` that holds the program's id
+/// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_link.h>).
+const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// Where in the receive path the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel spends memory on the packet.
+    Native,
+    /// In the network stack, for drivers without XDP.
+    Generic,
+}
+
+impl core::fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// The program, attached. Dropping it detaches the program and empties the map.
+pub(super) struct Steering {
+    ebpf: Ebpf,
+    link: Option<XdpLinkId>,
+    mode: AttachMode,
+    native_refusal: Option<Refusal>,
+}
+
+impl Steering {
+    /// Loads the program for `port` and attaches it, in the best mode that `wanted` allows. Until
+    /// sockets are in its map it passes everything.
+    pub(super) fn attach(
+        interface: &str,
+        index: u32,
+        port: u16,
+        queues: u32,
+        wanted: Mode,
+    ) -> Result<Self, XdpError> {
+        let mut ebpf = EbpfLoader::new()
+            .override_global(PORT, &port, true)
+            .map_max_entries(SOCKETS, queues)
+            .load(OBJECT)
+            .map_err(|error| load_error(interface, error))?;
+        let program = program(&mut ebpf);
+        program.load().map_err(|error| load_error(interface, error))?;
+
+        let mut refused = [Refusal::NotWanted; 2];
+        for (mode, xdp_mode, refusal) in
+            [(AttachMode::Native, XdpMode::Driver, 0), (AttachMode::Generic, XdpMode::Skb, 1)]
+        {
+            if !wanted.allows(mode) {
+                continue;
+            }
+            let error = match program.attach_to_if_index(index, xdp_mode) {
+                Ok(link) => {
+                    let native_refusal = (mode == AttachMode::Generic).then_some(refused[0]);
+                    return Ok(Self { ebpf, link: Some(link), mode, native_refusal });
+                }
+                Err(error) => system_error(&error),
+            };
+            match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    let program = attached_program(index);
+                    return Err(XdpError::ProgramAttached { interface: interface.into(), program });
+                }
+                Some(libc::EPERM | libc::EACCES | libc::ENODEV) => {
+                    return Err(XdpError::from_call(interface, "attaching an XDP program", error));
+                }
+                errno => {
+                    let errno = errno.unwrap_or_default();
+                    refused[refusal] = Refusal::Errno { call: "BPF_LINK_CREATE", errno };
+                }
+            }
+        }
+        let [native, generic] = refused;
+        Err(XdpError::AttachFailed { interface: interface.into(), native, generic })
+    }
+
+    /// Where it runs.
+    pub(super) fn mode(&self) -> AttachMode {
+        self.mode
+    }
+
+    /// Why it does not run in native mode, if it does not.
+    pub(super) fn native_refusal(&self) -> Option<Refusal> {
+        self.native_refusal
+    }
+
+    /// From now on frames that come in on `queue` go to the socket.
+    pub(super) fn redirect(
+        &mut self,
+        interface: &str,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), XdpError> {
+        let map = self.ebpf.map_mut(SOCKETS).expect("the object has the map");
+        let mut map = XskMap::try_from(map).expect("the map is an XSKMAP");
+        map.set(queue, socket.as_raw_fd(), 0).map_err(|error: MapError| {
+            XdpError::from_call(interface, "putting a socket into the XSKMAP", system_error(&error))
+        })
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            // It fails only if the interface is gone, and the attachment with it. Without this call
+            // closing the descriptor a moment later does the same.
+            let _detached = program(&mut self.ebpf).detach(link);
+        }
+    }
+}
+
+/// The program in our object.
+fn program(ebpf: &mut Ebpf) -> &mut Xdp {
+    let program = ebpf.program_mut(PROGRAM).expect("the object has the program");
+    program.try_into().expect("the program is an XDP program")
+}
+
+/// The error of the system call behind an error of aya.
+fn system_error(error: &(dyn Error + 'static)) -> io::Error {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(errno) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(errno);
+        }
+        at = error.source();
+    }
+    io::Error::other("aya reported no system error")
+}
+
+fn load_error(interface: &str, error: impl Error + Send + Sync + 'static) -> XdpError {
+    match system_error(&error) {
+        system if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
+            XdpError::from_call(interface, "loading a BPF program", system)
+        }
+        _ => XdpError::SteeringProgram { interface: interface.into(), source: Box::new(error) },
+    }
+}
+
+/// The XDP program on the interface. `None` if it is gone by now, or if the kernel does not tell.
+fn attached_program(index: u32) -> Option<AttachedProgram> {
+    let id = attached_id(index).ok()??;
+    let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
+    let name = info.as_ref().and_then(|info| info.name_as_str()).unwrap_or_default().into();
+    Some(AttachedProgram { id, name })
+}
+
+fn attached_id(index: u32) -> Result<Option<u32>, Box<dyn Error>> {
+    let (router, _multicast) = NlRouter::connect(NlFamily::Route, None, Groups::empty())?;
+    let request = IfinfomsgBuilder::default()
+        .ifi_family(RtAddrFamily::Unspecified)
+        .ifi_index(libc::c_int::try_from(index)?)
+        .build()?;
+    let answers = router.send::<_, _, Rtm, Ifinfomsg>(
+        Rtm::Getlink,
+        NlmF::ACK,
+        NlPayload::Payload(request),
+    )?;
+    for answer in answers {
+        let answer = answer?;
+        let Some(link) = answer.get_payload() else { continue };
+        let attributes = link.rtattrs().get_attr_handle();
+        let Ok(xdp) = attributes.get_nested_attributes::<u16>(Ifla::Xdp) else { continue };
+        if let Ok(id) = xdp.get_attr_payload_as::<u32>(IFLA_XDP_PROG_ID) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}

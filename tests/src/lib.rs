@@ -1,0 +1,5 @@
+//! Cross-crate and privileged tests, and their fixtures.
+
+pub mod frames;
+pub mod hosts;
+pub mod scenario;
