@@ -10,7 +10,7 @@ use crate::{
     lab::{Lab, LabConfig, LabError},
     latency::{Summary, Table},
     machine::Machine,
-    measure::{Amount, Compared, Floor, compare},
+    measure::{Amount, Compared, Floor, WARM, compare},
     pair::{Pair, PairConfig, PairError, Place, Verified, cores},
 };
 use rma_xdp::DeviceInfo;
@@ -102,14 +102,19 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
     let mut pair = open(Place::Lab(lab), args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let small = compare(&mut pair, Some(lab), 64, Floor::Small, amount, interrupt)?;
-    let large = compare(&mut pair, Some(lab), 4096, Floor::SameFrames, amount, interrupt)?;
+    let mut measure = |what, floor| compare(&mut pair, Some(lab), what, floor, amount, interrupt);
+    let small = measure((64, WARM), Floor::Small)?;
+    let large = measure((4096, WARM), Floor::SameFrames)?;
+    let small_cold = measure((64, REGION_LEN as u64), Floor::None)?;
+    let large_cold = measure((4096, REGION_LEN as u64), Floor::None)?;
     let report = Report {
         latencies: vec![
             small.read.summary("READ 64 B"),
             small.floor.summary("raw AF_XDP, 64 B frames both ways"),
             large.read.summary("READ 4 KiB"),
             large.floor.summary("raw AF_XDP, the same frames back"),
+            small_cold.read.summary("READ 64 B, all over 64 MiB"),
+            large_cold.read.summary("READ 4 KiB, all over 64 MiB"),
         ],
         read64_over_floor: Some(small.ratio(0.5)),
         read64_p99_over_floor: Some(small.ratio(0.99)),
@@ -127,6 +132,7 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
         };
         ratio("READ 64 B ", &small);
         ratio("READ 4 KiB", &large);
+        println!("  Floor and reads take turns. Memory is warm, but for the last two rows, which wait for it too.");
     });
     Ok(())
 }
@@ -135,7 +141,7 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     let mut pair = open(Place::Loopback, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 1 };
-    let mut measure = |size| compare(&mut pair, None, size, Floor::None, amount, interrupt);
+    let mut measure = |size| compare(&mut pair, None, (size, WARM), Floor::None, amount, interrupt);
     let (small, large) = (measure(64)?, measure(4096)?);
     let report = Report {
         latencies: vec![small.read.summary("READ 64 B"), large.read.summary("READ 4 KiB")],

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     interrupt::Interrupt,
     lab::{Lab, LabConfig},
-    measure::{Amount, Compared, Floor, compare},
+    measure::{Amount, Compared, Floor, WARM, compare},
     pair::{Pair, PairConfig, PairError, Place},
 };
 
@@ -46,6 +46,8 @@ struct Benchmark {
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark { names: &["read64_over_floor", "read64_p99_over_floor"], run: read64 },
     Benchmark { names: &["read4096_over_floor"], run: read4096 },
+    Benchmark { names: &["read64_cold_over_floor"], run: read64_cold },
+    Benchmark { names: &["read4096_cold_over_floor"], run: read4096_cold },
 ];
 
 /// Of each kind of exchange, in turns.
@@ -108,44 +110,60 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
     Ok(())
 }
 
+/// Bytes of the served region.
+const REGION_LEN: usize = 64 << 20;
+
+/// The raw exchange for reads of 64 B, in words.
+const SMALL: &str = "raw ping-pong of 64 B frames";
+/// The raw exchange for reads of 4 KiB, in words.
+const SAME: &str = "raw exchange of the same frames";
+
 fn read64(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
-    let compared = compared(64, Floor::Small, interrupt)?;
-    let at = |name, quantile, floor_is| Figure {
-        name,
-        value: compared.ratio(quantile),
-        unit: "ratio",
-        detail: detail(&compared, quantile, floor_is),
-    };
-    let floor_is = "raw ping-pong of 64 B frames";
-    Ok(vec![at("read64_over_floor", 0.5, floor_is), at("read64_p99_over_floor", 0.99, floor_is)])
+    let compared = compared((64, WARM), Floor::Small, interrupt)?;
+    Ok(vec![
+        figure("read64_over_floor", &compared, 0.5, SMALL),
+        figure("read64_p99_over_floor", &compared, 0.99, SMALL),
+    ])
 }
 
 fn read4096(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
-    let compared = compared(4096, Floor::SameFrames, interrupt)?;
-    Ok(vec![Figure {
-        name: "read4096_over_floor",
-        value: compared.ratio(0.5),
-        unit: "ratio",
-        detail: detail(&compared, 0.5, "raw exchange of the same frames"),
-    }])
+    let compared = compared((4096, WARM), Floor::SameFrames, interrupt)?;
+    Ok(vec![figure("read4096_over_floor", &compared, 0.5, SAME)])
 }
 
-fn compared(size: u32, floor: Floor, interrupt: &Interrupt) -> Result<Compared, PairError> {
+fn read64_cold(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
+    let compared = compared((64, REGION_LEN as u64), Floor::Small, interrupt)?;
+    Ok(vec![figure("read64_cold_over_floor", &compared, 0.5, SMALL)])
+}
+
+fn read4096_cold(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
+    let compared = compared((4096, REGION_LEN as u64), Floor::SameFrames, interrupt)?;
+    Ok(vec![figure("read4096_cold_over_floor", &compared, 0.5, SAME)])
+}
+
+fn compared(
+    (size, span): (u32, u64),
+    floor: Floor,
+    interrupt: &Interrupt,
+) -> Result<Compared, PairError> {
     let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?;
     let port = rma_xdp::DEFAULT_PORT;
-    let config = PairConfig { region_len: 64 << 20, seed: 1, port, ipv6: false };
+    let config = PairConfig { region_len: REGION_LEN, seed: 1, port, ipv6: false };
     let mut pair = Pair::open(Place::Lab(&lab), &config)?;
-    compare(&mut pair, Some(&lab), size, floor, AMOUNT, interrupt)
+    let compared = compare(&mut pair, Some(&lab), (size, span), floor, AMOUNT, interrupt)?;
+    Ok(compared)
 }
 
-fn detail(compared: &Compared, quantile: f64, floor_is: &str) -> String {
-    format!(
-        "p{} of {} READs {:.2} us, of {} times a {floor_is} {:.2} us; veth MTU {MTU}, inline engines \
-         pinned, AES-128-GCM on",
+fn figure(name: &'static str, compared: &Compared, quantile: f64, floor_is: &str) -> Figure {
+    let detail = format!(
+        "p{} of {} READs in {} KiB {:.2} us, of {} times a {floor_is} {:.2} us; veth MTU {MTU}, inline engines, \
+         one pinned core each, AES-128-GCM on",
         quantile * 100.0,
         compared.read.count(),
+        compared.span >> 10,
         compared.read.quantile_us(quantile),
         compared.floor.count(),
         compared.floor.quantile_us(quantile),
-    )
+    );
+    Figure { name, value: compared.ratio(quantile), unit: "ratio", detail }
 }

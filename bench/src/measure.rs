@@ -23,6 +23,8 @@ pub struct Compared {
     pub floor: Latencies,
     /// Raw exchanges that were lost.
     pub floor_lost: u64,
+    /// How much of the region was read from, in bytes.
+    pub span: u64,
 }
 
 impl Compared {
@@ -32,6 +34,10 @@ impl Compared {
         self.read.quantile_us(quantile) / self.floor.quantile_us(quantile)
     }
 }
+
+/// Bytes of the region that reads are measured in, to compare them with a floor whose frames are in the cache
+/// too. Reads all over a large region wait for the responder's memory as well.
+pub const WARM: u64 = 64 << 10;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -60,22 +66,23 @@ pub enum Floor {
     None,
 }
 
-/// Measures reads of `size` bytes beside a floor. `lab` is where the pair is.
+/// Measures reads of `size` bytes, at random places of the region's first `span` bytes, beside a floor. `lab` is
+/// where the pair is.
 ///
 /// # Errors
 /// If op after op fails.
 pub fn compare(
     pair: &mut Pair,
     lab: Option<&Lab>,
-    size: u32,
+    (size, span): (u32, u64),
     floor: Floor,
     amount: Amount,
     interrupt: &Interrupt,
 ) -> Result<Compared, PairError> {
-    let mut compared = Compared::default();
+    let mut compared = Compared { span, ..Compared::default() };
     for round in 0..amount.rounds {
         let counts = amount.of_round(round);
-        let read = pair.run(|client| client.measure(size, counts, interrupt))?;
+        let read = pair.run(|client| client.measure(size, span, counts, interrupt))?;
         compared.read.merge(&read);
         let exchange = match floor {
             Floor::Small => Exchange { request_len: 22, response_len: 22, responses: 1 },
@@ -95,7 +102,7 @@ fn same_frames(pair: &mut Pair, size: u32) -> Exchange {
     let received = |pair: &Pair| pair.client.host.counters().frames_received();
     let before = received(pair);
     let one = (0, 1);
-    let seen = pair.run(|client| client.measure(size, one, &Interrupt::default())).is_ok();
+    let seen = pair.run(|client| client.measure(size, WARM, one, &Interrupt::default())).is_ok();
     let responses = if seen { (received(pair) - before).max(1) as usize } else { 1 };
     let response_len = (size as usize).div_ceil(responses) + RESPONSE_OVERHEAD;
     Exchange { request_len: REQUEST_LEN, response_len, responses }

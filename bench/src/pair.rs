@@ -319,14 +319,16 @@ impl Client {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }
 
-    /// Reads `size` bytes at random offsets, one op after the other: `warm_up` times, then `count` times with
-    /// the clock running. From before the command is issued until its completion has been polled.
+    /// Reads `size` bytes at random offsets in the first `span` bytes of the region, one op after the other:
+    /// `warm_up` times, then `count` times with the clock running. From before the command is issued until its
+    /// completion has been polled.
     ///
     /// # Errors
     /// If op after op fails.
     pub fn measure(
         &mut self,
         size: u32,
+        span: u64,
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<Latencies, PairError> {
@@ -335,7 +337,8 @@ impl Client {
         let mut failures = 0;
         let mut read = 0;
         // Whole cache lines, as one would lay out what is to be read fast.
-        let places = (self.grant.region_len.saturating_sub(size.into())) / 64;
+        let span = span.min(self.grant.region_len);
+        let places = span.saturating_sub(size.into()) / 64;
         while read < warm_up + count {
             let offset = random.random_range(0..=places) * 64;
             let start = self.clock.now();

@@ -85,6 +85,10 @@ pub struct ReadLatArgs {
     /// How many reads to measure.
     #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     iters: u64,
+    /// Read at random places of the region's first so many bytes. More than a cache holds measures the server's
+    /// memory as well.
+    #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    span: u64,
     /// How many random reads to verify first, byte by byte.
     #[arg(long, default_value_t = 10_000)]
     verify: u64,
@@ -245,7 +249,8 @@ pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
     let device = host.info().to_string();
     let mut client = Client::new(host, grant, Pattern::new(seed), VERIFY_DEPTH)?;
     let verified = client.verify(args.verify, interrupt, |_| ())?;
-    let latencies = client.measure(args.size, (args.iters / 10, args.iters), interrupt)?;
+    let latencies =
+        client.measure(args.size, args.span, (args.iters / 10, args.iters), interrupt)?;
     let latency = latencies.summary(&format!("READ {} B", args.size));
     if args.json {
         let report = Report {

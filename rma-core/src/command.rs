@@ -62,6 +62,20 @@ pub struct Command {
 }
 
 impl Command {
+    /// The command of a slot that has none.
+    pub(crate) const NONE: Self = Self {
+        slot: CommandSlotId(0),
+        op_type: OpType::Read,
+        class: ClassOfService::Latency,
+        op_size: 0,
+        responder: HostAddr::from_octets([0; 16]),
+        remote_region: RegionId::from_bits(0),
+        remote_offset: 0,
+        local_region: RegionId::from_bits(0),
+        local_offset: 0,
+        key: DerivedRegionKey::from_bytes([0; 16]),
+    };
+
     /// The command as the line that goes into the portal's ring.
     #[must_use]
     pub fn to_line(&self) -> Line {

@@ -15,6 +15,7 @@
 mod config;
 mod counters;
 mod initiator;
+mod key_cache;
 mod notice_limiter;
 mod region_table;
 mod responder;

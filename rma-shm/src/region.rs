@@ -48,7 +48,10 @@
 //! The memory is zeroed and aligned to pages. All pages are touched when the region is made, so the
 //! engine thread never takes a first-touch fault.
 
-use crate::sync::{Ordering, RegionWord};
+use crate::{
+    prefetch::prefetch_line,
+    sync::{Ordering, RegionWord},
+};
 use std::{collections::TryReserveError, fmt};
 
 /// Alignment of a region, and the granularity of its memory, in bytes. The page size of x86-64 and
@@ -57,6 +60,10 @@ pub const PAGE_SIZE: usize = 4096;
 
 const WORD: usize = size_of::<RegionWord>();
 const WORDS_PER_PAGE: usize = PAGE_SIZE / WORD;
+/// Words of a cache line, for prefetching.
+const LINE_WORDS: usize = 64 / WORD;
+/// A transparent huge page of x86-64 and of arm64 with 4 KiB pages. Smaller regions have none.
+const HUGE_PAGE_SIZE: usize = 2 << 20;
 
 /// Why a region could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +148,7 @@ impl Region {
         pages
             .try_reserve_exact(count)
             .map_err(|source| RegionError::OutOfMemory { len, source })?;
+        advise_huge_pages(&mut pages);
         pages.resize_with(count, Page::zeroed);
         let region = Self { pages: pages.into_boxed_slice(), len };
         // An allocator may know memory that is zero without being there. An atomic store is not
@@ -186,6 +194,19 @@ impl Region {
         Ok(())
     }
 
+    /// Asks for the cache lines of `len` bytes at `offset`, so that a copy out soon afterwards finds
+    /// them. Bytes that are not there are not asked for.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, len: usize) {
+        if let Ok(start) = self.checked_start(offset, len) {
+            let words = self.words();
+            let last = (start + len).div_ceil(WORD).min(words.len());
+            for line in words[start / WORD..last].chunks(LINE_WORDS) {
+                prefetch_line((&raw const line[0]).cast());
+            }
+        }
+    }
+
     /// Fills `bytes` with what the region holds from `offset` on.
     ///
     /// # Errors
@@ -228,6 +249,25 @@ impl Region {
         // SAFETY: `pages` owns this memory for as long as `self` is borrowed. A `Page` is an array
         // of words without padding (asserted above), so `pages` is one long array of them.
         unsafe { core::slice::from_raw_parts(first, self.pages.len() * WORDS_PER_PAGE) }
+    }
+}
+
+/// Asks the kernel for huge pages under the memory that `pages` has reserved and not touched yet: remote
+/// hosts read at random, and each small page that is not in the TLB costs a walk. A hint: a kernel that
+/// has none gives ordinary pages.
+fn advise_huge_pages(pages: &mut Vec<Page>) {
+    let reserved = pages.spare_capacity_mut();
+    let len = size_of_val(reserved);
+    if len >= HUGE_PAGE_SIZE {
+        // SAFETY: the range is memory that `pages` has allocated and nobody uses yet; the advice changes
+        // how it is backed, not what it holds.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                reserved.as_mut_ptr().cast(),
+                len,
+                rustix::mm::Advice::LinuxHugepage,
+            )
+        };
     }
 }
 

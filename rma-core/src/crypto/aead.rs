@@ -47,7 +47,7 @@ pub struct OpenJob<'a, K> {
 /// An implementation of AES-128-GCM.
 pub trait AeadProvider: fmt::Debug {
     /// A K_d with everything precomputed. Made once for each op and kept with it.
-    type Key: Send;
+    type Key: Clone + Send;
 
     /// Prepares a key.
     fn prepare(&self, key: &DerivedRegionKey) -> Self::Key;
@@ -64,6 +64,7 @@ pub trait AeadProvider: fmt::Debug {
 pub struct PortableAead;
 
 /// A prepared key of [`PortableAead`].
+#[derive(Clone)]
 pub struct PortableKey(AesGcm<Aes128Enc, U12>);
 
 impl fmt::Debug for PortableKey {

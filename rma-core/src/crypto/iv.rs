@@ -27,6 +27,9 @@ pub struct EngineId(pub u16);
 pub struct Iv([u8; IV_LEN]);
 
 impl Iv {
+    /// The IV of no frame.
+    pub(crate) const NONE: Self = Self([0; IV_LEN]);
+
     /// The IV of frame number `counter` of an engine.
     //= 1rma#A-iv-counter-and-sender
     #[must_use]

@@ -19,7 +19,7 @@ use crate::{
     addr::{HostAddr, LocalAddresses, Pid},
     backend::Transmit,
     command::{Command, CommandSlotId, Completion},
-    crypto::{AeadProvider, EngineId, Iv},
+    crypto::{AeadProvider, DerivedRegionKey, EngineId, Iv},
     error::{CommandError, DropReason},
     limits::{GRANULE, OP_SIZE_MAX},
     op::{ClassOfService, OpStatus},
@@ -30,9 +30,10 @@ use crate::{
     },
 };
 
-/// One entry of the command slot table.
+/// One entry of the command slot table. Flat, and filled in place: moving an op with its prepared key from
+/// state to state would copy half a kilobyte each time.
 struct Slot<K> {
-    state: State<K>,
+    state: State,
     /// Which use of the slot this is.
     generation: u32,
     /// PID_initiator, fixed when the slot was allocated; `None` while nobody has it.
@@ -40,23 +41,34 @@ struct Slot<K> {
     pid: Option<Pid>,
     /// When the present command arrived here.
     arrived_at: Instant,
-}
-
-enum State<K> {
-    Free,
-    Queued(Command),
-    InService(Op<K>),
-    Completed,
-}
-
-/// An op whose request has been sent. Dropped with its key when the op completes (Appendix A).
-struct Op<K> {
+    /// The command of an op that is queued or in service.
     command: Command,
+    /// When the op entered service.
     entered_at: Instant,
-    key: K,
+    /// The prepared K_d of `command`, if the slot has ever had one: who reads again with the same key need
+    /// not set it up again, which costs as much as sealing the request. Gone with the slot's owner.
+    key: Option<K>,
+    /// Which key that is.
+    key_of: DerivedRegionKey,
+    /// What binds responses to the request.
     request_iv: Iv,
     /// One bit for each granule that has arrived.
     arrived: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Queued,
+    InService,
+    Completed,
+}
+
+impl<K> Slot<K> {
+    /// K_d of the op in service.
+    fn prepared_key(&self) -> &K {
+        self.key.as_ref().expect("set when the op entered service")
+    }
 }
 
 pub(super) struct Initiator<A: AeadProvider> {
@@ -79,8 +91,18 @@ impl<A: AeadProvider> Initiator<A> {
     pub(super) fn new(config: &NicConfig) -> Self {
         let settings = &config.settings;
         let slots = settings.command_slots as usize;
-        let free =
-            || Slot { state: State::Free, generation: 0, pid: None, arrived_at: Instant::ZERO };
+        let free = || Slot {
+            state: State::Free,
+            generation: 0,
+            pid: None,
+            arrived_at: Instant::ZERO,
+            command: Command::NONE,
+            entered_at: Instant::ZERO,
+            key: None,
+            key_of: Command::NONE.key,
+            request_iv: Iv::NONE,
+            arrived: 0,
+        };
         Self {
             slots: (0..slots).map(|_| free()).collect(),
             links: Links::new(slots),
@@ -104,11 +126,13 @@ impl<A: AeadProvider> Initiator<A> {
 
     /// Fixes the PID of a free slot, or takes it away.
     pub(super) fn configure_slot(&mut self, slot: CommandSlotId, pid: Option<Pid>) {
-        self.slots[slot.index()].pid = pid;
+        let slot = &mut self.slots[slot.index()];
+        slot.pid = pid;
+        slot.key = None;
     }
 
     pub(super) fn is_free(&self, slot: CommandSlotId) -> bool {
-        self.slots.get(slot.index()).is_some_and(|slot| matches!(slot.state, State::Free))
+        self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
     }
 
     /// Takes a command into its slot. A command that makes no sense completes at once.
@@ -131,7 +155,9 @@ impl<A: AeadProvider> Initiator<A> {
             return Ok(());
         }
         self.waiting[command.class as usize].push_back(&mut self.links, command.slot);
-        self.slots[command.slot.index()].state = State::Queued(command);
+        let slot = &mut self.slots[command.slot.index()];
+        slot.state = State::Queued;
+        slot.command = command;
         Ok(())
     }
 
@@ -151,7 +177,7 @@ impl<A: AeadProvider> Initiator<A> {
         let slot = self.slots.get_mut(id.index()).ok_or(foreign)?;
         let pid = slot.pid.ok_or(foreign)?;
         //= 1rma#4.3-slot-is-one-op
-        if !matches!(slot.state, State::Free) {
+        if slot.state != State::Free {
             return Err(CommandError::SlotBusy { slot: id.0 });
         }
         slot.generation = slot.generation.wrapping_add(1);
@@ -173,10 +199,7 @@ impl<A: AeadProvider> Initiator<A> {
         }
         //= 1rma#4.1-timeout
         while let Some(slot) = self.in_service.front() {
-            let State::InService(op) = &self.slots[slot.index()].state else {
-                unreachable!("the list holds ops in service only")
-            };
-            if now.nanos_since(op.entered_at) < self.timeout_nanos {
+            if now.nanos_since(self.slots[slot.index()].entered_at) < self.timeout_nanos {
                 break;
             }
             self.complete(now, slot, OpStatus::Timeout);
@@ -191,10 +214,10 @@ impl<A: AeadProvider> Initiator<A> {
             self.waiting.iter().filter_map(SlotList::front).map(|slot| {
                 after(self.slots[slot.index()].arrived_at, self.dispatch_timeout_nanos)
             });
-        let service = self.in_service.front().map(|slot| match &self.slots[slot.index()].state {
-            State::InService(op) => after(op.entered_at, self.timeout_nanos),
-            _ => unreachable!("the list holds ops in service only"),
-        });
+        let service = self
+            .in_service
+            .front()
+            .map(|slot| after(self.slots[slot.index()].entered_at, self.timeout_nanos));
         dispatch.chain(service).min()
     }
 
@@ -210,16 +233,18 @@ impl<A: AeadProvider> Initiator<A> {
         }
         let id = self.next_waiting()?;
         let slot = &mut self.slots[id.index()];
-        let State::Queued(command) = core::mem::replace(&mut slot.state, State::Free) else {
-            unreachable!("an arbiter holds queued commands only")
-        };
+        let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
         let source = context.addresses.toward(command.responder).expect("checked on arrival");
         self.waiting[command.class as usize].remove(&mut self.links, id);
         self.in_service.push_back(&mut self.links, id);
         self.window.debit(command.op_size);
 
-        let key = context.security.prepare(&command.key);
+        if slot.key_of != command.key {
+            slot.key = None;
+            slot.key_of = command.key;
+        }
+        let key = slot.key.get_or_insert_with(|| context.security.prepare(&command.key));
         let request = Request {
             header: Header {
                 class: command.class,
@@ -234,14 +259,15 @@ impl<A: AeadProvider> Initiator<A> {
             op_size: command.op_size as u16,
             payload_len_max: context.payload_len_max(source),
         };
-        let request_iv = context.security.seal_request(&key, request, out);
-        let flow = id.0 ^ slot.generation as u16;
-        slot.state = State::InService(Op { command, entered_at: now, key, request_iv, arrived: 0 });
+        slot.request_iv = context.security.seal_request(key, request, out);
+        slot.entered_at = now;
+        slot.arrived = 0;
+        slot.state = State::InService;
         Some(Transmit {
             source,
-            destination: command.responder,
+            destination: slot.command.responder,
             len: REQUEST_LEN,
-            flow,
+            flow: id.0 ^ slot.generation as u16,
             may_resolve: true,
         })
     }
@@ -268,33 +294,33 @@ impl<A: AeadProvider> Initiator<A> {
         context: &Landing<'_, A>,
     ) -> Result<(), DropReason> {
         let id = claims.header.slot;
-        let (op, pid) = self.op_in_service(source, &claims.header)?;
+        let slot = self.slot_in_service(source, &claims.header)?;
         let opened = context
             .security
-            .open_response(&op.key, &op.request_iv, claims, frame)
+            .open_response(slot.prepared_key(), &slot.request_iv, claims, frame)
             .ok_or(DropReason::ResponseUnauthenticated)?;
         let (response, payload) = *opened;
-        let size = op.command.op_size;
+        let size = slot.command.op_size;
         let (start, end) = response.span();
         if end > size || !(end.is_multiple_of(GRANULE) || end == size) {
             return Err(DropReason::OutsideOp);
         }
         let granules = granules(start, end);
-        if op.arrived & granules != 0 {
+        if slot.arrived & granules != 0 {
             return Err(DropReason::Duplicate);
         }
         let sink = context
             .regions
-            .get(op.command.local_region)
-            .filter(|sink| sink.owner == pid)
+            .get(slot.command.local_region)
+            .filter(|sink| Some(sink.owner) == slot.pid)
             .ok_or(DropReason::LocalRegionGone)?;
-        let offset = op.command.local_offset + u64::from(start);
+        let offset = slot.command.local_offset + u64::from(start);
         if sink.memory.copy_in(offset, payload).is_err() {
             return Err(DropReason::LocalRegionGone);
         }
         //= 1rma#3.1-complete-when-all-bytes-arrived
-        op.arrived |= granules;
-        if op.arrived == self::granules(0, size) {
+        slot.arrived |= granules;
+        if slot.arrived == self::granules(0, size) {
             self.complete(now, id, OpStatus::Ok);
         }
         Ok(())
@@ -309,51 +335,49 @@ impl<A: AeadProvider> Initiator<A> {
         frame: &mut [u8],
         security: &Security<A>,
     ) -> Result<(), DropReason> {
-        let (op, _) = self.op_in_service(source, &claims.header)?;
+        let slot = self.slot_in_service(source, &claims.header)?;
         let failure = security
-            .open_failure(&op.key, &op.request_iv, claims, frame)
+            .open_failure(slot.prepared_key(), &slot.request_iv, claims, frame)
             .ok_or(DropReason::ResponseUnauthenticated)?;
         self.complete(now, failure.header.slot, failure.status);
         Ok(())
     }
 
-    /// The op that a frame claims to answer. The claim is not authenticated yet: the tag, which is bound to
-    /// the op's key and to its request's IV, decides.
-    fn op_in_service(
+    /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the tag, which
+    /// is bound to the op's key and to its request's IV, decides.
+    fn slot_in_service(
         &mut self,
         source: HostAddr,
         header: &Header,
-    ) -> Result<(&mut Op<A::Key>, Pid), DropReason> {
+    ) -> Result<&mut Slot<A::Key>, DropReason> {
         let slot = self.slots.get_mut(header.slot.index()).ok_or(DropReason::UnknownSlot)?;
-        match (&mut slot.state, slot.pid) {
-            (State::InService(op), Some(pid)) if slot.generation == header.generation => {
-                if op.command.responder == source {
-                    Ok((op, pid))
-                } else {
-                    Err(DropReason::WrongResponder)
-                }
-            }
-            _ => Err(DropReason::LateOrUnsolicited),
+        if slot.state != State::InService || slot.generation != header.generation {
+            return Err(DropReason::LateOrUnsolicited);
         }
+        if slot.command.responder != source {
+            return Err(DropReason::WrongResponder);
+        }
+        Ok(slot)
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.
     fn complete(&mut self, now: Instant, id: CommandSlotId, status: OpStatus) {
         let slot = &mut self.slots[id.index()];
         let total = now.nanos_since(slot.arrived_at);
-        let issue = match core::mem::replace(&mut slot.state, State::Completed) {
+        let issue = match slot.state {
             State::Free => total,
-            State::Queued(command) => {
-                self.waiting[command.class as usize].remove(&mut self.links, id);
+            State::Queued => {
+                self.waiting[slot.command.class as usize].remove(&mut self.links, id);
                 total
             }
-            State::InService(op) => {
+            State::InService => {
                 self.in_service.remove(&mut self.links, id);
-                self.window.refund(op.command.op_size);
-                op.entered_at.nanos_since(slot.arrived_at)
+                self.window.refund(slot.command.op_size);
+                slot.entered_at.nanos_since(slot.arrived_at)
             }
             State::Completed => unreachable!("an op completes once"),
         };
+        slot.state = State::Completed;
         self.completions.push_back(Completion::new(id, status, issue, total));
     }
 

@@ -55,6 +55,8 @@ pub struct RegionTable {
     rows: Box<[Row]>,
     /// Indices of free rows, least recently used first, so that a name is reused as late as can be.
     free: std::collections::VecDeque<u16>,
+    /// Counts changes, so that what was derived from an entry is known to be old.
+    revision: u64,
 }
 
 impl RegionTable {
@@ -64,6 +66,7 @@ impl RegionTable {
         Self {
             rows: indices().map(|_| Row { generation: 0, entry: None }).collect(),
             free: indices().collect(),
+            revision: 0,
         }
     }
 
@@ -84,6 +87,7 @@ impl RegionTable {
         };
         let row = &mut self.rows[usize::from(index)];
         row.entry = Some(entry);
+        self.revision += 1;
         Ok(RegionId::new(index, row.generation))
     }
 
@@ -98,8 +102,14 @@ impl RegionTable {
         }
         let row = &mut self.rows[region.index()];
         row.generation = row.generation.wrapping_add(1);
+        self.revision += 1;
         self.free.push_back(region.index() as u16);
         row.entry.take().ok_or(error)
+    }
+
+    /// How often the table has changed.
+    pub(super) const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// The entry that `region` names.

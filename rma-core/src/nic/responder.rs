@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    NicConfig, counters::NicCounters, notice_limiter::NoticeLimiter, region_table::RegionTable,
-    security::Security,
+    NicConfig, counters::NicCounters, key_cache::KeyCache, notice_limiter::NoticeLimiter,
+    region_table::RegionTable, security::Security,
 };
 use crate::{
     addr::HostAddr,
@@ -58,6 +58,7 @@ pub(super) struct Responder<A: AeadProvider> {
     first: ClassOfService,
     notices: VecDeque<Notice>,
     limiter: NoticeLimiter,
+    keys: KeyCache<A::Key>,
 }
 
 /// What the responder works with, besides its own queues.
@@ -76,6 +77,7 @@ impl<A: AeadProvider> Responder<A> {
             first: ClassOfService::Latency,
             notices: VecDeque::with_capacity(NOTICES_MAX),
             limiter: NoticeLimiter::new(config.settings.notices_per_second),
+            keys: KeyCache::new(),
         }
     }
 
@@ -99,16 +101,25 @@ impl<A: AeadProvider> Responder<A> {
             self.refuse_unauthenticated(&refuse, serving);
             return Err(DropReason::UnknownRegion);
         };
-        let key = serving.security.prepare(&region.key.derive(&KeyBinding {
+        // While the key is derived and the tag checked, the data comes out of memory. A claim is good
+        // enough: nothing is read.
+        region.memory.prefetch(claims.region_offset, claims.op_size.into());
+        let binding = KeyBinding {
             initiator: frame.source,
             responder: frame.destination,
             pid: claims.header.pid,
             op_type: OpType::Read,
-        }));
+        };
+        let kept = self.keys.get(serving.regions, claims.header.region, &binding);
+        let is_new = kept.is_none();
+        let key = kept.unwrap_or_else(|| serving.security.prepare(&region.key.derive(&binding)));
         let Some(request) = serving.security.open_request(&key, claims, frame.bytes) else {
             self.refuse_unauthenticated(&refuse, serving);
             return Err(DropReason::RequestUnauthenticated);
         };
+        if is_new {
+            self.keys.insert(claims.header.region, binding, &key);
+        }
         let refused = if !region.permissions.contains(Permissions::READ) {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))
         } else if !region.holds(request.region_offset, request.op_size.into()) {
@@ -245,14 +256,20 @@ impl<K: Send> Job<K> {
 }
 
 /// How many of the `left` bytes of an op go into the next response: as few responses as `most` bytes each
-/// allow, about equally long, so that no tiny last frame is sent. Whole granules, unless it is the last.
+/// allow, whole granules but for the last.
+///
+/// All but the last are full: the initiator opens one while the next is under way, so what it waits for in
+/// the end is the last one alone, and that should be short. But not tiny, which would be a frame for nearly
+/// nothing: then the rest is cut evenly. (4 KiB at an MTU of 3400: 7.3 µs in place of 7.5 on a veth pair.)
 fn cut(left: usize, most: usize) -> usize {
     const GRANULE_LEN: usize = GRANULE as usize;
     if left <= most {
         return left;
     }
     let most = (most / GRANULE_LEN).max(1) * GRANULE_LEN;
-    left.div_ceil(left.div_ceil(most)).next_multiple_of(GRANULE_LEN)
+    let responses = left.div_ceil(most);
+    let last = left - (responses - 1) * most;
+    if last >= most / 4 { most } else { left.div_ceil(responses).next_multiple_of(GRANULE_LEN) }
 }
 
 /// The same for all frames that answer one op.
@@ -291,10 +308,10 @@ mod tests {
     }
 
     #[test]
-    fn an_op_is_cut_into_few_responses_of_about_equal_length() {
+    fn an_op_is_cut_into_few_responses_with_a_short_but_not_tiny_last_one() {
         assert_eq!(cuts(4096, 4096), [4096]);
-        assert_eq!(cuts(4096, 3324), [2048, 2048]);
-        assert_eq!(cuts(4096, 1424), [1408, 1344, 1344]);
+        assert_eq!(cuts(4096, 3324), [3264, 832]);
+        assert_eq!(cuts(4096, 1424), [1408, 1408, 1280]);
         assert_eq!(cuts(100, 1424), [100]);
         assert_eq!(cuts(1424, 1424), [1424]);
         assert_eq!(cuts(1425, 1424), [768, 657]);

@@ -22,6 +22,7 @@ use std::{
 };
 
 use rma_core::time::Instant;
+use rma_shm::prefetch;
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags},
@@ -43,6 +44,8 @@ use super::{
 /// Descriptors moved between a ring and userspace at once. Larger: more of them leave the first-level
 /// cache before they are used. Smaller: more index updates, which are what costs.
 const BATCH: usize = 64;
+/// Bytes of a received chunk that are prefetched: the headers and a small payload.
+const PREFETCHED: usize = 256;
 
 /// Doorbells in one flush while each makes progress. The kernel sends 32 packets for each
 /// (`TX_BATCH_SIZE` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so this is more than a burst.
@@ -270,7 +273,12 @@ impl Socket {
                 continue;
             };
             let continued = frame.is_continued();
-            on_chunk(&mut self.umem.bytes_mut(&mut frame), continued);
+            let mut bytes = self.umem.bytes_mut(&mut frame);
+            // Another core has just written them. The first lines together, not one after the other as
+            // headers are parsed; the processor sees by itself how a long packet goes on.
+            prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
+            on_chunk(&mut bytes, continued);
+            drop(bytes);
             self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
             kept += 1;
         }

@@ -1,0 +1,39 @@
+//! A deterministic network of 1RMA NICs: virtual clock, links with faults, seeds that replay.
+//!
+//! The NICs are the shipped [`rma_core::nic::Nic`]; time, links and software around them are simulated. Nothing
+//! here reads a clock, starts a thread or depends on the order of a hash, so the same seed gives the same run,
+//! and a failing run prints the one line that repeats it (P12).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`prng`] | where every random number comes from |
+//! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
+//! | [`node`] | a NIC behind a device of some rate and MTU |
+//! | [`sim`] | nodes, links, and the heap of events |
+//! | [`trace`] | what happened, as data |
+//! | [`invariant`] | what must hold after every event |
+//! | [`violation`] | a promise that was not kept |
+//! | [`scenario`] | a workload of reads in two phases, with a model of all memory |
+//! | [`swarm`] | options drawn from a seed |
+//! | [`fuzzing`] | the bodies of the fuzz targets |
+//!
+//! ```
+//! let report = rma_sim::swarm::run_seed(1, |_| ())?;
+//! assert_eq!(report, rma_sim::swarm::run_seed(1, |_| ())?);
+//! # Ok::<(), Box<rma_sim::swarm::Found>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod fuzzing;
+pub mod invariant;
+pub mod link;
+pub mod node;
+mod oracle;
+pub mod prng;
+pub mod scenario;
+pub mod sim;
+pub mod swarm;
+pub mod trace;
+pub mod violation;
+mod workload;

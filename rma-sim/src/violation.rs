@@ -1,0 +1,195 @@
+//! The promises, broken: what a checker or the memory model can find wrong with a run.
+
+use core::time::Duration;
+
+use rma_core::{addr::HostAddr, error::CommandError, op::OpStatus, time::Instant};
+use thiserror::Error;
+
+use crate::node::NodeId;
+
+/// A promise that was not kept. Each one is a bug in the NIC, or in this crate.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// P1.
+    #[error("P1: {node} completed slot {slot} with {status}, but no command was outstanding there")]
+    CompletedUnasked {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+    },
+    /// P1.
+    #[error("P1: {node} has not completed slot {slot}, which was due at {due:?}")]
+    Overdue {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The latest time that the configuration allows.
+        due: Instant,
+    },
+    /// P1.
+    #[error("P1: {node} took a command into slot {slot}, whose op had not completed")]
+    SlotTakenTwice {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+    },
+    /// P1.
+    #[error("P1: {node} refused a command for slot {slot}, which was free: {error}")]
+    RefusedFreeSlot {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The reason that was given.
+        error: CommandError,
+    },
+    /// The delays in a completion are not those of the clock.
+    #[error("{node} slot {slot}, {status}: delays {told:?}, but the clock says {measured:?}")]
+    Delay {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+        /// Issue delay and total delay in the completion.
+        told: (Duration, Duration),
+        /// The same by the clock.
+        measured: (Duration, Duration),
+    },
+    /// An op completed OK before all its bytes had arrived, or shed after it entered service, and so on.
+    #[error("{node} slot {slot} ended with {status}, which its frames do not explain")]
+    Unexplained {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+    },
+    /// P3.
+    #[error("P3: {node} debits {debited} bytes for {solicited} in service, window {window}")]
+    Window {
+        /// The initiator.
+        node: NodeId,
+        /// What the NIC says.
+        debited: u32,
+        /// What was seen on the wire.
+        solicited: u32,
+        /// The solicitation window.
+        window: u32,
+    },
+    /// P3.
+    #[error("P3: {bytes} solicited bytes are on their way to {node}, which allows {allowed}")]
+    InFlight {
+        /// The initiator.
+        node: NodeId,
+        /// Payload on its way.
+        bytes: u64,
+        /// The window, or what the copies of one request allow.
+        allowed: u64,
+    },
+    /// P4.
+    #[error("P4: {sender} engine {engine} direction {direction} sent counter {counter} twice")]
+    IvRepeated {
+        /// The sending address.
+        sender: HostAddr,
+        /// The engine's number.
+        engine: u16,
+        /// The direction octet.
+        direction: u8,
+        /// The counter.
+        counter: u64,
+    },
+    /// P5.
+    #[error("P5: {node} holds {jobs} requests of one class, and its inbound queue has {depth}")]
+    QueueGrew {
+        /// The responder.
+        node: NodeId,
+        /// Requests accepted and not answered in full.
+        jobs: u32,
+        /// The configured depth.
+        depth: u32,
+    },
+    /// P6.
+    #[error("P6: {node} accepted a corrupted frame from {source_addr}")]
+    CorruptedAccepted {
+        /// The receiver.
+        node: NodeId,
+        /// The sender.
+        source_addr: HostAddr,
+    },
+    /// P7.
+    #[error("P7: {node} accepted a frame for slot {slot} that its op had no use for")]
+    AcceptedTwice {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+    },
+    /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is not its own,
+    /// too long for its way, or an answer to nothing.
+    #[error("{node} sent a frame of {len} bytes to {destination} that it should not have sent")]
+    WrongFrame {
+        /// The sender.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+        /// Bytes of the frame.
+        len: usize,
+    },
+    /// P6, P7. Memory is not what it must be.
+    #[error("P6: {node} slot {slot}, {status}: byte {at} of its memory is wrong")]
+    Memory {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// How the op ended.
+        status: OpStatus,
+        /// The first wrong byte, from the start of the slot's memory.
+        at: usize,
+    },
+    /// P2. Memory changed after the op had completed.
+    #[error("P2: byte {at} of the memory of {node} slot {slot} changed after its op had completed")]
+    LateEffect {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The first wrong byte, from the start of the slot's memory.
+        at: usize,
+    },
+    /// A region that others only read has changed.
+    #[error("byte {at} of a region of {node} has changed, and nobody may write to it")]
+    SourceChanged {
+        /// The responder.
+        node: NodeId,
+        /// The first wrong byte.
+        at: usize,
+    },
+    /// The op was bound to end in another way.
+    #[error("{node} slot {slot} ended with {status}: expected {expected}")]
+    Status {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// How it ended.
+        status: OpStatus,
+        /// How it had to end.
+        expected: OpStatus,
+    },
+    /// The simulation does not come to rest.
+    #[error("the simulation does not come to rest: {steps} events")]
+    Restless {
+        /// Events so far.
+        steps: u64,
+    },
+}

@@ -1,0 +1,77 @@
+//! The corpus of the fuzz targets, replayed without a fuzzer; and scripts that nobody wrote.
+
+use std::{fs, path::Path};
+
+use rma_core::op::OpStatus;
+use rma_sim::{fuzzing, prng::Prng};
+
+fn replay(target: &str, mut body: impl FnMut(&[u8])) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let mut files: Vec<_> = fs::read_dir(&directory)
+        .unwrap_or_else(|error| panic!("{}: {error}", directory.display()))
+        .map(|entry| entry.expect("the directory was readable").path())
+        .collect();
+    files.sort();
+    assert!(files.len() >= 10, "{} has {} files", directory.display(), files.len());
+    for file in files {
+        println!("{}", file.display());
+        let bytes = fs::read(&file);
+        body(&bytes.unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+    }
+}
+
+#[test]
+fn the_wire_corpus_breaks_no_promise() {
+    replay("wire", fuzzing::wire);
+}
+
+#[test]
+fn the_nic_corpus_breaks_no_promise_and_reaches_every_status() {
+    let mut total = [0; OpStatus::ALL.len()];
+    replay("nic", |script| {
+        let statuses = fuzzing::nic(script);
+        total.iter_mut().zip(statuses).for_each(|(sum, count)| *sum += count);
+    });
+    for status in OpStatus::ALL {
+        assert!(total[status as usize] > 0, "no op ended with {status}");
+    }
+}
+
+#[test]
+fn random_scripts_break_no_promise() {
+    let mut prng = Prng::new(1);
+    for _ in 0..2000 {
+        let mut script = vec![0; prng.magnitude(400) as usize];
+        prng.fill(&mut script);
+        fuzzing::nic(&script);
+        fuzzing::wire(&script);
+    }
+}
+
+/// Random bytes deliver few frames: these scripts mostly move frames about.
+#[test]
+fn scripts_of_honest_steps_break_no_promise() {
+    let mut prng = Prng::new(2);
+    for _ in 0..500 {
+        let mut script = vec![0; 5];
+        prng.fill(&mut script);
+        for _ in 0..60 {
+            let host = 0x80 * prng.below(2) as u8;
+            let slot = prng.below(8) as u8;
+            match prng.below(8) {
+                0 => {
+                    let mut size_and_offset = [0; 4];
+                    prng.fill(&mut size_and_offset);
+                    script.extend([host, 0, slot]);
+                    script.extend(size_and_offset);
+                }
+                1 | 2 => script.push(host | 3),
+                3 | 4 => script.extend([5, prng.below(4) as u8]),
+                5 => script.extend([7, prng.below(4) as u8, 0, 0, prng.below(60) as u8, 1]),
+                6 => script.push(host | 13),
+                _ => script.extend([11, prng.below(256) as u8, 0, 1]),
+            }
+        }
+        fuzzing::nic(&script);
+    }
+}
