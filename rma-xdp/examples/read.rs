@@ -1,3 +1,5 @@
+//! One host reads another's memory: register, grant, read, check.
+
 use rma_xdp::{Host, HostConfig, OpStatus, Permissions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
