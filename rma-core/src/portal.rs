@@ -196,7 +196,8 @@ impl CommandPortal {
         Ok(slot)
     }
 
-    fn issue(&mut self, command: &Command) {
+    /// Issues `command` unseen, as a hostile application could.
+    pub(crate) fn issue(&mut self, command: &Command) {
         self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
         if let Some(bell) = &self.bell
             && bell.doorbell.needs_ring()
@@ -233,10 +234,16 @@ impl PortalPort {
         &self.slots
     }
 
-    /// Whether no command waits to be taken. Looks at the other side's memory.
+    /// Whether no command can be taken. Looks at the other side's memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.commands.is_empty()
+        self.commands.is_empty() || !self.has_room()
+    }
+
+    /// Whether the completion of one more command has room. To be asked after a command was seen: an
+    /// application that keeps to the rules has then made room for it.
+    fn has_room(&self) -> bool {
+        self.outstanding + self.completions.len() < self.completions.capacity()
     }
 
     /// Whether every command that was taken has got its completion.
@@ -248,9 +255,7 @@ impl PortalPort {
     /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
     /// completion would have no room.
     pub(crate) fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
-        if self.commands.is_empty()
-            || self.outstanding + self.completions.len() >= self.completions.capacity()
-        {
+        if self.is_idle() {
             return None;
         }
         let command = Command::from_line(&self.commands.pop()?);
@@ -365,6 +370,7 @@ mod tests {
         }
         portal.commands.push(&line(0)).unwrap();
         assert!(port.take().is_none(), "the completion would have no room");
+        assert!(port.is_idle(), "it does not keep the engine from its sleep either");
         assert!(portal.completions.pop().is_some());
         assert!(port.take().is_some());
     }

@@ -180,7 +180,7 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_163: &str = "\
-digest e8a3a2d22d791bd8, 973 events, 472 frames, 3327940 ns
+digest 63fa3e10903eeb6b, 973 events, 472 frames, 3327870 ns
 at most 896 B solicited and in flight; 2 refused
      104 OK
        1 REMOTE_AUTHENTICATION_FAILURE

@@ -39,7 +39,7 @@ pub struct DerivedRegionKey([u8; 16]);
 impl DerivedRegionKey {
     /// The well-known key under which a responder seals REMOTE_AUTHENTICATION_FAILURE, because it shares
     /// no key with the sender (§4.2). It proves nothing about the sender; the IV that such a notice is
-    /// bound to shows that its sender has seen the request.
+    /// bound to shows only that its sender has seen the request or guessed its counter.
     pub const RESERVED: Self = Self(*b"1RMA reserved k.");
 
     /// The key with these octets.

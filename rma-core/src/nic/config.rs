@@ -150,9 +150,12 @@ impl NicConfigBuilder {
                 return Err(ConfigError::Timeout { setting, value });
             }
         }
-        let shortest = receive_len_max.ipv4.min(receive_len_max.ipv6);
-        if shortest < wire::FRAME_LEN_MIN {
-            return Err(ConfigError::ReceiveLen { len: shortest });
+        // A family without an address carries nothing.
+        for address in addresses.iter() {
+            let len = if address.is_ipv4() { receive_len_max.ipv4 } else { receive_len_max.ipv6 };
+            if len < wire::FRAME_LEN_MIN {
+                return Err(ConfigError::ReceiveLen { len });
+            }
         }
         Ok(NicConfig {
             dispatch_timeout_nanos: nanos(timing.dispatch_timeout),
@@ -255,7 +258,23 @@ mod tests {
         refused(|b| b.solicitation_window = 4095, "`solicitation_window` is 4095");
         refused(|b| b.timing.timeout = Duration::ZERO, "`timeout` is 0ns");
         refused(|b| b.timing.dispatch_timeout = Duration::MAX, "`dispatch_timeout`");
-        refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 52");
+        refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 72");
+    }
+
+    #[test]
+    fn the_smallest_mtu_is_that_of_the_families_in_use() {
+        let v6: HostAddr = "2001:db8::1".parse().unwrap();
+        let builds = |addresses: LocalAddresses, mtu| {
+            let receive_len_max = ReceiveLenMax::of_mtu(mtu);
+            NicConfigBuilder { addresses, receive_len_max, ..valid() }.build().is_ok()
+        };
+        let v4 = valid().addresses;
+        let mut both = v4;
+        both.insert(v6);
+        for (addresses, mtu) in [(v4, 140), (v6.into(), 160), (both, 160)] {
+            assert!(builds(addresses, mtu), "{mtu}");
+            assert!(!builds(addresses, mtu - 1), "one byte less than {mtu}");
+        }
     }
 
     //= 1rma#6.1-timeouts

@@ -57,6 +57,8 @@ pub(super) struct Responder<A: AeadProvider> {
     /// Which class is asked first the next time.
     first: ClassOfService,
     notices: VecDeque<Notice>,
+    /// Whether notices are asked first for the next frame.
+    notices_first: bool,
     limiter: NoticeLimiter,
     keys: KeyCache<A::Key>,
 }
@@ -76,6 +78,7 @@ impl<A: AeadProvider> Responder<A> {
             depth,
             first: ClassOfService::Latency,
             notices: VecDeque::with_capacity(NOTICES_MAX),
+            notices_first: true,
             limiter: NoticeLimiter::new(config.settings.notices_per_second),
             keys: KeyCache::new(),
         }
@@ -184,16 +187,29 @@ impl<A: AeadProvider> Responder<A> {
         self.notices.push_back(Notice { frame, transmit });
     }
 
-    /// Writes the next notice or response, if there is one.
+    /// Writes the next notice or response, if there is one. They take turns: requests that are refused
+    /// may come as fast as frames can be sent, and those that were accepted must not wait for their end.
     pub(super) fn poll_transmit(
         &mut self,
         serving: &mut Serving<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        if let Some(notice) = self.notices.pop_front() {
-            out[..FAILURE_LEN].copy_from_slice(&notice.frame);
-            return Some(notice.transmit);
+        let notices_first = self.notices_first;
+        self.notices_first = !notices_first;
+        if notices_first {
+            self.poll_notice(out).or_else(|| self.poll_response(serving, out))
+        } else {
+            self.poll_response(serving, out).or_else(|| self.poll_notice(out))
         }
+    }
+
+    fn poll_notice(&mut self, out: &mut [u8]) -> Option<Transmit> {
+        let notice = self.notices.pop_front()?;
+        out[..FAILURE_LEN].copy_from_slice(&notice.frame);
+        Some(notice.transmit)
+    }
+
+    fn poll_response(&mut self, serving: &mut Serving<'_, A>, out: &mut [u8]) -> Option<Transmit> {
         loop {
             let class = self.next_class()?;
             let queue = &mut self.inbound[class as usize];

@@ -15,6 +15,8 @@ use crate::{
     region::{Permissions, RegionId},
 };
 
+mod overload;
+
 const PID: Pid = Pid(77);
 const REGION_LEN: usize = 3 * 4096;
 
