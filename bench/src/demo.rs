@@ -89,7 +89,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
             ));
             over_xdp(&lab, args, interrupt, say)
         }
-        Err(error @ LabError::NotRoot { .. }) => {
+        Err(error @ (LabError::NotRoot { .. } | LabError::MissingCapability { .. })) => {
             say.line(&format!("  note      {error}"));
             say.line("  hosts     on loopback, over kernel UDP sockets, which need no privileges");
             over_loopback(args, interrupt, say)

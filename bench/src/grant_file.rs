@@ -148,7 +148,10 @@ impl GrantFile {
     /// If it cannot be read, others may read it too, or it is not a grant.
     pub fn load(path: &Path) -> Result<Self, GrantFileError> {
         let io = |source| GrantFileError::Io { what: "reading", path: path.to_owned(), source };
-        let mut file = fs::File::open(path).map_err(io)?;
+        // Nonblocking: opening a pipe would wait for somebody to write.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).custom_flags(flags).open(path).map_err(io)?;
         // The open file, not the path: nobody can exchange it in between.
         let metadata = file.metadata().map_err(io)?;
         let path = path.to_owned();

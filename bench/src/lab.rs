@@ -24,7 +24,7 @@ use std::{
 };
 
 use rustix::{
-    thread::{LinkNameSpaceType, move_into_link_name_space},
+    thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space},
     time::{ClockId, clock_gettime},
 };
 
@@ -46,6 +46,14 @@ pub enum LabError {
     NotRoot {
         /// The effective user id of this process.
         euid: u32,
+    },
+    /// Root without what makes it root, as in most containers.
+    #[error(
+        "network namespaces, AF_XDP and its program need the capability {missing}, which this process lacks: run it outside a container, or in a privileged one"
+    )]
+    MissingCapability {
+        /// The first one that is missing.
+        missing: &'static str,
     },
     /// iproute2 could not be started at all.
     #[error(
@@ -444,7 +452,20 @@ pub fn ip<S: AsRef<OsStr>>(args: &[S]) -> Result<String, LabError> {
 /// Root, before the first `ip` command would fail with less clear words.
 fn require_root() -> Result<(), LabError> {
     let euid = rustix::process::geteuid();
-    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
+    if !euid.is_root() {
+        return Err(LabError::NotRoot { euid: euid.as_raw() });
+    }
+    // A kernel that does not tell lets the `ip` command say what is wrong.
+    let Ok(capabilities) = rustix::thread::capabilities(None) else { return Ok(()) };
+    let needed = [
+        (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+        (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+        (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
+    ];
+    match needed.into_iter().find(|&(set, _)| !capabilities.effective.contains(set)) {
+        Some((_, missing)) => Err(LabError::MissingCapability { missing }),
+        None => Ok(()),
+    }
 }
 
 /// The command as a person would type it, for messages.

@@ -141,6 +141,12 @@ pub enum ServeError {
 }
 
 fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
+    if let Some(core) = host.core {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        if cores.iter().all(|id| id.id != core) {
+            return Err(HostError::NoSuchCore { core, available: cores.len() });
+        }
+    }
     let config = match (&host.device.interface, host.device.udp) {
         (Some(interface), _) => HostConfig::xdp(interface),
         (None, Some(address)) => HostConfig::udp(address),

@@ -1,5 +1,7 @@
 //! `rma-bench` as people run it: processes, files, signals.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::{
     fs,
     io::{Read, Write},
@@ -182,6 +184,20 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
     let nameless =
         refused(&["serve", "--interface", "nosuch0", "--initiator", "192.0.2.1", "--grant", grant]);
     assert!(nameless.contains("nosuch0"), "{nameless}");
+    let core = refused(&[
+        "serve",
+        "--udp",
+        "127.0.0.1",
+        "--initiator",
+        "127.0.0.2",
+        "--grant",
+        grant,
+        "--core",
+        "9999",
+        "--duration",
+        "1",
+    ]);
+    assert!(core.contains("core 9999"), "{core}");
     let figure = refused(&["figures", "--only", "nosuch"]);
     assert!(figure.contains("read64_over_floor"), "{figure}");
     assert!(!Path::new(grant).exists(), "no grant without a server");

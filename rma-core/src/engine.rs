@@ -193,7 +193,7 @@ mod tests {
         nic::{NicConfigBuilder, RegionEntry},
         op::{OpStatus, OpType},
         portal::{CommandPortal, PortalConfig, portal},
-        region::{Permissions, RegionId, RegisteredRegion},
+        region::{NicTag, Permissions, RegionId, RegisteredRegion},
     };
     use core::{cell::Cell, time::Duration};
     use std::sync::Arc;
@@ -242,15 +242,18 @@ mod tests {
         let memory = Arc::new(rma_shm::Region::new(64).unwrap());
         let key = crate::crypto::RegionKey::from_bytes([1; 16]);
         let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
-        let sink =
-            RegisteredRegion::new(nic.regions_mut().register(Box::new(entry)).unwrap(), memory);
+        let sink = RegisteredRegion::new(
+            nic.regions_mut().register(Box::new(entry)).unwrap(),
+            memory,
+            NicTag(1),
+        );
         let mut engine = Engine::new(nic, Lost, HandClock::default());
         let portals = (0..count)
             .map(|number| {
                 let slots = number * SLOTS..(number + 1) * SLOTS;
                 engine.nic_mut().configure_slots(slots.clone(), Some(PID));
                 let (portal, port) =
-                    portal(PortalConfig { slots, pid: PID, addresses, bell: None });
+                    portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
                 engine.attach(port);
                 portal
             })
@@ -296,7 +299,13 @@ mod tests {
             }
             // Its slots can be another portal's.
             engine.nic_mut().configure_slots(slots.clone(), Some(PID));
-            let config = PortalConfig { slots, pid: PID, addresses: local().into(), bell: None };
+            let config = PortalConfig {
+                slots,
+                pid: PID,
+                addresses: local().into(),
+                bell: None,
+                nic: NicTag(1),
+            };
             let (mut again, port) = portal(config);
             engine.attach(port);
             read(&mut again, &sink);

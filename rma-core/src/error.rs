@@ -44,6 +44,14 @@ pub enum SubmitError {
         /// The op's size.
         op_size: u32,
     },
+    /// The local region is registered with another host of this process.
+    #[error(
+        "region {region} is registered with another host of this process; register one with the portal's host"
+    )]
+    RegionOfAnotherHost {
+        /// The region.
+        region: RegionId,
+    },
     /// The grant was made for another process; the responder would refuse its key.
     #[error(
         "the grant is for PID {granted}, this portal's PID is {portal}; ask for a grant for {portal}"

@@ -24,7 +24,7 @@ use crate::{
     grant::Grant,
     limits::OP_SIZE_MAX,
     op::{ClassOfService, OpType},
-    region::RegisteredRegion,
+    region::{NicTag, RegisteredRegion},
 };
 
 /// Wakes an engine that sleeps in the kernel. Implemented where system calls are made.
@@ -53,6 +53,8 @@ pub struct PortalConfig {
     pub addresses: LocalAddresses,
     /// How to wake the engine; `None` if the engine never sleeps.
     pub bell: Option<Bell>,
+    /// The NIC that the slots belong to.
+    pub nic: NicTag,
 }
 
 /// Makes a portal and the engine's end of it.
@@ -61,7 +63,7 @@ pub struct PortalConfig {
 /// If there are no slots.
 #[must_use]
 pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
-    let PortalConfig { slots, pid, addresses, bell } = config;
+    let PortalConfig { slots, pid, addresses, bell, nic } = config;
     let entries = slots.len().next_power_of_two();
     assert!(!slots.is_empty(), "a portal has at least one slot");
     let new_ring = || ring(entries).expect("at most 2^16 slots, rounded up to a power of two");
@@ -76,6 +78,7 @@ pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
         pid,
         addresses,
         bell,
+        nic,
     };
     let port = PortalPort { commands: taken, completions: given, slots, outstanding: 0 };
     (portal, port)
@@ -109,6 +112,7 @@ pub struct CommandPortal {
     pid: Pid,
     addresses: LocalAddresses,
     bell: Option<Bell>,
+    nic: NicTag,
 }
 
 impl CommandPortal {
@@ -166,6 +170,9 @@ impl CommandPortal {
             return Err(SubmitError::OpSize { op_size });
         }
         let (region, region_len) = (sink.id(), sink.len());
+        if sink.nic() != self.nic {
+            return Err(SubmitError::RegionOfAnotherHost { region });
+        }
         if sink_offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
             let offset = sink_offset;
             return Err(SubmitError::LocalOutOfBounds { region, region_len, offset, op_size });
@@ -293,7 +300,13 @@ mod tests {
     }
 
     fn pair(slots: Range<u16>) -> (CommandPortal, PortalPort) {
-        portal(PortalConfig { slots, pid: Pid(7), addresses: local().into(), bell: None })
+        portal(PortalConfig {
+            slots,
+            pid: Pid(7),
+            addresses: local().into(),
+            bell: None,
+            nic: NicTag(1),
+        })
     }
 
     fn grant() -> Grant {
@@ -309,7 +322,11 @@ mod tests {
     }
 
     fn sink(len: usize) -> RegisteredRegion {
-        RegisteredRegion::new(RegionId::from_bits(9), Arc::new(Region::new(len).unwrap()))
+        RegisteredRegion::new(
+            RegionId::from_bits(9),
+            Arc::new(Region::new(len).unwrap()),
+            NicTag(1),
+        )
     }
 
     //= 1rma#4.4-portal
@@ -351,6 +368,9 @@ mod tests {
         let other_host = Grant { initiator: grant().responder, ..grant() };
         let error = portal.read(&other_host, 0, &sink, 0, 1).unwrap_err();
         assert_eq!(error, SubmitError::GrantForAnotherHost { granted: grant().responder });
+        let elsewhere = RegisteredRegion::new(sink.id(), sink.memory().clone(), NicTag(2));
+        let error = portal.read(&grant(), 0, &elsewhere, 0, 1).unwrap_err();
+        assert_eq!(error, SubmitError::RegionOfAnotherHost { region: sink.id() });
         assert_eq!(portal.outstanding(), 0);
         assert!(port.take().is_none(), "nothing was issued");
     }

@@ -58,6 +58,10 @@ impl Permissions {
     }
 }
 
+/// Which NIC of this process a region or a portal belongs to: [`RegionId`]s of different NICs may be equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicTag(pub u64);
+
 /// A region that is registered with a NIC: its name, and access to its memory.
 ///
 /// Clones name the same region. The memory lives until the last clone is gone and the region is
@@ -66,13 +70,20 @@ impl Permissions {
 pub struct RegisteredRegion {
     id: RegionId,
     memory: Arc<Region>,
+    nic: NicTag,
 }
 
 impl RegisteredRegion {
     /// Pairs a name with its memory. For the driver that registered it.
     #[must_use]
-    pub const fn new(id: RegionId, memory: Arc<Region>) -> Self {
-        Self { id, memory }
+    pub const fn new(id: RegionId, memory: Arc<Region>, nic: NicTag) -> Self {
+        Self { id, memory, nic }
+    }
+
+    /// The NIC that the region is registered with.
+    #[must_use]
+    pub const fn nic(&self) -> NicTag {
+        self.nic
     }
 
     /// The region's name on its host.

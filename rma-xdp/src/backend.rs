@@ -23,7 +23,6 @@ pub trait HostBackend: Backend {
 
 /// One of the backends of this crate.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each engine, and it does not move")]
 pub enum AnyBackend {
     /// AF_XDP sockets.
     Xdp(XdpBackend),

@@ -108,7 +108,7 @@ fn open_xdp(
 ) -> Result<OpenDevice, HostError> {
     let monitor = NetMonitor::start(name)?;
     let addresses = if wanted.is_empty() {
-        first_of_each_family(&monitor.interface())
+        first_of_each_family(monitor.interface())
             .ok_or_else(|| HostError::NoAddress { interface: name.into() })?
     } else {
         at_most_one_of_each_family(wanted)?

@@ -4,7 +4,10 @@
 //! It runs on the application's threads and never touches a frame. Its pools are as large as the NIC's
 //! tables: what it hands out, the NIC has room for; what it has not, is a clear error.
 
-use core::ops::Range;
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crossbeam_queue::ArrayQueue;
@@ -15,7 +18,7 @@ use rma_core::{
     grant::Grant,
     op::OpType,
     portal::{Bell, PortalConfig, PortalPort, portal},
-    region::{Permissions, RegisteredRegion},
+    region::{NicTag, Permissions, RegisteredRegion},
 };
 use rma_core::{nic::RegionEntry, region::RegionId};
 use rma_shm::Region;
@@ -52,8 +55,14 @@ pub(crate) struct Driver {
     /// Free ranges by their start, never adjacent.
     free: BTreeMap<u16, u16>,
     retired: Retired,
-    keys: BTreeMap<RegionId, RegionKey>,
+    /// The keys of the regions that are registered.
+    regions: BTreeMap<RegionId, RegionKey>,
+    /// Tells this host's regions and portals from those of other hosts in this process.
+    nic: NicTag,
 }
+
+/// The tag of the next host of this process.
+static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl Driver {
     pub(crate) fn new(addresses: LocalAddresses, pid: Pid, slots: u32, bell: Option<Bell>) -> Self {
@@ -66,7 +75,8 @@ impl Driver {
             free: BTreeMap::from([(0, slot_count)]),
             // One slot each is the most portals there can be.
             retired: Arc::new(ArrayQueue::new(slot_count.into())),
-            keys: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         }
     }
 
@@ -76,6 +86,11 @@ impl Driver {
 
     pub(crate) const fn addresses(&self) -> &LocalAddresses {
         &self.addresses
+    }
+
+    /// Whether `portal` is one of this host's.
+    pub(crate) fn allocated(&self, portal: &Portal) -> bool {
+        portal.is_of(&self.retired)
     }
 
     /// Registers `memory`, protected by `key`.
@@ -91,22 +106,31 @@ impl Driver {
             unreachable!("answers come in the order of the questions")
         };
         let id = result.map_err(|(error, _entry)| error)?;
-        self.keys.insert(id, key);
-        Ok(RegisteredRegion::new(id, memory))
+        self.regions.insert(id, key);
+        Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
     /// Takes a region out of the NIC's table. Its memory lives on as long as a handle to it.
     pub(crate) fn deregister(
         &mut self,
         engine: &mut impl ControlPath,
-        region: RegionId,
+        region: &RegisteredRegion,
     ) -> Result<(), HostError> {
-        let Answer::Deregistered(result) = engine.ask(Request::Deregister(region))? else {
+        self.key(region)?;
+        let Answer::Deregistered(result) = engine.ask(Request::Deregister(region.id()))? else {
             unreachable!("answers come in the order of the questions")
         };
         result?;
-        self.keys.remove(&region);
+        self.regions.remove(&region.id());
         Ok(())
+    }
+
+    /// The key of a region that this host has registered, and not another host one of the same number.
+    fn key(&self, region: &RegisteredRegion) -> Result<&RegionKey, RegionError> {
+        self.regions
+            .get(&region.id())
+            .filter(|_| region.nic() == self.nic)
+            .ok_or(RegionError::NotRegistered { region: region.id() })
     }
 
     /// K_d and all else that `initiator`'s process `pid` needs to read `region`.
@@ -116,10 +140,7 @@ impl Driver {
         initiator: HostAddr,
         pid: Pid,
     ) -> Result<Grant, HostError> {
-        let key = self
-            .keys
-            .get(&region.id())
-            .ok_or(RegionError::NotRegistered { region: region.id() })?;
+        let key = self.key(region)?;
         let responder = self
             .addresses
             .toward(initiator)
@@ -163,6 +184,7 @@ impl Driver {
             pid: self.pid,
             addresses: self.addresses,
             bell: self.bell.clone(),
+            nic: self.nic,
         });
         let Answer::Attached = engine.ask(Request::Attach(port, self.pid))? else {
             unreachable!("answers come in the order of the questions")

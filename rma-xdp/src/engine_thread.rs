@@ -113,6 +113,8 @@ pub(crate) struct EngineThread {
     shared: Arc<Shared>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// The engine has taken a question whose asker gave up: its answer will come and is nobody's.
+    answer_is_late: bool,
 }
 
 /// How to run the thread.
@@ -152,7 +154,7 @@ impl EngineThread {
             .name("rma-engine".into())
             .spawn(body)
             .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
-        Ok(Self { shared, ended, thread: Some(thread) })
+        Ok(Self { shared, ended, thread: Some(thread), answer_is_late: false })
     }
 
     /// How applications wake the engine.
@@ -160,20 +162,8 @@ impl EngineThread {
         Bell { doorbell: self.shared.doorbell.clone(), wake: self.shared.wake.clone() }
     }
 
-    fn ring(&self) {
-        if self.shared.doorbell.needs_ring() {
-            self.shared.wake.wake();
-        }
-    }
-}
-
-impl ControlPath for EngineThread {
-    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
-        // One question at a time: `&mut self`, and every question is answered before the next.
-        if self.shared.requests.push(request).is_err() {
-            return Err(HostError::EngineStuck { waited: STUCK_AFTER });
-        }
-        self.ring();
+    /// Waits for the next answer.
+    fn await_answer(&self) -> Result<Answer, HostError> {
         let clock = TscClock::new();
         loop {
             let ended = self.ended.load(SeqCst);
@@ -189,6 +179,30 @@ impl ControlPath for EngineThread {
             }
             std::thread::yield_now();
         }
+    }
+
+    fn ring(&self) {
+        if self.shared.doorbell.needs_ring() {
+            self.shared.wake.wake();
+        }
+    }
+}
+
+impl ControlPath for EngineThread {
+    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
+        if self.answer_is_late {
+            // Until it is here, nobody could tell it from the answer to the next question.
+            drop(self.await_answer()?);
+            self.answer_is_late = false;
+        }
+        // One question at a time: `&mut self`, and one that is given up is taken back.
+        self.shared.requests.push(request).expect("no question is left in the queue");
+        self.ring();
+        let answer = self.await_answer();
+        if answer.is_err() {
+            self.answer_is_late = self.shared.requests.pop().is_none();
+        }
+        answer
     }
 
     fn life(&self) -> Life {
@@ -276,4 +290,58 @@ fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Dur
     };
     // Interrupted by a signal, or woken for nothing: the engine looks and sleeps again.
     let _ = poll(&mut fds[..count], Some(&timeout));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rma_core::region::RegionId;
+
+    /// The driver's end, with the engine's end in the test's hands.
+    fn without_engine() -> EngineThread {
+        let shared = Shared {
+            requests: ArrayQueue::new(1),
+            answers: ArrayQueue::new(1),
+            stop: AtomicBool::new(false),
+            doorbell: Arc::default(),
+            wake: Arc::new(EventFd::new().unwrap()),
+        };
+        EngineThread {
+            shared: Arc::new(shared),
+            ended: Arc::default(),
+            thread: None,
+            answer_is_late: false,
+        }
+    }
+
+    fn question() -> Request {
+        Request::Deregister(RegionId::from_bits(0))
+    }
+
+    #[test]
+    fn every_question_to_an_engine_that_has_ended_is_answered_with_that() {
+        let mut engine = without_engine();
+        engine.ended.store(true, SeqCst);
+        for _ in 0..3 {
+            let error = engine.ask(question()).unwrap_err();
+            assert!(matches!(error, HostError::EngineGone), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_too_late_is_not_taken_for_the_next_one() {
+        let mut engine = without_engine();
+        // The engine had taken a question when its asker gave up; then it answered.
+        engine.answer_is_late = true;
+        engine.shared.answers.push(Answer::Detached(None)).unwrap();
+        let shared = engine.shared.clone();
+        let answering = std::thread::spawn(move || {
+            while shared.requests.pop().is_none() {
+                std::thread::yield_now();
+            }
+            shared.answers.push(Answer::Attached).unwrap();
+        });
+        assert!(matches!(engine.ask(question()).unwrap(), Answer::Attached));
+        answering.join().unwrap();
+    }
 }

@@ -113,6 +113,9 @@ pub enum WaitError {
         "this portal's engine is inline and cannot run while its thread waits; call InlineHost::wait"
     )]
     InlineEngine,
+    /// The portal is another host's, whose engine does not run here.
+    #[error("this portal belongs to another host; wait with the host that it was allocated from")]
+    AnotherHost,
     /// The engine thread is gone, and with it the op.
     #[error("the engine thread has ended; the op will not complete")]
     EngineGone,

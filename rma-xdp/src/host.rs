@@ -157,7 +157,7 @@ impl Host {
     /// If it is not registered.
     pub fn deregister(&self, region: &RegisteredRegion) -> Result<(), HostError> {
         let Control { thread, driver } = &mut *self.control();
-        driver.deregister(thread, region.id())
+        driver.deregister(thread, region)
     }
 
     /// Allocates `slots` command slots: as many ops may be in flight at once.
@@ -244,8 +244,11 @@ impl InlineHost {
     /// Turns the engine until `portal`, one of this host's, has a completion.
     ///
     /// # Errors
-    /// If none is in flight.
+    /// If none is in flight, or the portal is another host's.
     pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
+        if !self.driver.allocated(portal) {
+            return Err(WaitError::AnotherHost);
+        }
         loop {
             if let Some(completion) = portal.poll() {
                 return Ok(completion);
@@ -296,7 +299,7 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::deregister`].
     pub fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
-        self.driver.deregister(&mut self.engine, region.id())
+        self.driver.deregister(&mut self.engine, region)
     }
 
     /// See [`Host::portal`].

@@ -1,6 +1,7 @@
 //! A portal as an application holds it: the protocol's [`CommandPortal`], and the slots' way back.
 
 use core::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use rma_core::{command::Completion, portal::CommandPortal};
 
@@ -24,6 +25,11 @@ pub struct Portal {
 impl Portal {
     pub(crate) const fn new(inner: CommandPortal, retired: Retired, life: Life) -> Self {
         Self { inner, retired, life }
+    }
+
+    /// Whether it was allocated from the host whose queue of returned slots this is.
+    pub(crate) fn is_of(&self, retired: &Retired) -> bool {
+        Arc::ptr_eq(&self.retired, retired)
     }
 
     /// Waits for the next completion: spins, then yields. It comes within the NIC's dispatch timeout plus

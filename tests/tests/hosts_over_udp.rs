@@ -38,6 +38,19 @@ fn a_host_reads_from_itself_over_ipv6() {
 }
 
 #[test]
+fn waiting_with_another_host_is_refused_and_does_not_hang() {
+    let port = free_port();
+    let open = |last| InlineHost::open(HostConfig { port, ..HostConfig::udp([127, 0, 0, last]) });
+    let (mut owner, mut other) = (open(6).unwrap(), open(7).unwrap());
+    let region = owner.register(64, Permissions::READ).unwrap();
+    let grant = owner.grant(&region, [127, 0, 0, 6].into(), owner.pid()).unwrap();
+    let mut portal = owner.portal(1).unwrap();
+    portal.read(&grant, 0, &region, 0, 64).unwrap();
+    assert_eq!(other.wait(&mut portal), Err(rma_xdp::WaitError::AnotherHost));
+    assert_eq!(owner.wait(&mut portal).unwrap().status, OpStatus::Ok);
+}
+
+#[test]
 fn a_port_in_use_by_another_instance_is_named() {
     let config = HostConfig { port: free_port(), ..HostConfig::udp([127, 0, 0, 3]) };
     let _first = Host::open(config.clone()).unwrap();
@@ -68,4 +81,20 @@ fn configurations_that_cannot_work_are_refused_with_their_values() {
     assert!(window.contains("4095"), "{window}");
     let slots = refused(|c| c.nic.command_slots = 0);
     assert!(slots.contains("`command_slots` is 0"), "{slots}");
+}
+
+#[test]
+fn a_region_of_another_host_is_not_taken_for_ones_own() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let here = hosts.client.register(64, Permissions::READ).unwrap();
+    let there = hosts.server().register(64, Permissions::READ).unwrap();
+    assert_eq!(here.id(), there.id(), "the names alone do not tell");
+    assert!(hosts.client.grant(&there, hosts.server_addr, hosts.client.pid()).is_err());
+    assert!(hosts.client.deregister(&there).is_err());
+    let grant = hosts.server().grant(&there, hosts.client_addr, hosts.client.pid()).unwrap();
+    let mut portal = hosts.client.portal(1).unwrap();
+    let refused = portal.read(&grant, 0, &there, 0, 1);
+    assert!(matches!(refused, Err(rma_xdp::SubmitError::RegionOfAnotherHost { .. })));
+    portal.read(&grant, 0, &here, 0, 1).unwrap();
+    assert_eq!(portal.wait().unwrap().status, OpStatus::Ok);
 }

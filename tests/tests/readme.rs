@@ -1,5 +1,7 @@
 //! What README shows is what there is.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::{fs, path::Path};
 
 fn file(name: &str) -> String {

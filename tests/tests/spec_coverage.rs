@@ -1,5 +1,7 @@
 //! Every requirement of the paper is cited in code and in a test, or says why not.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -2,6 +2,8 @@
 //!
 //! The allocator of this test program counts what the thread named `rma-engine` asks of it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use core::{
     alloc::{GlobalAlloc, Layout},
     sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},

@@ -107,7 +107,7 @@ pub enum XdpError {
     },
     /// The kernel did not load the steering program.
     #[error(
-        "the steering program for interface {interface} did not load: {source}; Linux 6.6 or newer is needed"
+        "the steering program for interface {interface} did not load: {source}; Linux 5.18 or newer is needed"
     )]
     SteeringProgram {
         /// The interface.

@@ -10,7 +10,7 @@
 //! Invariant: a chunk taken from the receive ring goes back to the fill ring within the same call; a
 //! chunk staged for transmission is on the transmit ring after [`Socket::commit`].
 //!
-//! Nothing here allocates, locks or blocks after [`Socket::open`], and the only system call is the
+//! Nothing here allocates, locks or blocks after `Socket::open`, and the only system call is the
 //! doorbell. xsk-rs is used for what it does well (set-up, rings); its `wakeup` is not, because it
 //! hides whether the kernel took everything, and without that answer frames would be left lying.
 
@@ -278,7 +278,6 @@ impl Socket {
             // headers are parsed; the processor sees by itself how a long packet goes on.
             prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
             on_chunk(&mut bytes, continued);
-            drop(bytes);
             self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
             kept += 1;
         }

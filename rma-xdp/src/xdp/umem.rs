@@ -3,10 +3,10 @@
 //! The memory is cut into chunks. A chunk belongs to userspace, or to the kernel on the receive side
 //! (fill ring until receive ring), or to the kernel on the transmit side (transmit ring until
 //! completion ring). A [`Frame`] is a chunk that userspace owns. It is neither `Copy` nor `Clone`:
-//! holding one is the permission to touch the bytes, and [`Umem::lend`] takes it away.
+//! holding one is the permission to touch the bytes, and `Umem::lend` takes it away.
 //!
 //! Invariant: at most one `Frame` exists for a chunk, and none while the kernel owns it. A descriptor
-//! that comes back from the kernel becomes a `Frame` only through [`Umem::reclaim`], which checks it
+//! that comes back from the kernel becomes a `Frame` only through `Umem::reclaim`, which checks it
 //! against the table of owners; one that was not lent, or whose bytes leave its chunk, is refused.
 //!
 //! xsk-rs does the mapping and the registration. Its `FrameDesc` is `Copy` and most of its calls are
@@ -235,7 +235,7 @@ impl Umem {
         }
     }
 
-    /// How many descriptors [`Umem::reclaim`] has refused. Anything but zero is a kernel or driver
+    /// How many descriptors `Umem::reclaim` has refused. Anything but zero is a kernel or driver
     /// bug.
     #[must_use]
     pub fn refused(&self) -> u64 {

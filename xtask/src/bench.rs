@@ -1,0 +1,55 @@
+//! `cargo xtask bench`: the figures that the documentation quotes, from a release build.
+//!
+//! With `--json` the standard output holds the figures' lines and nothing else.
+
+use clap::Args;
+
+use crate::{
+    cargo::{self, Cargo},
+    requirements,
+};
+
+/// What to measure: the options of `rma-bench figures`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Print one line of JSON for each figure.
+    #[arg(long)]
+    json: bool,
+    /// Measure this figure only.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// List the figures' names.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Something is missing.
+    #[error(transparent)]
+    Requirements(#[from] requirements::Error),
+    /// Cargo failed.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+}
+
+/// Becomes `rma-bench figures`.
+pub(crate) fn run(options: &Options) -> Result<(), Error> {
+    requirements::to_build()?;
+    if !options.list {
+        requirements::for_the_lab()?.map_err(|lacks| lacks.into_error("bench"))?;
+    }
+    let mut cargo = Cargo::new(&["run", "--release", "--package", "rma-bench", "--", "figures"]);
+    if options.json {
+        cargo = cargo.args(["--json"]);
+    }
+    if let Some(name) = &options.only {
+        cargo = cargo.args(["--only", name]);
+    }
+    if options.list {
+        cargo = cargo.args(["--list"]);
+    }
+    Err(cargo.exec().into())
+}

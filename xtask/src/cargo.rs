@@ -1,0 +1,188 @@
+//! Running cargo, with the command line shown.
+//!
+//! Not here: what is run, and what its output means.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io::{self, BufRead as _, BufReader},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Why a cargo command did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Cargo could not be started.
+    #[error("cannot run cargo as {}: is it installed and on the PATH?", program.to_string_lossy())]
+    Start {
+        /// The program.
+        program: OsString,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Cargo's output broke off.
+    #[error("the output of `{command}` could not be read")]
+    Output {
+        /// The command line.
+        command: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Cargo ran and failed; what it printed says why.
+    #[error("`{command}` failed; its own message is above")]
+    Failed {
+        /// The command line.
+        command: String,
+    },
+}
+
+/// One run of cargo in the root of the workspace.
+#[derive(Debug)]
+pub(crate) struct Cargo {
+    arguments: Vec<OsString>,
+    /// Set for the run, on top of the environment.
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Cargo {
+    pub(crate) fn new<A: AsRef<OsStr>>(arguments: &[A]) -> Self {
+        let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
+        Self { arguments, variables: Vec::new() }
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Appends `flags` to a variable that holds compiler flags.
+    pub(crate) fn flags(mut self, variable: &'static str, flags: &str) -> Self {
+        let mut all = env::var_os(variable).unwrap_or_default();
+        if !all.is_empty() {
+            all.push(" ");
+        }
+        all.push(flags);
+        self.variables.push((variable, all));
+        self
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(self) -> Result<(), Error> {
+        self.show();
+        let status = self.command().status().map_err(start_error)?;
+        if status.success() { Ok(()) } else { Err(Error::Failed { command: self.line() }) }
+    }
+
+    /// Runs it to its end and shows `line` each line that it prints. Standard output and error come out as one
+    /// stream, in the order in which they were written. Gives whether it succeeded.
+    pub(crate) fn run_watched(self, mut line: impl FnMut(&str)) -> Result<bool, Error> {
+        println!("$ {}", self.line());
+        let output_error = |source| Error::Output { command: self.line(), source };
+        let (reader, writer) = io::pipe().map_err(output_error)?;
+        let mut command = self.command();
+        command.stdout(writer.try_clone().map_err(output_error)?).stderr(writer);
+        let mut child = command.spawn().map_err(start_error)?;
+        // It holds the ends that are written to: the reading ends when the child's copies are closed.
+        drop(command);
+        for text in BufReader::new(reader).split(b'\n') {
+            // A test may print what is not UTF-8.
+            let text = text.map_err(output_error)?;
+            let text = String::from_utf8_lossy(&text);
+            println!("{text}");
+            line(&text);
+        }
+        Ok(child.wait().map_err(output_error)?.success())
+    }
+
+    /// Becomes cargo: signals and the exit status are then between the caller and what cargo runs.
+    pub(crate) fn exec(self) -> Error {
+        self.show();
+        start_error(self.command().exec())
+    }
+
+    /// What it prints, or `None` if it fails. For questions to cargo that take no building.
+    pub(crate) fn output(self) -> Option<String> {
+        let output = self.command().stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then_some(text)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(program());
+        command
+            .current_dir(workspace())
+            .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        // `cargo run` describes xtask in these; a build script that looks at them must not see them change
+        // between plain cargo and this.
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// The command line as a person would type it.
+    fn line(&self) -> String {
+        let mut line = String::new();
+        for (name, value) in &self.variables {
+            line.push_str(&format!("{name}={} ", quoted(value)));
+        }
+        line.push_str("cargo");
+        for argument in &self.arguments {
+            line.push(' ');
+            line.push_str(&quoted(argument));
+        }
+        line
+    }
+
+    /// On the standard error: the standard output belongs to what cargo runs.
+    fn show(&self) {
+        eprintln!("$ {}", self.line());
+    }
+}
+
+/// The root of the workspace, wherever `cargo xtask` was called from.
+pub(crate) fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().expect("xtask is a folder of the workspace").to_owned()
+}
+
+/// The cargo that runs this, which need not be the first on the `PATH`.
+fn program() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn start_error(source: io::Error) -> Error {
+    Error::Start { program: program(), source }
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    if word.is_empty() || word.contains([' ', '\'', '"', '$', '*', '`', '\\']) {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        word.into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_can_be_pasted_into_a_shell() {
+        let cargo = Cargo::new(&["test", "--", "it's"]).args(["--exact"]);
+        assert_eq!(cargo.line(), r"cargo test -- 'it'\''s' --exact");
+    }
+
+    #[test]
+    fn the_workspace_is_where_the_root_manifest_is() {
+        let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+}

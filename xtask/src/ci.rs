@@ -1,0 +1,61 @@
+//! `cargo xtask ci`: everything that must pass before a change is merged.
+//!
+//! The tests, and what depends on more than the code: formatting and lints (on the compiler's version), the
+//! steering program's object, a short demo, the example of the README.
+
+use crate::{
+    cargo::{self, Cargo},
+    demo, ebpf, requirements, test,
+};
+
+/// Why a change cannot be merged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Something is missing.
+    #[error(transparent)]
+    Requirements(#[from] requirements::Error),
+    /// A lint or an example failed.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+    /// The object is not what its source gives.
+    #[error(transparent)]
+    Ebpf(#[from] ebpf::Error),
+    /// Not all tests passed.
+    #[error(transparent)]
+    Test(#[from] test::Error),
+    /// The demo failed.
+    #[error(transparent)]
+    Demo(#[from] demo::Error),
+}
+
+/// The folders that are workspaces of their own, and so are not covered by a command in the root.
+const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
+
+/// The cheap things first; stops at the first that fails.
+pub(crate) fn run() -> Result<(), Error> {
+    println!("\n== lints ==");
+    requirements::to_lint()?;
+    Cargo::new(&["fmt", "--all", "--check"]).run()?;
+    for folder in OTHER_WORKSPACES {
+        let manifest = format!("{folder}/Cargo.toml");
+        Cargo::new(&["fmt", "--check", "--manifest-path", &manifest]).run()?;
+    }
+    ebpf::run(true)?;
+    requirements::to_test()?;
+    let clippy =
+        ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
+    Cargo::new(&clippy).run()?;
+    let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
+    doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
+
+    test::run(&test::Options::default())?;
+
+    println!("\n== the README's example ==");
+    Cargo::new(&["run", "--package", "rma-xdp", "--example", "read"]).run()?;
+    println!("\n== a short demo ==");
+    let short = ["--verify", "2000", "--count", "2000"];
+    demo::run_and_return(short.map(Into::into).to_vec())?;
+    println!("\neverything passed");
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask demo`: gets what it takes, then becomes `rma-bench demo`.
+
+use std::ffi::OsString;
+
+use crate::{
+    cargo::{self, Cargo},
+    requirements::{self, Lacks},
+};
+
+/// Why there is no demo.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Something is missing.
+    #[error(transparent)]
+    Requirements(#[from] requirements::Error),
+    /// Cargo failed.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+}
+
+/// Runs the demo with `options`. Where there can be no lab, the demo is told to show what it can.
+pub(crate) fn run(options: Vec<OsString>) -> Result<(), Error> {
+    Err(prepare(options)?.exec().into())
+}
+
+/// The same, for a caller that has more to do.
+pub(crate) fn run_and_return(options: Vec<OsString>) -> Result<(), Error> {
+    Ok(prepare(options)?.run()?)
+}
+
+fn prepare(mut options: Vec<OsString>) -> Result<Cargo, Error> {
+    requirements::to_build()?;
+    match requirements::for_the_lab()? {
+        // Without root the demo itself says what it cannot show.
+        Ok(()) | Err(Lacks::Root) => {}
+        Err(lacks) => {
+            eprintln!("note: {lacks}, so the demo runs over kernel UDP sockets (--udp)");
+            options.push("--udp".into());
+        }
+    }
+    Ok(Cargo::new(&["run", "--release", "--package", "rma-bench", "--", "demo"]).args(options))
+}

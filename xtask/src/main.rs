@@ -1,0 +1,81 @@
+//! `cargo xtask`: one entry point for people and CI.
+//!
+//! Each task first looks for what it needs and, as root on Debian or Ubuntu, installs what is missing;
+//! otherwise it prints the one command that does. Then it runs cargo, and prints the command lines it runs,
+//! so that they can be repeated by hand.
+//!
+//! Not a build system: whatever it does, plain cargo can do as well. It depends on nothing that needs a
+//! system package, as it has to build where those are not installed yet.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod cargo;
+mod ci;
+mod demo;
+mod ebpf;
+mod host;
+mod requirements;
+mod targets;
+mod test;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Demo, tests and figures of 1RMA."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Two hosts on this machine: verified reads, and their latency beside raw AF_XDP.
+    Demo {
+        /// Options of `rma-bench demo`; `cargo xtask demo -- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// Run all tests, tier by tier.
+    Test(test::Options),
+    /// Measure every figure that the documentation quotes.
+    Bench(bench::Options),
+    /// Run everything that must pass: lints, all tests, the object check, a short demo.
+    Ci,
+    /// Rebuild the steering program's object beside its source.
+    Ebpf {
+        /// Only compare the object with its source.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                eprintln!("  because: {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
+    match task {
+        Task::Demo { options } => demo::run(options)?,
+        Task::Test(options) => test::run(&options)?,
+        Task::Bench(options) => bench::run(&options)?,
+        Task::Ci => ci::run()?,
+        Task::Ebpf { check } => ebpf::run(check)?,
+    }
+    Ok(())
+}

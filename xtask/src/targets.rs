@@ -1,0 +1,141 @@
+//! The test targets of the workspace, each in its tier.
+//!
+//! They are asked of cargo, not listed: a new file under some `tests/` runs in a tier without anybody having
+//! to think of it.
+
+use serde::Deserialize;
+
+use crate::cargo::Cargo;
+
+/// Packages whose integration tests run whole networks, simulated or on loopback.
+const NETWORK_PACKAGES: [&str; 2] = ["rma-sim", "rma-tests"];
+
+/// The integration tests of the workspace, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Targets {
+    /// Of one crate each.
+    pub(crate) crates: Vec<String>,
+    /// Of whole networks.
+    pub(crate) networks: Vec<String>,
+    /// Those that replay a fuzzer's corpus.
+    pub(crate) corpora: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// Why the targets are not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Cargo cannot read the workspace.
+    #[error("`cargo metadata` failed: run it by hand to see why")]
+    Metadata,
+    /// Cargo describes the workspace in words that are not known here.
+    #[error("the output of `cargo metadata` is not understood")]
+    Format(#[from] serde_json::Error),
+    /// Cargo would run both wherever one is meant.
+    #[error("two packages have an integration test {name:?}, in different tiers: rename one")]
+    Ambiguous {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Targets {
+    /// Asks cargo.
+    pub(crate) fn of_the_workspace() -> Result<Self, Error> {
+        let metadata = Cargo::new(&["metadata", "--no-deps", "--format-version=1"]).output();
+        Self::read(&metadata.ok_or(Error::Metadata)?)
+    }
+
+    fn read(metadata: &str) -> Result<Self, Error> {
+        let metadata: Metadata = serde_json::from_str(metadata)?;
+        let mut all = Self::default();
+        for package in metadata.packages {
+            let tests = package.targets.into_iter().filter(|t| t.kind.iter().any(|k| k == "test"));
+            for Target { name, .. } in tests {
+                // Loom's tests are empty without its cfg; they have a run of their own.
+                if name == "loom" {
+                    continue;
+                }
+                let of_networks = NETWORK_PACKAGES.contains(&package.name.as_str());
+                let tier = match (name.contains("corpus"), of_networks) {
+                    (true, _) => &mut all.corpora,
+                    (false, true) => &mut all.networks,
+                    (false, false) => &mut all.crates,
+                };
+                if !tier.contains(&name) {
+                    tier.push(name);
+                }
+            }
+        }
+        for tier in [&mut all.crates, &mut all.networks, &mut all.corpora] {
+            tier.sort();
+        }
+        match all.crates.iter().find(|name| all.networks.contains(name)) {
+            Some(name) => Err(Error::Ambiguous { name: name.clone() }),
+            None => Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(packages: &[(&str, &[&str])]) -> Result<Targets, Error> {
+        let packages = packages.iter().map(|(name, tests)| {
+            let tests = tests.iter().map(|test| format!(r#"{{"name":"{test}","kind":["test"]}}"#));
+            let lib = format!(r#"{{"name":"{name}","kind":["lib"]}}"#);
+            let targets = std::iter::once(lib).chain(tests).collect::<Vec<_>>().join(",");
+            format!(r#"{{"name":"{name}","targets":[{targets}]}}"#)
+        });
+        let packages = packages.collect::<Vec<_>>().join(",");
+        Targets::read(&format!(r#"{{"packages":[{packages}]}}"#))
+    }
+
+    #[test]
+    fn each_test_target_is_in_one_tier() {
+        let targets = read(&[
+            ("rma-core", &["golden"]),
+            ("rma-shm", &["model", "loom"]),
+            ("rma-sim", &["swarm"]),
+            ("rma-tests", &["steering", "fuzz_corpus"]),
+        ]);
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let expected = Targets {
+            crates: names(&["golden", "model"]),
+            networks: names(&["steering", "swarm"]),
+            corpora: names(&["fuzz_corpus"]),
+        };
+        assert_eq!(targets.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_name_in_two_tiers_is_refused() {
+        let error = read(&[("rma-core", &["same"]), ("rma-sim", &["same"])]).unwrap_err();
+        assert!(matches!(error, Error::Ambiguous { name } if name == "same"));
+    }
+
+    #[test]
+    fn the_workspace_has_tests_of_crates_and_of_networks() {
+        let targets = Targets::of_the_workspace().unwrap();
+        assert!(targets.crates.contains(&"model".to_owned()), "{targets:?}");
+        assert!(targets.networks.contains(&"steering".to_owned()), "{targets:?}");
+    }
+}

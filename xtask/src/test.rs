@@ -1,0 +1,343 @@
+//! `cargo xtask test`: all tests, tier by tier, with nothing skipped in silence.
+//!
+//! A tier that cannot run here makes the whole fail, unless the caller gives up on it by name
+//! (`--unprivileged`). Privileged tests are `#[ignore]`d, so that plain `cargo test` works for everybody; the
+//! last tier runs exactly those, and the end compares numbers, so that no ignored test falls between tiers.
+//!
+//! Lints are not tests: they depend on the compiler's version and live in `ci`.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+
+use crate::{
+    cargo::{self, Cargo},
+    host, requirements,
+    targets::{self, Targets},
+};
+
+/// Which tests to run.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Run this tier only: 0 units, 1 networks, 2 models, 3 privileged. May be repeated.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3))]
+    tier: Vec<u8>,
+    /// Do without tier 3, which needs root.
+    #[arg(long)]
+    unprivileged: bool,
+}
+
+/// Why not all tests passed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// Something is missing.
+    #[error(transparent)]
+    Requirements(#[from] requirements::Error),
+    /// The workspace is not understood.
+    #[error(transparent)]
+    Targets(#[from] targets::Error),
+    /// Cargo could not be run.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+    /// Tests failed, or did not build.
+    #[error("failed: {}; each has its reasons above", Numbers(tiers))]
+    Failed {
+        /// The tiers.
+        tiers: Vec<u8>,
+    },
+    /// All that ran passed, but not all ran.
+    #[error(
+        "tier 3 was not run (with --unprivileged that would be no error), all else passed: {why}"
+    )]
+    NotRun {
+        /// Why, and what would help.
+        why: Box<requirements::Error>,
+    },
+    /// A test that is ignored in its own tier was not run in the last.
+    #[error(
+        "{ignored} tests are ignored in tiers 0 to 2, but tier 3 ran {ran}: \
+         every #[ignore] must be a privileged unit or integration test"
+    )]
+    Unaccounted {
+        /// In the tiers before.
+        ignored: u32,
+        /// In tier 3.
+        ran: u32,
+    },
+    /// Tests did not clean up.
+    #[error("tests left network namespaces behind, now removed: {}", names.join(", "))]
+    Leftovers {
+        /// The namespaces.
+        names: Vec<String>,
+    },
+}
+
+/// Tiers, for a sentence.
+struct Numbers<'a>(&'a [u8]);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<_> = self.0.iter().map(|number| format!("tier {number}")).collect();
+        f.write_str(&numbers.join(", "))
+    }
+}
+
+/// A set of tests that need the same things and take about as long.
+struct Tier {
+    number: u8,
+    what: &'static str,
+    runs: fn(&Targets) -> Vec<Cargo>,
+}
+
+const TIERS: [Tier; 4] = [
+    Tier { number: 0, what: "units, properties, examples in the documentation", runs: units },
+    Tier { number: 1, what: "networks: simulated, and UDP on loopback", runs: networks },
+    Tier { number: 2, what: "models: loom, and the fuzzers' corpora", runs: models },
+    Tier { number: PRIVILEGED, what: "privileged: AF_XDP, veth, steering", runs: privileged },
+];
+
+const PRIVILEGED: u8 = 3;
+
+/// The same selection of packages everywhere: another one may mean other features, and another build.
+fn workspace_tests() -> Cargo {
+    Cargo::new(&["test", "--workspace", "--no-fail-fast"])
+}
+
+fn named(targets: &[String]) -> impl Iterator<Item = &str> {
+    targets.iter().flat_map(|name| ["--test", name])
+}
+
+fn units(targets: &Targets) -> Vec<Cargo> {
+    let units = workspace_tests().args(["--lib", "--bins", "--examples"]);
+    vec![units.args(named(&targets.crates)), workspace_tests().args(["--doc"])]
+}
+
+fn networks(targets: &Targets) -> Vec<Cargo> {
+    vec![workspace_tests().args(named(&targets.networks))]
+}
+
+fn models(targets: &Targets) -> Vec<Cargo> {
+    // Optimised, as loom walks through every interleaving; apart, as its cfg rebuilds everything.
+    let loom = ["test", "--package", "rma-shm", "--test", "loom", "--release"];
+    let loom = Cargo::new(&loom).args(["--target-dir", "target/loom"]);
+    let mut runs = vec![loom.flags("RUSTFLAGS", "--cfg loom")];
+    if !targets.corpora.is_empty() {
+        runs.push(workspace_tests().args(named(&targets.corpora)));
+    }
+    runs
+}
+
+fn privileged(_: &Targets) -> Vec<Cargo> {
+    let ignored = workspace_tests().args(["--lib", "--bins", "--tests"]);
+    // One at a time: each has the machine's two cores to itself.
+    vec![ignored.args(["--", "--ignored", "--test-threads=1"])]
+}
+
+/// What became of a tier's tests, by the harness's own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Counts {
+    /// Reads `test result: ok. 5 passed; 0 failed; 1 ignored; …`; `None` for every other line.
+    fn read(line: &str) -> Option<Self> {
+        let (_verdict, rest) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let mut counts = Self::default();
+        for part in rest.split("; ") {
+            let Some((number, word)) = part.split_once(' ') else { continue };
+            match word {
+                "passed" => counts.passed = number.parse().ok()?,
+                "failed" => counts.failed = number.parse().ok()?,
+                "ignored" => counts.ignored = number.parse().ok()?,
+                _ => {}
+            }
+        }
+        Some(counts)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+
+    fn ran(self) -> u32 {
+        self.passed + self.failed
+    }
+}
+
+/// How a tier ended.
+#[derive(Debug)]
+enum End {
+    Ran { counts: Counts, succeeded: bool, took: Duration },
+    NotRun { why: Box<requirements::Error> },
+    GivenUp,
+}
+
+/// Runs the tiers in order, all of them even if one fails, and ends with a table.
+pub(crate) fn run(options: &Options) -> Result<(), Error> {
+    requirements::to_test()?;
+    let targets = Targets::of_the_workspace()?;
+    let wanted = |tier: &&Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
+    let before = host::abandoned_namespaces();
+    let mut ends = Vec::new();
+    for tier in TIERS.iter().filter(wanted) {
+        println!("\n== tier {}: {} ==", tier.number, tier.what);
+        let end = if tier.number != PRIVILEGED {
+            run_tier(tier, &targets)?
+        } else if options.unprivileged {
+            End::GivenUp
+        } else {
+            match requirements::for_the_lab()? {
+                Ok(()) => run_tier(tier, &targets)?,
+                Err(lacks) => End::NotRun { why: Box::new(lacks.into_error("test")) },
+            }
+        };
+        match &end {
+            End::Ran { took, .. } => {
+                println!("tier {} took {:.1} s", tier.number, took.as_secs_f64())
+            }
+            End::NotRun { why } => println!("NOT RUN: {why}"),
+            End::GivenUp => println!("NOT RUN: --unprivileged was given"),
+        }
+        ends.push((tier, end));
+    }
+    print_table(&ends);
+    let left = host::abandoned_namespaces();
+    let left = left.into_iter().filter(|name| !before.contains(name)).collect();
+    judge(ends, left)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person wants to know how long a tier took")]
+fn run_tier(tier: &Tier, targets: &Targets) -> Result<End, Error> {
+    let start = Instant::now();
+    let mut counts = Counts::default();
+    let mut succeeded = true;
+    for cargo in (tier.runs)(targets) {
+        succeeded &= cargo.run_watched(|line| {
+            if let Some(more) = Counts::read(line) {
+                counts.add(more);
+            }
+        })?;
+    }
+    Ok(End::Ran { counts, succeeded, took: start.elapsed() })
+}
+
+fn print_table(ends: &[(&Tier, End)]) {
+    println!("\n== tests per tier ==");
+    println!("{:<58} {:>6} {:>6} {:>7} {:>8}", "tier", "passed", "failed", "ignored", "time");
+    let mut all = Counts::default();
+    for (tier, end) in ends {
+        let name = format!("{} {}", tier.number, tier.what);
+        let End::Ran { counts: Counts { passed, failed, ignored }, took, .. } = end else {
+            println!("{name:<58} NOT RUN");
+            continue;
+        };
+        let took = took.as_secs_f64();
+        println!("{name:<58} {passed:>6} {failed:>6} {ignored:>7} {took:>6.1} s");
+        all.add(Counts { passed: *passed, failed: *failed, ignored: 0 });
+    }
+    // Ignored tests are those of tier 3, once more: adding them up would count them twice.
+    println!("{:<58} {:>6} {:>6}", "all", all.passed, all.failed);
+}
+
+/// Whether the ends of the tiers, and what was left behind, are good enough.
+fn judge(ends: Vec<(&Tier, End)>, left: Vec<String>) -> Result<(), Error> {
+    let failed = |end: &End| match end {
+        End::Ran { counts, succeeded, .. } => !succeeded || counts.failed > 0,
+        End::NotRun { .. } | End::GivenUp => false,
+    };
+    let tiers: Vec<u8> =
+        ends.iter().filter(|(_, end)| failed(end)).map(|(tier, _)| tier.number).collect();
+    if !tiers.is_empty() {
+        return Err(Error::Failed { tiers });
+    }
+    if !left.is_empty() {
+        host::delete_namespaces(&left);
+        return Err(Error::Leftovers { names: left });
+    }
+    let all_ran = ends.len() == TIERS.len();
+    let mut ignored = 0;
+    for (tier, end) in ends {
+        match end {
+            End::NotRun { why } => return Err(Error::NotRun { why }),
+            End::Ran { counts, .. } if tier.number == PRIVILEGED => {
+                if all_ran && counts.ran() != ignored {
+                    return Err(Error::Unaccounted { ignored, ran: counts.ran() });
+                }
+            }
+            End::Ran { counts, .. } => ignored += counts.ignored,
+            End::GivenUp => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(passed: u32, failed: u32, ignored: u32) -> End {
+        let counts = Counts { passed, failed, ignored };
+        End::Ran { counts, succeeded: failed == 0, took: Duration::ZERO }
+    }
+
+    fn judged(ends: [End; 4]) -> Result<(), Error> {
+        judge(TIERS.iter().zip(ends).collect(), Vec::new())
+    }
+
+    #[test]
+    fn the_harness_s_result_lines_are_counted_and_no_others() {
+        let line = "test result: FAILED. 5 passed; 2 failed; 1 ignored; 0 measured; 3 filtered out; \
+                    finished in 0.00s";
+        assert_eq!(Counts::read(line), Some(Counts { passed: 5, failed: 2, ignored: 1 }));
+        for other in ["", "running 3 tests", "test result: soon", "a test result: ok. 1 passed"] {
+            assert_eq!(Counts::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn all_is_well_if_each_ignored_test_ran_in_the_last_tier() {
+        judged([ran(9, 0, 1), ran(5, 0, 2), ran(3, 0, 0), ran(3, 0, 0)]).unwrap();
+    }
+
+    #[test]
+    fn an_ignored_test_that_no_tier_ran_is_an_error() {
+        let result = judged([ran(9, 0, 1), ran(5, 0, 2), ran(3, 0, 0), ran(2, 0, 0)]);
+        assert!(matches!(result, Err(Error::Unaccounted { ignored: 3, ran: 2 })));
+    }
+
+    #[test]
+    fn a_failed_test_and_a_failed_build_both_fail_their_tier() {
+        let unbuilt =
+            End::Ran { counts: Counts::default(), succeeded: false, took: Duration::ZERO };
+        let result = judged([ran(9, 1, 0), ran(5, 0, 0), unbuilt, ran(0, 0, 0)]);
+        assert!(matches!(result, Err(Error::Failed { tiers }) if tiers == [0, 2]));
+    }
+
+    #[test]
+    fn a_tier_that_could_not_run_is_an_error_unless_it_was_given_up() {
+        let why = Box::new(requirements::Lacks::Root.into_error("test"));
+        let result = judged([ran(9, 0, 1), ran(5, 0, 0), ran(3, 0, 0), End::NotRun { why }]);
+        let message = result.unwrap_err().to_string();
+        assert!(
+            message.starts_with("tier 3 was not run") && message.contains("test needs root"),
+            "{message}"
+        );
+        judged([ran(9, 0, 1), ran(5, 0, 0), ran(3, 0, 0), End::GivenUp]).unwrap();
+    }
+
+    #[test]
+    fn what_tests_leave_behind_is_an_error() {
+        let left = vec!["rma-a-4194305-0".to_owned()];
+        let result = judge(Vec::new(), left.clone());
+        assert!(matches!(result, Err(Error::Leftovers { names }) if names == left));
+    }
+}
