@@ -14,7 +14,7 @@ use rma_tests::{
     hosts::{Hosts, Setup},
     scenario,
 };
-use rma_xdp::NicConfigBuilder;
+use rma_xdp::{Clock, NicConfigBuilder, TscClock};
 
 /// The thread that is watched; 0 if none is.
 static WATCHED: AtomicI32 = AtomicI32::new(0);
@@ -65,8 +65,16 @@ fn engines() -> Vec<i32> {
 
 /// Runs scenarios while each engine in turn is watched.
 fn assert_steady(hosts: &Hosts) {
-    let engines = engines();
-    assert_eq!(engines.len(), 2);
+    // A thread has its name only once it runs.
+    let clock = TscClock::new();
+    let engines = loop {
+        let engines = engines();
+        if engines.len() == 2 {
+            break engines;
+        }
+        assert!(clock.now().as_nanos() < 10_000_000_000, "{} engines", engines.len());
+        std::thread::yield_now();
+    };
     for engine in engines {
         CALLS.store(0, SeqCst);
         WATCHED.store(engine, SeqCst);
