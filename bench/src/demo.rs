@@ -22,7 +22,7 @@ pub struct DemoArgs {
     #[arg(long)]
     pub json: bool,
     /// MTU of the veth pair, in bytes of IP packet.
-    #[arg(long, default_value_t = 3400, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
+    #[arg(long, default_value_t = 3400, conflicts_with = "udp", value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,
     /// How many random reads to verify.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -34,7 +34,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Talk over IPv6.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "udp")]
     pub ipv6: bool,
     /// The UDP port of both hosts.
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]

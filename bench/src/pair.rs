@@ -63,6 +63,9 @@ pub enum PairError {
         /// What to look at.
         hint: &'static str,
     },
+    /// IPv6 was asked for where there is one IPv6 address only.
+    #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
+    NoIpv6OnLoopback,
     /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
     #[error("the raw floor needs AF_XDP sockets")]
     NoRawSockets,
@@ -136,9 +139,8 @@ impl Pair {
             (Place::Loopback, false) => {
                 (HostAddr::from([127, 0, 0, 1]), HostAddr::from([127, 0, 0, 2]))
             }
-            (Place::Loopback, true) => {
-                return Err(PairError::Host(HostError::NoAddressOfFamily { version: 6 }));
-            }
+            // ::1 is one address, and two hosts need two.
+            (Place::Loopback, true) => return Err(PairError::NoIpv6OnLoopback),
         };
         let open = |address: HostAddr| {
             let config = match place {

@@ -83,7 +83,7 @@ pub struct ReadLatArgs {
     #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     size: u32,
     /// How many reads to measure.
-    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     iters: u64,
     /// Read at random places of the region's first so many bytes. More than a cache holds measures the server's
     /// memory as well.
