@@ -4,7 +4,11 @@
 //! into between turns. Nothing is allocated or freed on the engine's side: what it gets is boxed already,
 //! and what it has no more use for goes back.
 
-use core::ops::Range;
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
+use std::sync::Arc;
 
 use rma_core::{
     addr::Pid,
@@ -15,6 +19,39 @@ use rma_core::{
     portal::PortalPort,
     region::RegionId,
 };
+
+use crate::error::{HostError, WaitError};
+
+/// How the driver reaches its engine.
+pub(crate) trait ControlPath {
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, request: Request) -> Result<Answer, HostError>;
+
+    /// The life of the engine, for those who wait for it.
+    fn life(&self) -> Life;
+
+    /// Asked for slots whose ops have not completed: lets the engine go on for a while. `false` if there is
+    /// no use in waiting.
+    fn wait_for_ops(&mut self) -> bool;
+}
+
+/// Whether an engine can still complete ops.
+#[derive(Clone, Debug)]
+pub(crate) enum Life {
+    Inline,
+    Thread(Arc<AtomicBool>),
+}
+
+impl Life {
+    /// An error if waiting for the engine is of no use.
+    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+        match self {
+            Self::Inline => Err(WaitError::InlineEngine),
+            Self::Thread(ended) if ended.load(SeqCst) => Err(WaitError::EngineGone),
+            Self::Thread(_) => Ok(()),
+        }
+    }
+}
 
 /// What the driver asks.
 #[derive(Debug)]

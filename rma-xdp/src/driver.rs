@@ -24,27 +24,10 @@ use rma_core::{nic::RegionEntry, region::RegionId};
 use rma_shm::Region;
 
 use crate::{
-    control::{Answer, Request},
-    engine_thread::Life,
+    control::{Answer, ControlPath, Request},
     error::HostError,
-    portal::Portal,
+    portal::{Portal, Retired},
 };
-
-/// How the driver reaches its engine.
-pub(crate) trait ControlPath {
-    /// Asks, and waits for the answer.
-    fn ask(&mut self, request: Request) -> Result<Answer, HostError>;
-
-    /// The life of the engine, for those who wait for it.
-    fn life(&self) -> Life;
-
-    /// Asked for slots whose ops have not completed: lets the engine go on for a while. `false` if there is
-    /// no use in waiting.
-    fn wait_for_ops(&mut self) -> bool;
-}
-
-/// Slots of portals that were dropped and whose ops may be in flight still. Shared with the portals.
-pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 
 #[derive(Debug)]
 pub(crate) struct Driver {

@@ -27,10 +27,9 @@ use rustix::{
 use crate::{
     backend::HostBackend,
     clock::TscClock,
-    control::{Answer, Request, answer},
-    driver::ControlPath,
-    error::{HostError, WaitError},
-    host::Housekeeping,
+    control::{Answer, ControlPath, Life, Request, answer},
+    error::HostError,
+    housekeeping::Housekeeping,
     idle::{Idle, IdlePolicy, IdleTracker},
 };
 
@@ -42,24 +41,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The most file descriptors that one engine sleeps on: its receive queues and the wake-up.
 const FDS_MAX: usize = 65;
-
-/// Whether an engine can still complete ops.
-#[derive(Clone, Debug)]
-pub(crate) enum Life {
-    Inline,
-    Thread(Arc<AtomicBool>),
-}
-
-impl Life {
-    /// An error if waiting for the engine is of no use.
-    pub(crate) fn ended(&self) -> Result<(), WaitError> {
-        match self {
-            Self::Inline => Err(WaitError::InlineEngine),
-            Self::Thread(ended) if ended.load(SeqCst) => Err(WaitError::EngineGone),
-            Self::Thread(_) => Ok(()),
-        }
-    }
-}
 
 /// Says that the thread has ended, however it ended.
 struct EndOfLife(Arc<AtomicBool>);

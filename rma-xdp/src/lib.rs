@@ -31,6 +31,7 @@ mod driver;
 mod engine_thread;
 mod error;
 mod host;
+mod housekeeping;
 mod idle;
 pub mod net;
 mod portal;

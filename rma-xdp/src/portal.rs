@@ -1,14 +1,18 @@
 //! A portal as an application holds it: the protocol's [`CommandPortal`], and the slots' way back.
 
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+use crossbeam_queue::ArrayQueue;
 use rma_core::{command::Completion, portal::CommandPortal};
 
-use crate::{driver::Retired, engine_thread::Life, error::WaitError};
+use crate::{control::Life, error::WaitError};
 
 /// How often [`Portal::wait`] looks before it lets other threads have the core.
 const SPINS: u32 = 1000;
+
+/// Slots of portals that were dropped and whose ops may be in flight still. Shared with the portals.
+pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 
 /// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may be sent to
 /// another. All that [`CommandPortal`] does, this does.

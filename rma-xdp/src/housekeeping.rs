@@ -1,0 +1,34 @@
+//! What an engine does now and then, between its turns: cold work that follows the machine.
+
+use rma_core::engine::Engine;
+
+use crate::{backend::HostBackend, clock::TscClock};
+
+/// Follows the device's MTU.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeping {
+    turns_left: u32,
+}
+
+/// Turns between two times of housekeeping: often enough for an MTU, too seldom to be seen in a profile.
+const TURNS: u32 = 4096;
+
+impl Housekeeping {
+    /// Next turn, whatever the count: much time has passed.
+    pub(crate) const fn due(&mut self) {
+        self.turns_left = 0;
+    }
+
+    pub(crate) fn turn<B: HostBackend>(&mut self, engine: &mut Engine<B, TscClock>) {
+        if let Some(left) = self.turns_left.checked_sub(1) {
+            self.turns_left = left;
+            return;
+        }
+        self.turns_left = TURNS;
+        let receive = engine.backend().receive_len_max();
+        if receive != engine.nic().config().settings().receive_len_max {
+            // Too small an MTU changes nothing: what arrives may still fit.
+            let _ = engine.nic_mut().set_receive_len_max(receive);
+        }
+    }
+}
