@@ -1,8 +1,8 @@
 //! The serving side: inbound queues, responses, failure notices (1RMA §3.1, §4.2, §4.5).
 //!
-//! Nothing here is kept per peer. A request that has been authenticated becomes a job in the inbound queue
-//! of its class; the job carries the prepared K_d, so the key is derived once for each op and thrown away
-//! with it. The queues have a fixed depth; beyond it requests are NACKed.
+//! Nothing here grows with the number of peers. A request that has been authenticated becomes a job in the
+//! inbound queue of its class; the job carries the prepared K_d, so the key is derived at most once for each
+//! op (`key_cache` keeps a few for the next). The queues have a fixed depth; beyond it requests are NACKed.
 
 use std::collections::VecDeque;
 
