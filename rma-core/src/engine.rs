@@ -127,10 +127,10 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
     }
 
     /// Whether there is nothing to do before a frame arrives, a command is issued or a timeout passes: no
-    /// portal has a command waiting. To be asked after [`Engine::turn`] returned 0.
+    /// portal has a command waiting, and no frame waits for room in the device. To be asked after [`Engine::turn`] returned 0.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.portals.iter().all(PortalPort::is_idle)
+        !self.nic.wants_transmit() && self.portals.iter().all(PortalPort::is_idle)
     }
 
     fn receive(&mut self, now: Instant) -> usize {

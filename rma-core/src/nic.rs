@@ -245,6 +245,13 @@ impl<A: AeadProvider> Nic<A> {
         transmit
     }
 
+    /// Whether [`Nic::poll_transmit`] has a frame. An engine must not sleep over one that its device had no
+    /// room for.
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        self.responder.wants_transmit() || self.initiator.wants_transmit()
+    }
+
     fn poll_responder(&mut self, out: &mut [u8]) -> Option<Transmit> {
         let mut serving = Serving {
             security: &mut self.security,

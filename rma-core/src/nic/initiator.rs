@@ -221,6 +221,11 @@ impl<A: AeadProvider> Initiator<A> {
         dispatch.chain(service).min()
     }
 
+    /// Whether an op could enter service now.
+    pub(super) fn wants_transmit(&self) -> bool {
+        self.window.admits_op() && self.waiting.iter().any(|list| list.front().is_some())
+    }
+
     /// Lets the next op enter service, if the window admits one, and writes its request.
     pub(super) fn poll_transmit(
         &mut self,

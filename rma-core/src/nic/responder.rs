@@ -187,6 +187,11 @@ impl<A: AeadProvider> Responder<A> {
         self.notices.push_back(Notice { frame, transmit });
     }
 
+    /// Whether a notice or a response waits to be sent.
+    pub(super) fn wants_transmit(&self) -> bool {
+        !self.notices.is_empty() || self.inbound.iter().any(|queue| !queue.is_empty())
+    }
+
     /// Writes the next notice or response, if there is one. They take turns: requests that are refused
     /// may come as fast as frames can be sent, and those that were accepted must not wait for their end.
     pub(super) fn poll_transmit(

@@ -521,6 +521,23 @@ fn the_classes_take_turns() {
     assert_eq!(slots, [4, 0, 5, 1, 2, 3]);
 }
 
+#[test]
+fn a_nic_says_whether_it_has_a_frame_to_send() {
+    let settings =
+        NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
+    let mut pair = Pair::with(settings);
+    assert!(!pair.a.nic.wants_transmit());
+    pair.issue(pair.command(0, 0, 64));
+    assert!(pair.a.nic.wants_transmit());
+    let request = pair.requests().remove(0);
+    pair.issue(pair.command(1, 0, 64));
+    assert!(!pair.a.nic.wants_transmit(), "the window is closed");
+    pair.deliver_to_b(&request).unwrap();
+    assert!(pair.b.nic.wants_transmit());
+    pair.exchange();
+    assert!(!pair.a.nic.wants_transmit() && !pair.b.nic.wants_transmit());
+}
+
 //= 1rma#4.3-slot-is-one-op
 //= type=test
 #[test]
