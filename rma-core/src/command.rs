@@ -11,7 +11,8 @@ use rma_shm::Line;
 
 use crate::{
     addr::HostAddr,
-    crypto::DerivedRegionKey,
+    crypto::{DerivedRegionKey, RegionKey},
+    limits::REGION_KEY_LEN,
     op::{ClassOfService, OpStatus, OpType},
     region::RegionId,
 };
@@ -33,6 +34,51 @@ impl fmt::Display for CommandSlotId {
     }
 }
 
+/// What a READ or a WRITE transfers: bytes of one remote and one local region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// How many bytes: 1 to [`crate::limits::OP_SIZE_MAX`].
+    pub op_size: u32,
+    /// Where in the remote region, in bytes.
+    pub remote_offset: u64,
+    /// The local region that sinks a read's data, or that a write's data comes from.
+    pub local_region: RegionId,
+    /// Where in the local region, in bytes.
+    pub local_offset: u64,
+}
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandOp {
+    /// Read remote memory (§3.1).
+    Read(Transfer),
+    /// Write remote memory (§5.1).
+    Write(Transfer),
+    /// Install this K_r at the remote region (§5.2).
+    Rekey(RegionKey),
+}
+
+impl CommandOp {
+    /// The type of the op, which its key is bound to.
+    #[must_use]
+    pub const fn op_type(&self) -> OpType {
+        match self {
+            Self::Read(_) => OpType::Read,
+            Self::Write(_) => OpType::Write,
+            Self::Rekey(_) => OpType::Rekey,
+        }
+    }
+
+    /// How many bytes the op transfers, either way.
+    #[must_use]
+    pub const fn op_size(&self) -> u32 {
+        match self {
+            Self::Read(transfer) | Self::Write(transfer) => transfer.op_size,
+            Self::Rekey(_) => REGION_KEY_LEN as u32,
+        }
+    }
+}
+
 //= 1rma#4.4-command-self-contained
 /// One op, with all that the NIC needs to run it: a NIC keeps no state per destination (§4.4).
 ///
@@ -41,39 +87,32 @@ impl fmt::Display for CommandSlotId {
 pub struct Command {
     /// The slot that the command is issued to.
     pub slot: CommandSlotId,
-    /// What to do.
-    pub op_type: OpType,
     /// With which class of service.
     pub class: ClassOfService,
-    /// How many bytes: 1 to [`crate::limits::OP_SIZE_MAX`].
-    pub op_size: u32,
     /// The host of the remote region.
     pub responder: HostAddr,
     /// The remote region.
     pub remote_region: RegionId,
-    /// Where in the remote region, in bytes.
-    pub remote_offset: u64,
-    /// The local region that sinks a read's data.
-    pub local_region: RegionId,
-    /// Where in the local region, in bytes.
-    pub local_offset: u64,
     /// K_d, bound to this host, this process and the op type.
     pub key: DerivedRegionKey,
+    /// What to do.
+    pub op: CommandOp,
 }
 
 impl Command {
     /// The command of a slot that has none.
     pub(crate) const NONE: Self = Self {
         slot: CommandSlotId(0),
-        op_type: OpType::Read,
         class: ClassOfService::Latency,
-        op_size: 0,
         responder: HostAddr::from_octets([0; 16]),
         remote_region: RegionId::from_bits(0),
-        remote_offset: 0,
-        local_region: RegionId::from_bits(0),
-        local_offset: 0,
         key: DerivedRegionKey::from_bytes([0; 16]),
+        op: CommandOp::Read(Transfer {
+            op_size: 0,
+            remote_offset: 0,
+            local_region: RegionId::from_bits(0),
+            local_offset: 0,
+        }),
     };
 
     /// The command as the line that goes into the portal's ring.
@@ -81,16 +120,22 @@ impl Command {
     pub fn to_line(&self) -> Line {
         let [a, b] = halves(&self.responder.to_octets());
         let [k, l] = halves(self.key.expose());
+        let (local_region, [x, y]) = match &self.op {
+            CommandOp::Read(transfer) | CommandOp::Write(transfer) => {
+                (transfer.local_region, [transfer.remote_offset, transfer.local_offset])
+            }
+            CommandOp::Rekey(key) => (RegionId::from_bits(0), halves(key.expose())),
+        };
         Line([
             u64::from(self.slot.0)
-                | (self.op_type as u64) << 16
+                | (self.op.op_type() as u64) << 16
                 | (self.class as u64) << 24
-                | u64::from(self.op_size) << 32,
+                | u64::from(self.op.op_size()) << 32,
             a,
             b,
-            u64::from(self.remote_region.to_bits()) | u64::from(self.local_region.to_bits()) << 32,
-            self.remote_offset,
-            self.local_offset,
+            u64::from(self.remote_region.to_bits()) | u64::from(local_region.to_bits()) << 32,
+            x,
+            y,
             k,
             l,
         ])
@@ -101,21 +146,26 @@ impl Command {
     /// # Errors
     /// The slot that the line names, if any other field has a value that is not defined.
     pub fn from_line(line: &Line) -> Result<Self, CommandSlotId> {
-        let [head, a, b, regions, remote_offset, local_offset, k, l] = line.0;
+        let [head, a, b, regions, x, y, k, l] = line.0;
         let slot = CommandSlotId(head as u16);
-        let op_type = OpType::from_code((head >> 16) as u8).ok_or(slot)?;
-        let class = ClassOfService::from_code((head >> 24) as u8).ok_or(slot)?;
+        let transfer = Transfer {
+            op_size: (head >> 32) as u32,
+            remote_offset: x,
+            local_region: RegionId::from_bits((regions >> 32) as u32),
+            local_offset: y,
+        };
+        let op = match OpType::from_code((head >> 16) as u8).ok_or(slot)? {
+            OpType::Read => CommandOp::Read(transfer),
+            OpType::Write => CommandOp::Write(transfer),
+            OpType::Rekey => CommandOp::Rekey(RegionKey::from_bytes(whole([x, y]))),
+        };
         Ok(Self {
             slot,
-            op_type,
-            class,
-            op_size: (head >> 32) as u32,
+            class: ClassOfService::from_code((head >> 24) as u8).ok_or(slot)?,
             responder: HostAddr::from_octets(whole([a, b])),
             remote_region: RegionId::from_bits(regions as u32),
-            remote_offset,
-            local_region: RegionId::from_bits((regions >> 32) as u32),
-            local_offset,
             key: DerivedRegionKey::from_bytes(whole([k, l])),
+            op,
         })
     }
 }
@@ -192,36 +242,45 @@ fn whole([low, high]: [u64; 2]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    fn command() -> Command {
+    fn command(op: CommandOp) -> Command {
         Command {
             slot: CommandSlotId(0xfffe),
-            op_type: OpType::Read,
             class: ClassOfService::Throughput,
-            op_size: 4096,
             responder: "2001:db8::9".parse().unwrap(),
             remote_region: RegionId::from_bits(0xdead_beef),
+            key: DerivedRegionKey::from_bytes(core::array::from_fn(|i| i as u8)),
+            op,
+        }
+    }
+
+    fn ops() -> [CommandOp; 3] {
+        let transfer = Transfer {
+            op_size: 4096,
             remote_offset: u64::MAX - 3,
             local_region: RegionId::from_bits(7),
             local_offset: 1 << 50,
-            key: DerivedRegionKey::from_bytes(core::array::from_fn(|i| i as u8)),
-        }
+        };
+        let key = RegionKey::from_bytes(core::array::from_fn(|i| 0xf0 - i as u8));
+        [CommandOp::Read(transfer), CommandOp::Write(transfer), CommandOp::Rekey(key)]
     }
 
     //= 1rma#4.4-command-self-contained
     //= type=test
     #[test]
     fn a_command_round_trips_through_its_line() {
-        assert_eq!(Command::from_line(&command().to_line()), Ok(command()));
-        let v4 = Command { responder: "192.0.2.1".parse().unwrap(), ..command() };
-        assert_eq!(Command::from_line(&v4.to_line()), Ok(v4));
+        for command in ops().map(command) {
+            assert_eq!(Command::from_line(&command.to_line()), Ok(command));
+            let v4 = Command { responder: "192.0.2.1".parse().unwrap(), ..command };
+            assert_eq!(Command::from_line(&v4.to_line()), Ok(v4));
+        }
     }
 
     #[test]
     fn a_line_with_undefined_fields_still_names_its_slot() {
-        let mut line = command().to_line();
+        let mut line = command(ops()[0]).to_line();
         line.0[0] |= 0xff << 16;
         assert_eq!(Command::from_line(&line), Err(CommandSlotId(0xfffe)));
-        let mut line = command().to_line();
+        let mut line = command(ops()[0]).to_line();
         line.0[0] |= 0xff << 24;
         assert_eq!(Command::from_line(&line), Err(CommandSlotId(0xfffe)));
     }

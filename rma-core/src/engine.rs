@@ -4,6 +4,8 @@
 //! work, and after the engine is built it neither allocates nor locks nor blocks (P9). Threads, pinning and
 //! sleeping belong to whoever calls [`Engine::turn`].
 
+mod loopback;
+
 use core::ops::Range;
 
 use crate::{
@@ -11,8 +13,9 @@ use crate::{
     crypto::{AeadProvider, PortableAead},
     nic::Nic,
     portal::PortalPort,
-    time::Instant,
+    time::{Clock, Instant},
 };
+use loopback::Loopback;
 
 /// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer behind a
 /// flood of frames. Smaller: more system calls for the same traffic.
@@ -21,12 +24,6 @@ const BURST: usize = 64;
 /// Commands taken from one portal in one turn, so that a busy portal does not hold up another's.
 const COMMANDS_PER_PORTAL: usize = 32;
 
-/// Where the engine gets its time from.
-pub trait Clock {
-    /// The time now. Never goes backwards.
-    fn now(&self) -> Instant;
-}
-
 /// A NIC with a backend, a clock, and the engine's ends of its portals.
 #[derive(Debug)]
 pub struct Engine<B, C, A: AeadProvider = PortableAead> {
@@ -34,6 +31,8 @@ pub struct Engine<B, C, A: AeadProvider = PortableAead> {
     backend: B,
     clock: C,
     portals: Vec<PortalPort>,
+    /// Frames from this host to itself.
+    loopback: Loopback,
     /// Which of `portals` a slot belongs to.
     owners: Box<[u16]>,
 }
@@ -52,6 +51,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
             clock,
             // One slot each is the most portals there can be.
             portals: Vec::with_capacity(slots),
+            loopback: Loopback::new(),
             owners: vec![NOBODY; slots].into_boxed_slice(),
         }
     }
@@ -121,7 +121,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         let commands = self.take_commands(now);
         self.nic.handle_timeout(now);
         let completed = self.complete();
-        let sent = self.backend.tx_burst(BURST, |out| self.nic.poll_transmit(now, out));
+        let sent = self.transmit(now);
         self.backend.flush(now);
         received + commands + completed + sent
     }
@@ -130,14 +130,38 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
     /// portal has a command waiting, and no frame waits for room in the device. To be asked after [`Engine::turn`] returned 0.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.nic.wants_transmit() && self.portals.iter().all(PortalPort::is_idle)
+        self.loopback.is_empty()
+            && !self.nic.wants_transmit()
+            && self.portals.iter().all(PortalPort::is_idle)
     }
 
+    /// Dropped frames are counted by the NIC; there is nothing else to do about one.
     fn receive(&mut self, now: Instant) -> usize {
-        self.backend.rx_burst(BURST, |frame| {
-            // Dropped frames are counted by the NIC; there is nothing else to do about one.
-            let _ = self.nic.handle_frame(now, frame);
-        })
+        let Self { nic, backend, clock, loopback, .. } = self;
+        let looped = loopback.drain(|frame| {
+            let _ = nic.handle_frame(now, clock, frame);
+        });
+        looped
+            + backend.rx_burst(BURST, |frame| {
+                let _ = nic.handle_frame(now, clock, frame);
+            })
+    }
+
+    fn transmit(&mut self, now: Instant) -> usize {
+        let Self { nic, backend, loopback, .. } = self;
+        let mut looped = 0;
+        let sent = backend.tx_burst(BURST, |out| {
+            while loopback.has_room() {
+                let transmit = nic.poll_transmit(now, out)?;
+                if !nic.config().settings().addresses.contains(transmit.destination) {
+                    return Some(transmit);
+                }
+                loopback.push(&transmit, &out[..transmit.len]);
+                looped += 1;
+            }
+            None
+        });
+        sent + looped
     }
 
     fn take_commands(&mut self, now: Instant) -> usize {
@@ -188,6 +212,7 @@ mod tests {
         addr::{HostAddr, Pid},
         backend::{RxFrame, Transmit},
         command::{Command, CommandSlotId},
+        command::{CommandOp, Transfer},
         crypto::DerivedRegionKey,
         grant::Grant,
         nic::{NicConfigBuilder, RegionEntry},
@@ -335,8 +360,12 @@ mod tests {
         Command {
             slot: CommandSlotId(slot),
             responder: "192.0.2.2".parse().unwrap(),
-            op_size: 1,
-            local_region: sink.id(),
+            op: CommandOp::Read(Transfer {
+                op_size: 1,
+                remote_offset: 0,
+                local_region: sink.id(),
+                local_offset: 0,
+            }),
             ..Command::NONE
         }
     }

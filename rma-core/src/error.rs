@@ -6,6 +6,7 @@ use thiserror::Error;
 use crate::{
     addr::{HostAddr, Pid},
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
+    op::OpType,
     region::RegionId,
 };
 
@@ -61,6 +62,14 @@ pub enum SubmitError {
         granted: Pid,
         /// The portal's PID.
         portal: Pid,
+    },
+    /// The grant was made for another type of op; the responder would refuse its key.
+    #[error("the grant is for {granted} and the op is a {wanted}; ask for a grant for {wanted}")]
+    GrantForAnotherOpType {
+        /// The grant's op type.
+        granted: OpType,
+        /// The op's type.
+        wanted: OpType,
     },
     /// The grant was made for an address that this host does not have.
     #[error("the grant is for initiator {granted}, which is not an address of this host")]
@@ -160,8 +169,8 @@ pub enum DropReason {
     RequestOutOfBounds,
     /// An authenticated request that the region does not permit. Answered with a failure notice.
     RequestNotPermitted,
-    /// An authenticated request that found the inbound queue at its configured depth. Answered with a
-    /// NACK.
+    /// An authenticated request that found the inbound queue at its configured depth, or a mutation that found
+    /// the pending-write table full. Answered with a NACK.
     InboundQueueFull,
     /// A failure notice that was not sent: the limit on notices to unauthenticated senders was reached.
     /// Counted beside the reason for the notice.
@@ -175,22 +184,35 @@ pub enum DropReason {
     LateOrUnsolicited,
     /// A response or failure notice from another host than the op's.
     WrongResponder,
-    /// A response whose bytes have already arrived.
+    /// A response or solicited data whose bytes have already arrived.
     Duplicate,
-    /// An authenticated response with bytes that the op did not ask for, or cut in a way that the wire
-    /// format does not allow.
+    /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut in a way
+    /// that the wire format does not allow.
     OutsideOp,
-    /// A response or failure notice whose tag is wrong.
+    /// An answer (response, failure notice, solicitation, acknowledgement) whose tag is wrong.
     ResponseUnauthenticated,
     /// A failure notice with a status that may not come this way.
     NoticeStatus,
-    /// A response to an op whose local region is no longer registered.
+    /// A response to an op whose local region is no longer registered, or a solicitation of data from one.
     LocalRegionGone,
+    /// A second solicitation of an op, as a duplicated or replayed request causes it. No data is sent for it.
+    SolicitedTwice,
+    /// A failure notice for a mutation whose data has been solicited: it can no longer be refused.
+    NoticeAfterSolicitation,
+    /// Solicited data for a pending write that does not exist, or is another op's.
+    UnknownPendingWrite,
+    /// Solicited data whose tag is wrong.
+    DataUnauthenticated,
+    /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).
+    DataLate,
+    /// A request, or solicited data, for a region that was rekeyed or deregistered after the request had been
+    /// authenticated. Answered with REMOTE_AUTHENTICATION_FAILURE.
+    OldKey,
 }
 
 impl DropReason {
     /// All reasons, in the order of their codes.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 26] = [
         Self::Length,
         Self::Version,
         Self::FrameType,
@@ -211,6 +233,12 @@ impl DropReason {
         Self::ResponseUnauthenticated,
         Self::NoticeStatus,
         Self::LocalRegionGone,
+        Self::SolicitedTwice,
+        Self::NoticeAfterSolicitation,
+        Self::UnknownPendingWrite,
+        Self::DataUnauthenticated,
+        Self::DataLate,
+        Self::OldKey,
     ];
 }
 

@@ -14,12 +14,19 @@ pub const OP_SIZE_MAX: u32 = 4096;
 /// Smaller: more bits than one word. Larger: hosts with a small MTU waste more of each frame.
 pub const GRANULE: u32 = 64;
 
+/// Bytes of a region key K_r, and so the op size of a Rekey.
+pub const REGION_KEY_LEN: usize = 16;
+
 /// Bytes of an AES-GCM tag, at the end of every frame.
 pub const TAG_LEN: usize = 16;
 
 /// The most slots a command slot table may have: a slot's number is 16 bits on the wire, and one value
 /// is the end of a list.
 pub const COMMAND_SLOTS_MAX: u32 = 65_535;
+
+/// The most entries a pending-write table may have: an entry's number is 16 bits on the wire, and one value is
+/// the end of a list.
+pub const PENDING_WRITES_MAX: u32 = 65_535;
 
 /// The most regions a registered region table may have: 16 bits of a `RegionId` are the index.
 pub const REGIONS_MAX: u32 = 65_536;

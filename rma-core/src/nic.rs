@@ -2,25 +2,30 @@
 //!
 //! | the paper's box | here |
 //! |---|---|
-//! | command slots, CST | `initiator`, with `slot_list` |
+//! | command slots, CST | `initiator`, with `index_list` |
 //! | outgoing op FIFOs, arbiters | `initiator` |
-//! | solicitation window | `solicitation_window` |
+//! | solicitation window | `solicitation_window`: one for this host's reads and for what others write |
 //! | RRT | [`RegionTable`] |
-//! | incoming op FIFOs | `responder` |
+//! | incoming op FIFOs | `responder`: `admission`, then `inbound_reads` or `pending_writes` |
 //! | encryption-decryption blocks | `security`, over [`crate::crypto`] |
 //!
 //! What is not here: congestion control, retry, ordering, transfers of more than 4 KiB. Those are software
 //! (Table 1), and this module never imports from them.
 
+mod admission;
 mod config;
 mod counters;
+mod granules;
+mod inbound_reads;
+mod index_list;
 mod initiator;
 mod key_cache;
+mod memory;
 mod notice_limiter;
+mod pending_writes;
 mod region_table;
 mod responder;
 mod security;
-mod slot_list;
 mod solicitation_window;
 #[cfg(test)]
 mod tests;
@@ -29,6 +34,7 @@ use std::sync::Arc;
 
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, ReceiveLenMax, Timing};
 pub use counters::NicCounters;
+pub use memory::TableMemory;
 pub use region_table::{RegionEntry, RegionTable};
 
 use crate::{
@@ -37,12 +43,13 @@ use crate::{
     command::{Command, CommandSlotId, Completion},
     crypto::{AeadProvider, IvCounter, PortableAead},
     error::{CommandError, DropReason},
-    time::Instant,
-    wire::{self, FrameView, read::REQUEST_LEN},
+    time::{Clock, Instant},
+    wire::{self, FrameView},
 };
-use initiator::{Dispatch, Initiator, Landing};
+use initiator::{Context, Envelope, Initiator};
 use responder::{Responder, Serving};
 use security::Security;
+use solicitation_window::SolicitationWindow;
 
 /// A 1RMA NIC as a state machine.
 ///
@@ -57,6 +64,7 @@ pub struct Nic<A: AeadProvider = PortableAead> {
     config: NicConfig,
     security: Security<A>,
     regions: RegionTable,
+    window: SolicitationWindow,
     initiator: Initiator<A>,
     responder: Responder<A>,
     counters: Arc<NicCounters>,
@@ -80,6 +88,7 @@ impl<A: AeadProvider> Nic<A> {
         Self {
             security: Security::new(aead, config.settings.engine, counter),
             regions: RegionTable::new(config.settings.regions),
+            window: SolicitationWindow::new(config.settings.solicitation_window),
             initiator: Initiator::new(&config),
             responder: Responder::new(&config),
             counters: Arc::default(),
@@ -110,7 +119,7 @@ impl<A: AeadProvider> Nic<A> {
         &self.regions
     }
 
-    /// The registered region table, to register and deregister.
+    /// The registered region table, to register, rekey and deregister.
     pub const fn regions_mut(&mut self) -> &mut RegionTable {
         &mut self.regions
     }
@@ -138,10 +147,11 @@ impl<A: AeadProvider> Nic<A> {
         slots.map(CommandSlotId).all(|slot| self.initiator.is_free(slot))
     }
 
-    /// Payload bytes that are solicited and have not arrived (P3): never above the window.
+    /// Payload bytes that are solicited, by reads and for the mutations of others, and have not arrived (P3):
+    /// never above the window.
     #[must_use]
     pub const fn window_debited(&self) -> u32 {
-        self.initiator.window_debited()
+        self.window.debited()
     }
 
     /// What the NIC counts.
@@ -156,9 +166,9 @@ impl<A: AeadProvider> Nic<A> {
     /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A command that
     /// makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        let addresses = self.config.settings.addresses;
-        self.initiator
-            .handle_command(now, command, &self.regions, &addresses)
+        let (initiator, mut context) = self.initiating();
+        initiator
+            .handle_command(now, &command, &mut context)
             .inspect_err(|_| self.counters.count_refused())
     }
 
@@ -172,61 +182,99 @@ impl<A: AeadProvider> Nic<A> {
         slot: CommandSlotId,
     ) -> Result<(), CommandError> {
         self.initiator
-            .handle_unreadable_command(now, slot)
+            .handle_unreadable_command(now, slot, &mut self.window)
             .inspect_err(|_| self.counters.count_refused())
     }
 
     /// Takes a received frame.
     ///
+    /// `now` may be from the start of an engine's turn. `clock` is read where that is not good enough: right
+    /// before data of a mutation is applied and right after, and when a solicitation has come (P2).
+    ///
     /// # Errors
     /// Why the frame was dropped. It is counted already.
-    pub fn handle_frame(&mut self, now: Instant, frame: RxFrame<'_>) -> Result<(), DropReason> {
+    pub fn handle_frame(
+        &mut self,
+        now: Instant,
+        clock: &impl Clock,
+        frame: RxFrame<'_>,
+    ) -> Result<(), DropReason> {
         self.counters.count_received();
-        self.accept_frame(now, frame).inspect_err(|&reason| self.counters.count_drop(reason))
+        let result = self.accept_frame(now, clock, frame);
+        result.inspect_err(|&reason| self.counters.count_drop(reason))
     }
 
-    fn accept_frame(&mut self, now: Instant, frame: RxFrame<'_>) -> Result<(), DropReason> {
+    fn accept_frame(
+        &mut self,
+        now: Instant,
+        clock: &impl Clock,
+        frame: RxFrame<'_>,
+    ) -> Result<(), DropReason> {
         if !self.config.settings.addresses.contains(frame.destination) {
             return Err(DropReason::NotForThisHost);
         }
         match FrameView::parse(frame.bytes)? {
             FrameView::ReadRequest(view) => {
-                let claims = view.claims();
-                let mut serving = Serving {
-                    security: &mut self.security,
-                    regions: &self.regions,
-                    counters: &self.counters,
-                };
-                self.responder.handle_request(now, claims, frame, &mut serving)
+                let (responder, _, mut serving) = self.serving();
+                responder.handle_read_request(now, view.claims(), frame, &mut serving)
             }
             FrameView::ReadResponse(view) => {
-                let claims = view.claims();
-                let landing = Landing { security: &self.security, regions: &self.regions };
-                self.initiator.handle_response(now, frame.source, claims, frame.bytes, &landing)
+                let (initiator, mut context) = self.initiating();
+                let RxFrame { source, bytes, .. } = frame;
+                initiator.handle_response(now, source, view.claims(), bytes, &mut context)
             }
             FrameView::Failure(view) => {
-                let claims = view.claims();
-                self.initiator.handle_failure(
-                    now,
-                    frame.source,
-                    claims,
-                    frame.bytes,
-                    &self.security,
-                )
+                let (initiator, mut context) = self.initiating();
+                let RxFrame { source, bytes, .. } = frame;
+                initiator.handle_failure(now, source, view.claims(), bytes, &mut context)
+            }
+            FrameView::MutationRequest(view) => {
+                let (responder, _, mut serving) = self.serving();
+                responder.handle_mutation_request(now, view.claims(), frame, &mut serving)
+            }
+            FrameView::Solicitation(view) => {
+                let (initiator, context) = self.initiating();
+                let RxFrame { source, destination, reply_len_max, bytes } = frame;
+                let envelope = Envelope { source, destination, reply_len_max };
+                initiator.handle_solicitation(clock, &envelope, view.claims(), bytes, &context)
+            }
+            FrameView::SolicitedData(view) => {
+                let (responder, window, mut serving) = self.serving();
+                let RxFrame { source, bytes, .. } = frame;
+                responder.handle_data(clock, source, view.claims(), bytes, window, &mut serving)
+            }
+            FrameView::Acknowledgement(view) => {
+                let (initiator, mut context) = self.initiating();
+                let RxFrame { source, bytes, .. } = frame;
+                initiator.handle_acknowledgement(now, source, view.claims(), bytes, &mut context)
             }
         }
     }
 
+    /// The initiator, and what it works with.
+    const fn initiating(&mut self) -> (&mut Initiator<A>, Context<'_, A>) {
+        let Self { config, security, regions, window, initiator, .. } = self;
+        (initiator, Context { security, regions, window, config })
+    }
+
+    /// The responder, the window, and what else it works with.
+    fn serving(&mut self) -> (&mut Responder<A>, &mut SolicitationWindow, Serving<'_, A>) {
+        let Self { config, security, regions, window, responder, counters, .. } = self;
+        (responder, window, Serving { security, regions, counters, config })
+    }
+
     /// Expires whatever is due. Early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.initiator.handle_timeout(now);
+        self.initiator.handle_timeout(now, &mut self.window);
+        let (responder, window, mut serving) = self.serving();
+        responder.handle_timeout(now, window, &mut serving);
     }
 
     /// Writes at most one frame into `out`. Call until it returns `None`.
     ///
     /// `out` should have room for the largest frame that the device can send; responses are cut to it. With
-    /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. Notices and responses take turns
-    /// with requests, so that serving others does not stop this host's own ops, nor the reverse.
+    /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
+    /// turns with what it sends for its own ops, so that neither stops the other.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         if out.len() < wire::FRAME_LEN_MIN {
@@ -235,9 +283,9 @@ impl<A: AeadProvider> Nic<A> {
         let responder_first = self.responder_first;
         self.responder_first = !responder_first;
         let transmit = if responder_first {
-            self.poll_responder(out).or_else(|| self.poll_initiator(now, out))
+            self.poll_responder(now, out).or_else(|| self.poll_initiator(now, out))
         } else {
-            self.poll_initiator(now, out).or_else(|| self.poll_responder(out))
+            self.poll_initiator(now, out).or_else(|| self.poll_responder(now, out))
         };
         if transmit.is_some() {
             self.counters.count_sent();
@@ -249,26 +297,17 @@ impl<A: AeadProvider> Nic<A> {
     /// room for.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.responder.wants_transmit() || self.initiator.wants_transmit()
+        self.responder.wants_transmit(&self.window) || self.initiator.wants_transmit(&self.window)
     }
 
-    fn poll_responder(&mut self, out: &mut [u8]) -> Option<Transmit> {
-        let mut serving = Serving {
-            security: &mut self.security,
-            regions: &self.regions,
-            counters: &self.counters,
-        };
-        self.responder.poll_transmit(&mut serving, out)
+    fn poll_responder(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+        let (responder, window, mut serving) = self.serving();
+        responder.poll_transmit(now, window, &mut serving, out)
     }
 
     fn poll_initiator(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut()?;
-        let mut dispatch = Dispatch {
-            security: &mut self.security,
-            config: &self.config,
-            addresses: &self.config.settings.addresses,
-        };
-        self.initiator.poll_transmit(now, &mut dispatch, out)
+        let (initiator, mut context) = self.initiating();
+        initiator.poll_transmit(now, &mut context, out)
     }
 
     /// The next completion. Its slot is free again once this returns it.
@@ -280,6 +319,7 @@ impl<A: AeadProvider> Nic<A> {
     /// The earliest instant at which [`Nic::handle_timeout`] has work. May change after any other call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.initiator.poll_timeout()
+        let (initiator, responder) = (self.initiator.poll_timeout(), self.responder.poll_timeout());
+        initiator.into_iter().chain(responder).min()
     }
 }

@@ -10,16 +10,41 @@ use core::fmt;
 pub enum OpType {
     /// One-sided read, two hops (§3.1).
     Read = 1,
+    /// One-sided write, four hops (§5.1).
+    Write = 2,
+    /// Installs a new region key K_r, four hops (§5.2).
+    Rekey = 3,
 }
 
 impl OpType {
+    /// All types, in the order of their codes.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Rekey];
+
     /// The op type that `code` stands for.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Read),
+            2 => Some(Self::Write),
+            3 => Some(Self::Rekey),
             _ => None,
         }
+    }
+
+    /// The op's name in the paper.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "READ",
+            Self::Write => "WRITE",
+            Self::Rekey => "Rekey",
+        }
+    }
+}
+
+impl fmt::Display for OpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -49,6 +74,15 @@ impl ClassOfService {
             _ => None,
         }
     }
+
+    /// The other class.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Latency => Self::Throughput,
+            Self::Throughput => Self::Latency,
+        }
+    }
 }
 
 /// How an op ended. Names and meanings are those of 1RMA Table 3, but for the last three.
@@ -61,12 +95,15 @@ pub enum OpStatus {
     /// The op completed and all its data was transferred.
     Ok = 0,
     /// The command did not carry the right derived region key K_d, or no such region is registered: the
-    /// responder does not tell which. Also what a rotated key looks like.
+    /// responder does not tell which. Also what a rotated key looks like, and how an op ends whose region is
+    /// rekeyed or deregistered while it is under way.
     RemoteAuthenticationFailure = 1,
-    /// The responder's inbound queue was at its configured depth. The window was refunded at once.
+    /// The responder's inbound queue was at its configured depth, or a mutation waited too long there for the
+    /// responder's own solicitation window. The initiator's window was refunded at once.
     Nack = 2,
-    /// Not all data arrived in time: wrong address, partition, drop or congestion. Some of the local
-    /// memory may have been written.
+    /// Not all data arrived in time: wrong address, partition, drop or congestion. A read may have changed some
+    /// of the local memory. A mutation may have changed all, some or nothing of its target; it changes nothing
+    /// from now on (§5.1).
     Timeout = 3,
     /// The op waited too long for room in the local solicitation window and never entered service.
     DispatchTimeout = 4,
@@ -136,7 +173,10 @@ mod tests {
             assert_eq!(ClassOfService::from_code(class as u8), Some(class));
         }
         assert_eq!(ClassOfService::from_code(2), None);
-        assert_eq!(OpType::from_code(OpType::Read as u8), Some(OpType::Read));
+        for op_type in OpType::ALL {
+            assert_eq!(OpType::from_code(op_type as u8), Some(op_type));
+        }
+        assert_eq!(OpType::from_code(4), None);
         assert_eq!(OpType::from_code(0), None);
     }
 }

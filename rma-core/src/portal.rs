@@ -19,12 +19,13 @@ use rma_shm::{Consumer, Doorbell, Producer, ring};
 
 use crate::{
     addr::{LocalAddresses, Pid},
-    command::{Command, CommandSlotId, Completion},
+    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    crypto::RegionKey,
     error::SubmitError,
     grant::Grant,
     limits::OP_SIZE_MAX,
-    op::{ClassOfService, OpType},
-    region::{NicTag, RegisteredRegion},
+    op::ClassOfService,
+    region::{NicTag, RegionId, RegisteredRegion},
 };
 
 /// Wakes an engine that sleeps in the kernel. Implemented where system calls are made.
@@ -101,6 +102,23 @@ pub struct ReadOp<'a> {
     pub class: ClassOfService,
 }
 
+/// A write of 1 to [`OP_SIZE_MAX`] bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOp<'a> {
+    /// The permission to write.
+    pub grant: &'a Grant,
+    /// Where in the remote region, in bytes. The responder checks it.
+    pub remote_offset: u64,
+    /// Where the data comes from.
+    pub source: &'a RegisteredRegion,
+    /// Where in `source`, in bytes.
+    pub source_offset: u64,
+    /// How many bytes.
+    pub op_size: u32,
+    /// With which class of service.
+    pub class: ClassOfService,
+}
+
 //= 1rma#4.4-portal
 /// An application's command slots and its completion queue. Used by one thread at a time.
 #[derive(Debug)]
@@ -166,16 +184,86 @@ impl CommandPortal {
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
     pub fn issue_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
         let &ReadOp { grant, remote_offset, sink, sink_offset, op_size, class } = op;
+        let local = self.checked(sink, sink_offset, op_size)?;
+        let transfer =
+            Transfer { op_size, remote_offset, local_region: local, local_offset: sink_offset };
+        self.issue_op(grant, class, CommandOp::Read(transfer))
+    }
+
+    /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in the latency
+    /// class. See [`CommandPortal::issue_write`].
+    ///
+    /// # Errors
+    /// As [`CommandPortal::issue_write`].
+    pub fn write(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        source: &RegisteredRegion,
+        source_offset: u64,
+        op_size: u32,
+    ) -> Result<CommandSlotId, SubmitError> {
+        let class = ClassOfService::Latency;
+        self.issue_write(&WriteOp { grant, remote_offset, source, source_offset, op_size, class })
+    }
+
+    /// Issues a write (§5.1). Its completion names the slot that is returned here.
+    ///
+    /// Until then the bytes of `source` that the op covers must not change, or what is written is some of the old
+    /// and some of the new. Unless it is OK, any part of the op may have been written, but nothing will be any
+    /// more: it is safe to write again, or to write something else.
+    ///
+    /// # Errors
+    /// If no slot is free, or the op cannot be right. Then nothing was issued.
+    //= 1rma#5.1-write
+    pub fn issue_write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        let &WriteOp { grant, remote_offset, source, source_offset, op_size, class } = op;
+        let local = self.checked(source, source_offset, op_size)?;
+        let transfer =
+            Transfer { op_size, remote_offset, local_region: local, local_offset: source_offset };
+        self.issue_op(grant, class, CommandOp::Write(transfer))
+    }
+
+    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come under keys derived
+    /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no other region notices.
+    ///
+    /// Unless it completes with OK, the key may or may not have been changed; it will not be any more.
+    ///
+    /// # Errors
+    /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was issued.
+    pub fn rekey(&mut self, grant: &Grant, key: RegionKey) -> Result<CommandSlotId, SubmitError> {
+        self.issue_op(grant, ClassOfService::Latency, CommandOp::Rekey(key))
+    }
+
+    /// The name of `local`, if it has `op_size` bytes at `offset`.
+    fn checked(
+        &self,
+        local: &RegisteredRegion,
+        offset: u64,
+        op_size: u32,
+    ) -> Result<RegionId, SubmitError> {
         if !(1..=OP_SIZE_MAX).contains(&op_size) {
             return Err(SubmitError::OpSize { op_size });
         }
-        let (region, region_len) = (sink.id(), sink.len());
-        if sink.nic() != self.nic {
+        let (region, region_len) = (local.id(), local.len());
+        if local.nic() != self.nic {
             return Err(SubmitError::RegionOfAnotherHost { region });
         }
-        if sink_offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
-            let offset = sink_offset;
+        if offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
             return Err(SubmitError::LocalOutOfBounds { region, region_len, offset, op_size });
+        }
+        Ok(region)
+    }
+
+    fn issue_op(
+        &mut self,
+        grant: &Grant,
+        class: ClassOfService,
+        op: CommandOp,
+    ) -> Result<CommandSlotId, SubmitError> {
+        let (granted, wanted) = (grant.op_type, op.op_type());
+        if granted != wanted {
+            return Err(SubmitError::GrantForAnotherOpType { granted, wanted });
         }
         if grant.pid != self.pid {
             return Err(SubmitError::GrantForAnotherProcess {
@@ -188,18 +276,8 @@ impl CommandPortal {
         }
         let slots = self.slots.len() as u16;
         let slot = self.free.pop().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
-        self.issue(&Command {
-            slot,
-            op_type: OpType::Read,
-            class,
-            op_size,
-            responder: grant.responder,
-            remote_region: grant.region,
-            remote_offset,
-            local_region: region,
-            local_offset: sink_offset,
-            key: grant.key,
-        });
+        let Grant { responder, region, key, .. } = *grant;
+        self.issue(&Command { slot, class, responder, remote_region: region, key, op });
         Ok(slot)
     }
 
@@ -292,7 +370,11 @@ impl PortalPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{addr::HostAddr, crypto::DerivedRegionKey, op::OpStatus, region::RegionId};
+    use crate::{
+        addr::HostAddr,
+        crypto::DerivedRegionKey,
+        op::{OpStatus, OpType},
+    };
     use rma_shm::Region;
 
     fn local() -> HostAddr {
@@ -342,7 +424,10 @@ mod tests {
             SubmitError::NoFreeCommandSlot { slots: 1 }
         );
         let command = port.take().unwrap().unwrap();
-        assert_eq!((command.slot, command.remote_offset, command.op_size), (slot, 100, 64));
+        assert_eq!((command.slot, command.op.op_size()), (slot, 64));
+        let CommandOp::Read(Transfer { remote_offset: 100, .. }) = command.op else {
+            panic!("a read at 100: {command:?}")
+        };
         assert!(port.take().is_none());
         assert!(portal.poll().is_none());
         assert!(port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2)));
@@ -368,6 +453,11 @@ mod tests {
         let other_host = Grant { initiator: grant().responder, ..grant() };
         let error = portal.read(&other_host, 0, &sink, 0, 1).unwrap_err();
         assert_eq!(error, SubmitError::GrantForAnotherHost { granted: grant().responder });
+        let error = portal.write(&grant(), 0, &sink, 0, 1).unwrap_err();
+        let (granted, wanted) = (OpType::Read, OpType::Write);
+        assert_eq!(error, SubmitError::GrantForAnotherOpType { granted, wanted });
+        let error = portal.rekey(&grant(), RegionKey::from_bytes([0; 16])).unwrap_err();
+        assert!(matches!(error, SubmitError::GrantForAnotherOpType { .. }), "{error}");
         let elsewhere = RegisteredRegion::new(sink.id(), sink.memory().clone(), NicTag(2));
         let error = portal.read(&grant(), 0, &elsewhere, 0, 1).unwrap_err();
         assert_eq!(error, SubmitError::RegionOfAnotherHost { region: sink.id() });
@@ -398,15 +488,16 @@ mod tests {
     fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
         Command {
             slot: CommandSlotId(0),
-            op_type: OpType::Read,
             class: ClassOfService::Latency,
-            op_size: 1,
             responder: grant.responder,
             remote_region: grant.region,
-            remote_offset: 0,
-            local_region: sink.id(),
-            local_offset: 0,
             key: grant.key,
+            op: CommandOp::Read(Transfer {
+                op_size: 1,
+                remote_offset: 0,
+                local_region: sink.id(),
+                local_offset: 0,
+            }),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Registered regions as their owner sees them (1RMA §4.3). The NIC's view is
 //! [`crate::nic::RegionTable`].
 
-use core::fmt;
+use core::{fmt, ops::BitOr};
 use std::sync::Arc;
 
 use rma_shm::region::{OutOfBounds, Region};
+
+use crate::op::OpType;
 
 /// The architectural name of a registered region (§3.1): an index into one host's registered region
 /// table, and a generation so that the name of a region that is gone names nothing.
@@ -50,11 +52,34 @@ impl Permissions {
     pub const NONE: Self = Self(0);
     /// Remote hosts with a key may read.
     pub const READ: Self = Self(1);
+    /// Remote hosts with a key may write.
+    pub const WRITE: Self = Self(2);
+    /// Remote hosts with a key may install a new region key.
+    pub const REKEY: Self = Self(4);
+
+    /// What an op of `op_type` needs.
+    #[must_use]
+    pub const fn needed_by(op_type: OpType) -> Self {
+        match op_type {
+            OpType::Read => Self::READ,
+            OpType::Write => Self::WRITE,
+            OpType::Rekey => Self::REKEY,
+        }
+    }
 
     /// Whether everything that `wanted` names is permitted.
     #[must_use]
     pub const fn contains(self, wanted: Self) -> bool {
         self.0 & wanted.0 == wanted.0
+    }
+}
+
+impl BitOr for Permissions {
+    type Output = Self;
+
+    /// Everything that either permits.
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The protocol's time: nanoseconds since an epoch that the caller chooses.
 //!
-//! Time is always an argument here. This module has no `now()`, on purpose: the engine reads one
-//! clock per turn, the simulator advances a virtual one.
+//! Time is an argument here: the engine reads its clock once a turn, the simulator advances a virtual one.
+//! Where a reading from the start of the turn is not good enough, a [`Clock`] is the argument; the two places
+//! that need one are in the hops of a mutation (promise P2).
 
 use core::{ops::Add, time::Duration};
 
@@ -31,6 +32,11 @@ impl Instant {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
+    /// The instant `nanos` nanoseconds later.
+    pub(crate) const fn after_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// [`Instant::since`] in nanoseconds.
     #[must_use]
     pub const fn nanos_since(self, earlier: Self) -> u64 {
@@ -51,6 +57,19 @@ impl Add<Duration> for Instant {
 pub(crate) const fn nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
+}
+
+/// Where a NIC's time comes from.
+pub trait Clock {
+    /// The time now. Never goes backwards.
+    fn now(&self) -> Instant;
+}
+
+/// A clock that stands still.
+impl Clock for Instant {
+    fn now(&self) -> Instant {
+        *self
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The frames of 1RMA, octet by octet. Normative text: `docs/WIRE.md`.
 //!
-//! Two kinds of type, never mixed. A *view* ([`RequestView`], [`ResponseView`], [`FailureView`]) is
-//! octets of the right length and type whose fields have defined values; it says nothing about who sent
-//! them. What a NIC believes is made from a view only after the frame's tag has been checked, in
+//! A frame of the right length and type, whose fields have defined values, is [`Claimed`]: it says nothing about
+//! who sent it. What a NIC believes is made from claims only after the frame's tag has been checked, in
 //! [`crate::nic`].
 //!
-//! Every frame is a header in clear, a payload that is encrypted (responses only), and a tag:
+//! Every frame is a header in clear, a payload that is encrypted (read responses and solicited data only), and a
+//! tag:
 //!
 //! ```text
 //!  0               1               2               3
@@ -23,7 +23,7 @@
 //! |                            counter                            |
 //! |                                                               |
 //! +---------------------------------------------------------------+
-//! |  by type, see `read` and `failure`                             |
+//! |  by type, see `read`, `mutation` and `failure`                |
 //! ```
 //!
 //! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the code
@@ -31,11 +31,13 @@
 
 pub mod failure;
 pub mod header;
+pub mod mutation;
 pub mod read;
 
-pub use failure::{Failure, FailureView};
+pub use failure::Failure;
 pub use header::{FrameType, Header};
-pub use read::{Request, RequestView, Response, ResponseView};
+pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
+pub use read::{Request, Response};
 
 use crate::{error::DropReason, limits::TAG_LEN};
 
@@ -49,28 +51,67 @@ pub const FRAME_LEN_MAX: usize = read::RESPONSE_OVERHEAD + crate::limits::OP_SIZ
 /// that cannot carry it carries no 1RMA.
 pub const FRAME_LEN_MIN: usize = read::RESPONSE_OVERHEAD + crate::limits::GRANULE as usize;
 
-/// A frame whose header makes sense. Nothing in it has been authenticated.
-#[derive(Clone, Copy, Debug)]
-pub enum FrameView<'a> {
-    /// Hop 1 of a read.
-    ReadRequest(RequestView<'a>),
-    /// Hop 2 of a read.
-    ReadResponse(ResponseView<'a>),
-    /// The responder refused a request.
-    Failure(FailureView<'a>),
+const _: () =
+    assert!(mutation::DATA_OVERHEAD == read::RESPONSE_OVERHEAD, "both bounds hold for both");
+
+/// What a frame of one kind says.
+trait Meaning: Sized {
+    /// Reads a frame. Never panics, whatever the bytes.
+    fn parse(frame: &[u8]) -> Result<Self, DropReason>;
 }
 
-impl<'a> FrameView<'a> {
+/// What a frame claims. Nothing of it has been authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed<T>(T);
+
+impl<T: Copy> Claimed<T> {
+    /// The claims. To be believed only after the frame's tag has been checked.
+    #[must_use]
+    pub const fn claims(&self) -> T {
+        self.0
+    }
+}
+
+fn claimed<T: Meaning>(frame: &[u8]) -> Result<Claimed<T>, DropReason> {
+    T::parse(frame).map(Claimed)
+}
+
+/// A frame whose header makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameView {
+    /// Hop 1 of a read.
+    ReadRequest(Claimed<Request>),
+    /// Hop 2 of a read.
+    ReadResponse(Claimed<Response>),
+    /// The responder refused a request.
+    Failure(Claimed<Failure>),
+    /// Hop 1 of a write or a Rekey.
+    MutationRequest(Claimed<MutationRequest>),
+    /// Hop 2 of a mutation.
+    Solicitation(Claimed<Solicitation>),
+    /// Hop 3 of a mutation.
+    SolicitedData(Claimed<SolicitedData>),
+    /// Hop 4 of a mutation.
+    Acknowledgement(Claimed<Acknowledgement>),
+}
+
+impl FrameView {
     /// Looks at a received frame.
     ///
     /// # Errors
     /// Why the frame is not one that this version defines. Never panics, whatever the bytes.
-    pub fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
+    pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let header = header::HeaderView::parse(frame)?;
         match header.frame_type() {
-            FrameType::ReadRequest => RequestView::parse(frame).map(Self::ReadRequest),
-            FrameType::ReadResponse => ResponseView::parse(frame).map(Self::ReadResponse),
-            FrameType::Failure => FailureView::parse(frame).map(Self::Failure),
+            FrameType::ReadRequest => claimed(frame).map(Self::ReadRequest),
+            FrameType::ReadResponse => claimed(frame).map(Self::ReadResponse),
+            FrameType::Failure => claimed(frame).map(Self::Failure),
+            FrameType::WriteRequest | FrameType::RekeyRequest => {
+                claimed(frame).map(Self::MutationRequest)
+            }
+            FrameType::Solicitation => claimed(frame).map(Self::Solicitation),
+            FrameType::SolicitedData => claimed(frame).map(Self::SolicitedData),
+            FrameType::Acknowledgement => claimed(frame).map(Self::Acknowledgement),
         }
     }
 }
@@ -80,7 +121,7 @@ impl<'a> FrameView<'a> {
 pub struct Sealed<'a> {
     /// The header: authenticated, in clear.
     pub header: &'a [u8],
-    /// The payload: encrypted and authenticated. Empty but for responses.
+    /// The payload: encrypted and authenticated. Empty but for read responses and solicited data.
     pub payload: &'a mut [u8],
     /// The tag.
     pub tag: &'a mut [u8; TAG_LEN],

@@ -10,19 +10,26 @@ use cmac::{Cmac, Mac};
 
 use crate::{
     addr::{HostAddr, Pid},
+    limits::REGION_KEY_LEN,
     op::OpType,
 };
 
 /// K_r: 128 bits that protect one region. Whoever has it can derive every K_d of the region, so it stays
-/// with the region's owner and never travels in any frame.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RegionKey([u8; 16]);
+/// with the region's owner. It travels in one frame only: encrypted, as the data of the Rekey that installs it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RegionKey([u8; REGION_KEY_LEN]);
 
 impl RegionKey {
     /// A key from 16 octets of a cryptographically secure random source.
     #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub const fn from_bytes(bytes: [u8; REGION_KEY_LEN]) -> Self {
         Self(bytes)
+    }
+
+    /// The key's octets: what a Rekey carries, encrypted.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; REGION_KEY_LEN] {
+        &self.0
     }
 }
 
@@ -167,6 +174,9 @@ mod tests {
             binding("2001:db8::2", "2001:db8::1", 7),
             binding("2001:db8::1", "2001:db8::3", 7),
             binding("2001:db8::1", "2001:db8::2", 8),
+            KeyBinding { op_type: OpType::Write, ..binding("192.0.2.1", "192.0.2.2", 7) },
+            KeyBinding { op_type: OpType::Rekey, ..binding("192.0.2.1", "192.0.2.2", 7) },
+            KeyBinding { op_type: OpType::Write, ..binding("2001:db8::1", "2001:db8::2", 7) },
         ]
         .map(|binding| *schedule.derive(&binding).expose());
         for (i, a) in all.iter().enumerate() {

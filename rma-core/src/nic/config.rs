@@ -5,9 +5,10 @@ use core::time::Duration;
 use thiserror::Error;
 
 use crate::{
-    addr::LocalAddresses,
+    addr::{HostAddr, LocalAddresses},
     crypto::EngineId,
-    limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX, REGIONS_MAX},
+    limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
+    op::OpType,
     time::nanos,
     wire,
 };
@@ -22,6 +23,10 @@ pub struct Timing {
     pub dispatch_timeout: Duration,
     /// How long an op in service may wait for its data. Longer: a lost frame costs more, and holds its
     /// share of the solicitation window for longer. Shorter: an answer that was only late is wasted.
+    ///
+    /// A mutation has this long for the solicitation, and once more from there to its end (§5.1). A command so
+    /// completes within `dispatch_timeout` + `timeout` (READ) or `dispatch_timeout` + 2 × `timeout` (WRITE,
+    /// Rekey), promise P1.
     pub timeout: Duration,
 }
 
@@ -34,20 +39,29 @@ impl Timing {
     }
 
     /// A software engine's setting (not in the paper): the paper's multiples of the RTT (2 to enter
-    /// service, 5 for the data), but never below `floor`, which covers the time for which a scheduler may
-    /// stop either engine.
+    /// service, 5 for the data), but never below `floor` for the data, which covers the time for which a
+    /// scheduler may stop either engine; and 2/5 of it to enter service.
     #[must_use]
     pub fn software(rtt: Duration, floor: Duration) -> Self {
-        Self {
-            dispatch_timeout: rtt.saturating_mul(2).max(floor),
-            timeout: rtt.saturating_mul(5).max(floor),
-        }
+        let timeout = rtt.saturating_mul(5).max(floor);
+        Self { dispatch_timeout: timeout / 5 * 2, timeout }
+    }
+
+    /// How long an op of `op_type` may take, from its arrival in the NIC to its completion: the
+    /// bound of promise P1, but for the time in which the engine does not run.
+    #[must_use]
+    pub fn bound(&self, op_type: OpType) -> Duration {
+        let in_service = match op_type {
+            OpType::Read => self.timeout,
+            OpType::Write | OpType::Rekey => self.timeout.saturating_mul(2),
+        };
+        self.dispatch_timeout.saturating_add(in_service)
     }
 }
 
 impl Default for Timing {
-    /// For engines on machines that are busy with other things: 100 ms for both, several time slices of
-    /// a loaded two-core machine.
+    /// For engines on machines that are busy with other things: 100 ms for the data, several time slices of
+    /// a loaded two-core machine, and 40 ms to enter service.
     fn default() -> Self {
         Self::software(Duration::from_micros(10), Duration::from_millis(100))
     }
@@ -66,19 +80,30 @@ pub struct NicConfigBuilder {
     /// this host. Default: 0, right for a simulation only.
     pub counter_start: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
-    /// 0.5 KiB each.
+    /// 0.6 KiB each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
-    /// Entries of the registered region table. Default: 1024, about 0.6 KiB each.
+    /// Entries of the registered region table. Default: 1024, about 0.4 KiB each when they are used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated and
     /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 0.5 KiB each.
     pub inbound_queue: u32,
+    /// Entries of the pending-write table: mutations of others that have been authenticated and are not over.
+    /// Further ones are NACKed. Those that are solicited share `solicitation_window` with this host's reads:
+    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 32, about 0.5 KiB each.
+    pub pending_writes: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
     /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs
     /// (§7.5). Default: 256 KiB, as a software engine's RTT is longer.
     pub solicitation_window: u32,
     /// How long ops may take.
     pub timing: Timing,
+    /// The network's round-trip time, for the NACK threshold. Default: 10 µs.
+    pub rtt: Duration,
+    /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is NACKed when
+    /// more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of answers wait before it (§6.1).
+    /// Too high: answers come too late and are wasted. Too low: requests are refused that would have been
+    /// answered in time. Default: 1.25 GB/s, as 10 Gb/s Ethernet.
+    pub bandwidth: u64,
     /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default: what
     /// an MTU of 1500 leaves.
     pub receive_len_max: ReceiveLenMax,
@@ -112,8 +137,11 @@ impl Default for NicConfigBuilder {
             command_slots: 1024,
             regions: 1024,
             inbound_queue: 512,
+            pending_writes: 32,
             solicitation_window: 256 << 10,
             timing: Timing::default(),
+            rtt: Duration::from_micros(10),
+            bandwidth: 1_250_000_000,
             receive_len_max: ReceiveLenMax::of_mtu(1500),
             notices_per_second: 100_000,
         }
@@ -140,16 +168,18 @@ impl NicConfigBuilder {
         within("command_slots", self.command_slots, COMMAND_SLOTS_MAX)?;
         within("regions", self.regions, REGIONS_MAX)?;
         within("inbound_queue", self.inbound_queue, 1 << 20)?;
+        within("pending_writes", self.pending_writes, PENDING_WRITES_MAX)?;
         if self.solicitation_window < OP_SIZE_MAX {
             return Err(ConfigError::WindowBelowOneOp { window: self.solicitation_window });
         }
         for (setting, value) in
             [("dispatch_timeout", timing.dispatch_timeout), ("timeout", timing.timeout)]
         {
-            if value.is_zero() || value > TIMEOUT_MAX {
+            if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&value) {
                 return Err(ConfigError::Timeout { setting, value });
             }
         }
+        let nack_threshold = self.nack_threshold()?;
         // A family without an address carries nothing.
         for address in addresses.iter() {
             let len = if address.is_ipv4() { receive_len_max.ipv4 } else { receive_len_max.ipv6 };
@@ -160,13 +190,30 @@ impl NicConfigBuilder {
         Ok(NicConfig {
             dispatch_timeout_nanos: nanos(timing.dispatch_timeout),
             timeout_nanos: nanos(timing.timeout),
+            nack_threshold,
             settings: self,
         })
     }
+
+    /// How many bytes of answers may wait in the inbound queue so that one more is still in time.
+    //= 1rma#6.1-nack-threshold
+    fn nack_threshold(&self) -> Result<u64, ConfigError> {
+        let Self { timing: Timing { dispatch_timeout, timeout }, rtt, bandwidth, .. } = *self;
+        let time = timeout.checked_sub(rtt).and_then(|left| left.checked_sub(dispatch_timeout));
+        let nanos = u128::from(nanos(time.unwrap_or_default()));
+        let bytes = nanos * u128::from(bandwidth) / 1_000_000_000;
+        if bytes < u128::from(OP_SIZE_MAX) {
+            return Err(ConfigError::NackThreshold { timeout, rtt, dispatch_timeout, bandwidth });
+        }
+        Ok(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
 }
 
-/// The longest timeout that makes sense: P1 promises an end.
+/// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32 bits.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// The shortest: the wire says timeouts in microseconds.
+const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
 /// Settings that have been checked.
 #[derive(Clone, Copy, Debug)]
@@ -174,9 +221,24 @@ pub struct NicConfig {
     pub(super) settings: NicConfigBuilder,
     pub(super) dispatch_timeout_nanos: u64,
     pub(super) timeout_nanos: u64,
+    pub(super) nack_threshold: u64,
 }
 
 impl NicConfig {
+    /// The largest payload of one frame to `own`, one of the NIC's addresses.
+    pub(super) fn payload_len_max(&self, own: HostAddr) -> u16 {
+        let receive = &self.settings.receive_len_max;
+        let frame = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
+        let payload = frame.saturating_sub(wire::read::RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize);
+        u16::try_from(payload).expect("an op fits 16 bits")
+    }
+
+    /// More bytes of answers than this may not wait before a read, or it is NACKed (§6.1).
+    #[must_use]
+    pub const fn nack_threshold(&self) -> u64 {
+        self.nack_threshold
+    }
+
     /// The settings that this was built from.
     pub const fn settings(&self) -> &NicConfigBuilder {
         &self.settings
@@ -208,13 +270,29 @@ pub enum ConfigError {
         /// The refused value.
         window: u32,
     },
-    /// A timeout is zero, or so long that it bounds nothing.
-    #[error("`{setting}` is {value:?}: it must be above zero and at most {TIMEOUT_MAX:?}")]
+    /// A timeout is shorter than the wire can say, or so long that it bounds nothing.
+    #[error("`{setting}` is {value:?}: it must be in {TIMEOUT_MIN:?}..={TIMEOUT_MAX:?}")]
     Timeout {
         /// Which setting.
         setting: &'static str,
         /// The refused value.
         value: Duration,
+    },
+    /// No read that finds another in the inbound queue would be answered in time (§6.1).
+    #[error(
+        "`timeout` {timeout:?} less `rtt` {rtt:?} and `dispatch_timeout` {dispatch_timeout:?} leaves no time to send \
+         one op of {OP_SIZE_MAX} bytes at a `bandwidth` of {bandwidth} bytes a second: raise `timeout` or lower \
+         `dispatch_timeout`"
+    )]
+    NackThreshold {
+        /// How long an op in service may wait for its data.
+        timeout: Duration,
+        /// The network's round-trip time.
+        rtt: Duration,
+        /// How long an op may wait to enter service.
+        dispatch_timeout: Duration,
+        /// How fast this NIC answers, in bytes a second.
+        bandwidth: u64,
     },
     /// The device could not receive the shortest response.
     #[error(
@@ -230,7 +308,6 @@ pub enum ConfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::HostAddr;
 
     fn valid() -> NicConfigBuilder {
         let addr: HostAddr = "192.0.2.1".parse().unwrap();
@@ -255,9 +332,14 @@ mod tests {
         refused(|b| b.command_slots = 65_536, "`command_slots` is 65536");
         refused(|b| b.regions = 65_537, "`regions` is 65537");
         refused(|b| b.inbound_queue = 0, "`inbound_queue` is 0");
+        refused(|b| b.pending_writes = 0, "`pending_writes` is 0");
+        refused(|b| b.pending_writes = 65_536, "`pending_writes` is 65536");
         refused(|b| b.solicitation_window = 4095, "`solicitation_window` is 4095");
         refused(|b| b.timing.timeout = Duration::ZERO, "`timeout` is 0ns");
         refused(|b| b.timing.dispatch_timeout = Duration::MAX, "`dispatch_timeout`");
+        refused(|b| b.timing.dispatch_timeout = b.timing.timeout, "leaves no time");
+        refused(|b| b.rtt = Duration::MAX, "leaves no time");
+        refused(|b| b.bandwidth = 0, "`bandwidth` of 0 bytes a second");
         refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 72");
     }
 
@@ -283,9 +365,25 @@ mod tests {
     fn a_software_profile_follows_the_rtt_above_its_floor() {
         let floor = Duration::from_micros(500);
         let near = Timing::software(Duration::from_micros(10), floor);
-        assert_eq!((near.dispatch_timeout, near.timeout), (floor, floor));
+        assert_eq!((near.dispatch_timeout, near.timeout), (floor * 2 / 5, floor));
         let far = Timing::software(Duration::from_millis(1), floor);
         assert_eq!(far.dispatch_timeout, Duration::from_millis(2));
         assert_eq!(far.timeout, Duration::from_millis(5));
+        assert_eq!(far.bound(OpType::Read), Duration::from_millis(7));
+        assert_eq!(far.bound(OpType::Write), Duration::from_millis(12));
+    }
+
+    //= 1rma#6.1-nack-threshold
+    //= type=test
+    #[test]
+    fn the_nack_threshold_is_what_can_be_sent_in_the_time_that_is_left() {
+        // The numbers of section 7.5: 5 us, 2 RTT and 4 RTT, at 100 Gb/s.
+        let rtt = Duration::from_micros(5);
+        let timing = Timing { dispatch_timeout: rtt * 2, timeout: rtt * 4 };
+        let paper = NicConfigBuilder { timing, rtt, bandwidth: 12_500_000_000, ..valid() };
+        assert_eq!(paper.build().unwrap().nack_threshold(), 62_500, "5 us of 12.5 GB/s");
+        let timing = Timing { timeout: TIMEOUT_MAX, ..timing };
+        let endless = NicConfigBuilder { timing, bandwidth: u64::MAX, ..valid() };
+        assert_eq!(endless.build().unwrap().nack_threshold(), u64::MAX, "no overflow");
     }
 }

@@ -13,8 +13,9 @@ pub struct NicCounters {
     frames_received: AtomicU64,
     frames_sent: AtomicU64,
     commands_refused: AtomicU64,
-    responses_abandoned: AtomicU64,
+    requests_abandoned: AtomicU64,
     completions_lost: AtomicU64,
+    late_effects: AtomicU64,
 }
 
 impl NicCounters {
@@ -48,14 +49,26 @@ impl NicCounters {
         self.commands_refused.load(Relaxed)
     }
 
-    /// Responses that were not sent because the region was deregistered meanwhile.
-    pub fn responses_abandoned(&self) -> u64 {
-        self.responses_abandoned.load(Relaxed)
+    /// Requests that were taken and then not answered, because they had waited for so long that their initiators
+    /// had given up.
+    pub fn requests_abandoned(&self) -> u64 {
+        self.requests_abandoned.load(Relaxed)
     }
 
     /// Completions that a portal had no room for, because its application broke its ring.
     pub fn completions_lost(&self) -> u64 {
         self.completions_lost.load(Relaxed)
+    }
+
+    /// Mutations that this NIC may have applied after their initiators had reported a timeout, because this engine
+    /// was not running for longer than the guard between its last look at the clock and the end of the copy: the
+    /// cases in which promise P2 could not be kept.
+    pub fn late_effects(&self) -> u64 {
+        self.late_effects.load(Relaxed)
+    }
+
+    pub(super) fn count_late_effect(&self) {
+        add_one(&self.late_effects);
     }
 
     pub(super) fn count_completion(&self, status: OpStatus) {
@@ -83,7 +96,7 @@ impl NicCounters {
     }
 
     pub(super) fn count_abandoned(&self) {
-        add_one(&self.responses_abandoned);
+        add_one(&self.requests_abandoned);
     }
 }
 

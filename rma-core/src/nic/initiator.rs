@@ -2,33 +2,40 @@
 //! §4.3, figure 6).
 //!
 //! A slot goes round: free → queued (waits for its class's arbiter and for window) → in service (its
-//! request is out) → completed (its completion waits to be polled) → free. Every command that a slot takes
-//! leads to exactly one completion (P1), and each completion refunds what the op debited (P3).
+//! request is out) → for a mutation: solicited (its data is asked for) → completed (its completion waits to be
+//! polled) → free. Every command that a slot takes leads to exactly one completion (P1), and each completion
+//! refunds what the op debited (P3). What follows on a solicitation is in `mutation`.
+
+mod mutation;
 
 use std::collections::VecDeque;
 
 use super::{
     NicConfig,
+    admission::flow,
     counters::NicCounters,
+    granules::Granules,
+    index_list::{IndexList, Links},
     region_table::RegionTable,
-    security::Security,
-    slot_list::{Links, SlotList},
+    security::{RequestSeal, Security},
     solicitation_window::SolicitationWindow,
 };
 use crate::{
-    addr::{HostAddr, LocalAddresses, Pid},
+    addr::{HostAddr, Pid},
     backend::Transmit,
-    command::{Command, CommandSlotId, Completion},
-    crypto::{AeadProvider, DerivedRegionKey, EngineId, Iv},
+    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    crypto::{AeadProvider, DerivedRegionKey, EngineId},
     error::{CommandError, DropReason},
-    limits::{GRANULE, OP_SIZE_MAX},
-    op::{ClassOfService, OpStatus},
+    limits::OP_SIZE_MAX,
+    op::{ClassOfService, OpStatus, OpType},
     time::Instant,
     wire::{
-        Failure, Header, Request, Response,
-        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
+        Failure, Header, Mutation, MutationRequest, Request, Response,
+        mutation::MUTATION_REQUEST_LEN, read::REQUEST_LEN,
     },
 };
+pub(super) use mutation::Envelope;
+use mutation::Solicited;
 
 /// One entry of the command slot table. Flat, and filled in place: moving an op with its prepared key from
 /// state to state would copy half a kilobyte each time.
@@ -50,10 +57,12 @@ struct Slot<K> {
     key: Option<K>,
     /// Which key that is.
     key_of: DerivedRegionKey,
-    /// What binds responses to the request.
-    request_iv: Iv,
-    /// One bit for each granule that has arrived.
-    arrived: u64,
+    /// What binds answers to the request.
+    seal: RequestSeal,
+    /// Which of a read's granules have arrived.
+    arrived: Granules,
+    /// What a mutation's solicitation said.
+    solicited: Solicited,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +70,7 @@ enum State {
     Free,
     Queued,
     InService,
+    Solicited,
     Completed,
 }
 
@@ -71,16 +81,25 @@ impl<K> Slot<K> {
     }
 }
 
+/// Why a request always fits.
+const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
+
 pub(super) struct Initiator<A: AeadProvider> {
     slots: Box<[Slot<A::Key>]>,
     links: Links,
     /// The FIFO arbiters, one for each class of service.
-    waiting: [SlotList; 2],
+    waiting: [IndexList; 2],
     /// Which class is asked first the next time.
     first: ClassOfService,
     /// In the order in which ops entered service, which is the order of their deadlines.
-    in_service: SlotList,
-    window: SolicitationWindow,
+    in_service: IndexList,
+    /// Mutations in the order of their solicitation, which is the order of their new deadlines.
+    solicited: IndexList,
+    /// Those of them that have data to send.
+    sending: IndexList,
+    sending_links: Links,
+    /// Whether solicited data is asked first for the next frame.
+    data_first: bool,
     /// At most one for each slot, so it never grows.
     completions: VecDeque<Completion>,
     dispatch_timeout_nanos: u64,
@@ -88,6 +107,10 @@ pub(super) struct Initiator<A: AeadProvider> {
 }
 
 impl<A: AeadProvider> Initiator<A> {
+    /// Bytes that each command slot takes: the slot, its links, and its place among the completions.
+    pub(super) const ENTRY_LEN: usize =
+        size_of::<Slot<A::Key>>() + 2 * Links::ENTRY_LEN + size_of::<Completion>();
+
     pub(super) fn new(config: &NicConfig) -> Self {
         let settings = &config.settings;
         let slots = settings.command_slots as usize;
@@ -100,16 +123,20 @@ impl<A: AeadProvider> Initiator<A> {
             entered_at: Instant::ZERO,
             key: None,
             key_of: Command::NONE.key,
-            request_iv: Iv::NONE,
-            arrived: 0,
+            seal: RequestSeal::NONE,
+            arrived: Granules::NONE,
+            solicited: Solicited::NONE,
         };
         Self {
             slots: (0..slots).map(|_| free()).collect(),
             links: Links::new(slots),
-            waiting: [SlotList::new(), SlotList::new()],
+            waiting: [IndexList::new(), IndexList::new()],
             first: ClassOfService::Latency,
-            in_service: SlotList::new(),
-            window: SolicitationWindow::new(settings.solicitation_window),
+            in_service: IndexList::new(),
+            solicited: IndexList::new(),
+            sending: IndexList::new(),
+            sending_links: Links::new(slots),
+            data_first: true,
             completions: VecDeque::with_capacity(slots),
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
@@ -118,10 +145,6 @@ impl<A: AeadProvider> Initiator<A> {
 
     pub(super) const fn slot_count(&self) -> usize {
         self.slots.len()
-    }
-
-    pub(super) const fn window_debited(&self) -> u32 {
-        self.window.debited()
     }
 
     /// Fixes the PID of a free slot, or takes it away.
@@ -139,25 +162,30 @@ impl<A: AeadProvider> Initiator<A> {
     pub(super) fn handle_command(
         &mut self,
         now: Instant,
-        command: Command,
-        regions: &RegionTable,
-        addresses: &LocalAddresses,
+        command: &Command,
+        context: &mut Context<'_, A>,
     ) -> Result<(), CommandError> {
         let pid = self.take_slot(now, command.slot)?;
-        let sink = regions.get(command.local_region);
-        let valid = (1..=OP_SIZE_MAX).contains(&command.op_size)
-            && addresses.toward(command.responder).is_some()
-            && sink.is_some_and(|sink| {
-                sink.owner == pid && sink.holds(command.local_offset, command.op_size)
+        let (local, size) = match &command.op {
+            CommandOp::Read(transfer) | CommandOp::Write(transfer) => {
+                (Some(transfer), transfer.op_size)
+            }
+            CommandOp::Rekey(_) => (None, command.op.op_size()),
+        };
+        let valid = (1..=OP_SIZE_MAX).contains(&size)
+            && context.config.settings.addresses.toward(command.responder).is_some()
+            && local.is_none_or(|&Transfer { local_region, local_offset, op_size, .. }| {
+                let local = context.regions.get(local_region);
+                local.is_some_and(|local| local.owner == pid && local.holds(local_offset, op_size))
             });
         if !valid {
-            self.complete(now, command.slot, OpStatus::InvalidCommand);
+            self.complete(now, command.slot, OpStatus::InvalidCommand, context.window);
             return Ok(());
         }
-        self.waiting[command.class as usize].push_back(&mut self.links, command.slot);
+        self.waiting[command.class as usize].push_back(&mut self.links, command.slot.0);
         let slot = &mut self.slots[command.slot.index()];
         slot.state = State::Queued;
-        slot.command = command;
+        slot.command = *command;
         Ok(())
     }
 
@@ -166,9 +194,10 @@ impl<A: AeadProvider> Initiator<A> {
         &mut self,
         now: Instant,
         slot: CommandSlotId,
+        window: &mut SolicitationWindow,
     ) -> Result<(), CommandError> {
         self.take_slot(now, slot)?;
-        self.complete(now, slot, OpStatus::InvalidCommand);
+        self.complete(now, slot, OpStatus::InvalidCommand, window);
         Ok(())
     }
 
@@ -185,108 +214,148 @@ impl<A: AeadProvider> Initiator<A> {
         Ok(pid)
     }
 
-    /// Expires what is due: ops that waited too long to enter service, and ops without their data.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    /// Expires what is due: ops that waited too long to enter service, and ops without an end.
+    pub(super) fn handle_timeout(&mut self, now: Instant, window: &mut SolicitationWindow) {
         //= 1rma#4.3-eager-shedding
         for class in ClassOfService::ALL {
-            while let Some(slot) = self.waiting[class as usize].front() {
-                let waited = now.nanos_since(self.slots[slot.index()].arrived_at);
+            while let Some(id) = self.waiting[class as usize].front() {
+                let waited = now.nanos_since(self.slots[usize::from(id)].arrived_at);
                 if waited < self.dispatch_timeout_nanos {
                     break;
                 }
-                self.complete(now, slot, OpStatus::DispatchTimeout);
+                self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
             }
         }
         //= 1rma#4.1-timeout
-        while let Some(slot) = self.in_service.front() {
-            if now.nanos_since(self.slots[slot.index()].entered_at) < self.timeout_nanos {
+        while let Some(id) = self.in_service.front() {
+            if now.nanos_since(self.slots[usize::from(id)].entered_at) < self.timeout_nanos {
                 break;
             }
-            self.complete(now, slot, OpStatus::Timeout);
+            self.complete(now, CommandSlotId(id), OpStatus::Timeout, window);
+        }
+        //= 1rma#5.1-initiator-times-out-last
+        while let Some(id) = self.solicited.front() {
+            if now.nanos_since(self.slots[usize::from(id)].solicited.at) < self.timeout_nanos {
+                break;
+            }
+            self.complete(now, CommandSlotId(id), OpStatus::Timeout, window);
         }
     }
 
     /// When `handle_timeout` has work next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let after =
-            |from: Instant, nanos: u64| Instant::from_nanos(from.as_nanos().saturating_add(nanos));
+        let slot = |id: u16| &self.slots[usize::from(id)];
+        let dispatch = self.waiting.iter().filter_map(IndexList::front);
         let dispatch =
-            self.waiting.iter().filter_map(SlotList::front).map(|slot| {
-                after(self.slots[slot.index()].arrived_at, self.dispatch_timeout_nanos)
-            });
-        let service = self
-            .in_service
-            .front()
-            .map(|slot| after(self.slots[slot.index()].entered_at, self.timeout_nanos));
-        dispatch.chain(service).min()
+            dispatch.map(|id| slot(id).arrived_at.after_nanos(self.dispatch_timeout_nanos));
+        let in_service = self.in_service.front().map(|id| slot(id).entered_at);
+        let solicited = self.solicited.front().map(|id| slot(id).solicited.at);
+        let ends = in_service.into_iter().chain(solicited);
+        dispatch.chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
     }
 
-    /// Whether an op could enter service now.
-    pub(super) fn wants_transmit(&self) -> bool {
-        self.window.admits_op() && self.waiting.iter().any(|list| list.front().is_some())
+    /// Whether there is data to send, or an op could enter service now.
+    pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
+        !self.sending.is_empty()
+            || ClassOfService::ALL.into_iter().any(|class| self.ready(class, window).is_some())
     }
 
-    /// Lets the next op enter service, if the window admits one, and writes its request.
+    /// The head of `class`, if it may enter service: a read needs window, a mutation does not, as its data goes
+    /// out.
+    fn ready(&self, class: ClassOfService, window: &SolicitationWindow) -> Option<CommandSlotId> {
+        let id = self.waiting[class as usize].front()?;
+        let needs_window = self.slots[usize::from(id)].command.op.op_type() == OpType::Read;
+        (!needs_window || window.admits_op()).then_some(CommandSlotId(id))
+    }
+
+    /// Writes the next frame: solicited data and requests take turns.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        context: &mut Dispatch<'_, A>,
-        out: &mut [u8; REQUEST_LEN],
+        context: &mut Context<'_, A>,
+        out: &mut [u8],
     ) -> Option<Transmit> {
-        if !self.window.admits_op() {
-            return None;
+        let data_first = self.data_first;
+        self.data_first = !data_first;
+        if data_first {
+            self.poll_data(context, out).or_else(|| self.poll_request(now, context, out))
+        } else {
+            self.poll_request(now, context, out).or_else(|| self.poll_data(context, out))
         }
-        let id = self.next_waiting()?;
+    }
+
+    /// Lets the next op enter service, if there is one that may, and writes its request.
+    fn poll_request(
+        &mut self,
+        now: Instant,
+        context: &mut Context<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let id = self.next_ready(context.window)?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
-        let source = context.addresses.toward(command.responder).expect("checked on arrival");
-        self.waiting[command.class as usize].remove(&mut self.links, id);
-        self.in_service.push_back(&mut self.links, id);
-        self.window.debit(command.op_size);
+        let addresses = &context.config.settings.addresses;
+        let source = addresses.toward(command.responder).expect("checked on arrival");
+        self.waiting[command.class as usize].remove(&mut self.links, id.0);
+        self.in_service.push_back(&mut self.links, id.0);
 
         if slot.key_of != command.key {
             slot.key = None;
             slot.key_of = command.key;
         }
         let key = slot.key.get_or_insert_with(|| context.security.prepare(&command.key));
-        let request = Request {
-            header: Header {
-                class: command.class,
-                pid,
-                region: command.remote_region,
-                slot: id,
-                generation: slot.generation,
-                engine: EngineId::default(),
-                counter: 0,
-            },
-            region_offset: command.remote_offset,
-            op_size: command.op_size as u16,
-            payload_len_max: context.payload_len_max(source),
+        let header = Header {
+            class: command.class,
+            pid,
+            region: command.remote_region,
+            slot: id,
+            generation: slot.generation,
+            engine: EngineId::default(),
+            counter: 0,
         };
-        slot.request_iv = context.security.seal_request(key, request, out);
+        let mutation = match command.op {
+            CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
+                context.window.debit(op_size);
+                let request = Request {
+                    header,
+                    region_offset: remote_offset,
+                    op_size: op_size as u16,
+                    payload_len_max: context.config.payload_len_max(source),
+                };
+                let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
+                slot.seal = context.security.seal_request(key, request, out);
+                None
+            }
+            CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
+                Some(Mutation::Write { region_offset: remote_offset, op_size: op_size as u16 })
+            }
+            CommandOp::Rekey(_) => Some(Mutation::Rekey),
+        };
+        if let Some(mutation) = mutation {
+            let timeout_micros = (self.timeout_nanos / 1_000) as u32;
+            let request = MutationRequest { header, mutation, timeout_micros };
+            let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
+            slot.seal = context.security.seal_mutation_request(key, request, out);
+        }
         slot.entered_at = now;
-        slot.arrived = 0;
+        slot.arrived = Granules::NONE;
         slot.state = State::InService;
         Some(Transmit {
             source,
             destination: slot.command.responder,
-            len: REQUEST_LEN,
-            flow: id.0 ^ slot.generation as u16,
+            len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
+            flow: flow(&header),
             may_resolve: true,
         })
     }
 
     //= 1rma#4.3-two-arbiters
-    /// The head of the class whose turn it is; of the other, if that class has none.
-    fn next_waiting(&mut self) -> Option<CommandSlotId> {
+    /// The head of the class whose turn it is; of the other, if that class has none that may enter service.
+    fn next_ready(&mut self, window: &SolicitationWindow) -> Option<CommandSlotId> {
         let turn = self.first;
-        self.first = match turn {
-            ClassOfService::Latency => ClassOfService::Throughput,
-            ClassOfService::Throughput => ClassOfService::Latency,
-        };
-        let head = |class: ClassOfService| self.waiting[class as usize].front();
-        head(turn).or_else(|| head(self.first))
+        self.first = turn.other();
+        self.ready(turn, window).or_else(|| self.ready(turn.other(), window))
     }
 
     /// Lands a response's payload in host memory; with the last one, completes the op.
@@ -296,67 +365,75 @@ impl<A: AeadProvider> Initiator<A> {
         source: HostAddr,
         claims: Response,
         frame: &mut [u8],
-        context: &Landing<'_, A>,
+        context: &mut Context<'_, A>,
     ) -> Result<(), DropReason> {
         let id = claims.header.slot;
-        let slot = self.slot_in_service(source, &claims.header)?;
+        let slot = self.slot_of(source, &claims.header, State::InService)?;
+        let CommandOp::Read(Transfer { local_region, local_offset, op_size, .. }) = slot.command.op
+        else {
+            return Err(DropReason::LateOrUnsolicited);
+        };
         let opened = context
             .security
-            .open_response(slot.prepared_key(), &slot.request_iv, claims, frame)
+            .open_response(slot.prepared_key(), &slot.seal.iv, claims, frame)
             .ok_or(DropReason::ResponseUnauthenticated)?;
         let (response, payload) = *opened;
-        let size = slot.command.op_size;
         let (start, end) = response.span();
-        if end > size || !(end.is_multiple_of(GRANULE) || end == size) {
+        if !Granules::may_be_cut(start, end, op_size) {
             return Err(DropReason::OutsideOp);
         }
-        let granules = granules(start, end);
-        if slot.arrived & granules != 0 {
+        let granules = Granules::of(start, end);
+        if slot.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
         let sink = context
             .regions
-            .get(slot.command.local_region)
+            .get(local_region)
             .filter(|sink| Some(sink.owner) == slot.pid)
             .ok_or(DropReason::LocalRegionGone)?;
-        let offset = slot.command.local_offset + u64::from(start);
-        if sink.memory.copy_in(offset, payload).is_err() {
+        if sink.memory.copy_in(local_offset + u64::from(start), payload).is_err() {
             return Err(DropReason::LocalRegionGone);
         }
         //= 1rma#3.1-complete-when-all-bytes-arrived
-        slot.arrived |= granules;
-        if slot.arrived == self::granules(0, size) {
-            self.complete(now, id, OpStatus::Ok);
+        slot.arrived = slot.arrived.with(granules);
+        if slot.arrived == Granules::of(0, op_size) {
+            self.complete(now, id, OpStatus::Ok, context.window);
         }
         Ok(())
     }
 
-    /// Ends an op that its responder refused.
+    /// Ends an op that its responder refused. Not a mutation whose data was solicited: that data may be on its
+    /// way, and may still change the target.
     pub(super) fn handle_failure(
         &mut self,
         now: Instant,
         source: HostAddr,
         claims: Failure,
         frame: &mut [u8],
-        security: &Security<A>,
+        context: &mut Context<'_, A>,
     ) -> Result<(), DropReason> {
-        let slot = self.slot_in_service(source, &claims.header)?;
-        let failure = security
-            .open_failure(slot.prepared_key(), &slot.request_iv, claims, frame)
+        if self.slot_of(source, &claims.header, State::Solicited).is_ok() {
+            return Err(DropReason::NoticeAfterSolicitation);
+        }
+        let slot = self.slot_of(source, &claims.header, State::InService)?;
+        let failure = context
+            .security
+            .open_failure(slot.prepared_key(), &slot.seal, claims, frame)
             .ok_or(DropReason::ResponseUnauthenticated)?;
-        self.complete(now, failure.header.slot, failure.status);
+        self.complete(now, failure.header.slot, failure.status, context.window);
         Ok(())
     }
 
     /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the tag, which
     /// is bound to the op's key and to its request's IV, decides.
-    fn slot_in_service(
+    fn slot_of(
         &mut self,
         source: HostAddr,
         header: &Header,
+        state: State,
     ) -> Result<&mut Slot<A::Key>, DropReason> {
         let slot = self.slots.get_mut(header.slot.index()).ok_or(DropReason::UnknownSlot)?;
-        if slot.state != State::InService || slot.generation != header.generation {
+        if slot.state != state || slot.generation != header.generation {
             return Err(DropReason::LateOrUnsolicited);
         }
         if slot.command.responder != source {
@@ -366,18 +443,33 @@ impl<A: AeadProvider> Initiator<A> {
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.
-    fn complete(&mut self, now: Instant, id: CommandSlotId, status: OpStatus) {
+    fn complete(
+        &mut self,
+        now: Instant,
+        id: CommandSlotId,
+        status: OpStatus,
+        window: &mut SolicitationWindow,
+    ) {
         let slot = &mut self.slots[id.index()];
         let total = now.nanos_since(slot.arrived_at);
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                self.waiting[slot.command.class as usize].remove(&mut self.links, id);
+                self.waiting[slot.command.class as usize].remove(&mut self.links, id.0);
                 total
             }
             State::InService => {
-                self.in_service.remove(&mut self.links, id);
-                self.window.refund(slot.command.op_size);
+                self.in_service.remove(&mut self.links, id.0);
+                if slot.command.op.op_type() == OpType::Read {
+                    window.refund(slot.command.op.op_size());
+                }
+                slot.entered_at.nanos_since(slot.arrived_at)
+            }
+            State::Solicited => {
+                self.solicited.remove(&mut self.links, id.0);
+                if slot.has_data_to_send() {
+                    self.sending.remove(&mut self.sending_links, id.0);
+                }
                 slot.entered_at.nanos_since(slot.arrived_at)
             }
             State::Completed => unreachable!("an op completes once"),
@@ -395,60 +487,16 @@ impl<A: AeadProvider> Initiator<A> {
     }
 }
 
-/// What an op needs to enter service.
-pub(super) struct Dispatch<'a, A: AeadProvider> {
+/// What the initiator works with, besides its own tables.
+pub(super) struct Context<'a, A: AeadProvider> {
     pub(super) security: &'a mut Security<A>,
-    pub(super) config: &'a NicConfig,
-    pub(super) addresses: &'a LocalAddresses,
-}
-
-impl<A: AeadProvider> Dispatch<'_, A> {
-    /// The largest payload of one response to `source`, one of our addresses.
-    fn payload_len_max(&self, source: HostAddr) -> u16 {
-        let receive = &self.config.settings.receive_len_max;
-        let frame = if source.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let payload = frame.saturating_sub(RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize);
-        u16::try_from(payload).expect("an op fits 16 bits")
-    }
-}
-
-/// What a response's payload needs to land.
-pub(super) struct Landing<'a, A: AeadProvider> {
-    pub(super) security: &'a Security<A>,
     pub(super) regions: &'a RegionTable,
-}
-
-/// One bit for each granule of the bytes from `start` to `end`, exclusive.
-const fn granules(start: u32, end: u32) -> u64 {
-    let (first, past) = (start / GRANULE, end.div_ceil(GRANULE));
-    ones(past) & !ones(first)
-}
-
-/// The lowest `count` bits, of at most 64.
-const fn ones(count: u32) -> u64 {
-    if count >= u64::BITS { u64::MAX } else { (1 << count) - 1 }
+    pub(super) window: &'a mut SolicitationWindow,
+    pub(super) config: &'a NicConfig,
 }
 
 impl<A: AeadProvider> core::fmt::Debug for Initiator<A> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Initiator")
-            .field("slots", &self.slots.len())
-            .field("window", &self.window)
-            .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn granules_are_the_bits_of_the_bytes() {
-        assert_eq!(granules(0, 1), 1);
-        assert_eq!(granules(0, 64), 1);
-        assert_eq!(granules(0, 65), 0b11);
-        assert_eq!(granules(64, 128), 0b10);
-        assert_eq!(granules(0, 4096), u64::MAX);
-        assert_eq!(granules(4032, 4096), 1 << 63);
+        f.debug_struct("Initiator").field("slots", &self.slots.len()).finish_non_exhaustive()
     }
 }

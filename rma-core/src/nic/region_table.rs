@@ -26,13 +26,16 @@ pub struct RegionEntry {
     pub permissions: Permissions,
     /// The process whose commands may use the region as their local end.
     pub owner: Pid,
+    /// Under which of all the keys that this table has ever held the region is now. What was authenticated
+    /// under one revision is not for another.
+    pub(super) revision: u64,
 }
 
 impl RegionEntry {
     /// An entry for `memory`, protected by `key`.
     #[must_use]
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
-        Self { memory, key: RegionKeySchedule::new(key), permissions, owner }
+        Self { memory, key: RegionKeySchedule::new(key), permissions, owner, revision: 0 }
     }
 
     /// Whether `size` bytes at `offset` lie inside the region.
@@ -55,11 +58,14 @@ pub struct RegionTable {
     rows: Box<[Row]>,
     /// Indices of free rows, least recently used first, so that a name is reused as late as can be.
     free: std::collections::VecDeque<u16>,
-    /// Counts changes, so that what was derived from an entry is known to be old.
+    /// The revision that the last key to come into the table got.
     revision: u64,
 }
 
 impl RegionTable {
+    /// Bytes that each entry takes, used or not; when used, that of its entry as well.
+    pub(super) const ENTRY_LEN: usize = size_of::<Row>() + size_of::<u16>();
+
     /// A table of `capacity` entries, at most [`crate::limits::REGIONS_MAX`].
     pub(super) fn new(capacity: u32) -> Self {
         let indices = || (0..capacity).map(|index| u16::try_from(index).expect("REGIONS_MAX"));
@@ -76,7 +82,7 @@ impl RegionTable {
     /// If the table is full or the region too long. Then the entry is given back.
     pub fn register(
         &mut self,
-        entry: Box<RegionEntry>,
+        mut entry: Box<RegionEntry>,
     ) -> Result<RegionId, (RegionError, Box<RegionEntry>)> {
         let len = entry.memory.len() as u64;
         if len == 0 || len > REGION_LEN_MAX {
@@ -85,9 +91,10 @@ impl RegionTable {
         let Some(index) = self.free.pop_front() else {
             return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
         };
+        self.revision += 1;
+        entry.revision = self.revision;
         let row = &mut self.rows[usize::from(index)];
         row.entry = Some(entry);
-        self.revision += 1;
         Ok(RegionId::new(index, row.generation))
     }
 
@@ -102,14 +109,24 @@ impl RegionTable {
         }
         let row = &mut self.rows[region.index()];
         row.generation = row.generation.wrapping_add(1);
-        self.revision += 1;
         self.free.push_back(region.index() as u16);
         row.entry.take().ok_or(error)
     }
 
-    /// How often the table has changed.
-    pub(super) const fn revision(&self) -> u64 {
-        self.revision
+    /// Installs a new K_r: in one step for the region, and without a trace for all others (§5.2).
+    ///
+    /// From now on nothing that came under the old key is served or applied.
+    ///
+    /// # Errors
+    /// If no region of that name is registered.
+    //= 1rma#5.2-rekey-atomic
+    pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
+        let revision = self.revision + 1;
+        let entry = self.get_mut(region).ok_or(RegionError::NotRegistered { region })?;
+        entry.key = RegionKeySchedule::new(key);
+        entry.revision = revision;
+        self.revision = revision;
+        Ok(())
     }
 
     /// The entry that `region` names.
@@ -118,6 +135,17 @@ impl RegionTable {
         let row = self.rows.get(region.index())?;
         let named = RegionId::new(region.index() as u16, row.generation);
         row.entry.as_deref().filter(|_| named == region)
+    }
+
+    fn get_mut(&mut self, region: RegionId) -> Option<&mut RegionEntry> {
+        let row = self.rows.get_mut(region.index())?;
+        let named = RegionId::new(region.index() as u16, row.generation);
+        row.entry.as_deref_mut().filter(|_| named == region)
+    }
+
+    /// The entry that `region` names, if it still has the key that it had at `revision`.
+    pub(super) fn get_at(&self, region: RegionId, revision: u64) -> Option<&RegionEntry> {
+        self.get(region).filter(|entry| entry.revision == revision)
     }
 }
 
@@ -153,6 +181,24 @@ mod tests {
         assert_eq!(table.deregister(old).unwrap_err(), RegionError::NotRegistered { region: old });
         assert!(table.get(new).is_some());
         assert!(table.get(RegionId::from_bits(u32::MAX)).is_none());
+    }
+
+    //= 1rma#5.2-rekey-atomic
+    //= type=test
+    #[test]
+    fn a_rekey_makes_what_came_before_it_old_for_its_region_alone() {
+        let mut table = RegionTable::new(3);
+        let [one, other] = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
+        let before = [one, other].map(|id| table.get(id).unwrap().revision);
+        assert_ne!(before[0], before[1]);
+        let key = RegionKey::from_bytes([0; 16]);
+        table.rekey(one, &key).unwrap();
+        assert!(table.get_at(one, before[0]).is_none(), "even if the key is the same");
+        assert!(table.get_at(other, before[1]).is_some());
+        table.deregister(one).unwrap();
+        assert_eq!(table.rekey(one, &key), Err(RegionError::NotRegistered { region: one }));
+        let again = table.register(entry(1)).unwrap();
+        assert!(table.get(again).unwrap().revision > before[1], "no revision comes twice");
     }
 
     #[test]

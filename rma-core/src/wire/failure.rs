@@ -1,7 +1,8 @@
 //! The failure notice: a responder refuses a request (1RMA §4.2, "Authentication failures"; §4.5).
 //!
 //! After the common header, whose status octet says why, come four reserved octets of zero and the tag.
-//! A notice is shorter than the request that caused it, so it amplifies nothing.
+//! A notice is shorter than the request that caused it, so it amplifies nothing. It answers the first hop of an
+//! op, whatever the op.
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -9,7 +10,10 @@
 //! +---------------------------------------------------------------+
 //! ```
 
-use super::header::{FrameType, HEADER_LEN, Header, HeaderView};
+use super::{
+    Meaning,
+    header::{FrameType, HEADER_LEN, Header, HeaderView},
+};
 use crate::{error::DropReason, limits::TAG_LEN, op::OpStatus};
 
 mod field {
@@ -60,15 +64,8 @@ impl Failure {
     }
 }
 
-/// A frame that reads as a failure notice. Not authenticated.
-#[derive(Clone, Copy, Debug)]
-pub struct FailureView<'a> {
-    octets: &'a [u8; FAILURE_LEN],
-    failure: Failure,
-}
-
-impl<'a> FailureView<'a> {
-    pub(super) fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
+impl Meaning for Failure {
+    fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let common = HeaderView::parse(frame)?;
         // `Err` carries the slice again; a length is all there is to say.
         let Ok(octets) = <&[u8; FAILURE_LEN]>::try_from(frame) else {
@@ -78,20 +75,8 @@ impl<'a> FailureView<'a> {
             return Err(DropReason::Field);
         }
         let status = OpStatus::from_code(common.status())
-            .filter(|&status| Failure::may_carry(status))
+            .filter(|&status| Self::may_carry(status))
             .ok_or(DropReason::NoticeStatus)?;
-        Ok(Self { octets, failure: Failure { header: common.header(), status } })
-    }
-
-    /// What the notice claims. To be believed only after its tag has been checked.
-    #[must_use]
-    pub const fn claims(&self) -> Failure {
-        self.failure
-    }
-
-    /// The frame's octets.
-    #[must_use]
-    pub const fn octets(&self) -> &'a [u8; FAILURE_LEN] {
-        self.octets
+        Ok(Self { header: common.header(), status })
     }
 }

@@ -38,6 +38,16 @@ pub enum FrameType {
     ReadResponse = 2,
     /// The responder refused a request.
     Failure = 3,
+    /// Hop 1 of a write.
+    WriteRequest = 4,
+    /// Hop 1 of a Rekey.
+    RekeyRequest = 5,
+    /// Hop 2 of a mutation: the responder asks for its data.
+    Solicitation = 6,
+    /// Hop 3 of a mutation: some of its data.
+    SolicitedData = 7,
+    /// Hop 4 of a mutation: how it ended.
+    Acknowledgement = 8,
 }
 
 impl FrameType {
@@ -46,6 +56,11 @@ impl FrameType {
             1 => Some(Self::ReadRequest),
             2 => Some(Self::ReadResponse),
             3 => Some(Self::Failure),
+            4 => Some(Self::WriteRequest),
+            5 => Some(Self::RekeyRequest),
+            6 => Some(Self::Solicitation),
+            7 => Some(Self::SolicitedData),
+            8 => Some(Self::Acknowledgement),
             _ => None,
         }
     }
@@ -54,8 +69,12 @@ impl FrameType {
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
-            Self::ReadRequest => Direction::ToResponder,
-            Self::ReadResponse | Self::Failure => Direction::ToInitiator,
+            Self::ReadRequest | Self::WriteRequest | Self::RekeyRequest | Self::SolicitedData => {
+                Direction::ToResponder
+            }
+            Self::ReadResponse | Self::Failure | Self::Solicitation | Self::Acknowledgement => {
+                Direction::ToInitiator
+            }
         }
     }
 }
@@ -80,6 +99,17 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of no frame.
+    pub(crate) const NONE: Self = Self {
+        class: ClassOfService::Latency,
+        pid: Pid(0),
+        region: RegionId::from_bits(0),
+        slot: CommandSlotId(0),
+        generation: 0,
+        engine: EngineId(0),
+        counter: 0,
+    };
+
     /// Writes every octet of the common header, so that a reused buffer leaks nothing.
     pub(super) fn emit(&self, frame_type: FrameType, status: u8, out: &mut [u8; HEADER_LEN]) {
         out[field::VERSION] = VERSION;

@@ -22,7 +22,10 @@
 //! A response's payload begins at a multiple of [`GRANULE`] and is whole granules long, unless it ends
 //! the op. So each granule arrives in one frame, and one bit tells whether it has.
 
-use super::header::{FrameType, HEADER_LEN, Header, HeaderView, read};
+use super::{
+    Meaning,
+    header::{FrameType, HEADER_LEN, Header, HeaderView, read},
+};
 use crate::{
     error::DropReason,
     limits::{GRANULE, OP_SIZE_MAX, TAG_LEN},
@@ -78,21 +81,14 @@ impl Request {
     }
 }
 
-/// A frame that reads as a request. Not authenticated.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestView<'a> {
-    octets: &'a [u8; REQUEST_LEN],
-    request: Request,
-}
-
-impl<'a> RequestView<'a> {
-    pub(super) fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
+impl Meaning for Request {
+    fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let common = HeaderView::parse(frame)?;
         // `Err` carries the slice again; a length is all there is to say.
         let Ok(octets) = <&[u8; REQUEST_LEN]>::try_from(frame) else {
             return Err(DropReason::Length);
         };
-        let request = Request {
+        let request = Self {
             header: common.header(),
             region_offset: u64::from_be_bytes(read(octets, field::REGION_OFFSET.start)),
             op_size: u16::from_be_bytes(read(octets, field::OP_SIZE.start)),
@@ -101,19 +97,7 @@ impl<'a> RequestView<'a> {
         let defined = common.status() == 0
             && (1..=OP_SIZE_MAX).contains(&u32::from(request.op_size))
             && u32::from(request.payload_len_max) >= GRANULE;
-        if defined { Ok(Self { octets, request }) } else { Err(DropReason::Field) }
-    }
-
-    /// What the frame claims. To be believed only after its tag has been checked.
-    #[must_use]
-    pub const fn claims(&self) -> Request {
-        self.request
-    }
-
-    /// The frame's octets.
-    #[must_use]
-    pub const fn octets(&self) -> &'a [u8; REQUEST_LEN] {
-        self.octets
+        if defined { Ok(request) } else { Err(DropReason::Field) }
     }
 }
 
@@ -145,18 +129,11 @@ impl Response {
     }
 }
 
-/// A frame that reads as a response. Not authenticated; the payload is ciphertext.
-#[derive(Clone, Copy, Debug)]
-pub struct ResponseView<'a> {
-    octets: &'a [u8],
-    response: Response,
-}
-
-impl<'a> ResponseView<'a> {
-    pub(super) fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
+impl Meaning for Response {
+    fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let common = HeaderView::parse(frame)?;
         let octets: &[u8; RESPONSE_HEADER_LEN] = frame.first_chunk().ok_or(DropReason::Length)?;
-        let response = Response {
+        let response = Self {
             header: common.header(),
             op_offset: u16::from_be_bytes(read(octets, field::OP_OFFSET.start)),
             payload_len: u16::from_be_bytes(read(octets, field::PAYLOAD_LEN.start)),
@@ -169,18 +146,6 @@ impl<'a> ResponseView<'a> {
             && response.payload_len > 0
             && start.is_multiple_of(GRANULE)
             && end <= OP_SIZE_MAX;
-        if defined { Ok(Self { octets: frame, response }) } else { Err(DropReason::Field) }
-    }
-
-    /// What the header claims. To be believed only after the frame's tag has been checked.
-    #[must_use]
-    pub const fn claims(&self) -> Response {
-        self.response
-    }
-
-    /// The frame's octets.
-    #[must_use]
-    pub const fn octets(&self) -> &'a [u8] {
-        self.octets
+        if defined { Ok(response) } else { Err(DropReason::Field) }
     }
 }

@@ -9,7 +9,7 @@ fn refusals_and_responses_take_turns_so_an_overloaded_responder_goes_on_serving(
     const TURNS: usize = 100;
     let mut pair = Pair::with(NicConfigBuilder { inbound_queue: 2, ..NicConfigBuilder::default() });
     for slot in 0..8 {
-        pair.issue(pair.command(slot, 0, OP_SIZE_MAX));
+        pair.issue(pair.read(slot, 0, OP_SIZE_MAX));
     }
     let requests = pair.requests();
     let (mut served, mut refused) = (0, 0);
@@ -34,7 +34,7 @@ fn refusals_and_responses_take_turns_so_an_overloaded_responder_goes_on_serving(
 #[test]
 fn notices_beyond_what_may_wait_are_counted_and_not_sent() {
     let mut pair = Pair::new();
-    pair.issue(pair.command(0, u64::MAX, 1));
+    pair.issue(pair.read(0, u64::MAX, 1));
     let request = pair.requests().remove(0);
     for _ in 0..300 {
         assert_eq!(pair.deliver_to_b(&request), Err(DropReason::RequestOutOfBounds));
@@ -55,7 +55,7 @@ fn the_classes_take_turns_at_the_responder_too() {
     let mut requests = Vec::new();
     for slot in 0..6 {
         let class = if slot < 4 { ClassOfService::Throughput } else { ClassOfService::Latency };
-        pair.issue(Command { class, ..pair.command(slot, 0, 64) });
+        pair.issue(Command { class, ..pair.read(slot, 0, 64) });
         requests.append(&mut pair.requests());
     }
     assert_eq!(requests.iter().map(slot_of).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
@@ -70,9 +70,10 @@ fn the_classes_take_turns_at_the_responder_too() {
 fn own_ops_and_those_of_others_take_turns() {
     let mut pair = Pair::new();
     for slot in 0..4 {
-        pair.issue(pair.command(slot, 0, 64));
+        pair.issue(pair.read(slot, 0, 64));
         let (responder, local_region) = (pair.a.addr, pair.b.region);
-        let own = Command { responder, local_region, ..pair.command(slot, 0, 64) };
+        let op = CommandOp::Read(Transfer { local_region, ..pair.transfer(0, 64) });
+        let own = Command { responder, ..pair.command(slot, op) };
         pair.b.nic.handle_command(pair.now, own).unwrap();
     }
     for request in pair.requests() {

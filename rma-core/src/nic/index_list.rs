@@ -1,0 +1,109 @@
+//! FIFO lists of the entries of a fixed table: of slots that wait for dispatch, of ops in service, and so on.
+//!
+//! The links live in one array beside the table, so lists have no memory of their own, and an entry leaves
+//! the middle of a list in constant time. Invariant: an entry is in at most one of the lists that share links.
+
+/// No entry: the limits of tables keep this number free.
+const NONE: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    previous: u16,
+    next: u16,
+}
+
+/// The links of all entries of one table.
+#[derive(Debug)]
+pub(super) struct Links(Box<[Link]>);
+
+impl Links {
+    /// Bytes that each entry takes.
+    pub(super) const ENTRY_LEN: usize = size_of::<Link>();
+
+    pub(super) fn new(entries: usize) -> Self {
+        Self(vec![Link { previous: NONE, next: NONE }; entries].into_boxed_slice())
+    }
+}
+
+/// One list.
+#[derive(Debug)]
+pub(super) struct IndexList {
+    head: u16,
+    tail: u16,
+}
+
+impl IndexList {
+    pub(super) const fn new() -> Self {
+        Self { head: NONE, tail: NONE }
+    }
+
+    pub(super) fn front(&self) -> Option<u16> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    pub(super) fn push_back(&mut self, links: &mut Links, entry: u16) {
+        links.0[usize::from(entry)] = Link { previous: self.tail, next: NONE };
+        match self.tail {
+            NONE => self.head = entry,
+            tail => links.0[usize::from(tail)].next = entry,
+        }
+        self.tail = entry;
+    }
+
+    pub(super) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
+        let entry = self.front()?;
+        self.remove(links, entry);
+        Some(entry)
+    }
+
+    /// Takes `entry` out. It must be in this list.
+    pub(super) fn remove(&mut self, links: &mut Links, entry: u16) {
+        let Link { previous, next } = links.0[usize::from(entry)];
+        match previous {
+            NONE => self.head = next,
+            previous => links.0[usize::from(previous)].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => links.0[usize::from(next)].previous = previous,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(list: &mut IndexList, links: &mut Links) -> Vec<u16> {
+        core::iter::from_fn(|| list.pop_front(links)).collect()
+    }
+
+    #[test]
+    fn entries_leave_in_the_order_in_which_they_came() {
+        let (mut links, mut list) = (Links::new(8), IndexList::new());
+        for slot in [3, 0, 7] {
+            list.push_back(&mut links, slot);
+        }
+        assert_eq!(drain(&mut list, &mut links), [3, 0, 7]);
+        assert_eq!(list.front(), None);
+    }
+
+    #[test]
+    fn an_entry_leaves_from_the_front_the_middle_and_the_end() {
+        for gone in [1, 2, 3] {
+            let (mut links, mut list) = (Links::new(4), IndexList::new());
+            for slot in [1, 2, 3] {
+                list.push_back(&mut links, slot);
+            }
+            list.remove(&mut links, gone);
+            list.push_back(&mut links, 0);
+            let left: Vec<u16> =
+                [1, 2, 3].into_iter().filter(|&slot| slot != gone).chain([0]).collect();
+            assert_eq!(drain(&mut list, &mut links), left);
+        }
+    }
+}

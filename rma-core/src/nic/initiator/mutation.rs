@@ -1,0 +1,204 @@
+//! Hops 2 to 4 of a mutation at its initiator (1RMA §5.1, figure 7): the solicitation is answered as though it were
+//! a read request, and the acknowledgement completes the op.
+//!
+//! Invariant: data is sent for one solicitation of an op and for no other, and from then on nothing but the
+//! acknowledgement or the timeout ends the op. The timeout begins anew with the solicitation, by a clock that was read
+//! after it had arrived: so the responder, which began to count before it sent it, is always the first to give up
+//! (P2).
+
+use super::{Context, Initiator, Slot, State};
+use crate::{
+    addr::HostAddr,
+    backend::Transmit,
+    command::{CommandOp, CommandSlotId, Transfer},
+    crypto::{AeadProvider, Iv},
+    error::DropReason,
+    limits::GRANULE,
+    nic::{admission::flow, granules::cut},
+    time::{Clock, Instant},
+    wire::{
+        Acknowledgement, Header, Solicitation, SolicitedData,
+        mutation::{DATA_HEADER_LEN, DATA_OVERHEAD},
+    },
+};
+
+/// What the solicitation of an op said, and how much has been sent for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Solicited {
+    /// When it had arrived, or a little later.
+    pub(super) at: Instant,
+    /// What binds the data to it.
+    iv: Iv,
+    /// The responder's name for the op.
+    pending: u16,
+    /// The largest payload that both sides and the path between them can carry.
+    payload_len_max: usize,
+    /// Bytes of the op that have been sent.
+    sent: u32,
+    /// The address of ours that it was sent to.
+    source: HostAddr,
+}
+
+impl Solicited {
+    pub(super) const NONE: Self = Self {
+        at: Instant::ZERO,
+        iv: Iv::NONE,
+        pending: 0,
+        payload_len_max: 0,
+        sent: 0,
+        source: HostAddr::from_octets([0; 16]),
+    };
+}
+
+impl<K> Slot<K> {
+    /// Whether an op that was solicited is in the list of those with data to send.
+    pub(super) const fn has_data_to_send(&self) -> bool {
+        self.solicited.sent < self.command.op.op_size()
+    }
+}
+
+/// Where a solicitation came from, and to.
+pub(in crate::nic) struct Envelope {
+    pub(in crate::nic) source: HostAddr,
+    pub(in crate::nic) destination: HostAddr,
+    pub(in crate::nic) reply_len_max: usize,
+}
+
+impl<A: AeadProvider> Initiator<A> {
+    /// Takes the first solicitation of an op: its data is to be sent.
+    pub(in crate::nic) fn handle_solicitation(
+        &mut self,
+        clock: &impl Clock,
+        envelope: &Envelope,
+        claims: Solicitation,
+        frame: &mut [u8],
+        context: &Context<'_, A>,
+    ) -> Result<(), DropReason> {
+        if self.slot_of(envelope.source, &claims.header, State::Solicited).is_ok() {
+            return Err(DropReason::SolicitedTwice);
+        }
+        let slot = self.slot_of(envelope.source, &claims.header, State::InService)?;
+        let local = match slot.command.op {
+            CommandOp::Write(Transfer { local_region, .. }) => Some(local_region),
+            CommandOp::Rekey(_) => None,
+            CommandOp::Read(_) => return Err(DropReason::LateOrUnsolicited),
+        };
+        let solicitation = context
+            .security
+            .open_solicitation(slot.prepared_key(), &slot.seal.iv, claims, frame)
+            .ok_or(DropReason::ResponseUnauthenticated)?;
+        let owner = slot.pid;
+        let is_gone = |local| context.regions.get(local).is_none_or(|it| Some(it.owner) != owner);
+        if local.is_some_and(is_gone) {
+            // Nothing has been sent and nothing will be; the op times out.
+            return Err(DropReason::LocalRegionGone);
+        }
+        let path = envelope.reply_len_max.saturating_sub(DATA_OVERHEAD);
+        slot.solicited = Solicited {
+            //= 1rma#5.1-initiator-times-out-last
+            at: clock.now(),
+            iv: solicitation.header.iv(crate::crypto::Direction::ToInitiator),
+            pending: solicitation.pending,
+            payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize),
+            sent: 0,
+            source: envelope.destination,
+        };
+        slot.state = State::Solicited;
+        let id = claims.header.slot.0;
+        self.in_service.remove(&mut self.links, id);
+        self.solicited.push_back(&mut self.links, id);
+        self.sending.push_back(&mut self.sending_links, id);
+        Ok(())
+    }
+
+    /// Writes the next frame of solicited data, if there is one. Ops take turns.
+    pub(super) fn poll_data(
+        &mut self,
+        context: &mut Context<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let id = self.sending.pop_front(&mut self.sending_links)?;
+        let slot = &mut self.slots[usize::from(id)];
+        let transmit = slot.write_data(CommandSlotId(id), context, out);
+        if transmit.is_none() {
+            // The local region is gone: what was sent may land, the rest never comes.
+            slot.solicited.sent = slot.command.op.op_size();
+        }
+        if slot.has_data_to_send() {
+            self.sending.push_back(&mut self.sending_links, id);
+        }
+        transmit
+    }
+
+    /// Ends an op as its responder says.
+    pub(in crate::nic) fn handle_acknowledgement(
+        &mut self,
+        now: Instant,
+        source: HostAddr,
+        claims: Acknowledgement,
+        frame: &mut [u8],
+        context: &mut Context<'_, A>,
+    ) -> Result<(), DropReason> {
+        let slot = self.slot_of(source, &claims.header, State::Solicited)?;
+        let (key, iv) = (slot.prepared_key(), &slot.solicited.iv);
+        let acknowledgement = context
+            .security
+            .open_acknowledgement(key, iv, claims, frame)
+            .ok_or(DropReason::ResponseUnauthenticated)?;
+        let (id, status) = (acknowledgement.header.slot, acknowledgement.status);
+        self.complete(now, id, status, context.window);
+        Ok(())
+    }
+}
+
+impl<K: Clone + Send> Slot<K> {
+    /// Reads the next part of the op's data into `out` and seals it. `None` if the local region is gone.
+    fn write_data<A: AeadProvider<Key = K>>(
+        &mut self,
+        id: CommandSlotId,
+        context: &mut Context<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let Solicited { iv, pending, payload_len_max, sent, source, .. } = self.solicited;
+        let room = out.len().saturating_sub(DATA_OVERHEAD);
+        let left = (self.command.op.op_size() - sent) as usize;
+        let payload_len = cut(left, payload_len_max.min(room));
+        let frame = out.get_mut(..DATA_OVERHEAD + payload_len)?;
+        let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
+        match &self.command.op {
+            CommandOp::Write(Transfer { local_region, local_offset, .. }) => {
+                let local = context.regions.get(*local_region)?;
+                if Some(local.owner) != self.pid {
+                    return None;
+                }
+                local.memory.copy_out(local_offset + u64::from(sent), payload).ok()?;
+            }
+            CommandOp::Rekey(key) => payload.copy_from_slice(key.expose()),
+            CommandOp::Read(_) => return None,
+        }
+        let header = Header {
+            class: self.command.class,
+            pid: self.pid?,
+            region: self.command.remote_region,
+            slot: id,
+            generation: self.generation,
+            ..Header::NONE
+        };
+        let data = SolicitedData {
+            header,
+            pending,
+            op_offset: sent as u16,
+            payload_len: payload_len as u16,
+        };
+        let key = self.key.as_ref()?;
+        context.security.seal_data(key, &iv, data, frame);
+        self.solicited.sent += payload_len as u32;
+        Some(Transmit {
+            source,
+            destination: self.command.responder,
+            len: DATA_OVERHEAD + payload_len,
+            flow: flow(&header),
+            may_resolve: true,
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! How much memory a NIC takes: all of it is allocated when the NIC is made (P5).
+
+use super::{
+    Nic, admission::Admission, inbound_reads::InboundReads, initiator::Initiator,
+    region_table::RegionTable,
+};
+use crate::{crypto::AeadProvider, nic::pending_writes::PendingWrites};
+
+/// What one table of a NIC takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableMemory {
+    /// The table's name: that of the setting that sizes it, if there is one.
+    pub table: &'static str,
+    /// How many entries it has.
+    pub entries: usize,
+    /// How many bytes each takes.
+    pub entry_len: usize,
+}
+
+impl TableMemory {
+    /// Bytes of the whole table.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.entries * self.entry_len
+    }
+}
+
+impl<A: AeadProvider> Nic<A> {
+    /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
+    /// nor on what they do. A region that is registered brings the memory of its entry with it.
+    #[must_use]
+    pub fn memory(&self) -> [TableMemory; 5] {
+        let settings = &self.config.settings;
+        let table = |table, entries: u32, entry_len| TableMemory {
+            table,
+            entries: entries as usize,
+            entry_len,
+        };
+        [
+            table("command slots", settings.command_slots, Initiator::<A>::ENTRY_LEN),
+            table("regions", settings.regions, RegionTable::ENTRY_LEN),
+            // One queue for each class of service.
+            table("inbound queue", 2 * settings.inbound_queue, InboundReads::<A>::ENTRY_LEN),
+            table("pending writes", settings.pending_writes, PendingWrites::<A>::ENTRY_LEN),
+            table("failure notices", Admission::<A>::NOTICES, Admission::<A>::NOTICE_LEN),
+        ]
+    }
+}

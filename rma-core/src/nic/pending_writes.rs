@@ -1,0 +1,404 @@
+//! The pending-write table: the responder's side of mutations, WRITE and Rekey (1RMA §5, figure 7).
+//!
+//! An entry goes round: free → waiting (admitted, waits for the solicitation window) → solicited (hop 2 is out, data
+//! may come) → answering (its last frame waits to be sent) → free. The table has a fixed size; a request that finds no
+//! entry is NACKed, and so is one that waits too long.
+//!
+//! # No late effect (P2)
+//!
+//! An entry is solicited for a *limit*: the smaller of both hosts' timeouts, counted from before hop 2 is sent. The
+//! initiator waits at least as long, from after it has received hop 2. So whatever changes memory within the limit
+//! does so before the initiator gives up: it times out last.
+//!
+//! Hardware applies data the moment it looks at the clock. An engine can be descheduled in between, and two hosts'
+//! clocks do not run alike. So data is applied only up to the *deadline*, an eighth of the limit earlier (the
+//! *guard*), by a clock that is read after the data was authenticated, right before the copy; and the clock is read
+//! again right after it. If by then the limit may have passed, the promise may be broken, and that is counted
+//! ([`NicCounters::late_effects`](super::NicCounters::late_effects)): it is never silent.
+
+use super::{
+    NicConfig,
+    admission::{Admission, Admitted, Asked},
+    granules::Granules,
+    index_list::{IndexList, Links},
+    responder::Serving,
+    security::RequestSeal,
+    solicitation_window::SolicitationWindow,
+};
+use crate::{
+    addr::HostAddr,
+    backend::Transmit,
+    crypto::{AeadProvider, Iv, RegionKey},
+    error::DropReason,
+    op::{ClassOfService, OpStatus},
+    time::{Clock, Instant},
+    wire::{
+        Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData,
+        mutation::{ACKNOWLEDGEMENT_LEN, SOLICITATION_LEN},
+    },
+};
+
+/// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock and copy.
+const GUARD_PART: u64 = 8;
+
+/// The part of the limit by which two hosts' clocks may differ in running it off.
+const DRIFT_PART: u64 = 64;
+
+/// One entry. Flat, and filled in place, as a command slot is.
+struct Pending<K> {
+    state: State,
+    asked: Asked,
+    mutation: Mutation,
+    /// The largest time for which data may change anything, once it is solicited.
+    limit_nanos: u64,
+    /// Under which key of the region the request was admitted.
+    revision: u64,
+    key: Option<K>,
+    arrived_at: Instant,
+    /// When hop 2 was sent, or a little earlier.
+    solicited_at: Instant,
+    /// What binds data and acknowledgement to hop 2.
+    solicitation_iv: Iv,
+    arrived: Granules,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Waiting,
+    Solicited,
+    /// The acknowledgement with this status waits to be sent.
+    Answering(OpStatus),
+}
+
+impl<K> Pending<K> {
+    /// K_d of an op under way.
+    fn prepared_key(&self) -> &K {
+        self.key.as_ref().expect("set when the entry was taken")
+    }
+
+    /// How many of the limit's nanoseconds data may use: all but the guard.
+    const fn deadline_nanos(&self) -> u64 {
+        self.limit_nanos - self.limit_nanos / GUARD_PART
+    }
+
+    /// After how many nanoseconds the initiator may have given up.
+    const fn given_up_nanos(&self) -> u64 {
+        self.limit_nanos - self.limit_nanos / DRIFT_PART
+    }
+
+    /// Whether `data` from `source` claims to belong here. Its tag decides.
+    fn is_of(&self, source: HostAddr, data: &SolicitedData) -> bool {
+        let (own, its) = (&self.asked.header, &data.header);
+        self.state == State::Solicited
+            && self.asked.initiator == source
+            && (own.slot, own.generation) == (its.slot, its.generation)
+            && (own.pid, own.region, own.class) == (its.pid, its.region, its.class)
+    }
+}
+
+pub(super) struct PendingWrites<A: AeadProvider> {
+    entries: Box<[Pending<A::Key>]>,
+    links: Links,
+    free: IndexList,
+    /// In the order of arrival, one for each class of service.
+    waiting: [IndexList; 2],
+    /// In the order of solicitation, which is the order in which they are forgotten.
+    solicited: IndexList,
+    answering: IndexList,
+    /// Which class is asked first the next time.
+    first: ClassOfService,
+    dispatch_timeout_nanos: u64,
+    timeout_nanos: u64,
+}
+
+impl<A: AeadProvider> PendingWrites<A> {
+    /// Bytes that each entry takes: itself, and its links.
+    pub(super) const ENTRY_LEN: usize = size_of::<Pending<A::Key>>() + Links::ENTRY_LEN;
+
+    pub(super) fn new(config: &NicConfig) -> Self {
+        let count = config.settings.pending_writes as u16;
+        let (mut links, mut free) = (Links::new(count.into()), IndexList::new());
+        (0..count).for_each(|index| free.push_back(&mut links, index));
+        Self {
+            entries: (0..count).map(|_| Pending::free()).collect(),
+            links,
+            free,
+            waiting: [IndexList::new(), IndexList::new()],
+            solicited: IndexList::new(),
+            answering: IndexList::new(),
+            first: ClassOfService::Latency,
+            dispatch_timeout_nanos: config.dispatch_timeout_nanos,
+            timeout_nanos: config.timeout_nanos,
+        }
+    }
+
+    /// Whether there is no place for one more mutation.
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Takes an admitted mutation. The caller has asked `is_full`.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        admitted: Admitted<MutationRequest, A::Key>,
+    ) {
+        let Admitted { request, key, revision } = admitted;
+        let Some(index) = self.free.pop_front(&mut self.links) else { return };
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Waiting;
+        entry.asked = asked;
+        entry.mutation = request.mutation;
+        //= 1rma#5.1-initiator-times-out-last
+        entry.limit_nanos = self.timeout_nanos.min(u64::from(request.timeout_micros) * 1_000);
+        entry.revision = revision;
+        entry.key = Some(key);
+        entry.arrived_at = now;
+        entry.arrived = Granules::NONE;
+        self.waiting[request.header.class as usize].push_back(&mut self.links, index);
+    }
+
+    /// Lands solicited data, if it is in time; with the last of it, the op is done.
+    pub(super) fn handle_data(
+        &mut self,
+        clock: &impl Clock,
+        source: HostAddr,
+        claims: SolicitedData,
+        frame: &mut [u8],
+        window: &mut SolicitationWindow,
+        serving: &mut Serving<'_, A>,
+    ) -> Result<(), DropReason> {
+        let index = claims.pending;
+        let entry = self.entries.get_mut(usize::from(index));
+        let entry = entry
+            .filter(|entry| entry.is_of(source, &claims))
+            .ok_or(DropReason::UnknownPendingWrite)?;
+        let opened = serving
+            .security
+            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame)
+            .ok_or(DropReason::DataUnauthenticated)?;
+        let (data, payload) = *opened;
+        let (start, end) = data.span();
+        let size = entry.mutation.op_size();
+        if !Granules::may_be_cut(start, end, size) {
+            return Err(DropReason::OutsideOp);
+        }
+        let granules = Granules::of(start, end);
+        //= 1rma#5.1-replay
+        if entry.arrived.meets(granules) {
+            return Err(DropReason::Duplicate);
+        }
+        if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
+            self.settle(index, OpStatus::RemoteAuthenticationFailure, window);
+            return Err(DropReason::OldKey);
+        }
+        // The turn's reading may be old by now; this one is not.
+        //= 1rma#5.1-timeout-at-both-ends
+        if clock.now().nanos_since(entry.solicited_at) >= entry.deadline_nanos() {
+            return Err(DropReason::DataLate);
+        }
+        entry.apply(start, payload, serving);
+        if clock.now().nanos_since(entry.solicited_at) >= entry.given_up_nanos() {
+            serving.counters.count_late_effect();
+        }
+        entry.arrived = entry.arrived.with(granules);
+        if entry.arrived == Granules::of(0, size) {
+            self.settle(index, OpStatus::Ok, window);
+        }
+        Ok(())
+    }
+
+    /// Ends a solicited op: its share of the window is free again, and its answer waits to be sent.
+    fn settle(&mut self, index: u16, status: OpStatus, window: &mut SolicitationWindow) {
+        let entry = &mut self.entries[usize::from(index)];
+        window.refund(entry.mutation.op_size());
+        entry.state = State::Answering(status);
+        self.solicited.remove(&mut self.links, index);
+        self.answering.push_back(&mut self.links, index);
+    }
+
+    /// NACKs what has waited too long for the window, and forgets what was solicited and never came.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        window: &mut SolicitationWindow,
+        admission: &mut Admission<A>,
+        serving: &mut Serving<'_, A>,
+    ) {
+        for class in ClassOfService::ALL {
+            while let Some(index) = self.waiting[class as usize].front() {
+                let entry = &self.entries[usize::from(index)];
+                if now.nanos_since(entry.arrived_at) < self.dispatch_timeout_nanos {
+                    break;
+                }
+                serving.counters.count_drop(DropReason::InboundQueueFull);
+                admission.refuse(&entry.asked, entry.prepared_key(), OpStatus::Nack, serving);
+                self.waiting[class as usize].remove(&mut self.links, index);
+                self.release(index);
+            }
+        }
+        //= 1rma#5.1-timeout-at-both-ends
+        while let Some(index) = self.solicited.front() {
+            let entry = &self.entries[usize::from(index)];
+            if now.nanos_since(entry.solicited_at) < self.timeout_nanos {
+                break;
+            }
+            window.refund(entry.mutation.op_size());
+            self.solicited.remove(&mut self.links, index);
+            self.release(index);
+        }
+    }
+
+    fn release(&mut self, index: u16) {
+        self.entries[usize::from(index)].state = State::Free;
+        self.free.push_back(&mut self.links, index);
+    }
+
+    /// When `handle_timeout` has work next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let entry = |index: u16| &self.entries[usize::from(index)];
+        let shed = self.waiting.iter().filter_map(IndexList::front);
+        let shed =
+            shed.map(|index| entry(index).arrived_at.after_nanos(self.dispatch_timeout_nanos));
+        let forget = self.solicited.front();
+        let forget = forget.map(|index| entry(index).solicited_at.after_nanos(self.timeout_nanos));
+        shed.chain(forget).min()
+    }
+
+    pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
+        let waits = || self.waiting.iter().any(|list| !list.is_empty());
+        !self.answering.is_empty() || window.admits_op() && waits()
+    }
+
+    /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first: there are
+    /// never more of them than solicitations before them.
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        window: &mut SolicitationWindow,
+        admission: &mut Admission<A>,
+        serving: &mut Serving<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        if let Some(index) = self.answering.pop_front(&mut self.links) {
+            let transmit = self.entries[usize::from(index)].write_acknowledgement(serving, out);
+            self.release(index);
+            return transmit;
+        }
+        //= 1rma#5.1-writes-solicited
+        if !window.admits_op() {
+            return None;
+        }
+        let index = self.next_waiting()?;
+        let entry = &mut self.entries[usize::from(index)];
+        if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
+            serving.counters.count_drop(DropReason::OldKey);
+            let status = OpStatus::RemoteAuthenticationFailure;
+            admission.refuse(&entry.asked, entry.prepared_key(), status, serving);
+            self.release(index);
+            return admission.poll_transmit(out);
+        }
+        window.debit(entry.mutation.op_size());
+        entry.state = State::Solicited;
+        entry.solicited_at = now;
+        self.solicited.push_back(&mut self.links, index);
+        entry.write_solicitation(index, serving, out)
+    }
+
+    /// Takes the head of the class whose turn it is; of the other, if that class has none.
+    fn next_waiting(&mut self) -> Option<u16> {
+        let turn = self.first;
+        self.first = turn.other();
+        let [first, other] = [turn, turn.other()].map(|class| class as usize);
+        self.waiting[first]
+            .pop_front(&mut self.links)
+            .or_else(|| self.waiting[other].pop_front(&mut self.links))
+    }
+}
+
+impl<K: Clone + Send> Pending<K> {
+    fn free() -> Self {
+        let header = crate::wire::Header::NONE;
+        let nobody = HostAddr::from_octets([0; 16]);
+        let asked = Asked { header, seal: RequestSeal::NONE, initiator: nobody, responder: nobody };
+        Self {
+            state: State::Free,
+            asked,
+            mutation: Mutation::Rekey,
+            limit_nanos: 0,
+            revision: 0,
+            key: None,
+            arrived_at: Instant::ZERO,
+            solicited_at: Instant::ZERO,
+            solicitation_iv: Iv::NONE,
+            arrived: Granules::NONE,
+        }
+    }
+
+    /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
+    fn apply<A: AeadProvider<Key = K>>(
+        &self,
+        start: u32,
+        payload: &[u8],
+        serving: &mut Serving<'_, A>,
+    ) {
+        let region = self.asked.header.region;
+        match self.mutation {
+            Mutation::Write { region_offset, .. } => {
+                let offset = region_offset + u64::from(start);
+                if let Some(entry) = serving.regions.get(region) {
+                    entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
+                }
+            }
+            //= 1rma#5.2-rekey
+            Mutation::Rekey => {
+                if let Ok(key) = payload.try_into() {
+                    let _ = serving.regions.rekey(region, &RegionKey::from_bytes(key));
+                }
+            }
+        }
+    }
+
+    fn write_solicitation<A: AeadProvider<Key = K>>(
+        &mut self,
+        index: u16,
+        serving: &mut Serving<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let solicitation = Solicitation {
+            header: self.asked.header,
+            pending: index,
+            payload_len_max: serving.config.payload_len_max(self.asked.responder),
+        };
+        let key = self.key.as_ref()?;
+        let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
+        let request_iv = &self.asked.seal.iv;
+        self.solicitation_iv =
+            serving.security.seal_solicitation(key, request_iv, solicitation, frame);
+        Some(self.asked.reply(SOLICITATION_LEN, true))
+    }
+
+    fn write_acknowledgement<A: AeadProvider<Key = K>>(
+        &mut self,
+        serving: &mut Serving<'_, A>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let State::Answering(status) = self.state else { return None };
+        let acknowledgement = Acknowledgement { header: self.asked.header, status };
+        let key = self.key.as_ref()?;
+        let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
+        let iv = &self.solicitation_iv;
+        serving.security.seal_acknowledgement(key, iv, acknowledgement, frame);
+        Some(self.asked.reply(ACKNOWLEDGEMENT_LEN, true))
+    }
+}
+
+impl<A: AeadProvider> core::fmt::Debug for PendingWrites<A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PendingWrites")
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}

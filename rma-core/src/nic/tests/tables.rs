@@ -1,0 +1,17 @@
+//! Finite tables: how much each of their entries takes. That nothing else grows, the allocator is asked in the
+//! `finite_tables` test of the `rma-tests` crate (P5).
+
+use super::*;
+
+/// What the documentation of the settings says that entries take. Whoever makes them larger changes both.
+#[test]
+fn entries_are_as_large_as_the_settings_say() {
+    let memory = Pair::new().a.nic.memory();
+    for (table, most) in
+        [("command slots", 600), ("regions", 18), ("inbound queue", 470), ("pending writes", 520)]
+    {
+        let found = memory.iter().find(|it| it.table == table).expect("a table of that name");
+        assert!((most * 9 / 10..=most).contains(&found.entry_len), "{found:?}");
+    }
+    assert!((400..450).contains(&size_of::<RegionEntry>()), "{}", size_of::<RegionEntry>());
+}
