@@ -111,7 +111,6 @@ impl GrantFile {
     /// If the file system refuses.
     pub fn save(&self, path: &Path) -> Result<(), GrantFileError> {
         let grant = &self.grant;
-        let OpType::Read = grant.op_type;
         let text = Text {
             responder: grant.responder.to_string(),
             port: self.port,
@@ -119,7 +118,7 @@ impl GrantFile {
             region_len: grant.region_len,
             initiator: grant.initiator.to_string(),
             pid: grant.pid.0,
-            op_type: "READ".into(),
+            op_type: grant.op_type.name().into(),
             key: grant.key.expose().iter().map(|byte| format!("{byte:02x}")).collect(),
             seed: self.seed,
         };
@@ -180,9 +179,9 @@ impl GrantFile {
         let address = |name, value: &str| {
             value.parse::<HostAddr>().ok().ok_or_else(|| field(name, value, "an IP address"))
         };
-        if text.op_type != "READ" {
-            return Err(field("op_type", &text.op_type, "READ"));
-        }
+        let op_type = OpType::ALL.into_iter().find(|op_type| op_type.name() == text.op_type);
+        let op_type = op_type
+            .ok_or_else(|| field("op_type", &text.op_type, "one of READ, WRITE and Rekey"))?;
         // The value is not shown: it is, or was meant to be, a secret.
         let key = unhex(&text.key).ok_or_else(|| field("key", "(secret)", "32 hex digits"))?;
         let grant = Grant {
@@ -191,7 +190,7 @@ impl GrantFile {
             region_len: text.region_len,
             initiator: address("initiator", &text.initiator)?,
             pid: Pid(text.pid),
-            op_type: OpType::Read,
+            op_type,
             key: DerivedRegionKey::from_bytes(key),
         };
         Ok(Self { grant, port: text.port, seed: text.seed })

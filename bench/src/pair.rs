@@ -13,7 +13,8 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
     Clock, CommandSlotId, Completion, DeviceInfo, Grant, HostAddr, HostConfig, HostError,
-    InlineHost, OpStatus, Permissions, Portal, RegisteredRegion, SubmitError, TscClock, WaitError,
+    InlineHost, OpStatus, OpType, Permissions, Portal, RegisteredRegion, SubmitError, TscClock,
+    WaitError,
 };
 
 use crate::{
@@ -167,7 +168,7 @@ impl Pair {
         let pattern = Pattern::new(config.seed);
         let region = server_host.register(config.region_len, Permissions::READ)?;
         pattern.fill_region(&region);
-        let grant = server_host.grant(&region, client, client_host.pid())?;
+        let grant = server_host.grant(&region, client, client_host.pid(), OpType::Read)?;
         let client = Client::new(client_host, grant, pattern, VERIFY_DEPTH)?;
         Ok(Self { client, server: server_host, port: config.port })
     }

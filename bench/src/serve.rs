@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rma_xdp::{
-    Clock, DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, Permissions, Pid, TscClock,
+    Clock, DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid,
+    TscClock,
 };
 use serde::Serialize;
 
@@ -182,7 +183,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let region = host.register(len, Permissions::READ)?;
     let pattern = Pattern::new(args.seed);
     pattern.fill_region(&region);
-    let grant = host.grant(&region, args.initiator, Pid(args.pid))?;
+    let grant = host.grant(&region, args.initiator, Pid(args.pid), OpType::Read)?;
     GrantFile { grant, port: args.port, seed: args.seed }.save(&args.grant)?;
     println!(
         "  serving   {} bytes as region {} at {}, port {}",

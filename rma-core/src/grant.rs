@@ -2,7 +2,7 @@
 
 use crate::{
     addr::{HostAddr, Pid},
-    crypto::DerivedRegionKey,
+    crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     op::OpType,
     region::RegionId,
 };
@@ -28,4 +28,15 @@ pub struct Grant {
     pub op_type: OpType,
     /// K_d.
     pub key: DerivedRegionKey,
+}
+
+impl Grant {
+    /// The same permission under another region key: what its holder needs once a Rekey has installed `key`. Handed
+    /// out before, it makes the rotation cost one round trip (§5.2).
+    #[must_use]
+    pub fn under(&self, key: &RegionKey) -> Self {
+        let Self { responder, initiator, pid, op_type, .. } = *self;
+        let binding = KeyBinding { initiator, responder, pid, op_type };
+        Self { key: RegionKeySchedule::new(key).derive(&binding), ..*self }
+    }
 }

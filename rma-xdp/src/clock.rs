@@ -1,6 +1,6 @@
 //! The one clock: nanoseconds since it was made, from the time stamp counter.
 
-use rma_core::{engine::Clock, time::Instant};
+use rma_core::time::{Clock, Instant};
 
 /// A clock that costs a few nanoseconds to read and never goes backwards.
 ///

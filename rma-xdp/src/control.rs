@@ -13,11 +13,13 @@ use std::sync::Arc;
 use rma_core::{
     addr::Pid,
     backend::Backend,
-    engine::{Clock, Engine},
+    crypto::{DerivedRegionKey, KeyBinding, RegionKey},
+    engine::Engine,
     error::RegionError,
     nic::RegionEntry,
     portal::PortalPort,
     region::RegionId,
+    time::Clock,
 };
 
 use crate::error::{HostError, WaitError};
@@ -59,6 +61,8 @@ impl Life {
 pub(crate) enum Request {
     Register(Box<RegionEntry>),
     Deregister(RegionId),
+    Rekey(RegionId, RegionKey),
+    Derive(RegionId, KeyBinding),
     Attach(PortalPort, Pid),
     Detach(Range<u16>),
 }
@@ -69,6 +73,8 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Registered(Result<RegionId, (RegionError, Box<RegionEntry>)>),
     Deregistered(Result<Box<RegionEntry>, RegionError>),
+    Rekeyed(Result<(), RegionError>),
+    Derived(Result<DerivedRegionKey, RegionError>),
     Attached,
     /// `None` while ops of the portal are in flight.
     Detached(Option<PortalPort>),
@@ -82,6 +88,14 @@ pub(crate) fn answer<B: Backend, C: Clock>(engine: &mut Engine<B, C>, request: R
         }
         Request::Deregister(region) => {
             Answer::Deregistered(engine.nic_mut().regions_mut().deregister(region))
+        }
+        Request::Rekey(region, key) => {
+            Answer::Rekeyed(engine.nic_mut().regions_mut().rekey(region, &key))
+        }
+        Request::Derive(region, binding) => {
+            let entry = engine.nic().regions().get(region);
+            let entry = entry.ok_or(RegionError::NotRegistered { region });
+            Answer::Derived(entry.map(|entry| entry.key.derive(&binding)))
         }
         Request::Attach(port, pid) => {
             engine.nic_mut().configure_slots(port.slots().clone(), Some(pid));

@@ -8,12 +8,15 @@ use core::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    crypto::{KeyBinding, RegionKey},
     error::{RegionError, SlotError},
     grant::Grant,
     op::OpType,
@@ -38,8 +41,8 @@ pub(crate) struct Driver {
     /// Free ranges by their start, never adjacent.
     free: BTreeMap<u16, u16>,
     retired: Retired,
-    /// The keys of the regions that are registered.
-    regions: BTreeMap<RegionId, RegionKey>,
+    /// The regions that are registered. Their keys are in the NIC's table alone: a remote Rekey changes them.
+    regions: BTreeSet<RegionId>,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -58,7 +61,7 @@ impl Driver {
             free: BTreeMap::from([(0, slot_count)]),
             // One slot each is the most portals there can be.
             retired: Arc::new(ArrayQueue::new(slot_count.into())),
-            regions: BTreeMap::new(),
+            regions: BTreeSet::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         }
     }
@@ -89,7 +92,7 @@ impl Driver {
             unreachable!("answers come in the order of the questions")
         };
         let id = result.map_err(|(error, _entry)| error)?;
-        self.regions.insert(id, key);
+        self.regions.insert(id);
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
@@ -99,7 +102,7 @@ impl Driver {
         engine: &mut impl ControlPath,
         region: &RegisteredRegion,
     ) -> Result<(), HostError> {
-        self.key(region)?;
+        self.check(region)?;
         let Answer::Deregistered(result) = engine.ask(Request::Deregister(region.id()))? else {
             unreachable!("answers come in the order of the questions")
         };
@@ -108,28 +111,48 @@ impl Driver {
         Ok(())
     }
 
-    /// The key of a region that this host has registered, and not another host one of the same number.
-    fn key(&self, region: &RegisteredRegion) -> Result<&RegionKey, RegionError> {
-        self.regions
-            .get(&region.id())
-            .filter(|_| region.nic() == self.nic)
-            .ok_or(RegionError::NotRegistered { region: region.id() })
+    /// Installs a new region key: the local rotation, past no network (§5.2, §7.3).
+    pub(crate) fn rekey(
+        &mut self,
+        engine: &mut impl ControlPath,
+        region: &RegisteredRegion,
+        key: RegionKey,
+    ) -> Result<(), HostError> {
+        self.check(region)?;
+        let Answer::Rekeyed(result) = engine.ask(Request::Rekey(region.id(), key))? else {
+            unreachable!("answers come in the order of the questions")
+        };
+        Ok(result?)
     }
 
-    /// K_d and all else that `initiator`'s process `pid` needs to read `region`.
+    /// Whether this host has registered `region`, and not another host one of the same number.
+    fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
+        if region.nic() == self.nic && self.regions.contains(&region.id()) {
+            Ok(())
+        } else {
+            Err(RegionError::NotRegistered { region: region.id() })
+        }
+    }
+
+    /// K_d and all else that `initiator`'s process `pid` needs for ops of `op_type` on `region`, under the key that
+    /// the region has now.
     pub(crate) fn grant(
         &self,
+        engine: &mut impl ControlPath,
         region: &RegisteredRegion,
         initiator: HostAddr,
         pid: Pid,
+        op_type: OpType,
     ) -> Result<Grant, HostError> {
-        let key = self.key(region)?;
+        self.check(region)?;
         let responder = self
             .addresses
             .toward(initiator)
             .ok_or(HostError::NoAddressOfFamily { version: initiator.version() })?;
-        let op_type = OpType::Read;
         let binding = KeyBinding { initiator, responder, pid, op_type };
+        let Answer::Derived(key) = engine.ask(Request::Derive(region.id(), binding))? else {
+            unreachable!("answers come in the order of the questions")
+        };
         Ok(Grant {
             responder,
             region: region.id(),
@@ -137,7 +160,7 @@ impl Driver {
             initiator,
             pid,
             op_type,
-            key: RegionKeySchedule::new(key).derive(&binding),
+            key: key?,
         })
     }
 

@@ -15,8 +15,9 @@ use std::{
 
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
-    engine::{Clock, Engine},
+    engine::Engine,
     portal::{Bell, Wake},
+    time::Clock,
 };
 use rma_shm::Doorbell;
 use rustix::{

@@ -10,6 +10,7 @@ use rma_core::{
     engine::Engine,
     grant::Grant,
     nic::{Nic, NicConfigBuilder, NicCounters},
+    op::OpType,
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
@@ -135,7 +136,7 @@ impl Host {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.register_memory(Arc::new(Region::new(len)?), fresh_key()?, permissions)
+        self.register_memory(Arc::new(Region::new(len)?), random_region_key()?, permissions)
     }
 
     /// Registers memory under a region key of the caller's.
@@ -170,7 +171,21 @@ impl Host {
         driver.portal(thread, slots)
     }
 
-    /// What process `pid` of `initiator` needs to read `region`. Hand it over a channel that keeps secrets.
+    /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived from the old
+    /// one fail with REMOTE_AUTHENTICATION_FAILURE from now on. Who is to go on needs a new grant;
+    /// [`Grant::under`] makes one beforehand.
+    ///
+    /// # Errors
+    /// If the region is not registered.
+    pub fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
+        let Control { thread, driver } = &mut *self.control();
+        driver.rekey(thread, region, key)
+    }
+
+    /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's present key.
+    /// Hand it over a channel that keeps secrets.
+    ///
+    /// The region must permit such ops as well: see [`Permissions`].
     ///
     /// # Errors
     /// If the region is not registered, or this host has no address of the initiator's family.
@@ -179,8 +194,10 @@ impl Host {
         region: &RegisteredRegion,
         initiator: HostAddr,
         pid: Pid,
+        op_type: OpType,
     ) -> Result<Grant, HostError> {
-        self.control().driver.grant(region, initiator, pid)
+        let Control { thread, driver } = &mut *self.control();
+        driver.grant(thread, region, initiator, pid, op_type)
     }
 
     /// The PID that grants for this host's portals must name.
@@ -279,7 +296,7 @@ impl InlineHost {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.register_memory(Arc::new(Region::new(len)?), fresh_key()?, permissions)
+        self.register_memory(Arc::new(Region::new(len)?), random_region_key()?, permissions)
     }
 
     /// See [`Host::register_memory`].
@@ -316,12 +333,21 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::grant`].
     pub fn grant(
-        &self,
+        &mut self,
         region: &RegisteredRegion,
         initiator: HostAddr,
         pid: Pid,
+        op_type: OpType,
     ) -> Result<Grant, HostError> {
-        self.driver.grant(region, initiator, pid)
+        self.driver.grant(&mut self.engine, region, initiator, pid, op_type)
+    }
+
+    /// See [`Host::rekey`].
+    ///
+    /// # Errors
+    /// As [`Host::rekey`].
+    pub fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
+        self.driver.rekey(&mut self.engine, region, key)
     }
 
     /// See [`Host::pid`].
@@ -403,8 +429,11 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     Ok(Opened { engine, shared: HostShared { info, counters, device: keeper }, addresses })
 }
 
-/// Sixteen octets from the kernel's random source.
-fn fresh_key() -> Result<RegionKey, HostError> {
+/// A region key from the kernel's random source.
+///
+/// # Errors
+/// If the kernel has none.
+pub fn random_region_key() -> Result<RegionKey, HostError> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| HostError::System {

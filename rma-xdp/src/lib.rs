@@ -1,12 +1,12 @@
-//! 1RMA, One-Shot Remote Memory Access, for Linux hosts: one-sided, encrypted reads of another host's
+//! 1RMA, One-Shot Remote Memory Access, for Linux hosts: one-sided, encrypted reads and writes of another host's
 //! registered memory, over AF_XDP or plain UDP sockets.
 //!
 //! A [`Host`] is a NIC with its device and its engine thread. One host registers a region and makes a
-//! [`Grant`]; the grant travels to the other over a channel that keeps secrets; the other reads through a
+//! [`Grant`]; the grant travels to the other over a channel that keeps secrets; the other reads or writes through a
 //! [`Portal`], without the first host's application taking any part in it.
 //!
 //! ```
-#![doc = include_str!("../examples/read.rs")]
+#![doc = include_str!("../examples/one_sided.rs")]
 //! ```
 //!
 //! # Two ways to run an engine
@@ -18,8 +18,8 @@
 //! # Two devices
 //!
 //! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges.
-//! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either reads from the
-//! other.
+//! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either kind works
+//! with the other.
 //!
 //! The protocol itself, without I/O, is the crate `rma-core`; what of it a user meets is re-exported here.
 
@@ -42,7 +42,7 @@ pub use backend::{AnyBackend, HostBackend};
 pub use clock::TscClock;
 pub use device::{Device, DeviceInfo};
 pub use error::{HostError, WaitError};
-pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
+pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost, random_region_key};
 pub use idle::IdlePolicy;
 pub use portal::Portal;
 
@@ -50,14 +50,14 @@ pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::{CommandSlotId, Completion},
     crypto::{DerivedRegionKey, RegionKey},
-    engine::Clock,
     error::{DropReason, RegionError, SlotError, SubmitError},
     grant::Grant,
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, NicCounters, Timing},
+    nic::{NicConfigBuilder, NicCounters, TableMemory, Timing},
     op::{ClassOfService, OpStatus, OpType},
-    portal::{CommandPortal, ReadOp},
+    portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},
+    time::Clock,
     wire,
 };
 pub use rma_shm::{OutOfBounds, Region};

@@ -5,8 +5,9 @@ use std::net::UdpSocket;
 
 use rma_bench::pattern::Pattern;
 use rma_xdp::{
-    ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError, OpStatus, Permissions,
-    Pid, Portal, ReadOp, RegionError, RegionId, RegisteredRegion, SlotError, SubmitError, TscClock,
+    ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError, OpStatus, OpType,
+    Permissions, Pid, Portal, ReadOp, RegionError, RegionId, RegionKey, RegisteredRegion,
+    SlotError, SubmitError, TscClock, WriteOp, random_region_key,
 };
 
 use crate::hosts::{CLIENT_PID, Hosts};
@@ -29,7 +30,7 @@ impl Scene {
         pattern.fill_region(&region);
         let grant = hosts
             .server()
-            .grant(&region, hosts.client_addr, CLIENT_PID)
+            .grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read)
             .expect("the region is registered");
         let portal = hosts.client.portal(8).expect("free slots");
         let sink = hosts.client.register(8 * 4096, Permissions::NONE).expect("a region");
@@ -56,6 +57,10 @@ pub fn everything(hosts: &mut Hosts) {
     reads_of_every_kind_of_size_arrive(hosts);
     both_classes_and_many_ops_at_once(hosts);
     what_the_responder_refuses_has_its_own_status(hosts);
+    writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts);
+    writes_and_reads_of_both_classes_at_once(hosts);
+    a_rekey_fails_the_old_keys_of_its_region_alone(hosts);
+    a_host_may_use_its_own_regions(hosts);
     resources_are_finite_and_come_back(hosts);
     a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts);
     several_threads_each_with_a_portal(hosts);
@@ -122,7 +127,8 @@ pub fn what_the_responder_refuses_has_its_own_status(hosts: &Hosts) {
         assert_eq!(scene.read(&good, offset, size), OpStatus::RemoteOutOfBounds);
     }
     let closed = hosts.server().register(4096, Permissions::NONE).expect("a region");
-    let closed = hosts.server().grant(&closed, hosts.client_addr, CLIENT_PID).expect("registered");
+    let closed = hosts.server().grant(&closed, hosts.client_addr, CLIENT_PID, OpType::Read);
+    let closed = closed.expect("registered");
     assert_eq!(scene.read(&closed, 0, 64), OpStatus::RemotePermissionDenied);
     for op_size in [0, 4097] {
         let refused = scene.portal.read(&good, 0, &scene.sink, 0, op_size);
@@ -143,6 +149,187 @@ pub fn what_the_responder_refuses_has_its_own_status(hosts: &Hosts) {
     // A region that is taken away looks like one that never was.
     hosts.server().deregister(&scene.region).expect("registered");
     assert_eq!(scene.read(&good, 0, 64), OpStatus::RemoteAuthenticationFailure);
+}
+
+/// A region that may be written, with what it should hold; and grants for all types of op.
+struct Target {
+    region: RegisteredRegion,
+    grants: [Grant; 3],
+    model: Vec<u8>,
+    portal: Portal,
+    local: RegisteredRegion,
+}
+
+impl Target {
+    fn new(hosts: &Hosts) -> Self {
+        let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+        let region = hosts.server().register(REGION_LEN, all).expect("a region");
+        let model: Vec<u8> = (0..REGION_LEN).map(|at| (at * 13 >> 4) as u8).collect();
+        region.write(0, &model).expect("inside the region");
+        let grants = OpType::ALL.map(|op_type| {
+            let grant = hosts.server().grant(&region, hosts.client_addr, CLIENT_PID, op_type);
+            grant.expect("the region is registered")
+        });
+        let portal = hosts.client.portal(8).expect("free slots");
+        let local = hosts.client.register(8 * 4096, Permissions::NONE).expect("a region");
+        Self { region, grants, model, portal, local }
+    }
+
+    const fn grant(&self, op_type: OpType) -> Grant {
+        self.grants[op_type as usize - 1]
+    }
+
+    fn wait(&mut self) -> OpStatus {
+        self.portal.wait().expect("an op is in flight").status
+    }
+
+    fn read(&mut self) -> OpStatus {
+        let grant = self.grant(OpType::Read);
+        self.portal.read(&grant, 0, &self.local, 0, 64).expect("a sensible op");
+        self.wait()
+    }
+
+    fn assert_model(&self) {
+        let mut bytes = vec![0; REGION_LEN];
+        self.region.read(0, &mut bytes).expect("inside the region");
+        let difference = bytes.iter().zip(&self.model).position(|(found, known)| found != known);
+        assert_eq!(difference, None, "the first byte that is not as it should be");
+    }
+
+    fn end(self, hosts: &Hosts) {
+        hosts.server().deregister(&self.region).expect("registered");
+        hosts.client.deregister(&self.local).expect("registered");
+    }
+}
+
+/// Sizes around every boundary, at odd places; every byte of the region is looked at.
+pub fn writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts: &Hosts) {
+    let mut target = Target::new(hosts);
+    let grant = target.grant(OpType::Write);
+    for (index, size) in
+        [1, 2, 63, 64, 65, 127, 1408, 1424, 1425, 2048, 4095, 4096].into_iter().enumerate()
+    {
+        for offset in [0, 1, 4093, REGION_LEN as u64 - u64::from(size)] {
+            let data = vec![index as u8 ^ offset as u8; size as usize];
+            target.local.write(17, &data).expect("inside the local region");
+            target.portal.write(&grant, offset, &target.local, 17, size).expect("a sensible op");
+            assert_eq!(target.wait(), OpStatus::Ok, "{size} bytes at {offset}");
+            target.model[offset as usize..][..size as usize].copy_from_slice(&data);
+        }
+        target.assert_model();
+    }
+    // What is refused changes nothing.
+    let len = REGION_LEN as u64;
+    for (offset, size) in [(len, 1), (len - 1, 2), (u64::MAX, 1)] {
+        target.portal.write(&grant, offset, &target.local, 0, size).expect("a sensible op");
+        assert_eq!(target.wait(), OpStatus::RemoteOutOfBounds);
+    }
+    let closed = hosts.server().register(4096, Permissions::READ).expect("a region");
+    let op_type = OpType::Write;
+    let denied = hosts.server().grant(&closed, hosts.client_addr, CLIENT_PID, op_type);
+    target.portal.write(&denied.expect("registered"), 0, &target.local, 0, 1).expect("sensible");
+    assert_eq!(target.wait(), OpStatus::RemotePermissionDenied);
+    hosts.server().deregister(&closed).expect("registered");
+    target.assert_model();
+    target.end(hosts);
+}
+
+/// A full portal of reads and writes, over and over.
+pub fn writes_and_reads_of_both_classes_at_once(hosts: &Hosts) {
+    let mut target = Target::new(hosts);
+    let [to_read, to_write] = [OpType::Read, OpType::Write].map(|it| target.grant(it));
+    for round in 0..200_u64 {
+        for index in 0..8_u64 {
+            let class = ClassOfService::ALL[((index + round) % 2) as usize];
+            let (local_offset, remote_offset) =
+                (index * 4096, (round * 8 + index) * 4096 % REGION_LEN as u64);
+            if index % 4 < 2 {
+                let data = [round as u8 ^ index as u8; 4096];
+                target.local.write(local_offset, &data).expect("inside");
+                target.model[remote_offset as usize..][..4096].copy_from_slice(&data);
+                let op = WriteOp {
+                    grant: &to_write,
+                    remote_offset,
+                    source: &target.local,
+                    source_offset: local_offset,
+                    op_size: 4096,
+                    class,
+                };
+                target.portal.issue_write(&op).expect("a free slot");
+            } else {
+                let op = ReadOp {
+                    grant: &to_read,
+                    remote_offset,
+                    sink: &target.local,
+                    sink_offset: local_offset,
+                    op_size: 4096,
+                    class,
+                };
+                target.portal.issue_read(&op).expect("a free slot");
+            }
+        }
+        for _ in 0..8 {
+            assert_eq!(target.wait(), OpStatus::Ok);
+        }
+    }
+    target.assert_model();
+    target.end(hosts);
+}
+
+/// Rotations: from here, by the Rekey op, with grants handed out beforehand and without.
+pub fn a_rekey_fails_the_old_keys_of_its_region_alone(hosts: &Hosts) {
+    let mut target = Target::new(hosts);
+    let mut other = Target::new(hosts);
+    let remote = |target: &mut Target, key: &RegionKey| {
+        let grant = target.grant(OpType::Rekey);
+        target.portal.rekey(&grant, *key).expect("a free slot");
+        assert_eq!(target.wait(), OpStatus::Ok);
+    };
+    let local = |target: &mut Target, key: &RegionKey| {
+        hosts.server().rekey(&target.region, *key).expect("registered");
+    };
+    let rotations: [&dyn Fn(&mut Target, &RegionKey); 2] = [&remote, &local];
+    for rotate in rotations.into_iter().cycle().take(10) {
+        let key = random_region_key().expect("the kernel has random numbers");
+        let next = target.grants.map(|grant| grant.under(&key));
+        assert_eq!(target.read(), OpStatus::Ok);
+        rotate(&mut target, &key);
+        assert_eq!(target.read(), OpStatus::RemoteAuthenticationFailure);
+        let (old, local) = (target.grant(OpType::Write), target.local.clone());
+        target.portal.write(&old, 0, &local, 0, 64).expect("a free slot");
+        assert_eq!(target.wait(), OpStatus::RemoteAuthenticationFailure);
+        assert_eq!(other.read(), OpStatus::Ok, "another region");
+        target.grants = next;
+        assert_eq!(target.read(), OpStatus::Ok);
+        let now = hosts.server().grant(&target.region, hosts.client_addr, CLIENT_PID, OpType::Read);
+        assert_eq!(now.expect("registered"), target.grant(OpType::Read), "the host knows the key");
+    }
+    target.assert_model();
+    target.end(hosts);
+    other.end(hosts);
+}
+
+/// A host is a peer like any other to itself, over whatever device.
+pub fn a_host_may_use_its_own_regions(hosts: &Hosts) {
+    let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+    let region = hosts.client.register(8192, all).expect("a region");
+    let grant = |op_type| {
+        let grant = hosts.client.grant(&region, hosts.client_addr, CLIENT_PID, op_type);
+        grant.expect("registered")
+    };
+    let mut portal = hosts.client.portal(4).expect("free slots");
+    region.write(0, &[5; 4096]).expect("inside");
+    portal.write(&grant(OpType::Write), 4096, &region, 0, 4096).expect("a free slot");
+    assert_eq!(portal.wait().expect("in flight").status, OpStatus::Ok);
+    let mut bytes = [0; 4096];
+    region.read(4096, &mut bytes).expect("inside");
+    assert_eq!(bytes, [5; 4096]);
+    let key = random_region_key().expect("the kernel has random numbers");
+    portal.rekey(&grant(OpType::Rekey), key).expect("a free slot");
+    assert_eq!(portal.wait().expect("in flight").status, OpStatus::Ok);
+    portal.read(&grant(OpType::Read), 4096, &region, 0, 64).expect("a free slot");
+    assert_eq!(portal.wait().expect("in flight").status, OpStatus::Ok);
+    hosts.client.deregister(&region).expect("registered");
 }
 
 /// Full tables are clear errors; what is given back can be had again.

@@ -4,7 +4,9 @@ use rma_tests::{
     hosts::{Hosts, free_port},
     scenario,
 };
-use rma_xdp::{Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, Permissions};
+use rma_xdp::{
+    Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
+};
 
 #[test]
 fn everything_holds_over_udp() {
@@ -26,7 +28,7 @@ fn a_host_reads_from_itself_over_ipv6() {
     let mut host = InlineHost::open(config).unwrap();
     let region = host.register(5000, Permissions::READ).unwrap();
     region.write(904, &[9; 4096]).unwrap();
-    let grant = host.grant(&region, addr.into(), host.pid()).unwrap();
+    let grant = host.grant(&region, addr.into(), host.pid(), OpType::Read).unwrap();
     let sink = host.register(4096, Permissions::NONE).unwrap();
     let mut portal = host.portal(1).unwrap();
     portal.read(&grant, 904, &sink, 0, 4096).unwrap();
@@ -43,7 +45,7 @@ fn waiting_with_another_host_is_refused_and_does_not_hang() {
     let open = |last| InlineHost::open(HostConfig { port, ..HostConfig::udp([127, 0, 0, last]) });
     let (mut owner, mut other) = (open(6).unwrap(), open(7).unwrap());
     let region = owner.register(64, Permissions::READ).unwrap();
-    let grant = owner.grant(&region, [127, 0, 0, 6].into(), owner.pid()).unwrap();
+    let grant = owner.grant(&region, [127, 0, 0, 6].into(), owner.pid(), OpType::Read).unwrap();
     let mut portal = owner.portal(1).unwrap();
     portal.read(&grant, 0, &region, 0, 64).unwrap();
     assert_eq!(other.wait(&mut portal), Err(rma_xdp::WaitError::AnotherHost));
@@ -89,9 +91,12 @@ fn a_region_of_another_host_is_not_taken_for_ones_own() {
     let here = hosts.client.register(64, Permissions::READ).unwrap();
     let there = hosts.server().register(64, Permissions::READ).unwrap();
     assert_eq!(here.id(), there.id(), "the names alone do not tell");
-    assert!(hosts.client.grant(&there, hosts.server_addr, hosts.client.pid()).is_err());
+    assert!(
+        hosts.client.grant(&there, hosts.server_addr, hosts.client.pid(), OpType::Read).is_err()
+    );
     assert!(hosts.client.deregister(&there).is_err());
-    let grant = hosts.server().grant(&there, hosts.client_addr, hosts.client.pid()).unwrap();
+    let grant =
+        hosts.server().grant(&there, hosts.client_addr, hosts.client.pid(), OpType::Read).unwrap();
     let mut portal = hosts.client.portal(1).unwrap();
     let refused = portal.read(&grant, 0, &there, 0, 1);
     assert!(matches!(refused, Err(rma_xdp::SubmitError::RegionOfAnotherHost { .. })));

@@ -10,7 +10,7 @@ fn file(name: &str) -> String {
 
 #[test]
 fn the_program_in_the_readme_is_the_example_that_is_tested() {
-    let (readme, example) = (file("README.md"), file("rma-xdp/examples/read.rs"));
+    let (readme, example) = (file("README.md"), file("rma-xdp/examples/one_sided.rs"));
     assert!(readme.contains(&format!("```rust\n{example}```")), "they differ");
     assert!(example.lines().count() <= 30, "a short program");
 }
