@@ -208,6 +208,7 @@ impl Completion {
     }
 
     /// The network's and the remote NIC's share of the delay: the difference of the two (§6).
+    //= 1rma#6-remote-delay
     #[must_use]
     pub const fn remote_delay(&self) -> core::time::Duration {
         core::time::Duration::from_nanos(self.total_delay_nanos - self.issue_delay_nanos)
@@ -285,6 +286,8 @@ mod tests {
         assert_eq!(Command::from_line(&line), Err(CommandSlotId(0xfffe)));
     }
 
+    //= 1rma#6-remote-delay
+    //= type=test
     #[test]
     fn a_completion_round_trips_and_its_delays_add_up() {
         let completion = Completion::new(CommandSlotId(3), OpStatus::Timeout, 40, 100);

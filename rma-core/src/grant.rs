@@ -33,6 +33,7 @@ pub struct Grant {
 impl Grant {
     /// The same permission under another region key: what its holder needs once a Rekey has installed `key`. Handed
     /// out before, it makes the rotation cost one round trip (§5.2).
+    //= 1rma#5.2-predistributed
     #[must_use]
     pub fn under(&self, key: &RegionKey) -> Self {
         let Self { responder, initiator, pid, op_type, .. } = *self;

@@ -274,6 +274,7 @@ impl CommandPortal {
         if self.addresses.toward(grant.responder) != Some(grant.initiator) {
             return Err(SubmitError::GrantForAnotherHost { granted: grant.initiator });
         }
+        //= 1rma#4.3-slots-cap-ops
         let slots = self.slots.len() as u16;
         let slot = self.free.pop().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
         let Grant { responder, region, key, .. } = *grant;
@@ -281,6 +282,8 @@ impl CommandPortal {
         Ok(slot)
     }
 
+    //= 1rma#B-command-store
+    //= type=deviation
     /// Issues `command` unseen, as a hostile application could.
     pub(crate) fn issue(&mut self, command: &Command) {
         self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
@@ -412,6 +415,10 @@ mod tests {
     }
 
     //= 1rma#4.4-portal
+    //= type=test
+    //= 1rma#4.3-slots-cap-ops
+    //= type=test
+    //= 1rma#B-command-store
     //= type=test
     #[test]
     fn a_command_passes_and_its_completion_frees_the_slot() {

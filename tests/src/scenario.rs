@@ -276,6 +276,8 @@ pub fn writes_and_reads_of_both_classes_at_once(hosts: &Hosts) {
     target.end(hosts);
 }
 
+//= 1rma#5.2-predistributed
+//= type=test
 /// Rotations: from here, by the Rekey op, with grants handed out beforehand and without.
 pub fn a_rekey_fails_the_old_keys_of_its_region_alone(hosts: &Hosts) {
     let mut target = Target::new(hosts);

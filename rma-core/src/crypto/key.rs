@@ -14,6 +14,8 @@ use crate::{
     op::OpType,
 };
 
+//= 1rma#4.2-keys-stay
+//= type=deviation
 /// K_r: 128 bits that protect one region. Whoever has it can derive every K_d of the region, so it stays
 /// with the region's owner. It travels in one frame only: encrypted, as the data of the Rekey that installs it.
 #[derive(Clone, Copy, PartialEq, Eq)]

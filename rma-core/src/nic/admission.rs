@@ -99,6 +99,7 @@ impl<A: AeadProvider> Admission<A> {
         }
     }
 
+    //= 1rma#4.2-attacker-without-key
     /// Authenticates a request and checks that the region permits it and holds its bytes. Otherwise it is
     /// refused, and why is returned.
     pub(super) fn admit<T>(

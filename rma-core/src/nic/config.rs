@@ -197,6 +197,7 @@ impl NicConfigBuilder {
 
     /// How many bytes of answers may wait in the inbound queue so that one more is still in time.
     //= 1rma#6.1-nack-threshold
+    //= type=deviation
     fn nack_threshold(&self) -> Result<u64, ConfigError> {
         let Self { timing: Timing { dispatch_timeout, timeout }, rtt, bandwidth, .. } = *self;
         let time = timeout.checked_sub(rtt).and_then(|left| left.checked_sub(dispatch_timeout));

@@ -58,6 +58,7 @@ struct Slot<K> {
     /// Which key that is.
     key_of: DerivedRegionKey,
     /// What binds answers to the request.
+    //= 1rma#A-iv-memoized
     seal: RequestSeal,
     /// Which of a read's granules have arrived.
     arrived: Granules,

@@ -38,6 +38,8 @@ use crate::{
     },
 };
 
+//= 1rma#5.1-initiator-times-out-last
+//= type=deviation
 /// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock and copy.
 const GUARD_PART: u64 = 8;
 
@@ -201,6 +203,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         }
         entry.apply(start, payload, serving);
         if clock.now().nanos_since(entry.solicited_at) >= entry.given_up_nanos() {
+            // Too late to undo, and so to be known.
             serving.counters.count_late_effect();
         }
         entry.arrived = entry.arrived.with(granules);

@@ -38,6 +38,7 @@ impl RegionEntry {
         Self { memory, key: RegionKeySchedule::new(key), permissions, owner, revision: 0 }
     }
 
+    //= 1rma#4.3-one-region-per-access
     /// Whether `size` bytes at `offset` lie inside the region.
     pub(super) fn holds(&self, offset: u64, size: u32) -> bool {
         let len = self.memory.len() as u64;
@@ -201,6 +202,8 @@ mod tests {
         assert!(table.get(again).unwrap().revision > before[1], "no revision comes twice");
     }
 
+    //= 1rma#4.3-one-region-per-access
+    //= type=test
     #[test]
     fn bounds_do_not_overflow() {
         let entry = entry(4096);

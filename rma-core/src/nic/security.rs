@@ -30,6 +30,7 @@ use crate::{
     },
 };
 
+//= 1rma#4.2-attacker-on-the-wire
 /// A value that came in a frame whose tag was right.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Authentic<T>(T);

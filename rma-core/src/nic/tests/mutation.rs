@@ -276,7 +276,7 @@ impl Clock for Jumping {
     }
 }
 
-//= 1rma#5.1-late-effect
+//= 1rma#5.1-initiator-times-out-last
 //= type=test
 #[test]
 fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_it() {
@@ -368,6 +368,8 @@ fn a_duplicate_of_any_frame_at_any_later_point_changes_nothing() {
 }
 
 //= 1rma#A-iv-currying
+//= type=test
+//= 1rma#5.1-solicited-salt
 //= type=test
 #[test]
 fn no_frame_of_one_write_is_taken_for_another() {
@@ -573,6 +575,8 @@ fn data_that_was_lengthened_or_moved_is_dropped() {
 
 proptest! {
     /// One changed bit anywhere in any hop is noticed.
+    //= 1rma#4.2-attacker-on-the-wire
+    //= type=test
     #[test]
     fn a_changed_bit_of_any_hop_is_never_accepted(
         at in any::<prop::sample::Index>(), bit in 0..8_u8, size in 1..500_u32, hop in 1..=4,

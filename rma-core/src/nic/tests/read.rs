@@ -80,6 +80,8 @@ fn a_replayed_request_is_answered_with_fresh_ivs_and_changes_nothing_at_the_init
 
 //= 1rma#A-iv-currying
 //= type=test
+//= 1rma#A-iv-memoized
+//= type=test
 #[test]
 fn a_response_of_one_op_is_refused_by_every_other_op() {
     let mut pair = Pair::new();
@@ -206,6 +208,8 @@ fn a_wrong_key_fails_fast_and_shows_nothing() {
 }
 
 //= 1rma#4.2-pid-immutable
+//= type=test
+//= 1rma#4.2-attacker-without-key
 //= type=test
 #[test]
 fn a_key_is_good_for_its_own_host_and_process_only() {

@@ -29,7 +29,7 @@ fn a_rekey_makes_the_old_keys_useless_and_the_new_ones_good() {
     }
 }
 
-//= 1rma#5.2-rekey-isolated
+//= 1rma#5.2-rekey-atomic
 //= type=test
 #[test]
 fn other_regions_notice_nothing_of_a_rekey_not_even_ops_under_way() {
@@ -47,7 +47,7 @@ fn other_regions_notice_nothing_of_a_rekey_not_even_ops_under_way() {
     assert_eq!(statuses, [OpStatus::Ok, OpStatus::Ok]);
 }
 
-//= 1rma#5.2-in-flight
+//= 1rma#5.2-rekey-atomic
 //= type=test
 #[test]
 fn ops_under_way_finish_before_the_rekey_or_fail_with_remote_authentication_failure() {
@@ -164,4 +164,30 @@ fn an_old_write_does_nothing_after_a_rekey_and_after_a_restart() {
     assert_eq!(target, [0; 64]);
     pair.advance(pair.a.nic.config().settings().timing.timeout);
     assert_eq!(pair.status(), OpStatus::Timeout);
+}
+
+//= 1rma#4.2-keys-stay
+//= type=test
+#[test]
+fn no_key_is_ever_on_the_wire_in_clear() {
+    let mut pair = Pair::new();
+    let keys: Vec<[u8; 16]> = OpType::ALL
+        .map(|op_type| *pair.key_for(op_type).expose())
+        .into_iter()
+        .chain([NEW, *pair.b.key.expose()])
+        .collect();
+    for command in [pair.read(0, 0, 64), pair.write(0, 0, 64), pair.rekey(0, NEW)] {
+        pair.issue(command);
+        for _ in 0..4 {
+            let requests = pair.requests();
+            requests.iter().for_each(|flight| pair.deliver_to_b(flight).unwrap());
+            let responses = pair.responses();
+            responses.iter().for_each(|flight| pair.deliver_to_a(flight).unwrap());
+            for flight in requests.iter().chain(&responses) {
+                let shows = |key: &[u8; 16]| flight.bytes.windows(16).any(|octets| octets == key);
+                assert!(!keys.iter().any(shows), "{flight:?}");
+            }
+        }
+        assert_eq!(pair.status(), OpStatus::Ok);
+    }
 }
