@@ -356,6 +356,50 @@ mod tests {
         assert_eq!(engine.nic().window_debited(), 0);
     }
 
+    #[test]
+    fn frames_of_a_host_to_itself_reach_it_past_no_device() {
+        // All frames that the device is given get lost.
+        let (mut engine, mut portals, local) = engine(1);
+        let memory = Arc::new(rma_shm::Region::new(3 * 4096).unwrap());
+        let key = crate::crypto::RegionKey::from_bytes([7; 16]);
+        let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+        let entry = RegionEntry::new(memory.clone(), &key, all, PID);
+        let region = engine.nic_mut().regions_mut().register(Box::new(entry)).unwrap();
+        let grant = |op_type| {
+            let grant = Grant {
+                responder: self::local(),
+                region,
+                region_len: 3 * 4096,
+                initiator: self::local(),
+                pid: PID,
+                op_type,
+                key: DerivedRegionKey::from_bytes([0; 16]),
+            };
+            grant.under(&key)
+        };
+        let own = RegisteredRegion::new(region, memory, NicTag(1));
+        own.write(0, &[9; 4096]).unwrap();
+        // More at once than the loopback holds.
+        let count = usize::from(SLOTS) - 1;
+        for _ in 0..count {
+            portals[0].write(&grant(OpType::Write), 4096, &own, 0, 4096).unwrap();
+        }
+        portals[0].read(&grant(OpType::Read), 0, &local, 0, 64).unwrap();
+        let mut done = 0;
+        for _ in 0..2000 {
+            engine.turn();
+            while let Some(completion) = portals[0].poll() {
+                done += 1;
+                assert!(matches!(completion.status, OpStatus::Ok | OpStatus::Nack));
+            }
+        }
+        assert_eq!(done, count + 1);
+        let mut bytes = [0; 4096];
+        own.read(4096, &mut bytes).unwrap();
+        assert_eq!(bytes, [9; 4096]);
+        assert!(engine.is_idle());
+    }
+
     fn command(slot: u16, sink: &RegisteredRegion) -> Command {
         Command {
             slot: CommandSlotId(slot),
