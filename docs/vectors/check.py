@@ -13,7 +13,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.cmac import CMAC
 
-TYPES = {"read request": 1, "read response": 2, "failure": 3}
+# Frame type: its number, the direction in its IV, the type of the frame that it answers.
+REQUESTS = ["read request", "write request", "rekey request"]
+TYPES = {
+    "read request": (1, 0, [None]),
+    "read response": (2, 1, ["read request"]),
+    "failure": (3, 1, REQUESTS),
+    "write request": (4, 0, [None]),
+    "rekey request": (5, 0, [None]),
+    "solicitation": (6, 1, REQUESTS[1:]),
+    "solicited data": (7, 0, ["solicitation"]),
+    "acknowledgement": (8, 1, ["solicitation"]),
+}
 
 
 def derived_key(key):
@@ -34,13 +45,14 @@ def derived_key(key):
 
 def iv(frame):
     header = frame["header"]
-    direction = 0 if frame["frame_type"] == "read request" else 1
+    direction = TYPES[frame["frame_type"]][1]
+    assert direction == frame["direction"], frame["name"]
     return struct.pack(">BBHQ", direction, 0, header["engine"], int(header["counter"], 16))
 
 
 def header(frame):
     h, f = frame["header"], frame["fields"]
-    kind = TYPES[frame["frame_type"]]
+    kind = TYPES[frame["frame_type"]][0]
     octets = struct.pack(">BBBB", h["version"], kind, h["class"], h["status"])
     octets += struct.pack(">IIHHI", h["pid"], h["region"], h["slot"], h["engine"], h["generation"])
     octets += struct.pack(">Q", int(h["counter"], 16))
@@ -49,22 +61,48 @@ def header(frame):
         return octets + struct.pack(">QHH", offset, f["op_size"], f["payload_len_max"])
     if kind == 2:
         return octets + struct.pack(">HH", f["op_offset"], f["payload_len"])
+    if kind in (4, 5):
+        offset = int(f["region_offset"], 16)
+        octets += struct.pack(">QHH", offset, f["op_size"], f["reserved"])
+        return octets + struct.pack(">I", f["timeout_micros"])
+    if kind == 6:
+        return octets + struct.pack(">HH", f["pending_write"], f["payload_len_max"])
+    if kind == 7:
+        return octets + struct.pack(">HH", f["pending_write"], f["op_offset"])
     return octets + struct.pack(">I", f["reserved"])
+
+
+def aad(frame, answered):
+    """The header; in answers the answered frame's IV; in failures its tag as well."""
+    parts = {"header": header(frame)}
+    if answered:
+        parts["answers.iv"] = iv(answered)
+    if frame["frame_type"] == "failure":
+        parts["answers.tag"] = bytes.fromhex(answered["frame"])[-16:]
+    assert list(parts) == vectors["aad"][frame["frame_type"]], frame["name"]
+    return b"".join(parts.values())
 
 
 vectors = json.loads((pathlib.Path(__file__).parent / "1rma-v1.json").read_text())
 keys = {"reserved": bytes.fromhex(vectors["reserved_key"])}
+assert keys["reserved"] == b"1RMA reserved k."
 for key in vectors["keys"]:
     keys[key["name"]] = derived_key(key)
     assert keys[key["name"]].hex() == key["derived_key"], key["name"]
 by_name = {frame["name"]: frame for frame in vectors["frames"]}
-for frame in vectors["frames"]:
-    name, answers = frame["name"], frame["answers"]
+assert len(by_name) == len(vectors["frames"]), "each name is one frame's"
+assert {frame["frame_type"] for frame in by_name.values()} == set(TYPES), "every type is there"
+ivs = set()
+for name, frame in by_name.items():
+    answered = by_name.get(frame["answers"])
+    assert (answered and answered["frame_type"]) in TYPES[frame["frame_type"]][2], name
     key = keys.get(frame["key_name"]) or bytes.fromhex(frame["key"])
-    aad = header(frame) + (iv(by_name[answers]) if answers else b"")
-    sealed = AESGCM(key).encrypt(iv(frame), bytes.fromhex(frame["plaintext"]), aad)
+    sealed = AESGCM(key).encrypt(iv(frame), bytes.fromhex(frame["plaintext"]), aad(frame, answered))
     assert key.hex() == frame["key"], name
-    assert iv(frame).hex() == frame["iv"] and aad.hex() == frame["aad"], name
+    assert iv(frame).hex() == frame["iv"] and aad(frame, answered).hex() == frame["aad"], name
     assert sealed.hex() == frame["ciphertext"] + frame["tag"], name
     assert (header(frame) + sealed).hex() == frame["frame"], name
+    if frame["key_name"] not in ("reserved", "wrong"):
+        assert (key, iv(frame)) not in ivs, name
+        ivs.add((key, iv(frame)))
 print(f"{len(keys) - 1} derived keys and {len(by_name)} frames are right")
