@@ -170,7 +170,7 @@ pub enum DropReason {
     /// An authenticated request that the region does not permit. Answered with a failure notice.
     RequestNotPermitted,
     /// An authenticated request that found the inbound queue at its configured depth, or a mutation that found
-    /// the pending-write table full. Answered with a NACK.
+    /// the pending-write table full or waited too long in it for the window. Answered with a NACK.
     InboundQueueFull,
     /// A failure notice that was not sent: the limit on notices to unauthenticated senders was reached.
     /// Counted beside the reason for the notice.
@@ -178,11 +178,11 @@ pub enum DropReason {
     /// A failure notice that was not sent: too many wait to be sent. Counted beside the reason for the
     /// notice.
     NoticeQueueFull,
-    /// A response or failure notice for a slot that this NIC does not have.
+    /// An answer for a slot that this NIC does not have.
     UnknownSlot,
-    /// A response or failure notice for an op that has already completed, or never was.
+    /// An answer for an op that has already completed, or never was.
     LateOrUnsolicited,
-    /// A response or failure notice from another host than the op's.
+    /// An answer from another host than the op's.
     WrongResponder,
     /// A response or solicited data whose bytes have already arrived.
     Duplicate,

@@ -96,7 +96,7 @@ pub enum OpStatus {
     Ok = 0,
     /// The command did not carry the right derived region key K_d, or no such region is registered: the
     /// responder does not tell which. Also what a rotated key looks like, and how an op ends whose region is
-    /// rekeyed or deregistered while it is under way.
+    /// rekeyed or deregistered while it is under way: a write may then have changed a part of its bytes.
     RemoteAuthenticationFailure = 1,
     /// The responder's inbound queue was at its configured depth, or a mutation waited too long there for the
     /// responder's own solicitation window. The initiator's window was refunded at once.

@@ -47,8 +47,8 @@ pub struct DerivedRegionKey([u8; 16]);
 
 impl DerivedRegionKey {
     /// The well-known key under which a responder seals REMOTE_AUTHENTICATION_FAILURE, because it shares
-    /// no key with the sender (§4.2). It proves nothing about the sender; the IV that such a notice is
-    /// bound to shows only that its sender has seen the request or guessed its counter.
+    /// no key with the sender (§4.2). The request's tag, which such a notice is
+    /// bound to, shows only that its sender has seen the request.
     pub const RESERVED: Self = Self(*b"1RMA reserved k.");
 
     /// The key with these octets.

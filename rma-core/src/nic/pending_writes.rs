@@ -294,7 +294,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         if !window.admits_op() {
             return None;
         }
-        let index = self.next_waiting()?;
+        let index = self.next_in_time(now, serving)?;
         let entry = &mut self.entries[usize::from(index)];
         if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
             serving.counters.count_drop(DropReason::OldKey);
@@ -308,6 +308,19 @@ impl<A: AeadProvider> PendingWrites<A> {
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
         entry.write_solicitation(index, serving, out)
+    }
+
+    /// Takes the next entry whose initiator still waits for the solicitation; the others it forgets.
+    fn next_in_time(&mut self, now: Instant, serving: &Serving<'_, A>) -> Option<u16> {
+        loop {
+            let index = self.next_waiting()?;
+            let entry = &self.entries[usize::from(index)];
+            if now.nanos_since(entry.arrived_at) < entry.limit_nanos {
+                return Some(index);
+            }
+            serving.counters.count_abandoned();
+            self.release(index);
+        }
     }
 
     /// Takes the head of the class whose turn it is; of the other, if that class has none.

@@ -264,6 +264,27 @@ fn the_smaller_of_both_hosts_timeouts_limits_what_may_be_applied() {
     }
 }
 
+#[test]
+fn an_initiator_that_has_given_up_is_not_asked_for_its_data() {
+    let short =
+        Timing { dispatch_timeout: Duration::from_millis(1), timeout: Duration::from_millis(4) };
+    let window = NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..Default::default() };
+    let mut pair = Pair::with(NicConfigBuilder { timing: short, ..window });
+    pair.b = Host::new("192.0.2.2", window);
+    // The target's window is taken by another.
+    let blocker = pair.data_of(pair.write(0, 0, 64));
+    pair.issue(pair.write(1, 0, 64));
+    let request = pair.requests().remove(0);
+    pair.deliver_to_b(&request).unwrap();
+    pair.now = pair.now + Duration::from_millis(3);
+    blocker.iter().for_each(|flight| pair.deliver_to_b(flight).unwrap());
+    pair.now = pair.now + Duration::from_millis(1);
+    let answers = pair.responses();
+    assert_eq!(answers.len(), 1, "the acknowledgement of the other");
+    assert_eq!(pair.b.nic.counters().requests_abandoned(), 1);
+    assert_eq!(pair.b.nic.window_debited(), 0);
+}
+
 /// A clock that jumps after each reading: an engine that is descheduled in between.
 struct Jumping {
     now: Cell<Instant>,
