@@ -12,5 +12,5 @@ mod iv;
 mod key;
 
 pub use aead::{AeadProvider, OpenJob, PortableAead, PortableKey, SealJob};
-pub use iv::{Direction, EngineId, IV_LEN, Iv, IvCounter};
+pub use iv::{CounterBlock, Direction, EngineId, IV_LEN, Iv, IvCounter};
 pub use key::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule};

@@ -14,6 +14,7 @@
 
 mod admission;
 mod config;
+mod counter_blocks;
 mod counters;
 mod granules;
 mod inbound_reads;
@@ -84,7 +85,7 @@ impl<A: AeadProvider> Nic<A> {
     /// A NIC that encrypts with `aead`.
     #[must_use]
     pub fn with_aead(config: NicConfig, aead: A) -> Self {
-        let counter = IvCounter::starting_at(config.settings.counter_start);
+        let counter = IvCounter::new(config.settings.counter_block());
         Self {
             security: Security::new(aead, config.settings.engine, counter),
             regions: RegionTable::new(config.settings.regions),
@@ -277,7 +278,7 @@ impl<A: AeadProvider> Nic<A> {
     /// turns with what it sends for its own ops, so that neither stops the other.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        if out.len() < wire::FRAME_LEN_MIN {
+        if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
             return None;
         }
         let responder_first = self.responder_first;
@@ -297,7 +298,7 @@ impl<A: AeadProvider> Nic<A> {
     /// room for.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.responder.wants_transmit(&self.window) || self.initiator.wants_transmit(&self.window)
+        self.security.can_seal() && self.has_output()
     }
 
     fn poll_responder(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {

@@ -52,30 +52,112 @@ impl Iv {
     }
 }
 
-/// The ascending message counter of one engine.
+/// A range of counter values that belongs to one engine alone: from `first` up to, but not including, `end`.
 ///
-/// A restarted engine must start above every value used before. The host starts it at the wall clock in
-/// nanoseconds: an engine seals far fewer than one frame a nanosecond, so the clock stays ahead, as long
-/// as it is not set back by more than the time since the last start.
-#[derive(Debug)]
-pub struct IvCounter(u64);
+/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes one vouches
+/// for it: no other block of this sender, before or after, on whatever thread or in whatever process, may share a
+/// value with it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub struct CounterBlock {
+    first: u64,
+    end: u64,
+}
 
-impl IvCounter {
-    /// A counter whose first value is `first`.
-    #[must_use]
-    pub const fn starting_at(first: u64) -> Self {
-        Self(first)
+impl CounterBlock {
+    /// The values from `first` up to, but not including, `end`. None if `end` is not above `first`.
+    pub const fn new(first: u64, end: u64) -> Self {
+        Self { first, end }
     }
 
-    /// The next value.
+    /// The first value.
+    #[must_use]
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The first value above the block.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.end.saturating_sub(self.first)
+    }
+
+    /// Whether there is no value.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The ascending message counter of one engine.
+///
+/// It counts in blocks that were reserved for it, so that no restart, crash or step of the clock makes it repeat
+/// a value: what it may use is gone for all others before it begins. There is room for the block in use and
+/// the one after it. Without a block there is no value, and nothing may be sealed.
+#[derive(Debug)]
+pub struct IvCounter {
+    /// What is left of the block in use.
+    block: CounterBlock,
+    /// The block after that.
+    spare: Option<CounterBlock>,
+    /// With as many values left, the block in use is half used up.
+    half: u64,
+}
+
+impl IvCounter {
+    /// A counter of the values of `block`.
+    #[must_use]
+    pub const fn new(block: CounterBlock) -> Self {
+        let half = block.len() / 2;
+        Self { block, spare: None, half }
+    }
+
+    /// The next value. `None` if all blocks are used up.
+    pub const fn next(&mut self) -> Option<u64> {
+        if self.block.is_empty() {
+            let Some(block) = self.spare.take() else { return None };
+            self.half = block.len() / 2;
+            self.block = block;
+        }
+        let value = self.block.first;
+        self.block.first += 1;
+        Some(value)
+    }
+
+    /// Gives the counter the block to go on with.
     ///
-    /// # Panics
-    /// When 2^64 values are used up: repeating one would break the key. From a start at the wall clock
-    /// that is centuries away.
-    pub const fn next(&mut self) -> u64 {
-        let value = self.0;
-        self.0 = value.checked_add(1).expect("the message counter never wraps");
-        value
+    /// # Errors
+    /// The block comes back if there is no room for it, if it has no value, or if it does not lie above what
+    /// the counter has had: it might repeat a value.
+    pub fn add(&mut self, block: CounterBlock) -> Result<(), CounterBlock> {
+        if self.spare.is_some() || block.is_empty() || block.first < self.block.end {
+            return Err(block);
+        }
+        self.spare = Some(block);
+        Ok(())
+    }
+
+    /// Whether it is time for a further block: there is room, and the present one is half used up.
+    #[must_use]
+    pub const fn wants_block(&self) -> bool {
+        self.spare.is_none() && self.block.len() <= self.half
+    }
+
+    /// How many values are left.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        let spare = match &self.spare {
+            Some(block) => block.len(),
+            None => 0,
+        };
+        // Blocks do not overlap, so there are not more values than a `u64` can count.
+        self.block.len() + spare
     }
 }
 
@@ -95,15 +177,50 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_ascends() {
-        let mut counter = IvCounter::starting_at(41);
-        assert_eq!([counter.next(), counter.next()], [41, 42]);
+    fn the_counter_ascends_through_its_blocks_and_then_has_no_value() {
+        let mut counter = IvCounter::new(CounterBlock::new(41, 43));
+        counter.add(CounterBlock::new(50, 52)).unwrap();
+        assert_eq!(counter.left(), 4);
+        let values: Vec<_> = core::iter::from_fn(|| counter.next()).collect();
+        assert_eq!(values, [41, 42, 50, 51]);
+        assert_eq!((counter.next(), counter.left()), (None, 0));
+        counter.add(CounterBlock::new(52, 53)).unwrap();
+        assert_eq!((counter.next(), counter.next()), (Some(52), None));
     }
 
     #[test]
-    #[should_panic(expected = "never wraps")]
     fn the_counter_does_not_wrap() {
-        let mut counter = IvCounter::starting_at(u64::MAX);
-        let _ = counter.next();
+        let mut counter = IvCounter::new(CounterBlock::new(u64::MAX - 1, u64::MAX));
+        assert_eq!((counter.next(), counter.next()), (Some(u64::MAX - 1), None));
+        let backwards = IvCounter::new(CounterBlock::new(2, 1)).next();
+        assert_eq!(backwards, None);
+    }
+
+    #[test]
+    fn a_block_is_wanted_once_the_present_one_is_half_used_up() {
+        let mut counter = IvCounter::new(CounterBlock::new(0, 4));
+        let mut wants = || {
+            let _ = counter.next();
+            counter.wants_block()
+        };
+        assert_eq!([wants(), wants(), wants()], [false, true, true]);
+        counter.add(CounterBlock::new(4, 8)).unwrap();
+        assert!(!counter.wants_block(), "there is no room for a third");
+        assert_eq!((counter.next(), counter.next()), (Some(3), Some(4)));
+        assert!(!counter.wants_block(), "the next one has just begun");
+        assert_eq!(counter.next(), Some(5));
+        assert!(counter.wants_block());
+    }
+
+    #[test]
+    fn a_block_that_might_repeat_a_value_is_refused() {
+        let mut counter = IvCounter::new(CounterBlock::new(10, 20));
+        for (first, end) in [(0, 10), (10, 20), (19, 30), (30, 30), (30, 29)] {
+            let back = counter.add(CounterBlock::new(first, end)).unwrap_err();
+            assert_eq!((back.first(), back.end()), (first, end));
+        }
+        counter.add(CounterBlock::new(20, 30)).unwrap();
+        let _ = counter.add(CounterBlock::new(30, 40)).unwrap_err();
+        assert_eq!(counter.left(), 20);
     }
 }

@@ -183,6 +183,10 @@ impl<A: AeadProvider> Admission<A> {
         may_resolve: bool,
         serving: &mut Serving<'_, A>,
     ) {
+        if !serving.security.can_seal() {
+            serving.counters.count_seal_refused();
+            return;
+        }
         if self.notices.len() == NOTICES_MAX {
             serving.counters.count_drop(DropReason::NoticeQueueFull);
             return;

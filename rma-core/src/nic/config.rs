@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     addr::{HostAddr, LocalAddresses},
-    crypto::EngineId,
+    crypto::{CounterBlock, EngineId},
     limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
     op::OpType,
     time::nanos,
@@ -79,6 +79,9 @@ pub struct NicConfigBuilder {
     /// Where the message counter starts: above every value that this engine number has used before on
     /// this host. Default: 0, right for a simulation only.
     pub counter_start: u64,
+    /// Where the values reserved for this engine end: it seals none with this one or above, before it gets
+    /// another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a simulation only.
+    pub counter_end: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
     /// 0.6 KiB each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
@@ -134,6 +137,7 @@ impl Default for NicConfigBuilder {
             addresses: LocalAddresses::default(),
             engine: EngineId::default(),
             counter_start: 0,
+            counter_end: u64::MAX,
             command_slots: 1024,
             regions: 1024,
             inbound_queue: 512,
@@ -149,6 +153,10 @@ impl Default for NicConfigBuilder {
 }
 
 impl NicConfigBuilder {
+    pub(super) const fn counter_block(&self) -> CounterBlock {
+        CounterBlock::new(self.counter_start, self.counter_end)
+    }
+
     /// Checks every setting and how they relate.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ pub struct NicCounters {
     requests_abandoned: AtomicU64,
     completions_lost: AtomicU64,
     late_effects: AtomicU64,
+    seals_refused: AtomicU64,
 }
 
 impl NicCounters {
@@ -71,6 +72,12 @@ impl NicCounters {
         add_one(&self.late_effects);
     }
 
+    /// How often a frame that waited was not sealed, or a notice not made, because no counter value was left.
+    /// Grows fast while that lasts.
+    pub fn seals_refused(&self) -> u64 {
+        self.seals_refused.load(Relaxed)
+    }
+
     pub(super) fn count_completion(&self, status: OpStatus) {
         add_one(&self.statuses[status as usize]);
     }
@@ -93,6 +100,10 @@ impl NicCounters {
 
     pub(crate) fn count_lost_completion(&self) {
         add_one(&self.completions_lost);
+    }
+
+    pub(super) fn count_seal_refused(&self) {
+        add_one(&self.seals_refused);
     }
 
     pub(super) fn count_abandoned(&self) {

@@ -284,7 +284,22 @@ impl<A: AeadProvider> Security<A> {
     /// Makes `header` this engine's, with a counter never used before.
     fn stamp(&mut self, header: &mut Header) {
         header.engine = self.engine;
-        header.counter = self.counter.next();
+        header.counter = self.counter.next().expect("`can_seal` was asked first");
+    }
+
+    /// Whether there is a counter value for a frame. To be asked before each frame that is sealed.
+    pub(super) const fn can_seal(&self) -> bool {
+        self.counter.left() > 0
+    }
+
+    /// The message counter.
+    pub(super) const fn counter(&self) -> &IvCounter {
+        &self.counter
+    }
+
+    /// The message counter, to give it a block.
+    pub(super) const fn counter_mut(&mut self) -> &mut IvCounter {
+        &mut self.counter
     }
 
     /// Encrypts the payload of a frame whose header is written, and writes its tag.

@@ -15,6 +15,7 @@ use crate::{
     region::{Permissions, RegionId},
 };
 
+mod counter_blocks;
 mod mutation;
 mod overload;
 mod read;

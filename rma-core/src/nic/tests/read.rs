@@ -504,7 +504,7 @@ fn seal_as_responder(
     use crate::{crypto::Direction, wire::Response};
     let FrameView::ReadRequest(view) = FrameView::parse(&request.bytes).unwrap() else { panic!() };
     let header = view.claims().header;
-    let counter = IvCounter::starting_at(1 << 60);
+    let counter = IvCounter::new(crate::crypto::CounterBlock::new(1 << 60, 1 << 61));
     let mut security = Security::new(PortableAead, crate::crypto::EngineId(9), counter);
     let key = security.prepare(key);
     let mut bytes = vec![0x55; wire::read::RESPONSE_OVERHEAD + usize::from(payload_len)];
