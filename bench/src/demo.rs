@@ -169,7 +169,7 @@ fn introduce_and_verify(
     say: Say,
 ) -> Result<Verified, PairError> {
     say.line(&format!("  device    {}", pair.device()));
-    for fallback in fallbacks(pair.device()) {
+    for fallback in pair.fallbacks() {
         say.line(&format!("  fallback  {fallback}"));
     }
     say.line(&format!("  engines   inline, {}", pinning()));
@@ -205,7 +205,7 @@ fn report(pair: &Pair, args: &DemoArgs, verified: Verified) -> Report {
         device,
         mode,
         mtu,
-        fallbacks: fallbacks(pair.device()),
+        fallbacks: pair.fallbacks(),
         pinning: pinning(),
         engine: "inline",
         encryption: "AES-128-GCM",
@@ -217,13 +217,6 @@ fn report(pair: &Pair, args: &DemoArgs, verified: Verified) -> Report {
         read64_p99_over_floor: None,
         read4096_over_floor: None,
         floor_lost: 0,
-    }
-}
-
-fn fallbacks(device: &DeviceInfo) -> Vec<String> {
-    match device {
-        DeviceInfo::Xdp(xdp) => xdp.fallbacks.iter().map(ToString::to_string).collect(),
-        _ => Vec::new(),
     }
 }
 

@@ -211,6 +211,16 @@ impl Pair {
     pub fn device(&self) -> &DeviceInfo {
         self.client.host.info()
     }
+
+    /// What works less well than it could, at both hosts.
+    #[must_use]
+    pub fn fallbacks(&self) -> Vec<String> {
+        let mut fallbacks = self.client.host.fallbacks();
+        fallbacks.extend(self.server.fallbacks());
+        fallbacks.sort_unstable();
+        fallbacks.dedup();
+        fallbacks
+    }
 }
 
 /// A host that reads, with everything that it needs for that.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rma_xdp::{
-    Clock, DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid,
-    TscClock,
+    Clock, HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, TscClock,
 };
 use serde::Serialize;
 
@@ -161,12 +160,10 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     open
 }
 
-fn introduce(info: &DeviceInfo) {
-    println!("  device    {info}");
-    if let DeviceInfo::Xdp(xdp) = info {
-        for fallback in &xdp.fallbacks {
-            println!("  fallback  {fallback}");
-        }
+fn introduce(host: &InlineHost) {
+    println!("  device    {}", host.info());
+    for fallback in host.fallbacks() {
+        println!("  fallback  {fallback}");
     }
 }
 
@@ -176,7 +173,7 @@ fn introduce(info: &DeviceInfo) {
 /// What could not be set up, and why.
 pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
-    introduce(host.info());
+    introduce(&host);
     let len = usize::try_from(args.region_len)
         .ok()
         .ok_or(ServeError::RegionLen { len: args.region_len })?;
@@ -251,7 +248,7 @@ pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
     }
     host.resolve(grant.responder)?;
     if !args.json {
-        introduce(host.info());
+        introduce(&host);
     }
     let device = host.info().to_string();
     let mut client = Client::new(host, grant, Pattern::new(seed), VERIFY_DEPTH)?;

@@ -34,16 +34,13 @@ impl Clock for TscClock {
     }
 }
 
-/// Nanoseconds since 1970, for what must ascend across restarts.
-///
-/// # Panics
-/// If the system clock stands before 1970: a counter that starts there would repeat IVs.
+/// Nanoseconds since 1970. `None` if that is negative or more than fits.
 #[must_use]
-pub(crate) fn wall_clock_nanos() -> u64 {
+pub(crate) fn wall_clock_nanos() -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).expect("the system clock is set");
-    u64::try_from(since.as_nanos()).expect("until the year 2554")
+    let since = now.duration_since(std::time::UNIX_EPOCH).ok()?;
+    since.as_nanos().try_into().ok()
 }
 
 #[cfg(test)]

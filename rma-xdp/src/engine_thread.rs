@@ -111,6 +111,7 @@ impl EngineThread {
     pub(crate) fn start<B>(
         mut engine: Engine<B, TscClock>,
         config: ThreadConfig,
+        mut housekeeping: Housekeeping,
     ) -> Result<Self, HostError>
     where
         B: HostBackend + Send + 'static,
@@ -130,7 +131,7 @@ impl EngineThread {
             if let Some(core) = core {
                 core_affinity::set_for_current(core);
             }
-            run(&mut engine, &seen, config.idle);
+            run(&mut engine, &seen, config.idle, &mut housekeeping);
         };
         let thread = std::thread::Builder::new()
             .name("rma-engine".into())
@@ -215,8 +216,12 @@ fn pinnable(core: usize) -> Result<core_affinity::CoreId, HostError> {
 }
 
 /// The body of the thread.
-fn run<B: HostBackend>(engine: &mut Engine<B, TscClock>, shared: &Shared, policy: IdlePolicy) {
-    let mut housekeeping = Housekeeping::default();
+fn run<B: HostBackend>(
+    engine: &mut Engine<B, TscClock>,
+    shared: &Shared,
+    policy: IdlePolicy,
+    housekeeping: &mut Housekeeping,
+) {
     let mut idle = IdleTracker::new(policy);
     while !shared.stop.load(Relaxed) {
         if let Some(request) = shared.requests.pop() {

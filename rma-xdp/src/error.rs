@@ -9,6 +9,7 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
+    counter::CounterError,
     net::{NetError, PathError},
     udp::UdpError,
     xdp::XdpError,
@@ -30,6 +31,9 @@ pub enum HostError {
     /// There is no way to a destination.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// The message counter has no values that are certain to be fresh.
+    #[error(transparent)]
+    Counter(#[from] CounterError),
     /// A setting of the NIC cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -17,8 +17,9 @@ use rma_shm::Region;
 
 use crate::{
     backend::{AnyBackend, HostBackend},
-    clock::{TscClock, wall_clock_nanos},
+    clock::TscClock,
     control::{Answer, ControlPath, Life, Request, answer},
+    counter::{Counter, CounterConfig, CounterSource},
     device::{Device, DeviceInfo, OpenDevice},
     driver::Driver,
     engine_thread::{EngineThread, ThreadConfig},
@@ -52,6 +53,8 @@ pub struct HostConfig {
     pub core: Option<usize>,
     /// What an engine thread does when there is nothing to do.
     pub idle: IdlePolicy,
+    /// Where the values of the message counter come from. They begin no lower than `nic.counter_start`.
+    pub counter: CounterConfig,
     /// The NIC. Its addresses, counter and frame lengths are set when the host is opened.
     pub nic: NicConfigBuilder,
 }
@@ -75,6 +78,7 @@ impl HostConfig {
             pid: Pid(std::process::id()),
             core: None,
             idle: IdlePolicy::default(),
+            counter: CounterConfig::default(),
             nic: NicConfigBuilder::default(),
         }
     }
@@ -110,7 +114,22 @@ pub struct InlineHost {
 struct HostShared {
     info: DeviceInfo,
     counters: Arc<NicCounters>,
+    counter: Counter,
     device: crate::device::DeviceKeeper,
+}
+
+impl HostShared {
+    fn housekeeping(&self) -> Housekeeping {
+        Housekeeping::new(self.counter.supply())
+    }
+
+    fn fallbacks(&self) -> Vec<String> {
+        let device = match &self.info {
+            DeviceInfo::Xdp(xdp) => xdp.fallbacks.as_slice(),
+            DeviceInfo::Udp(_) => &[],
+        };
+        device.iter().map(ToString::to_string).chain(self.counter.fallback()).collect()
+    }
 }
 
 impl Host {
@@ -122,7 +141,8 @@ impl Host {
         let (core, idle, pid) = (config.core, config.idle, config.pid);
         let Opened { engine, shared, addresses } = open(config)?;
         let slots = engine.nic().config().settings().command_slots;
-        let thread = EngineThread::start(engine, ThreadConfig { core, idle })?;
+        let thread =
+            EngineThread::start(engine, ThreadConfig { core, idle }, shared.housekeeping())?;
         let driver = Driver::new(addresses, pid, slots, Some(thread.bell()));
         Ok(Self { control: Mutex::new(Control { thread, driver }), shared })
     }
@@ -227,6 +247,19 @@ impl Host {
         &self.shared.info
     }
 
+    /// Everything that works less well than it could, a sentence each: of the device, and of the message counter. May
+    /// change while the host runs.
+    #[must_use]
+    pub fn fallbacks(&self) -> Vec<String> {
+        self.shared.fallbacks()
+    }
+
+    /// Where the values of the message counter come from.
+    #[must_use]
+    pub const fn counter_source(&self) -> &CounterSource {
+        self.shared.counter.source()
+    }
+
     /// What the NIC counts.
     #[must_use]
     pub fn counters(&self) -> &NicCounters {
@@ -249,7 +282,7 @@ impl InlineHost {
         let Opened { engine, shared, addresses } = open(config)?;
         let slots = engine.nic().config().settings().command_slots;
         let driver = Driver::new(addresses, pid, slots, None);
-        let engine = InlineEngine { engine, housekeeping: Housekeeping::default() };
+        let engine = InlineEngine { engine, housekeeping: shared.housekeeping() };
         Ok(Self { engine, driver, shared })
     }
 
@@ -376,6 +409,18 @@ impl InlineHost {
         &self.shared.info
     }
 
+    /// See [`Host::fallbacks`].
+    #[must_use]
+    pub fn fallbacks(&self) -> Vec<String> {
+        self.shared.fallbacks()
+    }
+
+    /// See [`Host::counter_source`].
+    #[must_use]
+    pub const fn counter_source(&self) -> &CounterSource {
+        self.shared.counter.source()
+    }
+
     /// See [`Host::counters`].
     #[must_use]
     pub fn counters(&self) -> &NicCounters {
@@ -418,15 +463,17 @@ struct Opened {
 }
 
 fn open(config: HostConfig) -> Result<Opened, HostError> {
-    let HostConfig { device, addresses, port, mut nic, .. } = config;
+    let HostConfig { device, addresses, port, counter, mut nic, .. } = config;
     let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
     nic.addresses = addresses;
-    nic.counter_start = nic.counter_start.max(wall_clock_nanos());
+    let (counter, block) = Counter::open(counter, nic.counter_start)?;
+    (nic.counter_start, nic.counter_end) = (block.first(), block.end());
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::new(nic.build()?);
     let counters = nic.counters().clone();
     let engine = Engine::new(nic, backend, TscClock::new());
-    Ok(Opened { engine, shared: HostShared { info, counters, device: keeper }, addresses })
+    let shared = HostShared { info, counters, counter, device: keeper };
+    Ok(Opened { engine, shared, addresses })
 }
 
 /// A region key from the kernel's random source.

@@ -2,11 +2,12 @@
 
 use rma_core::engine::Engine;
 
-use crate::{backend::HostBackend, clock::TscClock};
+use crate::{backend::HostBackend, clock::TscClock, counter::BlockSupply};
 
-/// Follows the device's MTU.
-#[derive(Debug, Default)]
+/// Follows the device's MTU, and sees that the counter has values.
+#[derive(Debug)]
 pub(crate) struct Housekeeping {
+    counter: BlockSupply,
     turns_left: u32,
 }
 
@@ -14,6 +15,10 @@ pub(crate) struct Housekeeping {
 const TURNS: u32 = 4096;
 
 impl Housekeeping {
+    pub(crate) const fn new(counter: BlockSupply) -> Self {
+        Self { counter, turns_left: 0 }
+    }
+
     /// Next turn, whatever the count: much time has passed.
     pub(crate) const fn due(&mut self) {
         self.turns_left = 0;
@@ -25,6 +30,7 @@ impl Housekeeping {
             return;
         }
         self.turns_left = TURNS;
+        self.counter.turn(engine.nic_mut());
         let receive = engine.backend().receive_len_max();
         if receive != engine.nic().config().settings().receive_len_max {
             // Too small an MTU changes nothing: what arrives may still fit.

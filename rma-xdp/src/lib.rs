@@ -26,6 +26,7 @@
 mod backend;
 mod clock;
 mod control;
+mod counter;
 mod device;
 mod driver;
 mod engine_thread;
@@ -40,6 +41,7 @@ pub mod xdp;
 
 pub use backend::{AnyBackend, HostBackend};
 pub use clock::TscClock;
+pub use counter::{CounterConfig, CounterError, CounterSource};
 pub use device::{Device, DeviceInfo};
 pub use error::{HostError, WaitError};
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost, random_region_key};

@@ -1,0 +1,142 @@
+//! The thread that reserves the next block while an engine uses up the present one.
+//!
+//! The engine says that it wants a block, and later finds it in a queue; it neither waits nor touches the disk. Both kinds of
+//! host have this thread: an application that drives its engine itself does not wait for a disk either. It sleeps
+//! until it is wanted.
+
+use core::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle, Thread},
+};
+
+use crossbeam_queue::ArrayQueue;
+use rma_core::{
+    crypto::{AeadProvider, CounterBlock},
+    nic::Nic,
+};
+
+use super::{CounterError, store::Store};
+
+/// How long after a failure the thread tries again. Half a block lasts for longer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What the engine and the thread share.
+#[derive(Debug)]
+struct Shared {
+    wanted: AtomicBool,
+    stop: AtomicBool,
+    reserved: ArrayQueue<CounterBlock>,
+    /// Why the last attempt failed; `None` if it did not.
+    trouble: Mutex<Option<CounterError>>,
+}
+
+/// The thread. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(store: Store) -> Result<Self, CounterError> {
+        let shared = Arc::new(Shared {
+            wanted: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            reserved: ArrayQueue::new(1),
+            trouble: Mutex::new(None),
+        });
+        let seen = shared.clone();
+        let thread = thread::Builder::new()
+            .name("rma-counter".into())
+            .spawn(move || keep(&store, &seen))
+            .map_err(|source| CounterError::Thread { source })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// The engine's end.
+    pub(super) fn supply(&self) -> BlockSupply {
+        let thread = self.thread.as_ref().map(|thread| thread.thread().clone());
+        BlockSupply(thread.map(|keeper| (self.shared.clone(), keeper)))
+    }
+
+    /// Why there is no further block, if one could not be reserved.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.as_ref().map(|error| {
+            format!("no frames once the present counter block is used up, instead of the next block: {error}")
+        })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Fails if it panicked: that was printed then.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The body of the thread.
+///
+/// `wanted` stays true until the block is in the queue, so an engine that asks meanwhile does not ask twice. A
+/// wish that crosses with that is forgotten; the engine has it again the next time.
+fn keep(store: &Store, shared: &Shared) {
+    while !shared.stop.load(SeqCst) {
+        if !shared.wanted.load(SeqCst) {
+            thread::park();
+            continue;
+        }
+        if !shared.reserved.is_empty() {
+            // The engine has not taken the last one yet.
+            shared.wanted.store(false, SeqCst);
+            continue;
+        }
+        let reserved = store.reserve(0);
+        let mut trouble = shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match reserved {
+            Ok(block) => {
+                *trouble = None;
+                shared.reserved.push(block).expect("this thread alone fills the queue");
+                shared.wanted.store(false, SeqCst);
+            }
+            Err(error) => {
+                *trouble = Some(error);
+                drop(trouble);
+                thread::park_timeout(RETRY);
+            }
+        }
+    }
+}
+
+/// The engine's end: neither waits, nor allocates, nor touches the disk.
+#[derive(Debug, Default)]
+pub(crate) struct BlockSupply(Option<(Arc<Shared>, Thread)>);
+
+impl BlockSupply {
+    /// For an engine whose first block is all there is.
+    pub(super) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time. To be called
+    /// now and then.
+    pub(crate) fn turn<A: AeadProvider>(&self, nic: &mut Nic<A>) {
+        let Some((shared, keeper)) = &self.0 else { return };
+        if !nic.wants_counter_block() {
+            return;
+        }
+        if let Some(block) = shared.reserved.pop() {
+            // Were it refused, it would be lost, and the next one is above it.
+            let _ = nic.add_counter_block(block);
+        } else if !shared.wanted.swap(true, SeqCst) {
+            keeper.unpark();
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Stores on real directories, and the keeper's thread between a store and a NIC.
+
+use core::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+use std::{fs, sync::Arc};
+
+use rma_core::{
+    backend::{Backend, RxFrame, Transmit},
+    engine::{Clock, Engine},
+    nic::{Nic, RegionEntry},
+    portal::{CommandPortal, PortalConfig, portal},
+    region::NicTag,
+    time::Instant,
+    wire,
+};
+use rma_shm::Region;
+
+use super::{store::render, *};
+use crate::{
+    DerivedRegionKey, Grant, HostAddr, NicConfigBuilder, OpType, Permissions, Pid, RegionId,
+    RegionKey, RegisteredRegion, Timing, TscClock,
+};
+
+mod model;
+
+const DAY: u64 = 86_400_000_000_000;
+const NOW: u64 = 20_500 * DAY;
+const LEN: u64 = 1 << 20;
+
+/// A directory of its own, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("1rma-counter-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.join("counter")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn today() -> Option<u64> {
+    Some(NOW)
+}
+
+fn yesterday() -> Option<u64> {
+    Some(NOW - DAY)
+}
+
+fn tomorrow() -> Option<u64> {
+    Some(NOW + DAY)
+}
+
+fn unset() -> Option<u64> {
+    Some(5_000_000_000)
+}
+
+fn store(scratch: &Scratch, clock: fn() -> Option<u64>) -> Store {
+    Store::open(scratch.0.clone(), WallClock(clock), LEN).unwrap()
+}
+
+fn config(dir: impl Into<PathBuf>, clock: fn() -> Option<u64>) -> CounterConfig {
+    CounterConfig { state_dir: Some(dir.into()), block_len: LEN, wall_clock: clock }
+}
+
+#[test]
+fn blocks_ascend_whatever_the_clock_does() {
+    let scratch = Scratch::new();
+    let firsts = [today, yesterday, unset, tomorrow, yesterday, || None]
+        .map(|clock| store(&scratch, clock).reserve(0).unwrap().first());
+    let tomorrow = NOW + DAY;
+    let after = [NOW, NOW + LEN, NOW + 2 * LEN, tomorrow, tomorrow + LEN, tomorrow + 2 * LEN];
+    assert_eq!(firsts, after);
+}
+
+#[test]
+fn a_block_begins_no_lower_than_its_host_asks() {
+    let scratch = Scratch::new();
+    let store = store(&scratch, today);
+    assert_eq!(store.reserve(NOW + 7).unwrap(), CounterBlock::new(NOW + 7, NOW + 7 + LEN));
+    assert_eq!(store.reserve(NOW).unwrap().first(), NOW + 7 + LEN);
+}
+
+#[test]
+fn those_who_reserve_at_the_same_time_get_disjoint_blocks() {
+    let scratch = Scratch::new();
+    let reserve = || {
+        // One of its own each, as processes have.
+        let store = store(&scratch, today);
+        (0..20).map(|_| store.reserve(0).unwrap().first()).collect::<Vec<_>>()
+    };
+    let mut firsts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(reserve)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    firsts.sort_unstable();
+    assert!(firsts.into_iter().eq((0..80).map(|nth| NOW + nth * LEN)));
+}
+
+#[test]
+fn what_a_crash_left_behind_is_no_harm() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("counter.new"), b"half of someth").unwrap();
+    assert_eq!(store(&scratch, today).reserve(0).unwrap().first(), NOW);
+    fs::write(scratch.0.join("counter.new"), render(0)).unwrap();
+    assert_eq!(store(&scratch, yesterday).reserve(0).unwrap().first(), NOW + LEN);
+}
+
+#[test]
+fn every_damage_to_the_mark_is_noticed_and_nothing_is_overwritten() {
+    let scratch = Scratch::new();
+    let store = store(&scratch, today);
+    drop(store.reserve(0).unwrap());
+    let whole = fs::read(scratch.mark()).unwrap();
+    let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
+    for bit in 0..whole.len() * 8 {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        damaged.push(flipped);
+    }
+    damaged.extend([[whole.clone(), vec![b'\n']].concat(), vec![0; whole.len()]]);
+    for contents in damaged {
+        fs::write(scratch.mark(), &contents).unwrap();
+        let error = store.reserve(0).unwrap_err();
+        assert!(matches!(error, CounterError::Damaged { .. }), "{error} of {contents:?}");
+        assert_eq!(fs::read(scratch.mark()).unwrap(), contents);
+    }
+    fs::write(scratch.mark(), &whole).unwrap();
+    assert_eq!(store.reserve(0).unwrap().first(), NOW + LEN);
+}
+
+#[test]
+fn a_foreign_file_is_named_with_what_it_holds_and_what_to_do() {
+    let scratch = Scratch::new();
+    fs::write(scratch.mark(), "shopping list").unwrap();
+    let text = Counter::open(config(&scratch.0, today), 0).unwrap_err().to_string();
+    for part in [scratch.mark().to_str().unwrap(), "shopping list", "remove"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_counter_that_is_used_up_is_an_error_and_does_not_wrap() {
+    let scratch = Scratch::new();
+    fs::write(scratch.mark(), render(u64::MAX - LEN)).unwrap();
+    let store = store(&scratch, today);
+    assert_eq!(store.reserve(0).unwrap(), CounterBlock::new(u64::MAX - LEN, u64::MAX));
+    let error = store.reserve(0).unwrap_err();
+    assert!(matches!(error, CounterError::UsedUp { mark: u64::MAX, .. }), "{error}");
+}
+
+#[test]
+fn without_a_mark_and_without_a_clock_no_value_is_given() {
+    for clock in [unset, || None, || Some(u64::MAX)] {
+        let scratch = Scratch::new();
+        let error = store(&scratch, clock).reserve(0).unwrap_err();
+        assert!(matches!(error, CounterError::NoClock), "{error}");
+        assert!(!scratch.mark().exists());
+    }
+}
+
+#[test]
+fn a_lock_that_another_holds_for_long_is_named() {
+    let scratch = Scratch::new();
+    let mut store = store(&scratch, today);
+    store.patience = Duration::from_millis(20);
+    let path = scratch.0.join("lock");
+    let holder = fs::File::create(&path).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let text = store.reserve(0).unwrap_err().to_string();
+    assert!(text.contains(path.to_str().unwrap()), "{text}");
+    drop(holder);
+    assert_eq!(store.reserve(0).unwrap().first(), NOW);
+}
+
+#[test]
+fn a_directory_that_was_named_must_be_usable() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("file"), "").unwrap();
+    let text =
+        Counter::open(config(scratch.0.join("file/state"), today), 0).unwrap_err().to_string();
+    assert!(text.contains("file/state/counter") && text.contains("state_dir"), "{text}");
+    let empty = CounterConfig { block_len: 0, ..config(&scratch.0, today) };
+    assert!(Counter::open(empty, 0).unwrap_err().to_string().contains("block_len"));
+}
+
+#[test]
+fn a_directory_that_is_missing_is_made_with_all_above_it() {
+    let scratch = Scratch::new();
+    let dir = scratch.0.join("a/b/c");
+    let (counter, block) = Counter::open(config(&dir, today), 0).unwrap();
+    assert_eq!(*counter.source(), CounterSource::File(dir.join("counter")));
+    assert_eq!((block.first(), counter.fallback()), (NOW, None));
+}
+
+#[test]
+fn where_no_directory_was_named_and_none_can_be_used_the_wall_clock_is_and_that_is_said() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("file"), "").unwrap();
+    let open = |dir, clock| Counter::open_in(dir, false, WallClock(clock), LEN, 0);
+    for dir in [Err(CounterError::NoDirectory), Ok(scratch.0.join("file/state"))] {
+        let (counter, block) = open(dir, yesterday).unwrap();
+        assert_eq!(block, CounterBlock::new(NOW - DAY, u64::MAX));
+        let said = counter.fallback().unwrap();
+        assert!(said.starts_with("the wall clock instead of reserved counter blocks"), "{said}");
+    }
+    let error = open(Err(CounterError::NoDirectory), unset).unwrap_err();
+    assert!(matches!(error, CounterError::NoClock), "{error}");
+}
+
+#[test]
+fn a_known_mark_is_never_left_for_the_wall_clock() {
+    let scratch = Scratch::new();
+    drop(store(&scratch, tomorrow).reserve(0).unwrap());
+    let open = || Counter::open_in(Ok(scratch.0.clone()), false, WallClock(today), LEN, 0);
+    // The lock cannot be opened; then the new mark cannot be written.
+    for obstacle in ["lock", "counter.new"] {
+        let path = scratch.0.join(obstacle);
+        let _ = fs::remove_file(&path);
+        fs::create_dir(&path).unwrap();
+        let error = open().unwrap_err();
+        assert!(matches!(error, CounterError::NotMoved { .. }), "{error}");
+        assert!(error.to_string().contains(&(NOW + DAY + LEN).to_string()), "{error}");
+        fs::remove_dir(&path).unwrap();
+    }
+    // The mark cannot be read.
+    fs::remove_file(scratch.mark()).unwrap();
+    fs::create_dir(scratch.mark()).unwrap();
+    let error = open().unwrap_err();
+    assert!(matches!(error, CounterError::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn the_default_directory_follows_the_environment_unless_for_root() {
+    let dir = |root, xdg: Option<&str>, home: Option<&str>| {
+        state_dir(root, xdg.map(Into::into), home.map(Into::into)).ok()
+    };
+    let path = |text: &str| Some(PathBuf::from(text));
+    assert_eq!(dir(true, Some("/x"), Some("/h")), path("/var/lib/1rma"));
+    assert_eq!(dir(false, Some("/x"), Some("/h")), path("/x/1rma"));
+    assert_eq!(dir(false, Some("x"), Some("/h")), path("/h/.local/state/1rma"));
+    assert_eq!(dir(false, Some(""), None), None);
+    assert_eq!(dir(false, None, Some("")), None);
+}
+
+/// A device that remembers the counter of the last frame, and loses it.
+#[derive(Default)]
+struct Lossy(Option<u64>);
+
+impl Backend for Lossy {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(RxFrame<'_>)) -> usize {
+        0
+    }
+
+    fn tx_burst(&mut self, _: usize, mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+        let mut out = [0; wire::FRAME_LEN_MAX];
+        let sent = fill(&mut out).is_some();
+        if sent {
+            self.0 = Some(u64::from_be_bytes(out[20..28].try_into().unwrap()));
+        }
+        usize::from(sent)
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+/// An engine that seals one request after the other. Each op waits for as long as it must to be sent, and then times
+/// out at once.
+struct Sealing {
+    engine: Engine<Lossy, TscClock>,
+    portal: CommandPortal,
+    sink: RegisteredRegion,
+    grant: Grant,
+}
+
+impl Sealing {
+    fn new(block: &CounterBlock) -> Self {
+        let initiator: HostAddr = "192.0.2.1".parse().unwrap();
+        let addresses = initiator.into();
+        let (counter_start, counter_end) = (block.first(), block.end());
+        let timing = Timing {
+            dispatch_timeout: Duration::from_secs(3600),
+            timeout: Duration::from_nanos(1),
+        };
+        let builder = NicConfigBuilder::default();
+        let settings =
+            NicConfigBuilder { addresses, counter_start, counter_end, timing, ..builder };
+        let mut nic = Nic::new(settings.build().unwrap());
+        let memory = Arc::new(Region::new(64).unwrap());
+        let key = RegionKey::from_bytes([1; 16]);
+        let (pid, tag) = (Pid(1), NicTag(1));
+        let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, pid);
+        let id = nic.regions_mut().register(Box::new(entry)).unwrap();
+        nic.configure_slots(0..1, Some(pid));
+        let mut engine = Engine::new(nic, Lossy::default(), TscClock::new());
+        let (portal, port) =
+            portal(PortalConfig { slots: 0..1, pid, addresses, bell: None, nic: tag });
+        engine.attach(port);
+        let grant = Grant {
+            responder: "192.0.2.2".parse().unwrap(),
+            region: RegionId::from_bits(0),
+            region_len: 64,
+            initiator,
+            pid,
+            op_type: OpType::Read,
+            key: DerivedRegionKey::from_bytes([2; 16]),
+        };
+        Self { engine, portal, sink: RegisteredRegion::new(id, memory, tag), grant }
+    }
+
+    /// Seals a request, if it can. Returns its counter.
+    fn seal(&mut self) -> Option<u64> {
+        if self.portal.outstanding() == 0 {
+            self.portal.read(&self.grant, 0, &self.sink, 0, 64).unwrap();
+        }
+        self.engine.turn();
+        let counter = self.engine.backend_mut().0.take()?;
+        until(|| {
+            self.engine.turn();
+            self.portal.poll().is_some()
+        });
+        Some(counter)
+    }
+
+    fn nic(&mut self) -> &mut Nic {
+        self.engine.nic_mut()
+    }
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    let clock = TscClock::new();
+    while !condition() {
+        assert!(clock.now().as_nanos() < 20_000_000_000, "in vain for 20 s");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
+    let scratch = Scratch::new();
+    let open = || {
+        let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
+        Counter::open(config, 0).unwrap()
+    };
+    // Two hosts that share the directory.
+    let (counters, blocks): (Vec<_>, Vec<_>) = [open(), open()].into_iter().unzip();
+    let mut nics: Vec<_> = blocks.iter().map(Sealing::new).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        for (counter, sealing) in counters.iter().zip(&mut nics) {
+            let supply = counter.supply();
+            until(|| {
+                supply.turn(sealing.nic());
+                sealing.nic().counter_values_left() > 0
+            });
+            let value = sealing.seal().unwrap();
+            assert!(value >= NOW && seen.insert(value), "{value} again");
+        }
+    }
+    assert!(counters.iter().all(|counter| counter.fallback().is_none()));
+}
+
+#[test]
+fn an_engine_whose_blocks_cannot_be_reserved_stops_sealing_says_why_and_recovers() {
+    let scratch = Scratch::new();
+    let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
+    let (counter, block) = Counter::open(config, 0).unwrap();
+    let (supply, mut sealing) = (counter.supply(), Sealing::new(&block));
+    let obstacle = scratch.0.join("counter.new");
+    fs::create_dir(&obstacle).unwrap();
+    assert_eq!(
+        [(); 5].map(|()| sealing.seal()),
+        [Some(NOW), Some(NOW + 1), Some(NOW + 2), Some(NOW + 3), None]
+    );
+    until(|| {
+        supply.turn(sealing.nic());
+        counter.fallback().is_some()
+    });
+    let said = counter.fallback().unwrap();
+    assert!(said.contains("counter") && said.contains("writing a new one"), "{said}");
+    assert_eq!(sealing.seal(), None);
+    fs::remove_dir(&obstacle).unwrap();
+    until(|| {
+        supply.turn(sealing.nic());
+        sealing.nic().counter_values_left() > 0
+    });
+    assert_eq!((sealing.seal(), counter.fallback()), (Some(NOW + 4), None));
+}

@@ -1,0 +1,248 @@
+//! Reserving on a disk that forgets what was not synced, by processes that die at any step, under a clock that goes
+//! both ways: no value is ever counted twice.
+
+use core::cell::RefCell;
+use std::{collections::BTreeSet, io};
+
+use proptest::prelude::*;
+use rma_core::crypto::IvCounter;
+
+use super::super::store::{Disk, Fault, parse, reserve};
+
+const LEN: u64 = 8;
+const START: u64 = 2_000_000_000_000_000_000;
+
+/// A file's contents: as a process reads them, and what of them has been synced.
+#[derive(Clone, Debug, Default)]
+struct Inode {
+    contents: Vec<u8>,
+    durable: Vec<u8>,
+    synced: bool,
+}
+
+/// Which file each of the two names has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Names {
+    mark: Option<usize>,
+    temporary: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: Names,
+    durable_names: Names,
+    inodes: Vec<Inode>,
+    /// Steps until the process that is reserving dies. `None`: it lives.
+    steps_left: Option<u8>,
+}
+
+/// A directory with the page cache in front of it.
+#[derive(Debug, Default)]
+struct Model(RefCell<State>);
+
+/// What a power cut makes of things that were not synced.
+#[derive(Clone, Copy, Debug)]
+struct Whim {
+    names_made_it: bool,
+    /// Of the contents: none, the old ones, so many octets of the new ones, all.
+    contents: u8,
+}
+
+impl Model {
+    /// Runs one step of a process, unless it dies first.
+    fn step<T>(&self, step: impl FnOnce(&mut State) -> T) -> io::Result<T> {
+        let mut state = self.0.borrow_mut();
+        if let Some(left) = &mut state.steps_left {
+            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("it died"))?;
+        }
+        Ok(step(&mut state))
+    }
+
+    fn cut_power(&self, whim: Whim) {
+        let mut state = self.0.borrow_mut();
+        if !whim.names_made_it {
+            state.names = state.durable_names;
+        }
+        state.durable_names = state.names;
+        for inode in &mut state.inodes {
+            if !inode.synced {
+                inode.contents = match whim.contents {
+                    0 => Vec::new(),
+                    1 => inode.durable.clone(),
+                    255 => inode.contents.clone(),
+                    some => inode.contents.iter().copied().take(some.into()).collect(),
+                };
+                inode.durable.clone_from(&inode.contents);
+                inode.synced = true;
+            }
+        }
+    }
+}
+
+impl Disk for Model {
+    fn read_mark(&self) -> io::Result<Option<Vec<u8>>> {
+        self.step(|state| state.names.mark.map(|inode| state.inodes[inode].contents.clone()))
+    }
+
+    fn write_temporary(&self, contents: &[u8]) -> io::Result<()> {
+        self.step(|state| {
+            let inode = *state.names.temporary.get_or_insert_with(|| {
+                state.inodes.push(Inode::default());
+                state.inodes.len() - 1
+            });
+            state.inodes[inode].contents = contents.to_vec();
+            state.inodes[inode].synced = false;
+        })
+    }
+
+    fn sync_temporary(&self) -> io::Result<()> {
+        self.step(|state| {
+            let inode = &mut state.inodes[state.names.temporary.unwrap()];
+            inode.durable.clone_from(&inode.contents);
+            inode.synced = true;
+        })
+    }
+
+    fn rename_to_mark(&self) -> io::Result<()> {
+        self.step(|state| state.names.mark = state.names.temporary.take())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.step(|state| state.durable_names = state.names)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// A process counts so often, and reserves when it is time. It is started first if it is not running.
+    Count { process: usize, times: u8 },
+    /// A process dies at a step of its next reservation; with it the power may go, and with that all others.
+    Die { process: usize, at_step: u8, power: Option<Whim> },
+    /// A process dies while it does not reserve.
+    Stop { process: usize },
+    /// The power goes while nobody reserves.
+    CutPower(Whim),
+    /// The clock is set, forward or back.
+    StepClock(i64),
+    /// The clock cannot be told for a while, or can again.
+    LoseClock(bool),
+}
+
+fn whim() -> impl Strategy<Value = Whim> {
+    (any::<bool>(), prop_oneof![Just(0), Just(1), Just(255), 2_u8..60])
+        .prop_map(|(names_made_it, contents)| Whim { names_made_it, contents })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let process = 0..3_usize;
+    prop_oneof![
+        6 => (process.clone(), 1..30_u8).prop_map(|(process, times)| Event::Count { process, times }),
+        4 => (process.clone(), 0..6_u8, proptest::option::of(whim()))
+            .prop_map(|(process, at_step, power)| Event::Die { process, at_step, power }),
+        1 => process.prop_map(|process| Event::Stop { process }),
+        1 => whim().prop_map(Event::CutPower),
+        2 => prop_oneof![-100_i64..100, -(1 << 50)..1_i64 << 50].prop_map(Event::StepClock),
+        1 => any::<bool>().prop_map(Event::LoseClock),
+    ]
+}
+
+/// Three processes on one machine.
+struct World {
+    disk: Model,
+    clock: u64,
+    clock_is_lost: bool,
+    processes: [Option<IvCounter>; 3],
+    seen: BTreeSet<u64>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            disk: Model::default(),
+            clock: START,
+            clock_is_lost: false,
+            processes: [const { None }; 3],
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Reserves for a process. `false` if it could not, or died.
+    fn reserve(&mut self, process: usize) -> bool {
+        let clock = (!self.clock_is_lost).then_some(self.clock);
+        match reserve(&self.disk, clock, LEN) {
+            Ok(block) => {
+                match &mut self.processes[process] {
+                    Some(counter) => {
+                        counter.add(block).expect("room, and a block above the others")
+                    }
+                    counter => *counter = Some(IvCounter::new(block)),
+                }
+                true
+            }
+            Err(Fault::Io { .. }) => false,
+            Err(Fault::NoClock) => {
+                assert!(self.clock_is_lost);
+                false
+            }
+            Err(fault) => panic!("no crash may leave {fault:?}"),
+        }
+    }
+
+    fn count(&mut self, process: usize, times: u8) {
+        for _ in 0..times {
+            let wants = self.processes[process].as_ref().is_none_or(IvCounter::wants_block);
+            if wants && !self.reserve(process) && self.processes[process].is_none() {
+                return;
+            }
+            let counter = self.processes[process].as_mut().expect("it runs");
+            if let Some(value) = counter.next() {
+                assert!(self.seen.insert(value), "{value} was counted twice");
+            }
+        }
+    }
+
+    fn cut_power(&mut self, whim: Whim) {
+        self.processes = [const { None }; 3];
+        self.disk.cut_power(whim);
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match *event {
+            Event::Count { process, times } => self.count(process, times),
+            Event::Die { process, at_step, power } => {
+                self.disk.0.borrow_mut().steps_left = Some(at_step);
+                if self.processes[process].as_ref().is_none_or(|counter| counter.wants_block()) {
+                    self.reserve(process);
+                }
+                self.disk.0.borrow_mut().steps_left = None;
+                self.processes[process] = None;
+                if let Some(whim) = power {
+                    self.cut_power(whim);
+                }
+            }
+            Event::Stop { process } => self.processes[process] = None,
+            Event::CutPower(whim) => self.cut_power(whim),
+            Event::StepClock(by) => self.clock = self.clock.saturating_add_signed(by),
+            Event::LoseClock(lost) => self.clock_is_lost = lost,
+        }
+        let state = self.disk.0.borrow();
+        if let Some(mark) = state.names.mark {
+            let mark = parse(&state.inodes[mark].contents).expect("the mark is always whole");
+            assert!(self.seen.last().is_none_or(|&last| last < mark), "counted beyond the mark");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_value_is_counted_twice_whatever_dies_and_however_the_clock_steps(
+        events in proptest::collection::vec(event(), 1..40),
+    ) {
+        let mut world = World::new();
+        for event in &events {
+            world.happen(event);
+        }
+    }
+}
