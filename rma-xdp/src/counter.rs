@@ -1,17 +1,18 @@
 //! Where an engine's message counter gets its values from, so that no (key, IV) pair is used twice (P4).
 //!
-//! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use the state directory
-//! share, that the block is gone: the *high-water mark*, the first value that nobody has ever reserved. So blocks
-//! are disjoint across engines, processes and network namespaces, and across restarts, crashes and steps of the
-//! clock. A block also begins no lower than the wall clock in nanoseconds: that is the second line, for a
-//! state directory that was lost.
+//! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use the
+//! state directory share, that the block is gone: the *high-water mark*, the first value that nobody has
+//! ever reserved. So blocks are disjoint across engines, processes and network namespaces, and across
+//! restarts, crashes and steps of the clock. A block also begins no lower than the wall clock in
+//! nanoseconds: that is the second line, for a state directory that was lost.
 //!
 //! `store` reserves, `keeper` does so ahead of need on a thread of its own. Nothing here runs on an engine's thread
 //! but [`BlockSupply::turn`].
 //!
-//! Not covered, because no file can: two state directories that serve one host address (two users, a directory
-//! restored from a copy, an address that moves to another machine) are kept apart by the wall clock alone, and a virtual
-//! machine that is set back to a snapshot while its hosts run goes on with the values that it had then.
+//! Not covered, because no file can: two state directories that serve one host address (two users, a
+//! directory restored from a copy, an address that moves to another machine) are kept apart by the wall
+//! clock alone, and a virtual machine that is set back to a snapshot while its hosts run goes on with the
+//! values that it had then.
 //!
 //! Invariant: a value leaves this module only after a mark above it is durable; unless there is no usable
 //! state directory, which [`CounterSource`] says.
@@ -41,19 +42,21 @@ use store::Store;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CounterConfig {
-    /// The directory with the high-water mark, made if it is not there. All hosts that ever have one address must share
-    /// one directory; hosts with different addresses may. It must be on a local disk and survive reboots.
+    /// The directory with the high-water mark, made if it is not there. All hosts that ever have one
+    /// address must share one directory; hosts with different addresses may. It must be on a local disk and
+    /// survive reboots.
     ///
     /// `None`: `/var/lib/1rma` for root, otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`; and where that
     /// cannot be written, the wall clock alone, which is reported ([`crate::Host::fallbacks`]). A directory that is
     /// named here must be usable. Default: `None`.
     pub state_dir: Option<PathBuf>,
-    /// How many values are reserved at once. Larger: a host whose disk fails goes on for longer. Smaller: hosts that
-    /// are opened often leave the wall clock behind less, by a nanosecond for each value that they did not use,
-    /// which matters once the state directory is lost. Default: 2^34, 17 s of values, which last for an hour at
-    /// five million frames a second.
+    /// How many values are reserved at once. Larger: a host whose disk fails goes on for longer. Smaller:
+    /// hosts that are opened often leave the wall clock behind less, by a nanosecond for each value that
+    /// they did not use, which matters once the state directory is lost. Default: 2^34, 17 s of values,
+    /// which last for an hour at five million frames a second.
     pub block_len: u64,
-    /// The wall clock in nanoseconds since 1970; `None` if it cannot be told. Only tests have a reason to set it.
+    /// The wall clock in nanoseconds since 1970; `None` if it cannot be told. Only tests have a reason to
+    /// set it.
     pub wall_clock: fn() -> Option<u64>,
 }
 
@@ -149,8 +152,8 @@ impl Counter {
     }
 }
 
-/// The wall clock, believed only where it can be right: not near 1970, where a machine without a clock battery
-/// begins each time anew, and not so far on that the counter would come near its end.
+/// The wall clock, believed only where it can be right: not near 1970, where a machine without a clock
+/// battery begins each time anew, and not so far on that the counter would come near its end.
 #[derive(Clone, Copy, Debug)]
 struct WallClock(fn() -> Option<u64>);
 
@@ -164,8 +167,8 @@ impl WallClock {
         (self.0)().filter(|now| (Self::EARLIEST..Self::LATEST).contains(now))
     }
 
-    /// The lowest value that a counter may begin with, as far as the clock and `floor` can tell. A `floor` above zero
-    /// was chosen by somebody, and is enough.
+    /// The lowest value that a counter may begin with, as far as the clock and `floor` can tell. A `floor`
+    /// above zero was chosen by somebody, and is enough.
     fn floor(self, floor: u64) -> Option<u64> {
         self.now().max((floor > 0).then_some(floor))
     }
@@ -176,8 +179,8 @@ fn default_dir() -> Result<PathBuf, CounterError> {
     state_dir(root, env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))
 }
 
-/// The place that the XDG base directory specification gives to state; for root, the one that FHS does. Relative
-/// paths do not count.
+/// The place that the XDG base directory specification gives to state; for root, the one that FHS does.
+/// Relative paths do not count.
 fn state_dir(
     root: bool,
     xdg: Option<OsString>,

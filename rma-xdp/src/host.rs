@@ -247,8 +247,8 @@ impl Host {
         &self.shared.info
     }
 
-    /// Everything that works less well than it could, a sentence each: of the device, and of the message counter. May
-    /// change while the host runs.
+    /// Everything that works less well than it could, a sentence each: of the device, and of the message
+    /// counter. May change while the host runs.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
         self.shared.fallbacks()

@@ -1,7 +1,8 @@
 //! P4: hosts that are killed, restarted, and lied to about the time never use a counter value twice.
 //!
-//! The hosts are processes of their own, killed with SIGKILL while they send. The test plays their peer: it reads the
-//! counter of each frame, which is in clear, and sends some frames back, so that the hosts seal refusals as well.
+//! The hosts are processes of their own, killed with SIGKILL while they send. The test plays their peer: it
+//! reads the counter of each frame, which is in clear, and sends some frames back, so that the hosts seal
+//! refusals as well.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -94,8 +95,8 @@ impl Peer {
         let counter = u64::from_be_bytes(frame[20..28].try_into().unwrap());
         self.types.insert(frame[1]);
         if counter.is_multiple_of(8) {
-            // A request for a region that the host has not; a notice says so. Anything else is dropped. Fails
-            // if the host is gone.
+            // A request for a region that the host has not; a notice says so. Anything else is dropped.
+            // Fails if the host is gone.
             let _ = self.socket.send_to(&frame[..len], from);
         }
         Ok(counter)

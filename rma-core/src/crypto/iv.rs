@@ -52,11 +52,12 @@ impl Iv {
     }
 }
 
-/// A range of counter values that belongs to one engine alone: from `first` up to, but not including, `end`.
+/// A range of counter values that belongs to one engine alone: from `first` up to, but not including,
+/// `end`.
 ///
-/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes one vouches
-/// for it: no other block of this sender, before or after, on whatever thread or in whatever process, may share a
-/// value with it.
+/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes one
+/// vouches for it: no other block of this sender, before or after, on whatever thread or in whatever
+/// process, may share a value with it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct CounterBlock {
@@ -97,9 +98,9 @@ impl CounterBlock {
 
 /// The ascending message counter of one engine.
 ///
-/// It counts in blocks that were reserved for it, so that no restart, crash or step of the clock makes it repeat
-/// a value: what it may use is gone for all others before it begins. There is room for the block in use and
-/// the one after it. Without a block there is no value, and nothing may be sealed.
+/// It counts in blocks that were reserved for it, so that no restart, crash or step of the clock makes it
+/// repeat a value: what it may use is gone for all others before it begins. There is room for the block in
+/// use and the one after it. Without a block there is no value, and nothing may be sealed.
 #[derive(Debug)]
 pub struct IvCounter {
     /// What is left of the block in use.

@@ -1,7 +1,8 @@
 //! The NIC's supply of counter values: blocks that the host has reserved for it (P4).
 //!
-//! Each frame that is sealed takes one value. When there is none, no frame is sealed: ops time out, requests go
-//! unanswered, and it is counted. The NIC does not reserve blocks and does not know where they come from.
+//! Each frame that is sealed takes one value. When there is none, no frame is sealed: ops time out,
+//! requests go unanswered, and it is counted. The NIC does not reserve blocks and does not know where they
+//! come from.
 
 use super::Nic;
 use crate::crypto::{AeadProvider, CounterBlock};

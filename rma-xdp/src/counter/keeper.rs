@@ -1,8 +1,8 @@
 //! The thread that reserves the next block while an engine uses up the present one.
 //!
-//! The engine says that it wants a block, and later finds it in a queue; it neither waits nor touches the disk. Both kinds of
-//! host have this thread: an application that drives its engine itself does not wait for a disk either. It sleeps
-//! until it is wanted.
+//! The engine says that it wants a block, and later finds it in a queue; it neither waits nor touches the
+//! disk. Both kinds of host have this thread: an application that drives its engine itself does not wait
+//! for a disk either. It sleeps until it is wanted.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -125,8 +125,8 @@ impl BlockSupply {
         Self(None)
     }
 
-    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time. To be called
-    /// now and then.
+    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time. To be
+    /// called now and then.
     pub(crate) fn turn<A: AeadProvider>(&self, nic: &mut Nic<A>) {
         let Some((shared, keeper)) = &self.0 else { return };
         if !nic.wants_counter_block() {

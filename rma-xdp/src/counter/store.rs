@@ -1,20 +1,21 @@
 //! The high-water mark on disk, and how a block is reserved.
 //!
-//! One file for all hosts of the machine that share the directory, whatever their addresses: values are plenty, and one
-//! file has no names to get wrong. Reserving, under an exclusive lock on a second file:
+//! One file for all hosts of the machine that share the directory, whatever their addresses: values are
+//! plenty, and one file has no names to get wrong. Reserving, under an exclusive lock on a second file:
 //!
 //! 1. read the mark
 //! 2. write the new mark into a temporary file, and sync that
 //! 3. rename it over the old one, and sync the directory
 //! 4. only now hand the block out
 //!
-//! A rename and not a write in place: after a crash or a power cut at any step the file is the old one or the new one,
-//! whole. So a file that is not well-formed is damage, never the trace of a crash, and is refused. With a write in
-//! place the two could not be told apart, and to take the older of two marks because the newer one is
-//! damaged would repeat values. The price is a second sync, once every few thousand million frames.
+//! A rename and not a write in place: after a crash or a power cut at any step the file is the old one or
+//! the new one, whole. So a file that is not well-formed is damage, never the trace of a crash, and is
+//! refused. With a write in place the two could not be told apart, and to take the older of two marks
+//! because the newer one is damaged would repeat values. The price is a second sync, once every few
+//! thousand million frames.
 //!
-//! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the past.
-//! The kernel releases it however its holder ends.
+//! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the
+//! past. The kernel releases it however its holder ends.
 
 use core::time::Duration;
 use std::{
@@ -28,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rma_core::{crypto::CounterBlock, engine::Clock};
+use rma_core::{crypto::CounterBlock, time::Clock};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -77,8 +78,8 @@ impl Store {
         &self.directory.mark
     }
 
-    /// Reserves a block that nobody has had or will have, of values not below `floor`. May block for as long as
-    /// the disk takes and others reserve.
+    /// Reserves a block that nobody has had or will have, of values not below `floor`. May block for as
+    /// long as the disk takes and others reserve.
     pub(super) fn reserve(&self, floor: u64) -> Result<CounterBlock, CounterError> {
         let _lock = self.lock()?;
         reserve(&self.directory, self.clock.floor(floor), self.block_len)
@@ -153,7 +154,8 @@ pub(super) fn reserve(
     Ok(CounterBlock::new(first, end))
 }
 
-/// The contents of the mark's file: the mark twice, once with every bit inverted, so that no damage goes unnoticed.
+/// The contents of the mark's file: the mark twice, once with every bit inverted, so that no damage goes
+/// unnoticed.
 pub(super) fn render(mark: u64) -> Vec<u8> {
     format!("1RMA counter 1\nmark  {mark:020}\ncheck {:020}\n", !mark).into_bytes()
 }

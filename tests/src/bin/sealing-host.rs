@@ -1,4 +1,5 @@
-//! A host that seals frames without end, for tests that kill it: it asks a peer that never answers, and asks again.
+//! A host that seals frames without end, for tests that kill it: it asks a peer that never answers, and
+//! asks again.
 //!
 //! Its wall clock is the system's, set off by as many seconds as it is told.
 
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (state_dir, block_len) = (Some(state_dir.into()), block_len.parse()?);
     // Frames leave at a pace that the test can follow.
     let timing =
-        Timing { dispatch_timeout: Duration::from_secs(60), timeout: Duration::from_millis(2) };
+        Timing { dispatch_timeout: Duration::from_millis(1), timeout: Duration::from_millis(2) };
     // Between its frames it leaves the core to the others.
     let idle = IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
     let config = HostConfig {
