@@ -40,6 +40,9 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// The longest sleep. Nothing should need it: it bounds the harm of a wake-up that a future bug loses.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
+/// The longest sleep of an engine that has no counter values: nobody wakes it when there are some.
+const STARVED_SLEEP_MAX: Duration = Duration::from_millis(1);
+
 /// The most file descriptors that one engine sleeps on: its receive queues and the wake-up.
 const FDS_MAX: usize = 65;
 
@@ -253,7 +256,9 @@ fn sleep<B: HostBackend>(engine: &Engine<B, TscClock>, shared: &Shared) {
     if engine.is_idle() && shared.requests.is_empty() && !shared.stop.load(SeqCst) {
         let now = engine.clock().now();
         let until = engine.nic().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
-        wait_readable(engine.backend(), shared.wake.0.as_fd(), until.min(SLEEP_MAX));
+        let starved = engine.nic().counter_values_left() == 0;
+        let most = if starved { STARVED_SLEEP_MAX } else { SLEEP_MAX };
+        wait_readable(engine.backend(), shared.wake.0.as_fd(), until.min(most));
         shared.wake.drain();
     }
     shared.doorbell.awake();

@@ -1,7 +1,7 @@
 //! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of each.
 
 use rma_bench::lab::{Lab, LabConfig};
-use rma_xdp::{Host, HostAddr, HostConfig, NicConfigBuilder, Pid};
+use rma_xdp::{CounterConfig, Host, HostAddr, HostConfig, NicConfigBuilder, Pid};
 
 /// How the two hosts are opened.
 #[derive(Clone, Debug)]
@@ -68,10 +68,20 @@ impl Hosts {
     /// If they cannot be opened.
     #[must_use]
     pub fn over_udp(nic: NicConfigBuilder) -> Self {
+        Self::over_udp_counting(nic, &CounterConfig::default())
+    }
+
+    /// The same, with message counters of one's own choice.
+    ///
+    /// # Panics
+    /// If they cannot be opened.
+    #[must_use]
+    pub fn over_udp_counting(nic: NicConfigBuilder, counter: &CounterConfig) -> Self {
         let (client_addr, server_addr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
         let port = free_port();
         let open = |addr: HostAddr, pid| {
-            let config = HostConfig { port, pid, nic, ..HostConfig::udp(addr) };
+            let counter = counter.clone();
+            let config = HostConfig { port, pid, nic, counter, ..HostConfig::udp(addr) };
             Host::open(config).expect("UDP sockets on loopback")
         };
         Self {
