@@ -133,6 +133,7 @@ pub(super) enum Fault {
     NoClock,
 }
 
+//= 1rma#A-iv-counter-and-sender
 /// Reserves `len` values, not below the mark and not below `floor`. The caller has the lock.
 pub(super) fn reserve(
     disk: &impl Disk,

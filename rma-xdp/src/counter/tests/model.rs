@@ -237,6 +237,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
+    //= 1rma#A-iv-counter-and-sender
+    //= type=test
     #[test]
     fn no_value_is_counted_twice_whatever_dies_and_however_the_clock_steps(
         events in proptest::collection::vec(event(), 1..40),
