@@ -11,6 +11,7 @@
 //! cannot tell that the Release store and the Acquire load of `head` are needed as well: there the
 //! argument in the module's doc has to do.
 #![cfg(loom)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use loom::{
     sync::{
