@@ -9,7 +9,8 @@ use crate::{
     interrupt::Interrupt,
     lab::{Lab, LabConfig, LabError},
     latency::{Summary, Table},
-    machine::Machine,
+    line,
+    machine::{Machine, mode_and_mtu},
     measure::{Amount, Compared, Floor, WARM, compare},
     pair::{Pair, PairConfig, PairError, Place, Verified, cores},
 };
@@ -124,7 +125,7 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
     };
     say.results(&report, &|| {
         let ratio = |what, compared: &Compared| {
-            println!(
+            line!(
                 "  {what} is {:.2} x its raw floor at p50, {:.2} x at p99",
                 compared.ratio(0.5),
                 compared.ratio(0.99)
@@ -132,7 +133,7 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
         };
         ratio("READ 64 B ", &small);
         ratio("READ 4 KiB", &large);
-        println!("  Floor and reads take turns. Memory is warm, but for the last two rows, which wait for it too.");
+        line!("  Floor and reads take turns. Memory is warm, but for the last two rows, which wait for it too.");
     });
     Ok(())
 }
@@ -148,10 +149,10 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
         ..report(&pair, args, verified)
     };
     say.results(&report, &|| {
-        println!(
+        line!(
             "  Not shown, as it needs root: AF_XDP, the steering program, and the raw floor that"
         );
-        println!("  latencies are compared with. Run: sudo -E env PATH=$PATH cargo xtask demo");
+        line!("  latencies are compared with. Run: sudo -E env PATH=$PATH cargo xtask demo");
     });
     Ok(())
 }
@@ -192,14 +193,12 @@ fn introduce_and_verify(
 }
 
 fn report(pair: &Pair, args: &DemoArgs, verified: Verified) -> Report {
-    let (device, mode, mtu) = match pair.device() {
-        DeviceInfo::Xdp(xdp) => ("AF_XDP on veth", xdp.mode.to_string(), xdp.mtu),
-        DeviceInfo::Udp(udp) => {
-            let mtu = udp.sockets.iter().map(|socket| socket.mtu).min().unwrap_or(0);
-            ("kernel UDP on loopback", udp.to_string(), mtu)
-        }
-        _ => ("another device", String::new(), 0),
+    let device = match pair.device() {
+        DeviceInfo::Xdp(_) => "AF_XDP on veth",
+        DeviceInfo::Udp(_) => "kernel UDP on loopback",
+        _ => "another device",
     };
+    let (mode, mtu) = mode_and_mtu(pair.device());
     Report {
         machine: Machine::here(),
         device,
@@ -236,15 +235,15 @@ struct Say {
 impl Say {
     fn line(self, text: &str) {
         if !self.json {
-            println!("{text}");
+            line!("{text}");
         }
     }
 
     fn results(self, report: &Report, remarks: &dyn Fn()) {
         if self.json {
-            println!("{}", serde_json::to_string(report).expect("plain data"));
+            line!("{}", serde_json::to_string(report).expect("plain data"));
         } else {
-            println!("{}", Table(&report.latencies));
+            line!("{}", Table(&report.latencies));
             remarks();
         }
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::{
     interrupt::Interrupt,
     lab::{Lab, LabConfig},
+    line,
     measure::{Amount, Compared, Floor, WARM, compare},
     pair::{Pair, PairConfig, PairError, Place},
 };
@@ -81,7 +82,7 @@ fn names() -> Vec<&'static str> {
 /// If a figure does not exist or cannot be measured here.
 pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError> {
     if args.list {
-        println!("{}", names().join("\n"));
+        line!("{}", names().join("\n"));
         return Ok(());
     }
     let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
@@ -89,7 +90,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
         return Err(FiguresError::Unknown { name: args.only.clone().unwrap_or_default() });
     }
     if !args.json {
-        println!("  {:26} {:>10}  {:6} detail", "figure", "value", "unit");
+        line!("  {:26} {:>10}  {:6} detail", "figure", "value", "unit");
     }
     for benchmark in BENCHMARKS {
         if !benchmark.names.iter().any(|name| wanted(name)) {
@@ -100,10 +101,10 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
                 continue;
             }
             if args.json {
-                println!("{}", serde_json::to_string(&figure).expect("plain data"));
+                line!("{}", serde_json::to_string(&figure).expect("plain data"));
             } else {
                 let Figure { name, value, unit, detail } = figure;
-                println!("  {name:26} {value:>10.3}  {unit:6} {detail}");
+                line!("  {name:26} {value:>10.3}  {unit:6} {detail}");
             }
         }
     }

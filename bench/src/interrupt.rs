@@ -10,7 +10,9 @@ use std::{
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Whether somebody wants the program to end.
+use crate::out;
+
+/// Whether the program should end: somebody wants it to, or nobody reads what it writes.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -36,6 +38,6 @@ impl Interrupt {
     /// Whether the program should end.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Relaxed)
+        self.0.load(Relaxed) || out::failure().is_some()
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Not a measuring library for others: the crate is not published.
 
+// It panics when the reader of a pipe has gone: see `out`.
+#![deny(clippy::print_stdout)]
+
 pub mod demo;
 pub mod figures;
 pub mod floor;
@@ -11,6 +14,7 @@ pub mod lab;
 pub mod latency;
 pub mod machine;
 pub mod measure;
+pub mod out;
 pub mod pair;
 pub mod pattern;
 pub mod serve;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rma_xdp::DeviceInfo;
 use serde::Serialize;
 
 /// The machine and how the run was set up.
@@ -33,5 +34,18 @@ impl Machine {
             kernel: kernel.release().to_string_lossy().into_owned(),
             version: env!("CARGO_PKG_VERSION"),
         }
+    }
+}
+
+/// How a device's frames pass through the kernel, and its MTU in bytes of IP packet: the smallest, if it has several.
+#[must_use]
+pub fn mode_and_mtu(info: &DeviceInfo) -> (String, u32) {
+    match info {
+        DeviceInfo::Xdp(xdp) => (xdp.mode.to_string(), xdp.mtu),
+        DeviceInfo::Udp(udp) => {
+            let mtu = udp.sockets.iter().map(|socket| socket.mtu).min().unwrap_or(0);
+            (udp.to_string(), mtu)
+        }
+        _ => (String::new(), 0),
     }
 }

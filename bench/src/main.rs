@@ -1,5 +1,7 @@
 //! `rma-bench`: shows that 1RMA works on this machine, and how fast.
 
+#![deny(clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -7,6 +9,7 @@ use rma_bench::{
     demo::{self, DemoArgs},
     figures::{self, FiguresArgs},
     interrupt::Interrupt,
+    out,
     serve::{self, ReadLatArgs, ServeArgs},
 };
 
@@ -30,9 +33,21 @@ enum Command {
     Figures(FiguresArgs),
 }
 
+/// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
+const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli.command) {
+    let result = run(&cli.command);
+    if out::reader_is_gone() {
+        // Quietly, and with the status that shells know from programs that SIGPIPE ended.
+        return ExitCode::from(SIGPIPE_STATUS);
+    }
+    if let Some(error) = out::failure() {
+        eprintln!("rma-bench: results could not be written to standard output: {error}");
+        return ExitCode::FAILURE;
+    }
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rma-bench: {error}");

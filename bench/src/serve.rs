@@ -1,6 +1,9 @@
 //! `rma-bench serve` and `rma-bench read-lat`: two processes, on two machines or in two namespaces.
 
-use core::time::Duration;
+use core::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,7 +16,8 @@ use crate::{
     grant_file::{GrantFile, GrantFileError},
     interrupt::Interrupt,
     latency::{Summary, Table},
-    machine::Machine,
+    line,
+    machine::{Machine, mode_and_mtu},
     pair::{Client, PairError, VERIFY_DEPTH, pin},
     pattern::Pattern,
 };
@@ -49,7 +53,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     host: HostArgs,
     /// The address of the host that may read.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = one_host)]
     initiator: HostAddr,
     /// The PID that may read. `read-lat` takes it from the grant.
     #[arg(long, default_value_t = 1)]
@@ -95,6 +99,36 @@ pub struct ReadLatArgs {
     /// Print one line of JSON instead of text.
     #[arg(long)]
     json: bool,
+}
+
+/// Why an address is no host's.
+#[derive(Debug, thiserror::Error)]
+enum AddressError {
+    /// It is no address.
+    #[error("{0}: give one such as 192.0.2.1 or fd00::1; names are not looked up")]
+    Syntax(#[from] core::net::AddrParseError),
+    /// Nobody sends from it, so a grant for it could not be used.
+    #[error("{what} is not the address of one host: give the one that the reading host sends from")]
+    NotOneHost {
+        /// What it is instead.
+        what: &'static str,
+    },
+}
+
+/// Reads the address of one host.
+fn one_host(text: &str) -> Result<HostAddr, AddressError> {
+    let address: HostAddr = text.parse()?;
+    let ip = address.ip();
+    let what = if ip.is_unspecified() {
+        "the unspecified address"
+    } else if ip.is_multicast() {
+        "a multicast address"
+    } else if ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        "the broadcast address"
+    } else {
+        return Ok(address);
+    };
+    Err(AddressError::NotOneHost { what })
 }
 
 /// Why one of the commands ended early.
@@ -161,9 +195,9 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
 }
 
 fn introduce(host: &InlineHost) {
-    println!("  device    {}", host.info());
+    line!("  device    {}", host.info());
     for fallback in host.fallbacks() {
-        println!("  fallback  {fallback}");
+        line!("  fallback  {fallback}");
     }
 }
 
@@ -182,15 +216,16 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     pattern.fill_region(&region);
     let grant = host.grant(&region, args.initiator, Pid(args.pid), OpType::Read)?;
     GrantFile { grant, port: args.port, seed: args.seed }.save(&args.grant)?;
-    println!(
+    line!(
         "  serving   {} bytes as region {} at {}, port {}",
-        args.region_len, grant.region, grant.responder, args.port
+        args.region_len,
+        grant.region,
+        grant.responder,
+        args.port
     );
-    println!("  grant     {} for {}, PID {}", args.grant.display(), args.initiator, args.pid);
-    println!(
-        "            carry it over as a secret, then there: rma-bench read-lat --grant FILE ..."
-    );
-    println!("  stop      with Ctrl-C");
+    line!("  grant     {} for {}, PID {}", args.grant.display(), args.initiator, args.pid);
+    line!("            carry it over as a secret, then there: rma-bench read-lat --grant FILE ...");
+    line!("  stop      with Ctrl-C");
     let clock = TscClock::new();
     let end = args.duration.map(Duration::from_secs);
     let mut turns: u32 = 0;
@@ -204,13 +239,9 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         }
     }
     let counters = host.counters();
-    println!(
-        "\n  received  {} frames, sent {}",
-        counters.frames_received(),
-        counters.frames_sent()
-    );
+    line!("\n  received  {} frames, sent {}", counters.frames_received(), counters.frames_sent());
     for (reason, count) in counters.all_drops() {
-        println!("  dropped   {count} ({reason:?})");
+        line!("  dropped   {count} ({reason:?})");
     }
     Ok(())
 }
@@ -221,6 +252,8 @@ struct Report {
     #[serde(flatten)]
     machine: Machine,
     device: String,
+    mode: String,
+    mtu: u32,
     size: u32,
     verified_reads: u64,
     core: Option<usize>,
@@ -251,6 +284,7 @@ pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
         introduce(&host);
     }
     let device = host.info().to_string();
+    let (mode, mtu) = mode_and_mtu(host.info());
     let mut client = Client::new(host, grant, Pattern::new(seed), VERIFY_DEPTH)?;
     let verified = client.verify(args.verify, interrupt, |_| ())?;
     let latencies =
@@ -260,21 +294,23 @@ pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
         let report = Report {
             machine: Machine::here(),
             device,
+            mode,
+            mtu,
             size: args.size,
             verified_reads: verified.reads,
             core: args.host.core,
             latency,
         };
-        println!("{}", serde_json::to_string(&report).expect("plain data"));
+        line!("{}", serde_json::to_string(&report).expect("plain data"));
     } else {
-        println!(
+        line!(
             "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",
             verified.reads,
             grant.responder,
             verified.bytes as f64 / 1e6,
             if verified.retried > 0 { ", some repeated" } else { "" }
         );
-        println!("{}", Table(&[latency]));
+        line!("{}", Table(&[latency]));
     }
     Ok(())
 }

@@ -59,7 +59,9 @@ impl Running {
     fn output(mut self) -> Output {
         let status = self.0.wait().unwrap();
         let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
-        self.0.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
+        if let Some(mut stdout) = self.0.stdout.take() {
+            stdout.read_to_end(&mut output.stdout).unwrap();
+        }
         self.0.stderr.take().unwrap().read_to_end(&mut output.stderr).unwrap();
         output
     }
@@ -155,6 +157,8 @@ fn two_processes_read_over_udp_and_the_server_ends_with_ctrl_c() {
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["verified_reads"], 500);
     assert_eq!(json["count"], 500);
+    assert!(json["mtu"].as_u64().unwrap() >= 1280, "{json}");
+    assert!(json["mode"].as_str().unwrap().contains("UDP"), "{json}");
 
     server.signal(Signal::INT);
     let output = server.output();
@@ -174,6 +178,13 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
     };
     let no_device = refused(&["serve", "--initiator", "127.0.0.1"]);
     assert!(no_device.contains("--interface") && no_device.contains("--udp"), "{no_device}");
+    for nobody in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "::ffff:0.0.0.0"] {
+        let serve = ["serve", "--udp", "127.0.0.1", "--grant", grant, "--initiator", nobody];
+        let error = refused(&serve);
+        assert!(error.contains(nobody) && error.contains("not the address of one host"), "{error}");
+    }
+    let name = refused(&["serve", "--udp", "127.0.0.1", "--initiator", "localhost"]);
+    assert!(name.contains("localhost") && name.contains("192.0.2.1"), "{name}");
     let no_file = refused(&["read-lat", "--udp", "127.0.0.1", "--grant", grant]);
     assert!(no_file.contains("grant.json"), "{no_file}");
     let size = refused(&["read-lat", "--udp", "127.0.0.1", "--size", "4097"]);
@@ -212,6 +223,43 @@ fn a_demo_without_privileges_shows_verified_reads_over_udp() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["verified"]["reads"], 500);
     assert_eq!(json["read64_over_floor"], serde_json::Value::Null, "not claimed");
+}
+
+/// How many network namespaces a process has made and not removed.
+fn namespaces_of(id: u32) -> usize {
+    let mine = format!("-{id}-");
+    let names = fs::read_dir("/run/netns").into_iter().flatten();
+    names
+        .filter(|name| {
+            name.as_ref().is_ok_and(|n| text(n.file_name().as_encoded_bytes()).contains(&mine))
+        })
+        .count()
+}
+
+/// What a program says whose standard output nobody reads.
+fn unread(args: &[&str]) -> (Output, u32) {
+    let mut program = Running::start(bench(None, args));
+    drop(program.0.stdout.take());
+    let id = program.0.id();
+    (program.output(), id)
+}
+
+#[test]
+fn a_program_whose_reader_leaves_ends_quietly() {
+    let port = free_port();
+    let demo = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500"];
+    for args in [&demo[..], &[&demo[..], &["--json"]].concat(), &["figures", "--list"]] {
+        let (output, _) = unread(args);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_demo_whose_reader_leaves_removes_everything() {
+    let (output, id) = unread(&["demo", "--verify", "100000000"]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
+    assert_eq!(namespaces_of(id), 0);
 }
 
 #[test]
@@ -293,19 +341,11 @@ fn interfaces_that_cannot_be_used_are_named_with_the_next_step() {
 #[ignore = "needs root: cargo xtask test"]
 fn ctrl_c_in_mid_demo_removes_everything() {
     let demo = Running::start(bench(None, &["demo", "--verify", "100000000"]));
-    let mine = format!("-{}-", demo.0.id());
-    let namespaces = || {
-        let names = fs::read_dir("/run/netns").into_iter().flatten();
-        names
-            .filter(|name| {
-                name.as_ref().is_ok_and(|n| text(n.file_name().as_encoded_bytes()).contains(&mine))
-            })
-            .count()
-    };
-    wait_for("the demo makes its namespaces", || namespaces() == 2);
+    let id = demo.0.id();
+    wait_for("the demo makes its namespaces", || namespaces_of(id) == 2);
     demo.signal(Signal::INT);
     let output = demo.output();
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
-    assert_eq!(namespaces(), 0);
+    assert_eq!(namespaces_of(id), 0);
 }

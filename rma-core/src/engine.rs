@@ -184,6 +184,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
                     port.forget();
                 }
             }
+            self.nic.counters().count_impossible(port.impossible_indexes());
         }
         taken
     }
@@ -192,9 +193,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         let mut completed = 0;
         while let Some(completion) = self.nic.poll_completion() {
             let owner = self.owners[completion.slot.index()];
-            if !self.portals[usize::from(owner)].complete(&completion) {
-                self.nic.counters().count_lost_completion();
-            }
+            self.portals[usize::from(owner)].complete(&completion);
             completed += 1;
         }
         completed

@@ -10,7 +10,8 @@
 //!
 //! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile application
 //! could write to (P8). It takes only commands for the portal's own slots, and takes none as long as their
-//! completions would have no room, so that an application that breaks the rules stalls itself alone.
+//! completions would have no room, so that an application that breaks the rules stalls itself alone. Indexes
+//! that cannot be are counted ([`NicCounters::impossible_indexes`](crate::nic::NicCounters::impossible_indexes)).
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
         bell,
         nic,
     };
-    let port = PortalPort { commands: taken, completions: given, slots, outstanding: 0 };
+    let port = PortalPort::new(slots, taken, given);
     (portal, port)
 }
 
@@ -314,11 +315,19 @@ pub struct PortalPort {
     commands: Consumer,
     completions: Producer,
     slots: Range<u16>,
-    /// Commands taken whose completions have not been given.
+    /// Commands taken whose completions have not been given. `completions` has room for them.
     outstanding: usize,
+    /// How many of the rings' impossible indexes have been told.
+    impossible_told: u64,
 }
 
 impl PortalPort {
+    /// The engine's end of rings whose other end may be anybody's. [`portal()`] makes both.
+    #[must_use]
+    pub const fn new(slots: Range<u16>, commands: Consumer, completions: Producer) -> Self {
+        Self { commands, completions, slots, outstanding: 0, impossible_told: 0 }
+    }
+
     /// The portal's command slots.
     #[must_use]
     pub const fn slots(&self) -> &Range<u16> {
@@ -328,13 +337,8 @@ impl PortalPort {
     /// Whether no command can be taken. Looks at the other side's memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.commands.is_empty() || !self.has_room()
-    }
-
-    /// Whether the completion of one more command has room. To be asked after a command was seen: an
-    /// application that keeps to the rules has then made room for it.
-    fn has_room(&self) -> bool {
-        self.outstanding + self.completions.len() < self.completions.capacity()
+        let has_room = self.outstanding + self.completions.len() < self.completions.capacity();
+        self.commands.is_empty() || !has_room
     }
 
     /// Whether every command that was taken has got its completion.
@@ -346,12 +350,20 @@ impl PortalPort {
     /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
     /// completion would have no room.
     pub(crate) fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
-        if self.is_idle() {
+        // In this order: an application that keeps to the rules makes room before it issues the command.
+        if !self.commands.has_line() || !self.completions.has_room_for(self.outstanding + 1) {
             return None;
         }
         let command = Command::from_line(&self.commands.pop()?);
         self.outstanding += 1;
         Some(command)
+    }
+
+    /// How many more of the other side's indexes were found to be impossible since the last call.
+    pub(crate) fn impossible_indexes(&mut self) -> u64 {
+        let all =
+            self.commands.impossible_indexes().wrapping_add(self.completions.impossible_indexes());
+        all.wrapping_sub(core::mem::replace(&mut self.impossible_told, all))
     }
 
     /// Whether `slot` is one of the portal's.
@@ -364,12 +376,11 @@ impl PortalPort {
         self.outstanding -= 1;
     }
 
-    /// Gives a completion to the application. `take` kept room for it; if there is none, the application
-    /// has written to indexes that are not its own, and the completion is lost.
-    #[must_use]
-    pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
+    /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
+    pub(crate) fn complete(&mut self, completion: &Completion) {
         self.outstanding -= 1;
-        self.completions.push(&completion.to_line()).is_ok()
+        let pushed = self.completions.push(&completion.to_line());
+        debug_assert!(pushed.is_ok(), "room that was seen stays");
     }
 }
 
@@ -440,7 +451,7 @@ mod tests {
         };
         assert!(port.take().is_none());
         assert!(portal.poll().is_none());
-        assert!(port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2)));
+        port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2));
         assert_eq!(portal.poll().unwrap().slot, slot);
         assert!(portal.read(&grant(), 0, &sink, 0, 1).is_ok());
     }
@@ -486,13 +497,52 @@ mod tests {
         for slot in [0, 1] {
             portal.commands.push(&line(slot)).unwrap();
             let taken = port.take().unwrap().unwrap();
-            assert!(port.complete(&Completion::new(taken.slot, OpStatus::Ok, 0, 0)));
+            port.complete(&Completion::new(taken.slot, OpStatus::Ok, 0, 0));
         }
         portal.commands.push(&line(0)).unwrap();
         assert!(port.take().is_none(), "the completion would have no room");
         assert!(port.is_idle(), "it does not keep the engine from its sleep either");
         assert!(portal.completions.pop().is_some());
         assert!(port.take().is_some());
+    }
+
+    #[test]
+    fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
+        let (mut portal, mut port) = pair(0..2);
+        let (sink, memory) = (sink(64), portal.completions.memory());
+        for round in 0..2 {
+            let slot = portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+            port.take().unwrap().unwrap();
+            port.complete(&Completion::new(slot, OpStatus::Ok, 0, 0));
+            assert_eq!(portal.poll().unwrap().slot, slot, "round {round}");
+        }
+        for _ in 0..2 {
+            portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+            port.take().unwrap().unwrap();
+        }
+        memory.set_head(0);
+        assert!(port.take().is_none());
+        for slot in [CommandSlotId(0), CommandSlotId(1)] {
+            port.complete(&Completion::new(slot, OpStatus::Ok, 0, 0));
+        }
+        assert_eq!(memory.tail(), 4);
+        assert!(port.is_settled());
+    }
+
+    #[test]
+    fn impossible_indexes_of_both_rings_are_told_once() {
+        let (portal, mut port) = pair(0..2);
+        portal.commands.memory().set_tail(3);
+        assert!(port.take().is_none());
+        portal.commands.memory().set_tail(1);
+        portal.completions.memory().set_head(1);
+        assert!(port.take().is_some(), "the ring has room by what was seen last");
+        assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
+        portal.commands.memory().set_tail(3);
+        portal.completions.memory().set_head(u32::MAX);
+        assert!(port.take().is_some(), "any line is one");
+        assert!(port.take().is_none(), "there is no room, and an index that shrank makes none");
+        assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
     }
 
     fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {

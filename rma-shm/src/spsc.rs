@@ -22,11 +22,13 @@
 //! reads makes garbage, not undefined behaviour. [`Consumer::pop`] copies a line once; whoever
 //! decodes it works on that copy.
 //!
-//! An index from the other side says at most "between nothing and `capacity` lines". Anything else
-//! is impossible in a ring that both sides use properly. It is counted (`impossible_indexes`), and
-//! the side that saw it behaves as if nothing had happened: for the consumer the ring is empty, for
-//! the producer it is full, until the index makes sense again. A call does the same small, fixed
-//! amount of work whatever the other side does, and never touches an entry outside the ring.
+//! An index only grows, and the two are never more than `capacity` apart. What the other side's
+//! index says against that is impossible in a ring that both sides use properly. It is counted
+//! (`impossible_indexes`), and the side that saw it behaves as if nothing had happened since its
+//! last sight: the consumer finds no new lines, the producer no new room, until the index makes
+//! sense again. So room that a producer has once seen stays, and a line that a consumer has once
+//! seen can be taken. A call does the same small, fixed amount of work whatever the other side
+//! does, and never touches an entry outside the ring.
 
 use crate::{
     line::Line,
@@ -34,6 +36,11 @@ use crate::{
 };
 use core::fmt;
 use crossbeam_utils::CachePadded;
+
+mod memory;
+
+#[doc(hidden)]
+pub use memory::RingMemory;
 
 /// The largest number of entries a ring may have: 4 MiB of lines. The point is to have a limit: a
 /// ring never needs more entries than an application has command slots.
@@ -139,8 +146,8 @@ struct Side {
     shared: Arc<Shared>,
     /// This side's own index, the truth of which the shared one is a copy.
     own: u32,
-    /// The other side's index when it was last looked at and made sense. At most `capacity` away
-    /// from `own`, always: [`Side::look`] admits no other.
+    /// The other side's index when it was last looked at and made sense. It only grows, and is at
+    /// most `capacity` away from `own`, always: [`Side::look`] admits no other.
     other_seen: u32,
     impossible_indexes: u64,
 }
@@ -150,13 +157,29 @@ impl Side {
         CachePadded::new(Self { shared, own: first, other_seen: first, impossible_indexes: 0 })
     }
 
-    /// Takes note of the other side's index, unless it is impossible: more than `capacity` away.
-    fn look(&mut self, other: u32, distance: u32) {
-        if distance <= self.shared.capacity() {
+    /// Takes note of the other side's index, unless it is impossible: grown by more than
+    /// `growth_max` since it was last seen. An index that shrank has grown by almost 2^32.
+    fn look(&mut self, other: u32, growth_max: u32) {
+        if other.wrapping_sub(self.other_seen) <= growth_max {
             self.other_seen = other;
         } else {
             self.impossible_indexes = self.impossible_indexes.wrapping_add(1);
         }
+    }
+
+    /// Producer: how many lines the consumer had not taken when its index was last seen.
+    fn untaken_seen(&self) -> u32 {
+        self.own.wrapping_sub(self.other_seen)
+    }
+
+    /// Consumer: how many lines were there to be taken when the producer's index was last seen.
+    fn waiting_seen(&self) -> u32 {
+        self.other_seen.wrapping_sub(self.own)
+    }
+
+    /// `other` if it is possible, else what was seen last.
+    fn believed(&self, other: u32, growth_max: u32) -> u32 {
+        if other.wrapping_sub(self.other_seen) <= growth_max { other } else { self.other_seen }
     }
 }
 
@@ -174,19 +197,27 @@ impl Producer {
     /// [`Full`] while all entries hold lines that the consumer has not taken, or while the
     /// consumer's index is impossible.
     pub fn push(&mut self, line: &Line) -> Result<(), Full> {
-        let side = &mut *self.0;
-        if side.own.wrapping_sub(side.other_seen) == side.shared.capacity() {
-            // Looks full: only now touch the consumer's line.
-            let head = side.shared.head.load(Ordering::Acquire);
-            side.look(head, side.own.wrapping_sub(head));
-            if side.own.wrapping_sub(side.other_seen) == side.shared.capacity() {
-                return Err(Full);
-            }
+        if !self.has_room_for(1) {
+            return Err(Full);
         }
+        let side = &mut *self.0;
         side.shared.entry(side.own).store(line);
         side.own = side.own.wrapping_add(1);
         side.shared.tail.store(side.own, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether `lines` lines can be pushed without a refusal, whatever the consumer does meanwhile:
+    /// room that was seen is not lost again.
+    pub fn has_room_for(&mut self, lines: usize) -> bool {
+        let room = |side: &Side| (side.shared.capacity() - side.untaken_seen()) as usize;
+        let side = &mut *self.0;
+        if lines > room(side) {
+            // Looks full: only now touch the consumer's line.
+            let head = side.shared.head.load(Ordering::Acquire);
+            side.look(head, side.untaken_seen());
+        }
+        lines <= room(side)
     }
 
     /// The number of lines that the consumer has not taken yet, 0..=capacity. It may shrink at any
@@ -194,9 +225,8 @@ impl Producer {
     #[must_use]
     pub fn len(&self) -> usize {
         let side = &*self.0;
-        let distance = side.own.wrapping_sub(side.shared.head.load(Ordering::Acquire));
-        let seen = side.own.wrapping_sub(side.other_seen);
-        (if distance <= side.shared.capacity() { distance } else { seen }) as usize
+        let head = side.shared.head.load(Ordering::Acquire);
+        side.own.wrapping_sub(side.believed(head, side.untaken_seen())) as usize
     }
 
     /// Whether the consumer has taken every line.
@@ -225,19 +255,25 @@ impl Consumer {
     ///
     /// The line is a copy that no one else can change. Its content is untrusted.
     pub fn pop(&mut self) -> Option<Line> {
-        let side = &mut *self.0;
-        if side.own == side.other_seen {
-            // Looks empty: only now touch the producer's line.
-            let tail = side.shared.tail.load(Ordering::Acquire);
-            side.look(tail, tail.wrapping_sub(side.own));
-            if side.own == side.other_seen {
-                return None;
-            }
+        if !self.has_line() {
+            return None;
         }
+        let side = &mut *self.0;
         let line = side.shared.entry(side.own).load();
         side.own = side.own.wrapping_add(1);
         side.shared.head.store(side.own, Ordering::Release);
         Some(line)
+    }
+
+    /// Whether [`Consumer::pop`] has a line to take, which it then keeps.
+    pub fn has_line(&mut self) -> bool {
+        let side = &mut *self.0;
+        if side.own == side.other_seen {
+            // Looks empty: only now touch the producer's line.
+            let tail = side.shared.tail.load(Ordering::Acquire);
+            side.look(tail, side.shared.capacity());
+        }
+        side.own != side.other_seen
     }
 
     /// The number of lines that wait to be taken, 0..=capacity. It may grow at any time; only this
@@ -246,9 +282,9 @@ impl Consumer {
     #[must_use]
     pub fn len(&self) -> usize {
         let side = &*self.0;
-        let distance = side.shared.tail.load(Ordering::Acquire).wrapping_sub(side.own);
-        let seen = side.other_seen.wrapping_sub(side.own);
-        (if distance <= side.shared.capacity() { distance } else { seen }) as usize
+        let tail = side.shared.tail.load(Ordering::Acquire);
+        let growth_max = side.shared.capacity() - side.waiting_seen();
+        side.believed(tail, growth_max).wrapping_sub(side.own) as usize
     }
 
     /// Whether no line waits to be taken. As [`Consumer::len`], it always looks.
@@ -366,6 +402,36 @@ mod tests {
         assert_eq!(consumer.pop(), Some(line(0)), "the consumer trusts its own index");
         producer.push(&line(2)).unwrap();
         assert_eq!((consumer.pop(), consumer.pop()), (Some(line(1)), Some(line(2))));
+    }
+
+    #[test]
+    fn room_that_was_seen_stays_though_the_consumer_takes_its_index_back() {
+        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
+        let memory = producer.memory();
+        for n in 0..4 {
+            producer.push(&line(n)).unwrap();
+        }
+        assert!(!producer.has_room_for(1) && !producer.has_room_for(usize::MAX));
+        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(0)), Some(line(1))));
+        assert!(producer.has_room_for(2) && !producer.has_room_for(3));
+        assert_eq!(producer.impossible_indexes(), 0, "an honest consumer, so far");
+        memory.set_head(FIRST);
+        assert!(producer.has_room_for(2) && !producer.has_room_for(3));
+        assert_eq!((producer.impossible_indexes(), producer.len()), (1, 2));
+        assert_eq!((producer.push(&line(4)), producer.push(&line(5))), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_line_that_was_seen_can_be_taken_though_the_producer_takes_its_index_back() {
+        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
+        let memory = consumer.memory();
+        producer.push(&line(0)).unwrap();
+        producer.push(&line(1)).unwrap();
+        assert!(consumer.has_line());
+        memory.set_tail(FIRST);
+        assert_eq!(consumer.len(), 2);
+        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(0)), Some(line(1))));
+        assert_eq!((consumer.has_line(), consumer.impossible_indexes()), (false, 1));
     }
 
     #[test]

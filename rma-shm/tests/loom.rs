@@ -1,15 +1,21 @@
 //! Every interleaving that the memory model allows, walked through by loom:
 //! `RUSTFLAGS="--cfg loom" cargo test -p rma-shm --test loom --release`
 //!
+//! Covered: full, empty and the wrap of the indexes while both sides move; lengths seen meanwhile;
+//! what a push makes visible; that a command is seen no earlier than the room for its completion;
+//! a producer that writes what it likes; and the doorbell, from one sleep beside one or two
+//! applications to an engine that sleeps as often as it finds nothing.
+//!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, these tests fail. Loom never lets a load see a later store, so it
 //! cannot tell that the Release store and the Acquire load of `head` are needed as well: there the
 //! argument in the module's doc has to do.
 #![cfg(loom)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use loom::{
     sync::{
-        Arc,
+        Arc, Notify,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -132,4 +138,123 @@ fn a_push_wakes_an_engine_that_goes_to_sleep() {
 #[test]
 fn either_of_two_applications_wakes_an_engine_that_goes_to_sleep() {
     explore_doorbell(2);
+}
+
+/// The engine sleeps whenever it finds nothing, as often as it takes. Its eventfd keeps a wake-up
+/// that comes too early; without one it sleeps for ever, which loom reports as a deadlock. (It also
+/// wakes once for no reason, as at a timeout.)
+#[test]
+fn an_engine_that_sleeps_time_and_again_takes_every_line() {
+    const LINES: u64 = 2;
+    loom::model(|| {
+        let doorbell = Arc::new(Doorbell::new());
+        let eventfd = Arc::new(Notify::new());
+        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let application = {
+            let (doorbell, eventfd) = (Arc::clone(&doorbell), Arc::clone(&eventfd));
+            thread::spawn(move || {
+                for n in 1..=LINES {
+                    producer.push(&line(n)).unwrap();
+                    if doorbell.needs_ring() {
+                        eventfd.notify();
+                    }
+                }
+            })
+        };
+        for n in 1..=LINES {
+            let popped = loop {
+                if let Some(popped) = consumer.pop() {
+                    break popped;
+                }
+                doorbell.prepare_sleep();
+                if consumer.is_empty() {
+                    eventfd.wait();
+                }
+                doorbell.awake();
+            };
+            assert_eq!(popped, line(n));
+        }
+        application.join().unwrap();
+    });
+}
+
+/// An application reuses a command slot only once it has taken the completion. So the engine finds
+/// room for the next completion as soon as it sees the next command.
+#[test]
+fn who_sees_a_command_sees_the_room_for_its_completion() {
+    const COMMANDS: u64 = 3;
+    loom::model(|| {
+        let (mut commands, mut taken) = ring_with_first_index(1, FIRST).unwrap();
+        let (mut given, mut completions) = ring_with_first_index(1, FIRST).unwrap();
+        let application = thread::spawn(move || {
+            for n in 1..=COMMANDS {
+                commands.push(&line(n)).expect("the engine has taken the one before");
+                while !completions.has_line() {
+                    thread::yield_now();
+                }
+                assert_eq!(completions.pop(), Some(line(n)));
+            }
+        });
+        for n in 1..=COMMANDS {
+            while !taken.has_line() {
+                thread::yield_now();
+            }
+            assert!(given.has_room_for(1), "a command without room for its completion");
+            assert_eq!(taken.pop(), Some(line(n)));
+            given.push(&line(n)).expect("there was room");
+        }
+        application.join().unwrap();
+        assert_eq!((taken.impossible_indexes(), given.impossible_indexes()), (0, 0));
+    });
+}
+
+#[test]
+fn lengths_stay_within_the_ring_while_both_sides_move() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        producer.push(&line(1)).unwrap();
+        let pusher = thread::spawn(move || {
+            let room = producer.has_room_for(2);
+            producer.push(&line(2)).expect("one entry was free from the start");
+            assert!(producer.len() <= 2);
+            if room {
+                producer.push(&line(3)).expect("room that was seen is not lost again");
+            }
+            room
+        });
+        assert!((1..=2).contains(&consumer.len()));
+        assert_eq!(consumer.pop(), Some(line(1)));
+        assert!(consumer.len() <= 2);
+        let popped = u64::from(consumer.pop().is_some());
+        let pushed = u64::from(pusher.join().unwrap());
+        assert_eq!(consumer.len() as u64, 1 - popped + pushed);
+    });
+}
+
+/// A process that writes what it likes makes garbage, and at most as much of it as it has entries.
+#[test]
+fn a_hostile_producer_gets_no_more_taken_than_its_ring_holds() {
+    loom::model(|| {
+        let (producer, mut consumer) = ring_with_first_index(1, FIRST).unwrap();
+        let memory = producer.memory();
+        let hostile = thread::spawn(move || {
+            memory.set_line(FIRST, &line(1));
+            memory.set_tail(FIRST.wrapping_add(2));
+            memory.set_tail(FIRST.wrapping_add(1));
+            // The entry is the consumer's now.
+            memory.set_word(FIRST, 0, line(2).0[0]);
+            memory.set_tail(FIRST);
+        });
+        let mut taken = 0;
+        for _ in 0..3 {
+            if let Some(popped) = consumer.pop() {
+                taken += 1;
+                assert_eq!(popped.0[1..], line(1).0[1..]);
+                assert!([line(1).0[0], line(2).0[0]].contains(&popped.0[0]), "nobody wrote that");
+            }
+        }
+        hostile.join().unwrap();
+        assert!(taken <= 1, "taken twice");
+        assert!(consumer.impossible_indexes() + taken <= 3, "one look for each call");
+    });
 }

@@ -13,7 +13,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     error::CommandError,
     limits::OP_SIZE_MAX,
-    nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
+    nic::{Nic, NicConfigBuilder, NicCounters, ReceiveLenMax, RegionEntry, Timing},
     op::{ClassOfService, OpStatus, OpType},
     region::{Permissions, RegionId},
     time::Instant,
@@ -26,6 +26,9 @@ use rma_core::{
 use rma_shm::{Line, Region};
 
 use crate::prng::Prng;
+
+mod portals;
+mod ring;
 
 /// Any bytes either are no frame, or a header that writes back to the same octets.
 pub fn wire(data: &[u8]) {
@@ -66,6 +69,29 @@ pub fn nic(data: &[u8]) -> [u64; OpStatus::ALL.len()] {
         world.check();
     }
     world.finish()
+}
+
+/// A ring that is used by rules and against them; or, above it, an engine with two honest applications and one
+/// that writes what it likes into its portal's memory.
+///
+/// Asserts: every call does what the memory says, whoever wrote it; the honest applications' ops all end with OK,
+/// without one turn of delay, and nobody else touches their memory; the hostile one gets a completion for each
+/// command that was taken, and nobody else's. Returns what the engine counted, if there was one.
+pub fn ring(data: &[u8]) -> Option<Arc<NicCounters>> {
+    let mut script = Script(data);
+    if script.number() % 4 == 0 {
+        ring::run(&mut script);
+        return None;
+    }
+    Some(portals::run(&mut script))
+}
+
+/// An index that is not the writer's to write: often a little wrong, sometimes anything.
+fn hostile_index(now: u32, script: &mut Script<'_>) -> u32 {
+    match script.number() {
+        kind if kind & 1 == 0 => now.wrapping_add_signed((script.number() as i8).into()),
+        _ => (script.wide() << 16 | script.wide()) as u32,
+    }
 }
 
 /// What is left of the input. At its end it reads as zeros.

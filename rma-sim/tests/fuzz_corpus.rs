@@ -38,6 +38,26 @@ fn the_nic_corpus_breaks_no_promise_and_reaches_every_status() {
 }
 
 #[test]
+fn the_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
+    let (mut statuses, mut impossible, mut refused) = ([0; OpStatus::ALL.len()], 0, 0);
+    replay("ring", |script| {
+        let Some(counters) = fuzzing::ring(script) else { return };
+        for status in OpStatus::ALL {
+            statuses[status as usize] += counters.completions(status);
+        }
+        impossible += counters.impossible_indexes();
+        refused += counters.commands_refused();
+    });
+    for (status, count) in OpStatus::ALL.into_iter().zip(statuses) {
+        // Tables have room for everybody, and the regions' owners may do everything with them.
+        let unlikely =
+            [OpStatus::Nack, OpStatus::DispatchTimeout, OpStatus::RemotePermissionDenied];
+        assert!(count > 0 || unlikely.contains(&status), "no op ended with {status}");
+    }
+    assert!(impossible > 0 && refused > 0, "{impossible} {refused}");
+}
+
+#[test]
 fn random_scripts_break_no_promise() {
     let mut prng = Prng::new(1);
     for _ in 0..2000 {
@@ -45,6 +65,7 @@ fn random_scripts_break_no_promise() {
         prng.fill(&mut script);
         fuzzing::nic(&script);
         fuzzing::wire(&script);
+        fuzzing::ring(&script);
     }
 }
 

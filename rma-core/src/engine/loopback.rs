@@ -8,8 +8,8 @@ use crate::{
     wire::FRAME_LEN_MAX,
 };
 
-/// How many frames may be under way: a few ops of the largest size with their answers.
-const FRAMES: usize = 16;
+/// How many frames may be under way: a burst. While it is full the engine sends nothing at all.
+const FRAMES: usize = 64;
 
 struct Looped {
     source: HostAddr,

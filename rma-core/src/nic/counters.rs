@@ -14,7 +14,7 @@ pub struct NicCounters {
     frames_sent: AtomicU64,
     commands_refused: AtomicU64,
     requests_abandoned: AtomicU64,
-    completions_lost: AtomicU64,
+    impossible_indexes: AtomicU64,
     late_effects: AtomicU64,
     seals_refused: AtomicU64,
 }
@@ -56,9 +56,10 @@ impl NicCounters {
         self.requests_abandoned.load(Relaxed)
     }
 
-    /// Completions that a portal had no room for, because its application broke its ring.
-    pub fn completions_lost(&self) -> u64 {
-        self.completions_lost.load(Relaxed)
+    /// How often an engine found an index in a portal's rings that cannot be. Not 0: an application that has a
+    /// portal here is broken or hostile. It stalls itself alone (P8).
+    pub fn impossible_indexes(&self) -> u64 {
+        self.impossible_indexes.load(Relaxed)
     }
 
     /// Mutations that this NIC may have applied after their initiators had reported a timeout, because this engine
@@ -98,8 +99,11 @@ impl NicCounters {
         add_one(&self.commands_refused);
     }
 
-    pub(crate) fn count_lost_completion(&self) {
-        add_one(&self.completions_lost);
+    pub(crate) fn count_impossible(&self, indexes: u64) {
+        // Usually there is nothing to count, and then nothing to store.
+        if indexes > 0 {
+            add(&self.impossible_indexes, indexes);
+        }
     }
 
     pub(super) fn count_seal_refused(&self) {
@@ -111,7 +115,11 @@ impl NicCounters {
     }
 }
 
-/// No locked instruction: there is one writer.
 fn add_one(counter: &AtomicU64) {
-    counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+    add(counter, 1);
+}
+
+/// No locked instruction: there is one writer.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }

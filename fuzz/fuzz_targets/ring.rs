@@ -1,0 +1,7 @@
+//! See [`rma_sim::fuzzing::ring`].
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    rma_sim::fuzzing::ring(data);
+});
