@@ -17,8 +17,8 @@ pub(crate) struct Targets {
     pub(crate) crates: Vec<String>,
     /// Of whole networks.
     pub(crate) networks: Vec<String>,
-    /// Those that replay a fuzzer's corpus.
-    pub(crate) corpora: Vec<String>,
+    /// Those that replay a fuzzer's corpus, and models of protocols.
+    pub(crate) models: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -74,8 +74,9 @@ impl Targets {
                     continue;
                 }
                 let of_networks = NETWORK_PACKAGES.contains(&package.name.as_str());
-                let tier = match (name.contains("corpus"), of_networks) {
-                    (true, _) => &mut all.corpora,
+                let of_models = name.contains("corpus") || name.ends_with("_model");
+                let tier = match (of_models, of_networks) {
+                    (true, _) => &mut all.models,
                     (false, true) => &mut all.networks,
                     (false, false) => &mut all.crates,
                 };
@@ -84,7 +85,7 @@ impl Targets {
                 }
             }
         }
-        for tier in [&mut all.crates, &mut all.networks, &mut all.corpora] {
+        for tier in [&mut all.crates, &mut all.networks, &mut all.models] {
             tier.sort();
         }
         match all.crates.iter().find(|name| all.networks.contains(name)) {
@@ -114,14 +115,14 @@ mod tests {
         let targets = read(&[
             ("rma-core", &["golden"]),
             ("rma-shm", &["model", "loom"]),
-            ("rma-sim", &["swarm"]),
+            ("rma-sim", &["swarm", "four_hop_model"]),
             ("rma-tests", &["steering", "fuzz_corpus"]),
         ]);
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let expected = Targets {
             crates: names(&["golden", "model"]),
             networks: names(&["steering", "swarm"]),
-            corpora: names(&["fuzz_corpus"]),
+            models: names(&["four_hop_model", "fuzz_corpus"]),
         };
         assert_eq!(targets.unwrap(), expected);
     }

@@ -96,7 +96,7 @@ struct Tier {
 const TIERS: [Tier; 4] = [
     Tier { number: 0, what: "units, properties, examples in the documentation", runs: units },
     Tier { number: 1, what: "networks: simulated, and UDP on loopback", runs: networks },
-    Tier { number: 2, what: "models: loom, and the fuzzers' corpora", runs: models },
+    Tier { number: 2, what: "models: loom, the four hops, the fuzzers' corpora", runs: models },
     Tier { number: PRIVILEGED, what: "privileged: AF_XDP, veth, steering", runs: privileged },
 ];
 
@@ -125,8 +125,8 @@ fn models(targets: &Targets) -> Vec<Cargo> {
     let loom = ["test", "--package", "rma-shm", "--test", "loom", "--release"];
     let loom = Cargo::new(&loom).args(["--target-dir", "target/loom"]);
     let mut runs = vec![loom.flags("RUSTFLAGS", "--cfg loom")];
-    if !targets.corpora.is_empty() {
-        runs.push(workspace_tests().args(named(&targets.corpora)));
+    if !targets.models.is_empty() {
+        runs.push(workspace_tests().args(named(&targets.models)));
     }
     runs
 }

@@ -1,0 +1,320 @@
+//! The four hops of WRITE and Rekey, explored: every order of every step of an initiator, a target, their two
+//! clocks and a network that belongs to an attacker, within small bounds.
+//!
+//! It is a model, not shipped code: it shows that the *protocol* keeps P2 (no late effect) and P7 (once), and
+//! what a Rekey promises. That the code follows the protocol is the simulator's to show; the table says where
+//! each part of the model is to be found in `rma-core/src/nic`. Change one, and change the other.
+//!
+//! | model | code | remark |
+//! |---|---|---|
+//! | `script::Op`, `OpId` | `command.rs`: a command; its request's IV1 (`security.rs`) | an op has one request, so its name stands for IV1 and for the request's tag |
+//! | `initiator::Slot`, `Phase`, `generation` | `initiator.rs`: command slot table | |
+//! | `Action::Issue` | `initiator.rs`: the op enters service, hop 1 | the initiator's own window is not modelled: four-hop ops do not use it |
+//! | `Action::TimeOut` | `initiator.rs`: expiry | before hop 2 at any time, which is more than T_i allows; after it no sooner than T_i after the stamp |
+//! | `receive_solicitation`: first, bound | `initiator.rs`: hop 2 is accepted; `security.rs`: AAD = header ‖ IV1 | the fresh stamp is the step itself: a frame that waits in a queue is still on its way |
+//! | `Frame::Data`, `by` | `initiator.rs`: hop 3; `security.rs`: AAD = header ‖ IV2 | all at once, and then at the network's mercy |
+//! | `receive_acknowledgement` | `initiator.rs`: hop 4; `security.rs`: AAD = header ‖ IV2 | |
+//! | `receive_notice`: in time | `initiator.rs`: failure notices end an op before hop 2 only | |
+//! | `Frame::AuthenticationFailure` | `security.rs`: the reserved key; AAD = header ‖ IV1 ‖ tag | deliverable as soon as the request was sent: who has seen that can forge it |
+//! | `target::Entry` | `pending_writes.rs`: the table; lowest free index | |
+//! | `receive_request` | `pending_writes.rs`: hop 1 is authenticated and waits; full: NACK | every copy of a request makes an entry |
+//! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: hop 2; `solicitation_window.rs` | in any order, not first come first served; one granule stands for half of 4 KiB |
+//! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: dispatch timeout, T_r | at any time, which is more than the code does |
+//! | `receive_data`: header, authentic, repeated | `pending_writes.rs`: checks of hop 3, arrival bits; `security.rs`: IV2 | |
+//! | `Entry::revision`, `may_refuse`, `Action::Refuse` | `region_table.rs`: revision of a row; `pending_writes.rs`: REMOTE_AUTHENTICATION_FAILURE by notice or hop 4 | |
+//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes.rs`: min(T_i, T_r) less the guard, from hop 2, by a fresh reading | |
+//! | `Action::Copy` | `pending_writes.rs`: the copy; `region_table.rs`: rekey | ticks before it: the engine was descheduled |
+//! | `Action::LookAgain`, `Script::late_from` | `pending_writes.rs`: the second reading, `late_effects` | counts from where the initiator's clock, if it is the faster one, may have run out |
+//! | `Target::debited` | `solicitation_window.rs` | |
+//! | `Action::DriverRekey` | `region_table.rs`: the driver's rotation | between two steps of the engine, as it runs on its thread |
+//! | `Action::RestartInitiator`, `RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |
+//! | `Effects` | nothing: what only an observer of both sides can know | |
+//!
+//! Assumed, not shown: AEAD cannot be forged, IVs are fresh (P4), and the two clocks run at rates whose difference
+//! over one timeout stays within the guard's share for drift. A clock that stands still while the other runs
+//! (a suspended machine, unless the clock counts that time) is outside of it.
+//!
+//! How much is explored: the default takes seconds. `RMA_MODEL=large` adds a tick to all timeouts and one more hop 2
+//! to each run; `RMA_MODEL=frames` keeps every frame deliverable for ever, where the default forgets those that
+//! nobody takes any more (and a test shows that these change nothing):
+//! `RMA_MODEL=large cargo test -p rma-sim --release --test four_hop_model -- --nocapture`. These take minutes
+//! and some GB of memory.
+
+mod initiator;
+mod model;
+mod network;
+mod promises;
+mod script;
+mod target;
+
+use std::env;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use crate::{
+    promises::name,
+    script::{Flaw, Op, SOLICITATIONS_MAX, Script, Timing},
+};
+
+/// Two WRITEs through one slot, with window for both at once and for duplicates of either.
+const WRITES: Script = Script {
+    ops: &[Op::write(0, 0), Op::write(0, 0)],
+    ok: 2,
+    timing: Timing::FITTING,
+    entries: 2,
+    window: 4,
+    solicitations: 3,
+    driver_key: None,
+    initiator_restarts: false,
+    target_restarts: false,
+    all_frames: false,
+    flaws: &[],
+};
+
+/// The target may be stopped for any time before and after a copy.
+const LONG_PAUSES: Timing = Timing { pause_max: None, ..Timing::FITTING };
+
+/// Both sides may restart, and the initiator's second op then has the generation of its first.
+const RESTARTS: Script =
+    Script { initiator_restarts: true, target_restarts: true, solicitations: 2, ..WRITES };
+
+/// A Rekey beside a WRITE under the old key.
+const REKEY_AND_WRITE: Script =
+    Script { ops: &[Op::rekey(0, 0, 1), Op::write(1, 0)], ok: 2, ..WRITES };
+
+/// A Rekey beside a WRITE under the new key.
+const REKEY_AND_NEXT_WRITE: Script =
+    Script { ops: &[Op::rekey(0, 0, 1), Op::write(1, 1)], ok: 2, ..WRITES };
+
+/// A Rekey, a WRITE under the old key beside it, and one under the new key.
+const REKEY_BETWEEN_WRITES: Script = Script {
+    ops: &[Op::rekey(0, 0, 1), Op::write(1, 0), Op::write(1, 1)],
+    ok: 2,
+    solicitations: 2,
+    ..WRITES
+};
+
+/// Two Rekeys under one key, and the driver with a third.
+const RIVAL_REKEYS: Script = Script {
+    ops: &[Op::rekey(0, 0, 1), Op::rekey(1, 0, 2)],
+    ok: 1,
+    driver_key: Some(3),
+    solicitations: 2,
+    ..WRITES
+};
+
+/// A Rekey after another, through one slot.
+const TWO_REKEYS: Script =
+    Script { ops: &[Op::rekey(0, 0, 1), Op::rekey(0, 1, 2)], ok: 2, solicitations: 4, ..WRITES };
+
+/// The bounds that the environment asks for.
+fn bounded(script: Script) -> Script {
+    match env::var("RMA_MODEL").as_deref() {
+        Err(_) => script,
+        Ok("frames") => Script { all_frames: true, ..script },
+        Ok("large") => {
+            let timing = Timing {
+                initiator_timeout: script.timing.initiator_timeout + 1,
+                target_timeout: script.timing.target_timeout + 1,
+                ..script.timing
+            };
+            let solicitations = SOLICITATIONS_MAX.min(usize::from(script.solicitations) + 1) as u8;
+            Script { timing, solicitations, ..script }
+        }
+        Ok(other) => panic!("RMA_MODEL={other:?}: it is large or frames, or not set"),
+    }
+}
+
+/// Explores all that `script` allows, and holds each state against the promises. A model that has become
+/// smaller by accident stays below the `floor` of unique states.
+fn explore(what: &str, script: Script, floor: usize) {
+    let checker = bounded(script).checker().spawn_bfs().join();
+    let states = checker.unique_state_count();
+    println!(
+        "{what}: {states} unique states, {} steps, depth {}",
+        checker.state_count(),
+        checker.max_depth()
+    );
+    checker.assert_properties();
+    assert!(states >= floor, "{what}: {states} unique states, fewer than {floor}");
+}
+
+/// Shows that `script`, which has flaws, breaks a promise, and how.
+fn breaks(script: Script, promise: &'static str) {
+    let found = HasDiscoveries::AnyOf([promise].into());
+    let checker = script.checker().finish_when(found).spawn_bfs().join();
+    let steps = checker.assert_any_discovery(promise).into_actions();
+    println!("{:?}, {promise}:", script.flaws);
+    steps.iter().for_each(|step| println!("    {step:?}"));
+}
+
+#[test]
+fn writes_are_applied_once_and_never_late_while_pauses_fit_the_guard() {
+    explore("two writes", WRITES, 500_000);
+}
+
+#[test]
+fn writes_that_land_late_are_counted_however_long_the_target_is_stopped() {
+    explore("two writes, long pauses", Script { timing: LONG_PAUSES, ..WRITES }, 900_000);
+}
+
+#[test]
+fn writes_that_wait_for_window_keep_all_promises() {
+    explore("two writes, narrow window", Script { window: 3, ..WRITES }, 300_000);
+}
+
+#[test]
+fn either_side_may_have_the_shorter_timeout() {
+    let script = Script { solicitations: 2, ..WRITES };
+    let timing = Timing { initiator_timeout: 4, ..Timing::FITTING };
+    explore("the target's timeout is shorter", Script { timing, ..script }, 100_000);
+    let timing = Timing { target_timeout: 4, ..Timing::FITTING };
+    explore("the initiator's timeout is shorter", Script { timing, ..script }, 90_000);
+}
+
+#[test]
+fn frames_of_a_life_before_a_restart_change_nothing_in_the_next() {
+    explore("two writes, restarts", RESTARTS, 900_000);
+}
+
+#[test]
+fn a_rekey_beside_a_write_leaves_nothing_to_the_old_key() {
+    explore("rekey and write", REKEY_AND_WRITE, 2_500_000);
+}
+
+#[test]
+fn after_a_rekey_ops_under_the_new_key_work_and_old_frames_do_not() {
+    explore("rekey and next write", REKEY_AND_NEXT_WRITE, 300_000);
+    explore("rekey between writes", REKEY_BETWEEN_WRITES, 500_000);
+}
+
+#[test]
+fn a_rekey_after_a_rekey_is_not_undone_by_replays() {
+    explore("two rekeys", TWO_REKEYS, 80_000);
+    let script = Script { timing: LONG_PAUSES, ..TWO_REKEYS };
+    explore("two rekeys, long pauses", script, 100_000);
+}
+
+#[test]
+fn of_rekeys_under_one_key_only_one_takes_effect_be_it_the_driver_s() {
+    explore("rival rekeys", RIVAL_REKEYS, 250_000);
+}
+
+#[test]
+fn frames_that_the_model_forgets_change_nothing() {
+    explore(
+        "two writes, all frames",
+        Script { all_frames: true, solicitations: 2, ..WRITES },
+        200_000,
+    );
+    explore("two rekeys, all frames", Script { all_frames: true, ..TWO_REKEYS }, 400_000);
+}
+
+#[test]
+fn a_guard_that_does_not_cover_drift_and_pause_lets_effects_be_late_but_not_in_silence() {
+    let timing = Timing { guard: 1, ..Timing::FITTING };
+    explore("a guard too small", Script { timing, solicitations: 2, ..WRITES }, 150_000);
+}
+
+#[test]
+fn counting_from_the_limit_would_do_if_clocks_did_not_drift() {
+    let timing = Timing { drift_max: 0, ..LONG_PAUSES };
+    let script =
+        Script { timing, solicitations: 2, flaws: &[Flaw::LateOnlyPastTheLimit], ..WRITES };
+    explore("no drift, counted from the limit", script, 250_000);
+}
+
+#[test]
+fn a_timeout_that_hop_2_does_not_reset_breaks_p2() {
+    breaks(WRITES.without(&[Flaw::TimeoutNotReset]), name::P2);
+}
+
+#[test]
+fn a_stamp_of_hop_2_older_than_hop_2_breaks_p2() {
+    breaks(WRITES.without(&[Flaw::StaleStamp]), name::P2);
+}
+
+#[test]
+fn a_failure_notice_taken_after_hop_2_breaks_p2() {
+    breaks(WRITES.without(&[Flaw::NoticeAfterHopTwo]), name::P2);
+}
+
+#[test]
+fn no_look_at_the_clock_before_the_copy_breaks_p2() {
+    breaks(WRITES.without(&[Flaw::NoCheckBeforeCopy]), name::P2_FITTING);
+}
+
+#[test]
+fn no_look_at_the_clock_after_the_copy_breaks_p2_in_silence() {
+    let script = Script { timing: LONG_PAUSES, ..WRITES };
+    breaks(script.without(&[Flaw::NoLookAfterCopy]), name::P2);
+}
+
+#[test]
+fn counting_late_effects_from_the_limit_breaks_p2_in_silence_if_clocks_drift() {
+    let script = Script { timing: LONG_PAUSES, ..WRITES };
+    breaks(script.without(&[Flaw::LateOnlyPastTheLimit]), name::P2);
+}
+
+#[test]
+fn a_deadline_that_counts_from_hop_3_breaks_p2() {
+    breaks(WRITES.without(&[Flaw::DeadlineFromHopThree]), name::P2);
+}
+
+#[test]
+fn a_limit_that_ignores_the_initiator_s_timeout_breaks_p2() {
+    let timing = Timing { target_timeout: 4, ..Timing::FITTING };
+    breaks(Script { timing, ..WRITES }.without(&[Flaw::ClaimedTimeoutIgnored]), name::P2);
+}
+
+#[test]
+fn an_answer_to_every_hop_2_applies_data_twice() {
+    breaks(WRITES.without(&[Flaw::EveryHopTwoAnswered]), name::P7_ONCE);
+}
+
+#[test]
+fn data_that_is_not_bound_to_hop_2_can_be_replayed() {
+    breaks(WRITES.without(&[Flaw::HopThreeNotBound]), name::P7_ONCE);
+}
+
+#[test]
+fn without_arrival_bits_data_is_applied_twice_and_half_an_op_is_ok() {
+    breaks(WRITES.without(&[Flaw::NoArrivalBits]), name::P7_ONCE);
+    breaks(WRITES.without(&[Flaw::NoArrivalBits]), name::P7_WHOLE);
+}
+
+#[test]
+fn a_hop_2_that_is_not_bound_to_hop_1_leads_data_astray_after_a_restart() {
+    breaks(RESTARTS.without(&[Flaw::HopTwoNotBound]), name::P7_OWN);
+}
+
+#[test]
+fn a_hop_4_that_is_not_bound_to_hop_2_completes_another_op_after_a_restart() {
+    breaks(RESTARTS.without(&[Flaw::HopFourNotBound]), name::P7_WHOLE);
+}
+
+#[test]
+fn a_hop_4_sent_before_the_last_copy_is_ok_for_half_an_op() {
+    breaks(WRITES.without(&[Flaw::AcknowledgedBeforeCopy]), name::P7_WHOLE);
+}
+
+#[test]
+fn a_hop_4_taken_after_the_end_completes_an_op_twice() {
+    breaks(WRITES.without(&[Flaw::HopFourAfterTheEnd]), name::P1_ONCE);
+}
+
+#[test]
+fn a_revision_that_is_not_checked_leaves_data_to_the_old_key() {
+    breaks(REKEY_AND_WRITE.without(&[Flaw::RevisionUnchecked]), name::KEY_ALONE);
+}
+
+#[test]
+fn an_unchecked_revision_and_an_answer_to_every_hop_2_bring_an_old_key_back() {
+    let flaws = &[Flaw::RevisionUnchecked, Flaw::EveryHopTwoAnswered];
+    breaks(TWO_REKEYS.without(flaws), name::KEY_FORWARD);
+}
+
+#[test]
+fn an_entry_that_a_rekey_ends_without_refund_is_a_hole_in_the_window() {
+    breaks(REKEY_AND_WRITE.without(&[Flaw::RefusedWithoutRefund]), name::P3);
+}

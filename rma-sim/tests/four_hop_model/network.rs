@@ -1,0 +1,121 @@
+//! Frames, and a network that is the attacker's.
+//!
+//! The network is the set of frames ever sent. Whatever is in it may be delivered at any time and any number
+//! of times, or never: that is loss, delay, reordering, duplication and replay in one. It keeps no order.
+//!
+//! Sealing is symbolic. A frame names the op whose K_d and header it carries, and the solicitation whose IV
+//! it is curried with; who receives it compares these names, and nobody can make a frame by other means than
+//! sending it. The one exception is a failure notice under the reserved key: it can be made by whoever has
+//! seen the request, so it counts as sent as soon as the request is.
+
+use crate::script::{GRANULES_MAX, OPS_MAX, OpId, SOLICITATIONS_MAX, SolicitationId};
+
+/// A frame, by what its tag vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Hop 1. Its IV1 is as good as the op's name: an op has one request.
+    Request { op: OpId },
+    /// Hop 2. IV2, the pending index and the request it answers come with the solicitation's name.
+    Solicitation { by: SolicitationId },
+    /// Hop 3: a granule of `op`, curried with the IV of a solicitation.
+    Data { op: OpId, by: SolicitationId, granule: u8 },
+    /// Hop 4, curried with the IV of a solicitation.
+    Acknowledgement { by: SolicitationId, ok: bool },
+    /// A failure notice under K_d, curried with IV1.
+    Nack { op: OpId },
+    /// A failure notice under the reserved key, curried with IV1 and the request's tag.
+    AuthenticationFailure { op: OpId },
+}
+
+const NACKS: u8 = OPS_MAX as u8;
+const SOLICITATIONS: u8 = 2 * OPS_MAX as u8;
+const ACKNOWLEDGEMENTS: u8 = SOLICITATIONS + SOLICITATIONS_MAX as u8;
+const DATA: u8 = ACKNOWLEDGEMENTS + 2 * SOLICITATIONS_MAX as u8;
+const END: u8 = DATA + (OPS_MAX * SOLICITATIONS_MAX) as u8 * GRANULES_MAX;
+
+// One bit of a `Network` for each frame that can be.
+const _: () = assert!(END <= u64::BITS as u8);
+
+impl Frame {
+    /// The frame's bit.
+    fn bit(self) -> u64 {
+        let number = match self {
+            Self::Request { op } | Self::AuthenticationFailure { op } => op,
+            Self::Nack { op } => NACKS + op,
+            Self::Solicitation { by } => SOLICITATIONS + by,
+            Self::Acknowledgement { by, ok } => ACKNOWLEDGEMENTS + 2 * by + u8::from(ok),
+            Self::Data { op, by, granule } => {
+                DATA + (op * SOLICITATIONS_MAX as u8 + by) * GRANULES_MAX + granule
+            }
+        };
+        1 << number
+    }
+
+    fn of_number(number: u8) -> Self {
+        match number {
+            0..NACKS => Self::Request { op: number },
+            NACKS..SOLICITATIONS => Self::Nack { op: number - NACKS },
+            SOLICITATIONS..ACKNOWLEDGEMENTS => Self::Solicitation { by: number - SOLICITATIONS },
+            ACKNOWLEDGEMENTS..DATA => {
+                let number = number - ACKNOWLEDGEMENTS;
+                Self::Acknowledgement { by: number / 2, ok: number % 2 == 1 }
+            }
+            DATA.. => {
+                let (number, granule) =
+                    ((number - DATA) / GRANULES_MAX, (number - DATA) % GRANULES_MAX);
+                let solicitations = SOLICITATIONS_MAX as u8;
+                Self::Data { op: number / solicitations, by: number % solicitations, granule }
+            }
+        }
+    }
+}
+
+/// All frames ever sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Network(u64);
+
+impl Network {
+    /// From now on the frame can be delivered.
+    pub(crate) fn send(&mut self, frame: Frame) {
+        self.0 |= frame.bit();
+    }
+
+    /// From now on the frame cannot be delivered.
+    pub(crate) fn forget(&mut self, frame: Frame) {
+        self.0 &= !frame.bit();
+    }
+
+    /// Whether there is a hop 2 or 4 of that solicitation.
+    pub(crate) fn names(self, by: SolicitationId) -> bool {
+        let [refused, ok] = [false, true].map(|ok| Frame::Acknowledgement { by, ok });
+        self.0 & (Frame::Solicitation { by }.bit() | refused.bit() | ok.bit()) != 0
+    }
+
+    /// Whatever was sent.
+    pub(crate) fn sent(self) -> impl Iterator<Item = Frame> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let number = rest.trailing_zeros() as u8;
+            rest &= rest.checked_sub(1)?;
+            Some(Frame::of_number(number))
+        })
+    }
+
+    /// Whatever can be delivered: what was sent, and what an attacker can make of it.
+    pub(crate) fn deliverable(self) -> impl Iterator<Item = Frame> {
+        self.sent().flat_map(|frame| {
+            let notice = match frame {
+                Frame::Request { op } => Some(Frame::AuthenticationFailure { op }),
+                _ => None,
+            };
+            [Some(frame), notice].into_iter().flatten()
+        })
+    }
+}
+
+#[test]
+fn every_frame_has_a_bit_of_its_own() {
+    for number in 0..END {
+        assert_eq!(Frame::of_number(number).bit(), 1 << number);
+    }
+}
