@@ -81,6 +81,10 @@ fn assert_steady(hosts: &Hosts) {
         scenario::reads_of_every_kind_of_size_arrive(hosts);
         scenario::both_classes_and_many_ops_at_once(hosts);
         scenario::what_the_responder_refuses_has_its_own_status(hosts);
+        scenario::writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts);
+        scenario::writes_and_reads_of_both_classes_at_once(hosts);
+        scenario::a_rekey_fails_the_old_keys_of_its_region_alone(hosts);
+        scenario::a_host_may_use_its_own_regions(hosts);
         scenario::a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts);
         scenario::garbage_is_counted_and_nothing_is_lost(hosts);
         WATCHED.store(0, SeqCst);

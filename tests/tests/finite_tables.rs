@@ -1,0 +1,463 @@
+//! P5: all memory of a NIC is allocated when it is made. None of it follows the number of peers, and a full table
+//! is an error or a NACK, never growth.
+//!
+//! The allocator of this test program counts what each thread asks of it. What it counts is what [`watch`] watches:
+//! what a NIC does, and not what the tests do around it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::{
+    alloc::{GlobalAlloc, Layout},
+    cell::Cell,
+    time::Duration,
+};
+use std::{alloc::System, sync::Arc};
+
+use rma_core::{
+    addr::{HostAddr, LocalAddresses, Pid},
+    backend::RxFrame,
+    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
+    error::{CommandError, DropReason, RegionError},
+    nic::{Nic, NicConfigBuilder, NicCounters, RegionEntry, TableMemory},
+    op::{ClassOfService, OpStatus, OpType},
+    region::{Permissions, RegionId},
+    time::Instant,
+    wire,
+};
+use rma_xdp::Region;
+
+/// What a thread has asked of the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    /// Calls, of any kind.
+    calls: u64,
+    /// Bytes that were allocated and not given back.
+    bytes: i64,
+}
+
+thread_local! {
+    // Without a destructor, and without a first use that would allocate.
+    static COUNT: Cell<Count> = const { Cell::new(Count { calls: 0, bytes: 0 }) };
+}
+
+struct Counting;
+
+fn count(bytes: i64) {
+    let count = COUNT.get();
+    COUNT.set(Count { calls: count.calls + 1, bytes: count.bytes + bytes });
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Does something, and adds to `sum` what it asked of the allocator.
+fn watch<T>(sum: &mut Count, work: impl FnOnce() -> T) -> T {
+    let before = COUNT.get();
+    let result = work();
+    let after = COUNT.get();
+    sum.calls += after.calls - before.calls;
+    sum.bytes += after.bytes - before.bytes;
+    result
+}
+
+const NOTHING: Count = Count { calls: 0, bytes: 0 };
+
+const KEY: RegionKey = RegionKey::from_bytes([3; 16]);
+
+/// The NIC that is watched. All that it allocates after it was made is in `count`.
+struct Responder {
+    nic: Nic,
+    addresses: [HostAddr; 2],
+    memory: Arc<Region>,
+    region: RegionId,
+    /// A region whose key is replaced now and then, and its present key.
+    rekeyed: (RegionId, RegionKey),
+    count: Count,
+}
+
+impl Responder {
+    fn new(settings: NicConfigBuilder) -> Self {
+        let addresses = ["10.255.0.1", "2001:db8::1:0:0:1"].map(|it| it.parse().unwrap());
+        let mut both = LocalAddresses::from(addresses[0]);
+        both.insert(addresses[1]);
+        let config = NicConfigBuilder { addresses: both, ..settings };
+        let mut nic = Nic::new(config.build().unwrap());
+        let memory = Arc::new(Region::new(4096).unwrap());
+        memory.copy_in(0, &[9; 4096]).unwrap();
+        let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+        let region = register(&mut nic, &memory, all, Pid(0)).unwrap();
+        let rekeyed = (register(&mut nic, &memory, all, Pid(0)).unwrap(), KEY);
+        Self { nic, addresses, memory, region, rekeyed, count: NOTHING }
+    }
+
+    fn address_for(&self, initiator: HostAddr) -> HostAddr {
+        self.addresses[usize::from(!initiator.is_ipv4())]
+    }
+
+    fn take(&mut self, now: Instant, frame: &mut Frame) -> Result<(), DropReason> {
+        let Self { nic, count, .. } = self;
+        watch(count, || frame.give(now, nic))
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let Self { nic, count, .. } = self;
+        watch(count, || nic.handle_timeout(now));
+    }
+
+    fn send(&mut self, now: Instant) -> Option<Frame> {
+        let Self { nic, count, .. } = self;
+        watch(count, || Frame::of(now, nic))
+    }
+}
+
+fn register(
+    nic: &mut Nic,
+    memory: &Arc<Region>,
+    permissions: Permissions,
+    owner: Pid,
+) -> Result<RegionId, RegionError> {
+    let entry = Box::new(RegionEntry::new(memory.clone(), &KEY, permissions, owner));
+    nic.regions_mut().register(entry).map_err(|(error, _)| error)
+}
+
+/// A frame on its way, in a place of its own.
+struct Frame {
+    source: HostAddr,
+    destination: HostAddr,
+    octets: [u8; 256],
+    len: usize,
+}
+
+impl Frame {
+    /// The next frame that `nic` sends.
+    fn of(now: Instant, nic: &mut Nic) -> Option<Self> {
+        let mut octets = [0; 256];
+        let transmit = nic.poll_transmit(now, &mut octets)?;
+        let (source, destination) = (transmit.source, transmit.destination);
+        Some(Self { source, destination, octets, len: transmit.len })
+    }
+
+    fn give(&mut self, now: Instant, nic: &mut Nic) -> Result<(), DropReason> {
+        let Self { source, destination, ref mut octets, len } = *self;
+        let bytes = &mut octets[..len];
+        nic.handle_frame(
+            now,
+            &now,
+            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, bytes },
+        )
+    }
+}
+
+/// One of many initiators: as small a NIC as can be.
+struct Peer {
+    nic: Nic,
+    address: HostAddr,
+    pid: Pid,
+    local: RegionId,
+}
+
+impl Peer {
+    /// Initiator number `n`: no other has its address, or its PID.
+    fn new(n: u32, memory: &Arc<Region>) -> Self {
+        let [a, b, c, d] = n.to_be_bytes();
+        let address = if n.is_multiple_of(4) {
+            HostAddr::from_octets([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d])
+        } else {
+            HostAddr::from([10, b, c, d])
+        };
+        let settings = NicConfigBuilder {
+            addresses: address.into(),
+            command_slots: 4,
+            regions: 1,
+            inbound_queue: 1,
+            pending_writes: 1,
+            ..NicConfigBuilder::default()
+        };
+        let mut nic = Nic::new(settings.build().unwrap());
+        let pid = Pid(n);
+        nic.configure_slots(0..4, Some(pid));
+        let local = register(&mut nic, memory, Permissions::NONE, pid).unwrap();
+        Self { nic, address, pid, local }
+    }
+
+    fn key(&self, responder: &Responder, key: &RegionKey, op_type: OpType) -> DerivedRegionKey {
+        RegionKeySchedule::new(key).derive(&KeyBinding {
+            initiator: self.address,
+            responder: responder.address_for(self.address),
+            pid: self.pid,
+            op_type,
+        })
+    }
+
+    /// 64 bytes from or to the start of the responder's region.
+    fn transfer(&self) -> Transfer {
+        Transfer { op_size: 64, remote_offset: 0, local_region: self.local, local_offset: 0 }
+    }
+
+    /// Issues an op under its right key, and gives the request.
+    fn request(&mut self, now: Instant, slot: u16, op: CommandOp, to: &Responder) -> Frame {
+        let (region, key) = match op {
+            CommandOp::Read(_) | CommandOp::Write(_) => (to.region, KEY),
+            CommandOp::Rekey(_) => to.rekeyed,
+        };
+        let key = self.key(to, &key, op.op_type());
+        self.request_under(now, slot, op, to, (region, key))
+    }
+
+    fn request_under(
+        &mut self,
+        now: Instant,
+        slot: u16,
+        op: CommandOp,
+        to: &Responder,
+        (remote_region, key): (RegionId, DerivedRegionKey),
+    ) -> Frame {
+        let command = Command {
+            slot: CommandSlotId(slot),
+            class: ClassOfService::ALL[usize::from(slot) % 2],
+            responder: to.address_for(self.address),
+            remote_region,
+            key,
+            op,
+        };
+        self.nic.handle_command(now, command).unwrap();
+        Frame::of(now, &mut self.nic).expect("a request")
+    }
+
+    fn take(&mut self, now: Instant, mut frame: Frame) {
+        frame.give(now, &mut self.nic).unwrap();
+    }
+
+    fn status(&mut self) -> Option<OpStatus> {
+        self.nic.poll_completion().map(|Completion { status, .. }| status)
+    }
+}
+
+/// Carries a request there, and all that follows to and fro. What goes to others, who are gone, is lost. How the op
+/// ended.
+fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame) -> OpStatus {
+    let _ = to.take(now, &mut request);
+    loop {
+        while let Some(answer) = to.send(now) {
+            if answer.destination == peer.address {
+                peer.take(now, answer);
+            }
+        }
+        if let Some(status) = peer.status() {
+            return status;
+        }
+        let mut data = Frame::of(now, &mut peer.nic).expect("the op goes on");
+        to.take(now, &mut data).unwrap();
+    }
+}
+
+#[test]
+fn a_nic_allocates_what_its_memory_says_and_its_counters() {
+    // Shared with whoever wants to read them: in an `Arc`.
+    let counters = size_of::<NicCounters>() + 2 * size_of::<usize>();
+    let settings = || NicConfigBuilder {
+        addresses: HostAddr::from([192, 0, 2, 1]).into(),
+        command_slots: 100,
+        regions: 50,
+        inbound_queue: 30,
+        pending_writes: 20,
+        ..NicConfigBuilder::default()
+    };
+    let sizes: [fn(&mut NicConfigBuilder); 7] = [
+        |_| {},
+        |it| it.command_slots *= 2,
+        |it| it.regions *= 2,
+        |it| it.inbound_queue *= 2,
+        |it| it.pending_writes *= 2,
+        |it| it.solicitation_window *= 2,
+        |it| it.command_slots = 65_535,
+    ];
+    for (index, change) in sizes.into_iter().enumerate() {
+        let mut settings = settings();
+        change(&mut settings);
+        let config = settings.build().unwrap();
+        let mut count = NOTHING;
+        let nic = watch(&mut count, || Nic::new(config));
+        let tables: usize = nic.memory().iter().map(TableMemory::bytes).sum();
+        assert_eq!(count.bytes, (tables + counters) as i64, "row {index}: {settings:?}");
+        watch(&mut count, || drop(nic));
+        assert_eq!(count.bytes, 0, "all of it is given back");
+    }
+}
+
+//= 1rma#4.2-no-peer-state
+//= type=test
+#[test]
+fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
+    const MOST: u32 = 100_000;
+    let mut responder = Responder::new(NicConfigBuilder::default());
+    let local = Arc::new(Region::new(4096).unwrap());
+    let mut now = Instant::from_nanos(1);
+    let mut abandoned = [0, 0];
+    for n in 1..=MOST {
+        let mut peer = Peer::new(n, &local);
+        let transfer = peer.transfer();
+
+        let read = peer.request(now, 0, CommandOp::Read(transfer), &responder);
+        assert_eq!(finish(now, &mut peer, &mut responder, read), OpStatus::Ok, "{n}");
+
+        let wrong = (responder.region, DerivedRegionKey::from_bytes([n as u8; 16]));
+        let op = CommandOp::Read(transfer);
+        let forged = peer.request_under(now, 1, op, &responder, wrong);
+        let status = finish(now, &mut peer, &mut responder, forged);
+        assert_eq!(status, OpStatus::RemoteAuthenticationFailure, "{n}");
+
+        let mut write = peer.request(now, 2, CommandOp::Write(transfer), &responder);
+        match n % 10 {
+            0 => {
+                local.copy_in(0, &[n as u8 | 1; 64]).unwrap();
+                assert_eq!(finish(now, &mut peer, &mut responder, write), OpStatus::Ok, "{n}");
+                let mut landed = [0; 64];
+                responder.memory.copy_out(0, &mut landed).unwrap();
+                assert_eq!(landed, [n as u8 | 1; 64]);
+            }
+            // Gone after the first hop, or after the second: the solicitation is never answered.
+            hops => {
+                responder.take(now, &mut write).unwrap();
+                if hops % 2 == 0 {
+                    assert!(responder.send(now).is_some(), "a solicitation");
+                }
+                abandoned[usize::from(hops % 2 == 0)] += 1;
+            }
+        }
+
+        if n.is_multiple_of(100) {
+            let next = RegionKey::from_bytes(u128::from(n).to_be_bytes());
+            let rekey = peer.request(now, 3, CommandOp::Rekey(next), &responder);
+            assert_eq!(finish(now, &mut peer, &mut responder, rekey), OpStatus::Ok, "{n}");
+            responder.rekeyed.1 = next;
+        }
+
+        // What was abandoned is forgotten in time, and then there is room again.
+        now = now + Duration::from_millis(10);
+        responder.expire(now);
+        let is_power_of_ten = (0..=5).any(|power| n == 10_u32.pow(power));
+        if is_power_of_ten {
+            assert_eq!(responder.count, NOTHING, "after {n} initiators");
+        }
+    }
+    assert_eq!(abandoned, [MOST / 2, MOST / 10 * 4]);
+    let unread = responder.nic.counters().drops(DropReason::InboundQueueFull);
+    assert_eq!(unread, 0, "every request had its place");
+    println!("{:?}", responder.nic.memory());
+}
+
+#[test]
+fn full_tables_are_nacks_and_errors_and_do_not_grow() {
+    let settings = NicConfigBuilder {
+        regions: 4,
+        inbound_queue: 5,
+        pending_writes: 3,
+        ..NicConfigBuilder::default()
+    };
+    let mut responder = Responder::new(settings);
+    let local = Arc::new(Region::new(4096).unwrap());
+    let now = Instant::from_nanos(1);
+    let mut peers: Vec<Peer> = (1..=400).map(|n| Peer::new(n, &local)).collect();
+
+    // Requests from many at once: as many as there is room for are answered, all others are NACKed.
+    for (slot, room) in [(0, 5), (1, 5), (2, 3)] {
+        let mut requests = Vec::new();
+        for peer in &mut peers[..40] {
+            let transfer = peer.transfer();
+            let op = if slot == 2 { CommandOp::Write(transfer) } else { CommandOp::Read(transfer) };
+            requests.push(peer.request(now, slot, op, &responder));
+        }
+        let accepted = requests.iter_mut().map(|it| responder.take(now, it));
+        let accepted: Vec<_> = accepted.collect();
+        let (within, beyond) = accepted.split_at(room);
+        assert!(within.iter().all(Result::is_ok), "{accepted:?}");
+        assert!(beyond.iter().all(|it| *it == Err(DropReason::InboundQueueFull)), "{accepted:?}");
+        // The answers and refusals, and all that follows.
+        loop {
+            let mut moved = false;
+            while let Some(frame) = responder.send(now) {
+                moved = true;
+                let to = peers.iter_mut().find(|peer| peer.address == frame.destination);
+                to.expect("one of them").take(now, frame);
+            }
+            for peer in &mut peers[..40] {
+                while let Some(mut frame) = Frame::of(now, &mut peer.nic) {
+                    moved = true;
+                    responder.take(now, &mut frame).unwrap();
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        let statuses = peers[..40].iter_mut().map(|peer| peer.status().expect("each ended"));
+        let statuses: Vec<_> = statuses.collect();
+        assert!(statuses[..room].iter().all(|&it| it == OpStatus::Ok), "{statuses:?}");
+        assert!(statuses[room..].iter().all(|&it| it == OpStatus::Nack), "{statuses:?}");
+    }
+
+    // Notices to those without the key: 256 wait, further ones are not sent.
+    for peer in &mut peers {
+        let op = CommandOp::Read(peer.transfer());
+        let wrong = (responder.region, DerivedRegionKey::from_bytes([7; 16]));
+        let mut forged = peer.request_under(now, 3, op, &responder, wrong);
+        let refused = responder.take(now, &mut forged);
+        assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
+    }
+    let unsent = [DropReason::NoticeQueueFull, DropReason::NoticeRateLimited];
+    let unsent: u64 = unsent.into_iter().map(|it| responder.nic.counters().drops(it)).sum();
+    let mut sent = 0;
+    while responder.send(now).is_some() {
+        sent += 1;
+    }
+    assert!(sent > 0 && sent <= 256, "{sent} notices");
+    assert_eq!(sent + unsent, peers.len() as u64);
+    assert_eq!(responder.count, NOTHING);
+
+    // Regions: two are there already. What is refused is given back, and nothing is evicted.
+    let two_more = [0, 1].map(|_| {
+        register(&mut responder.nic, &local, Permissions::READ, Pid(0)).expect("there is room")
+    });
+    let entry = Box::new(RegionEntry::new(local.clone(), &KEY, Permissions::READ, Pid(0)));
+    let Responder { nic, count, .. } = &mut responder;
+    let (error, entry) = watch(count, || nic.regions_mut().register(entry)).unwrap_err();
+    assert_eq!(error, RegionError::TableFull { capacity: 4 });
+    let entry = watch(count, || {
+        let old = nic.regions_mut().deregister(two_more[0]).unwrap();
+        assert!(nic.regions_mut().register(entry).is_ok(), "room again");
+        old
+    });
+    drop(entry);
+
+    // Slots: none can be issued twice, and there are no more than there are.
+    let peer = &mut peers[0];
+    let op = CommandOp::Read(peer.transfer());
+    let read = |slot| {
+        let slot = CommandSlotId(slot);
+        let (responder, key) = ([10, 255, 0, 1].into(), DerivedRegionKey::from_bytes([1; 16]));
+        let (class, remote_region) = (ClassOfService::Latency, RegionId::from_bits(0));
+        Command { slot, class, responder, remote_region, key, op }
+    };
+    let mut issue = |slot| watch(count, || peer.nic.handle_command(now, read(slot)));
+    assert_eq!(issue(3), Err(CommandError::SlotBusy { slot: 3 }));
+    assert_eq!(issue(4), Err(CommandError::ForeignSlot { slot: 4 }));
+    assert_eq!([0, 1, 2].map(&mut issue), [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(responder.count, NOTHING);
+}
