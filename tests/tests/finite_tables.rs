@@ -363,6 +363,30 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
     println!("{:?}", responder.nic.memory());
 }
 
+/// Carries all frames to and fro until there is none.
+fn exchange(now: Instant, peers: &mut [Peer], responder: &mut Responder) {
+    loop {
+        let mut is_over = true;
+        while let Some(frame) = responder.send(now) {
+            is_over = false;
+            let to = peers.iter_mut().find(|peer| peer.address == frame.destination);
+            to.expect("one of them").take(now, frame);
+        }
+        for peer in &mut *peers {
+            while let Some(mut frame) = Frame::of(now, &mut peer.nic) {
+                is_over = false;
+                responder.take(now, &mut frame).unwrap();
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// How many failure notices of a NIC may wait to be sent, and how many it sends at once to those without a key.
+const NOTICES: usize = 256;
+
 #[test]
 fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     let settings = NicConfigBuilder {
@@ -373,47 +397,39 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     };
     let mut responder = Responder::new(settings);
     let local = Arc::new(Region::new(4096).unwrap());
-    let now = Instant::from_nanos(1);
+    let mut now = Instant::from_nanos(1);
     let mut peers: Vec<Peer> = (1..=400).map(|n| Peer::new(n, &local)).collect();
 
-    // Requests from many at once: as many as there is room for are answered, all others are NACKed.
+    // Requests from many at once: those that there is room for are done, and the others are NACKed. Of the NACKs
+    // too only so many wait to be sent; whoever gets none learns by its timeout.
     for (slot, room) in [(0, 5), (1, 5), (2, 3)] {
-        let mut requests = Vec::new();
-        for peer in &mut peers[..40] {
+        let mut taken = Vec::new();
+        for peer in &mut peers {
             let transfer = peer.transfer();
             let op = if slot == 2 { CommandOp::Write(transfer) } else { CommandOp::Read(transfer) };
-            requests.push(peer.request(now, slot, op, &responder));
+            let mut request = peer.request(now, slot, op, &responder);
+            taken.push(responder.take(now, &mut request));
         }
-        let accepted = requests.iter_mut().map(|it| responder.take(now, it));
-        let accepted: Vec<_> = accepted.collect();
-        let (within, beyond) = accepted.split_at(room);
-        assert!(within.iter().all(Result::is_ok), "{accepted:?}");
-        assert!(beyond.iter().all(|it| *it == Err(DropReason::InboundQueueFull)), "{accepted:?}");
-        // The answers and refusals, and all that follows.
-        loop {
-            let mut moved = false;
-            while let Some(frame) = responder.send(now) {
-                moved = true;
-                let to = peers.iter_mut().find(|peer| peer.address == frame.destination);
-                to.expect("one of them").take(now, frame);
-            }
-            for peer in &mut peers[..40] {
-                while let Some(mut frame) = Frame::of(now, &mut peer.nic) {
-                    moved = true;
-                    responder.take(now, &mut frame).unwrap();
-                }
-            }
-            if !moved {
-                break;
-            }
+        assert_eq!(taken[..room], vec![Ok(()); room]);
+        assert!(taken[room..].iter().all(|it| *it == Err(DropReason::InboundQueueFull)));
+        exchange(now, &mut peers, &mut responder);
+        now = now + Duration::from_secs(1);
+        responder.expire(now);
+        for (index, peer) in peers.iter_mut().enumerate() {
+            peer.nic.handle_timeout(now);
+            let expected = match index.checked_sub(room) {
+                None => OpStatus::Ok,
+                Some(..NOTICES) => OpStatus::Nack,
+                Some(_) => OpStatus::Timeout,
+            };
+            assert_eq!(peer.status(), Some(expected), "initiator {index}");
         }
-        let statuses = peers[..40].iter_mut().map(|peer| peer.status().expect("each ended"));
-        let statuses: Vec<_> = statuses.collect();
-        assert!(statuses[..room].iter().all(|&it| it == OpStatus::Ok), "{statuses:?}");
-        assert!(statuses[room..].iter().all(|&it| it == OpStatus::Nack), "{statuses:?}");
     }
+    let dropped = |responder: &Responder, reason| responder.nic.counters().drops(reason);
+    let unsent = dropped(&responder, DropReason::NoticeQueueFull);
+    assert_eq!(unsent as usize, 3 * (peers.len() - NOTICES) - (5 + 5 + 3));
 
-    // Notices to those without the key: 256 wait, further ones are not sent.
+    // Those without the key are told so at a limited rate.
     for peer in &mut peers {
         let op = CommandOp::Read(peer.transfer());
         let wrong = (responder.region, DerivedRegionKey::from_bytes([7; 16]));
@@ -421,14 +437,9 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         let refused = responder.take(now, &mut forged);
         assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
     }
-    let unsent = [DropReason::NoticeQueueFull, DropReason::NoticeRateLimited];
-    let unsent: u64 = unsent.into_iter().map(|it| responder.nic.counters().drops(it)).sum();
-    let mut sent = 0;
-    while responder.send(now).is_some() {
-        sent += 1;
-    }
-    assert!(sent > 0 && sent <= 256, "{sent} notices");
-    assert_eq!(sent + unsent, peers.len() as u64);
+    let told = core::iter::from_fn(|| responder.send(now)).count();
+    let untold = dropped(&responder, DropReason::NoticeRateLimited);
+    assert_eq!((told, told + untold as usize), (NOTICES, peers.len()));
     assert_eq!(responder.count, NOTHING);
 
     // Regions: two are there already. What is refused is given back, and nothing is evicted.

@@ -4,16 +4,17 @@
 
 use rma_xdp::OpStatus;
 
-use super::{OPS, ROUNDS, WARM_UP};
-
 /// Bytes of the region that belong to one op.
 pub(crate) const AREA: u64 = 4096;
 
-/// Areas of a round: those of its ops, and of one that may follow.
-pub(crate) const PER_ROUND: u64 = OPS + 1;
+/// How often the other host is stopped.
+pub(crate) const ROUNDS: u64 = 40;
+
+/// Areas of a round, of which each WRITE has one.
+pub(crate) const PER_ROUND: u64 = 128;
 
 /// Areas of the region: the first, which shows where it is, and those of all rounds.
-pub(crate) const AREAS: u64 = 1 + (WARM_UP + ROUNDS) * PER_ROUND;
+pub(crate) const AREAS: u64 = 1 + ROUNDS * PER_ROUND;
 
 /// Numbers that follow from a seed.
 pub(crate) struct Random(pub(crate) u64);
@@ -65,13 +66,16 @@ pub(crate) fn area(index: u64) -> (Op, [u8; AREA as usize]) {
 /// The region as it should be, and how to look at the region as it is.
 pub(crate) struct Model<F> {
     bytes: Vec<u8>,
+    /// What was seen at the last look.
+    seen: Vec<u8>,
     ok: Vec<bool>,
     look: F,
 }
 
 impl<F: Fn(u64, &mut [u8])> Model<F> {
     pub(crate) fn new(look: F) -> Self {
-        Self { bytes: vec![0; (AREAS * AREA) as usize], ok: vec![false; AREAS as usize], look }
+        let bytes = vec![0; (AREAS * AREA) as usize];
+        Self { seen: bytes.clone(), bytes, ok: vec![false; AREAS as usize], look }
     }
 
     /// An op has been reported: from now on its area does not change.
@@ -85,10 +89,9 @@ impl<F: Fn(u64, &mut [u8])> Model<F> {
 
     /// How many areas are not as they were. From now on they should stay as they are.
     pub(crate) fn changes(&mut self) -> u64 {
-        let mut now = vec![0; self.bytes.len()];
-        (self.look)(0, &mut now);
+        (self.look)(0, &mut self.seen);
         let mut changes = 0;
-        let areas = now.chunks(AREA as usize).zip(self.bytes.chunks_mut(AREA as usize));
+        let areas = self.seen.chunks(AREA as usize).zip(self.bytes.chunks_mut(AREA as usize));
         for (index, (now, before)) in areas.enumerate() {
             if now != before {
                 assert!(!self.ok[index], "the op had been reported as OK");

@@ -19,7 +19,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
 
-use super::Place;
+use super::hosts::{Place, Side};
 
 /// Tells a process that it is the other host, and which.
 const PART: &str = "RMA_STOPPED_ENGINE_PART";
@@ -30,11 +30,12 @@ const MARK: &str = "peer: ";
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The part of this process, if it is the other host.
-pub(crate) fn part() -> Option<Vec<String>> {
+/// The part of this process, if it is the other host: which, the number of its network, and the region's.
+pub(crate) fn part() -> Option<[String; 3]> {
     let part = std::env::var(PART).ok()?;
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    Some(part.split(' ').map(str::to_owned).collect())
+    let words: Vec<_> = part.split(' ').map(str::to_owned).collect();
+    Some(words.try_into().expect("three words"))
 }
 
 /// What the process that started this one says, until it says no more.
@@ -67,13 +68,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts test `name` in a process that plays `part`.
-    pub(crate) fn start(place: &Place, name: &str, part: &str) -> Self {
+    /// Starts test `name` in a process that is to be host `side`. An initiator is told the target's region.
+    pub(crate) fn start(place: &Place, name: &str, side: Side, region: u32) -> Self {
+        let part = format!("{side:?} {} {region}", place.network().port);
         let mut command = Command::new(std::env::current_exe().unwrap());
         let test = ["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"];
         command.args(test).env(PART, part).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = {
-            let _inside = place.enter_peer(part);
+            let _inside = place.enter(side);
             command.spawn().unwrap()
         };
         let (say, heard) = channel();

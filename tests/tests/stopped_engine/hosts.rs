@@ -1,0 +1,225 @@
+//! The two hosts, and an initiator that knows what it has under way.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rma_bench::lab::{Entered, Lab, LabConfig};
+use rma_tests::hosts::free_port;
+use rma_xdp::{
+    ClassOfService, Completion, DerivedRegionKey, Device, Grant, Host, HostAddr, HostConfig,
+    NicConfigBuilder, OpStatus, OpType, Permissions, Pid, Portal, Region, RegionId, RegionKey,
+    RegisteredRegion, Timing, WriteOp, xdp::Mode,
+};
+
+use super::{
+    model::{AREA, AREAS, area},
+    peer::wait_for,
+};
+
+/// Short, so that many rounds take seconds; long enough for a busy machine to do most ops in time.
+pub(crate) const TIMING: Timing =
+    Timing { dispatch_timeout: Duration::from_millis(8), timeout: Duration::from_millis(20) };
+
+/// The PID of the initiator's portal.
+const PID: Pid = Pid(1001);
+
+/// K_r of the target's region, known to both processes.
+pub(crate) const KEY: RegionKey = RegionKey::from_bytes([0x3c; 16]);
+
+/// Which of the two hosts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Initiator,
+    Target,
+}
+
+/// Where the two hosts are.
+pub(crate) enum Place {
+    Loopback { port: u16 },
+    Lab(Lab),
+}
+
+impl Place {
+    pub(crate) fn loopback() -> Self {
+        Self::Loopback { port: free_port() }
+    }
+
+    pub(crate) fn lab() -> Self {
+        Self::Lab(Lab::new(&LabConfig::default()).unwrap())
+    }
+
+    /// Where a host's process is to be started, or the host to be opened.
+    pub(crate) fn enter(&self, side: Side) -> Option<Entered<'_>> {
+        let Self::Lab(lab) = self else { return None };
+        let netns = match side {
+            Side::Initiator => lab.a(),
+            Side::Target => lab.b(),
+        };
+        Some(netns.enter().unwrap())
+    }
+
+    /// What a host must know to be opened, also in another process.
+    pub(crate) const fn network(&self) -> Network {
+        match self {
+            Self::Loopback { port } => Network { port: *port },
+            Self::Lab(_) => Network { port: 0 },
+        }
+    }
+}
+
+/// The network of a [`Place`], as a number that can be told to another process.
+#[derive(Clone, Copy)]
+pub(crate) struct Network {
+    /// The UDP port on loopback; 0 in the lab.
+    pub(crate) port: u16,
+}
+
+impl Network {
+    const fn is_lab(self) -> bool {
+        self.port == 0
+    }
+
+    fn address(self, side: Side) -> HostAddr {
+        match (self.is_lab(), side) {
+            (false, Side::Initiator) => [127, 0, 0, 1].into(),
+            (false, Side::Target) => [127, 0, 0, 2].into(),
+            (true, Side::Initiator) => Lab::A_V4.into(),
+            (true, Side::Target) => Lab::B_V4.into(),
+        }
+    }
+
+    /// Opens a host. In the lab, the calling thread is in its namespace.
+    pub(crate) fn open(self, side: Side) -> Host {
+        let mut config = HostConfig::udp(self.address(side));
+        config.pid = PID;
+        config.nic = NicConfigBuilder { timing: TIMING, ..NicConfigBuilder::default() };
+        if !self.is_lab() {
+            config.port = self.port;
+            return Host::open(config).unwrap();
+        }
+        config.device = Device::Xdp { interface: Lab::INTERFACE.into(), mode: Mode::Native };
+        let host = Host::open(config).unwrap();
+        let other = match side {
+            Side::Initiator => Side::Target,
+            Side::Target => Side::Initiator,
+        };
+        host.resolve(self.address(other)).unwrap();
+        host
+    }
+}
+
+/// Registers the region that is written to.
+pub(crate) fn register(host: &Host) -> RegisteredRegion {
+    let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+    let memory = Region::new((AREAS * AREA) as usize).unwrap();
+    host.register_memory(Arc::new(memory), KEY, all).unwrap()
+}
+
+/// A portal to the target's region, and what it has under way.
+pub(crate) struct Initiator {
+    portal: Portal,
+    /// An area for each slot.
+    local: RegisteredRegion,
+    /// By op type.
+    grants: [Grant; 3],
+    /// By slot: the op that is under way.
+    under_way: Vec<Option<(OpType, u64)>>,
+}
+
+/// How an op ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Report {
+    pub(crate) op_type: OpType,
+    /// Which WRITE.
+    pub(crate) index: u64,
+    pub(crate) completion: Completion,
+}
+
+impl Initiator {
+    /// With `slots` slots of `host`, for region `region` of the target.
+    pub(crate) fn new(host: &Host, network: Network, region: u64, slots: u16) -> Self {
+        let grants = OpType::ALL.map(|op_type| {
+            let grant = Grant {
+                responder: network.address(Side::Target),
+                region: RegionId::from_bits(region as u32),
+                region_len: AREAS * AREA,
+                initiator: network.address(Side::Initiator),
+                pid: PID,
+                op_type,
+                key: DerivedRegionKey::from_bytes([0; 16]),
+            };
+            grant.under(&KEY)
+        });
+        let local = host.register(usize::from(slots) * AREA as usize, Permissions::NONE).unwrap();
+        let under_way = vec![None; slots.into()];
+        Self { portal: host.portal(slots).unwrap(), local, grants, under_way }
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.portal.outstanding()
+    }
+
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.portal.next_slot().is_some()
+    }
+
+    /// The number of the next op's slot among the portal's, and its place in `local`.
+    fn place(&self) -> (usize, u64) {
+        let place = self.portal.next_slot().expect("a free slot").0 - self.portal.slots().start;
+        (place.into(), u64::from(place) * AREA)
+    }
+
+    const fn grant(&self, op_type: OpType) -> Grant {
+        self.grants[op_type as usize - 1]
+    }
+
+    /// Issues WRITE number `index`.
+    pub(crate) fn write(&mut self, index: u64) {
+        let (op, bytes) = area(index);
+        let (place, local_offset) = self.place();
+        self.local.write(local_offset, &bytes).unwrap();
+        let op = WriteOp {
+            grant: &self.grant(OpType::Write),
+            remote_offset: op.remote_offset(),
+            source: &self.local,
+            source_offset: local_offset + op.offset,
+            op_size: op.size,
+            class: ClassOfService::ALL[(index % 2) as usize],
+        };
+        self.portal.issue_write(&op).unwrap();
+        self.under_way[place] = Some((OpType::Write, index));
+    }
+
+    /// Issues a READ of the first area.
+    pub(crate) fn read(&mut self) {
+        let (place, local_offset) = self.place();
+        let grant = self.grant(OpType::Read);
+        self.portal.read(&grant, 0, &self.local, local_offset, AREA as u32).unwrap();
+        self.under_way[place] = Some((OpType::Read, 0));
+    }
+
+    pub(crate) fn rekey(&mut self, key: RegionKey) {
+        let (place, _) = self.place();
+        let grant = self.grant(OpType::Rekey);
+        self.portal.rekey(&grant, key).unwrap();
+        self.under_way[place] = Some((OpType::Rekey, 0));
+    }
+
+    /// The next report. No op is reported twice.
+    pub(crate) fn poll(&mut self) -> Option<Report> {
+        let completion = self.portal.poll()?;
+        let place = usize::from(completion.slot.0 - self.portal.slots().start);
+        let (op_type, index) = self.under_way[place].take().expect("an op is reported once");
+        Some(Report { op_type, index, completion })
+    }
+
+    /// Issues an op, the only one under way, until it is OK.
+    pub(crate) fn until_ok(&mut self, what: &str, issue: fn(&mut Self)) {
+        wait_for(what, || {
+            issue(self);
+            let status = self.portal.wait().unwrap().status;
+            assert_ne!(status, OpStatus::RemoteAuthenticationFailure, "{what}: the key is another");
+            status == OpStatus::Ok
+        });
+    }
+}
