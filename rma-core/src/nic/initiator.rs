@@ -476,6 +476,10 @@ impl<A: AeadProvider> Initiator<A> {
             State::Completed => unreachable!("an op completes once"),
         };
         slot.state = State::Completed;
+        if slot.command.op.op_type() == OpType::Rekey {
+            // No copy of the new K_r stays behind.
+            slot.command.op = Command::NONE.op;
+        }
         self.completions.push_back(Completion::new(id, status, issue, total));
     }
 

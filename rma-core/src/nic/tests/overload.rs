@@ -86,3 +86,74 @@ fn own_ops_and_those_of_others_take_turns() {
         .collect();
     assert_eq!(requests, [false, true, false, true, false, true, false, true]);
 }
+
+//= 1rma#4.3-two-arbiters
+//= type=test
+#[test]
+fn the_classes_of_writes_take_turns_at_both_ends() {
+    let mut pair = Pair::new();
+    for slot in 0..6 {
+        let class = if slot < 4 { ClassOfService::Throughput } else { ClassOfService::Latency };
+        pair.issue(Command { class, ..pair.write(slot, 0, 64) });
+    }
+    let mut requests = pair.requests();
+    assert_eq!(requests.iter().map(slot_of).collect::<Vec<_>>(), [4, 0, 5, 1, 2, 3]);
+    // At the target: all of the bulk class came first.
+    requests.sort_by_key(slot_of);
+    requests.iter().for_each(|request| pair.deliver_to_b(request).unwrap());
+    let solicited: Vec<u16> = pair.responses().iter().map(slot_of).collect();
+    assert_eq!(solicited, [4, 0, 5, 1, 2, 3]);
+}
+
+//= 1rma#6.1-nack-threshold
+//= type=test
+#[test]
+fn a_full_bulk_queue_does_not_nack_the_other_class() {
+    // Two ops of 4 KiB may wait, by time and bandwidth; the queues have places for many more.
+    let settings = NicConfigBuilder {
+        timing: Timing {
+            dispatch_timeout: Duration::from_millis(2),
+            timeout: Duration::from_millis(5),
+        },
+        rtt: Duration::from_millis(1),
+        bandwidth: 4_096_000,
+        ..NicConfigBuilder::default()
+    };
+    let mut pair = Pair::with(settings);
+    assert_eq!(pair.b.nic.config().nack_threshold(), 2 * 4096);
+    let class = ClassOfService::Throughput;
+    for slot in 0..5 {
+        pair.issue(Command { class, ..pair.read(slot, 0, OP_SIZE_MAX) });
+    }
+    let taken = |pair: &mut Pair| -> Vec<bool> {
+        let requests = pair.requests();
+        requests.iter().map(|request| pair.deliver_to_b(request).is_ok()).collect()
+    };
+    // None, one and two ops before it are in time; three are too many.
+    assert_eq!(taken(&mut pair), [true, true, true, false, false]);
+    for slot in 5..8 {
+        pair.issue(pair.read(slot, 0, OP_SIZE_MAX));
+    }
+    // Before these are as many bytes of the bulk class as of their own.
+    assert_eq!(taken(&mut pair), [true, true, false]);
+}
+
+#[test]
+fn reads_that_a_stalled_device_kept_for_too_long_are_not_answered() {
+    let mut pair = Pair::new();
+    let timeout = pair.b.nic.config().settings().timing.timeout;
+    for slot in 0..4 {
+        pair.issue(pair.read(slot, 0, OP_SIZE_MAX));
+    }
+    for request in pair.requests() {
+        pair.deliver_to_b(&request).unwrap();
+    }
+    pair.advance(timeout);
+    assert!(pair.responses().is_empty(), "their initiators have given up");
+    assert_eq!(pair.b.nic.counters().requests_abandoned(), 4);
+    // What they would have sent is no longer counted as waiting.
+    (0..4).for_each(|_| drop(pair.completion()));
+    pair.issue(pair.read(0, 0, OP_SIZE_MAX));
+    pair.exchange();
+    assert_eq!(pair.status(), OpStatus::Ok);
+}
