@@ -28,9 +28,9 @@ fn wire() -> BTreeMap<String, Vec<u8>> {
     for seed in 0..40 {
         let run = run_seed(seed, |seen| {
             if let What::Sent { frame, .. } = &seen.what
-                && let Some(name) = name(frame)
+                && let Some(name) = name(&frame.bytes)
             {
-                files.entry(name).or_insert_with(|| frame.to_vec());
+                files.entry(name).or_insert_with(|| frame.bytes.to_vec());
             }
         });
         run.expect("the swarm has run these seeds");

@@ -7,10 +7,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`prng`] | where every random number comes from |
+//! | [`queue`] | drop-tail, before something that has a rate |
 //! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
-//! | [`node`] | a NIC behind a device of some rate and MTU |
+//! | [`switch`] | an output port for each node, shared by all that send to it |
+//! | [`clock`] | a node's own clock, which is wrong |
+//! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
+//! | [`mishap`] | pauses, crashes, restarts |
 //! | [`sim`] | nodes, links, and the heap of events |
 //! | [`trace`] | what happened, as data |
+//! | [`pcap`] | the same as a capture of packets |
 //! | [`invariant`] | what must hold after every event |
 //! | [`violation`] | a promise that was not kept |
 //! | [`scenario`] | a workload of reads in two phases, with a model of all memory |
@@ -25,15 +30,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod fuzzing;
 pub mod invariant;
 pub mod link;
+pub mod mishap;
 pub mod node;
 mod oracle;
+pub mod pcap;
 pub mod prng;
+pub mod queue;
 pub mod scenario;
 pub mod sim;
 pub mod swarm;
+pub mod switch;
 pub mod trace;
 pub mod violation;
 mod workload;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use rma_core::time::Instant;
 
-use crate::prng::{Chance, Prng};
+use crate::{
+    prng::{Chance, Prng},
+    queue::{Queue, QueueOptions},
+};
 
 /// How a link treats frames. Durations above some hours make no sense and may saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +66,12 @@ impl Faults {
 }
 
 /// A copy of a frame, on its way.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// When it arrives.
+    /// When it leaves the link.
     pub at: Instant,
-    /// What arrives.
-    pub bytes: Arc<[u8]>,
-    /// Whether `bytes` are not what was sent.
-    pub corrupted: bool,
+    /// What leaves, if that is not what was sent.
+    pub altered: Option<Arc<[u8]>>,
     /// Whether the link made this copy; false for the frame itself.
     pub extra: bool,
 }
@@ -80,8 +81,7 @@ pub struct Copied {
 pub struct Link {
     options: LinkOptions,
     prng: Prng,
-    /// When the last byte that was accepted so far leaves the queue.
-    busy_until: Instant,
+    queue: Queue,
 }
 
 /// The most bits that a corrupted copy has wrong.
@@ -91,7 +91,8 @@ impl Link {
     /// A link that draws from `prng`, which no other may use.
     #[must_use]
     pub const fn new(options: LinkOptions, prng: Prng) -> Self {
-        Self { options, prng, busy_until: Instant::ZERO }
+        let queue = Queue::new(QueueOptions { rate: options.rate, len: options.queue });
+        Self { options, prng, queue }
     }
 
     /// How the link treats frames.
@@ -105,51 +106,29 @@ impl Link {
         self.options.faults = faults;
     }
 
-    /// Sends a frame of `wire_len` bytes, headers included. Returns what will arrive: the frame itself, if
-    /// it is not lost, and the copies that the link makes.
+    /// Sends a frame of `wire_len` bytes, headers included. Returns what will leave at the other end: the
+    /// frame itself, if it is not lost, and the copies that the link makes.
     ///
     /// Every random number is drawn whether it is used or not, so that changing one chance does not shift
     /// the draws of all later frames.
-    pub fn carry(
-        &mut self,
-        now: Instant,
-        bytes: &Arc<[u8]>,
-        wire_len: usize,
-    ) -> impl Iterator<Item = Copied> + use<> {
+    pub fn carry(&mut self, now: Instant, bytes: &[u8], wire_len: usize) -> [Option<Copied>; 3] {
         let Faults { loss, duplicate, replay, replay_within, corrupt } = self.options.faults;
         let happens =
             [!self.prng.chance(loss), self.prng.chance(duplicate), self.prng.chance(replay)];
         let extra_delay = [0, 0, self.prng.below(nanos(replay_within))];
-        let copies: [Copied; 3] = core::array::from_fn(|copy| {
+        let left = self.queue.take(now, wire_len as u64);
+        core::array::from_fn(|copy| {
             let jitter = self.prng.below(nanos(self.options.jitter).saturating_add(1));
             let corrupted = self.prng.chance(corrupt);
             let flips = self.draw_flips(bytes.len());
-            Copied {
-                at: Instant::from_nanos(jitter + extra_delay[copy]),
-                bytes: if corrupted { flips.apply(bytes) } else { bytes.clone() },
-                corrupted,
+            let left = left.filter(|_| happens[copy])?;
+            let spread = Duration::from_nanos(jitter.saturating_add(extra_delay[copy]));
+            Some(Copied {
+                at: left + self.options.delay + spread,
+                altered: corrupted.then(|| flips.apply(bytes)),
                 extra: copy > 0,
-            }
-        });
-        let left = self.enqueue(now, wire_len as u64);
-        let delay = self.options.delay;
-        copies.into_iter().zip(happens).filter(|&(_, happens)| happens).filter_map(
-            move |(copy, _)| {
-                let spread = Duration::from_nanos(copy.at.as_nanos());
-                left.map(|left| Copied { at: left + delay + spread, ..copy })
-            },
-        )
-    }
-
-    /// When the last byte leaves, if the queue has room.
-    fn enqueue(&mut self, now: Instant, wire_len: u64) -> Option<Instant> {
-        let backlog = bytes_in(self.options.rate, self.busy_until.nanos_since(now));
-        if backlog + wire_len > self.options.queue {
-            return None;
-        }
-        let starts = self.busy_until.max(now);
-        self.busy_until = starts + serialization(self.options.rate, wire_len);
-        Some(self.busy_until)
+            })
+        })
     }
 
     fn draw_flips(&mut self, len: usize) -> Flips {
@@ -179,18 +158,6 @@ impl Flips {
     }
 }
 
-/// How long `bytes` take at `rate` bytes a second, rounded up to nanoseconds.
-#[must_use]
-pub fn serialization(rate: u64, bytes: u64) -> Duration {
-    let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-fn bytes_in(rate: u64, nanos: u64) -> u64 {
-    let bytes = u128::from(rate) * u128::from(nanos) / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -199,13 +166,12 @@ fn nanos(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn frame() -> Arc<[u8]> {
-        vec![7; 100].into()
-    }
+    const FRAME: [u8; 100] = [7; 100];
 
     fn carried(options: LinkOptions, frames: usize) -> Vec<Vec<Copied>> {
         let mut link = Link::new(options, Prng::new(5));
-        (0..frames).map(|_| link.carry(Instant::ZERO, &frame(), 100).collect()).collect()
+        let mut carry = || link.carry(Instant::ZERO, &FRAME, 100).into_iter().flatten().collect();
+        (0..frames).map(|_| carry()).collect()
     }
 
     #[test]
@@ -265,7 +231,9 @@ mod tests {
                 copies.iter().map(|copy| copy.extra).collect::<Vec<_>>(),
                 [false, true, true]
             );
-            assert!(copies.iter().all(|copy| copy.corrupted && copy.bytes != frame()));
+            let altered =
+                |copy: &Copied| copy.altered.as_ref().is_some_and(|bytes| **bytes != FRAME);
+            assert!(copies.iter().all(altered));
         }
     }
 }

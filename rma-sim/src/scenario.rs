@@ -1,138 +1,39 @@
 //! A workload of reads, run over a [`Sim`] with every invariant checked after every event.
 //!
-//! Two phases. *Safety*: the links have their faults, every node issues at its own pace, some of it wrong on
-//! purpose; ops may fail, and nothing may go wrong. *Liveness*: the faults are gone and the network has come
-//! to rest; each op must end in exactly the way that it deserves, every honest read with OK and right bytes.
+//! Two phases. *Safety*: the links have their faults, nodes are paused and crash, every node issues at its own
+//! pace, some of it wrong on purpose; ops may fail, and nothing may go wrong. *Liveness*: the faults are gone,
+//! all nodes run, and the network has come to rest; each op must end in exactly the way that it deserves,
+//! every honest read with OK and right bytes.
 
-use core::{fmt, time::Duration};
+mod options;
+mod report;
+
+use core::time::Duration;
 
 use rma_core::{
-    command::Completion, error::DropReason, nic::ConfigError, op::OpStatus, time::Instant,
+    command::{Command, CommandSlotId, Completion},
+    error::DropReason,
+    nic::ConfigError,
+    op::OpStatus,
+    time::Instant,
 };
 use thiserror::Error;
 
 use crate::{
     invariant::Checker,
-    link::{Faults, LinkOptions},
-    node::{NodeId, NodeOptions},
+    link::Faults,
+    mishap::{Mishap, Mishaps},
+    node::{Condition, NodeId, NodeOptions},
     oracle::Effect,
     prng::{Chance, Prng},
     sim::Sim,
-    trace::{Digest, Seen, What},
+    trace::{Seen, What},
     violation::Violation,
     workload::{Planned, World},
 };
-
-/// All that a run depends on.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where every random number of the run comes from.
-    pub seed: u64,
-    /// The nodes; all have addresses of the same families. At least one.
-    pub nodes: Vec<NodeOptions>,
-    /// What joins them.
-    pub link: LinkOptions,
-    /// Ops that each node issues in the safety phase.
-    pub safety_ops: u32,
-    /// Ops that each node issues in the liveness phase.
-    pub liveness_ops: u32,
-    /// The mean time between two ops of a node.
-    pub gap: Duration,
-    /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so on.
-    pub hopeless: Chance,
-}
-
-impl fmt::Display for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, nodes, link, safety_ops, liveness_ops, gap, hopeless } = self;
-        let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
-        writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
-        for (number, node) in nodes.iter().enumerate() {
-            let nic = &node.nic;
-            let addresses: Vec<_> = nic.addresses.iter().collect();
-            writeln!(
-                f,
-                "  n{number} {addresses:?} mtu {} rate {} B/s window {} slots {} regions {} inbound queue {} \
-                 notices {}/s dispatch timeout {:?} timeout {:?} counter from {:#x}",
-                node.mtu,
-                node.rate,
-                nic.solicitation_window,
-                nic.command_slots,
-                nic.regions,
-                nic.inbound_queue,
-                nic.notices_per_second,
-                nic.timing.dispatch_timeout,
-                nic.timing.timeout,
-                nic.counter_start,
-            )?;
-        }
-        writeln!(
-            f,
-            "  links: delay {:?} + {:?} rate {} B/s queue {} B",
-            link.delay, link.jitter, link.rate, link.queue
-        )?;
-        writeln!(
-            f,
-            "  faults: loss {loss}, duplicate {duplicate}, replay {replay} within {replay_within:?}, \
-             corrupt {corrupt}"
-        )?;
-        write!(
-            f,
-            "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {hopeless} hopeless"
-        )
-    }
-}
-
-/// What a run came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// How ops ended, by status code.
-    pub statuses: [u64; OpStatus::ALL.len()],
-    /// Frames that were dropped by NICs, by reason code.
-    pub drops: [u64; DropReason::ALL.len()],
-    /// Commands that were refused because their slot was busy.
-    pub refused: u64,
-    /// Frames that NICs sent.
-    pub frames: u64,
-    /// Events.
-    pub steps: u64,
-    /// The most solicited payload that was ever on its way to one node.
-    pub peak_in_flight: u64,
-    /// When the last thing happened.
-    pub end: Instant,
-    /// All of it in one number.
-    pub digest: Digest,
-}
-
-impl Report {
-    /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is one of all
-    /// digests in the order in which they were added.
-    pub fn add(&mut self, other: &Self) {
-        self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, count)| *sum += count);
-        self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
-        self.refused += other.refused;
-        self.frames += other.frames;
-        self.steps += other.steps;
-        self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
-        self.end = self.end.max(other.end);
-        self.digest.fold(other.digest);
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, steps, peak_in_flight, refused, end, digest, .. } = self;
-        writeln!(f, "digest {digest}, {steps} events, {frames} frames, {} ns", end.as_nanos())?;
-        writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
-        for status in OpStatus::ALL.into_iter().filter(|&s| self.statuses[s as usize] > 0) {
-            writeln!(f, "{:>8} {status}", self.statuses[status as usize])?;
-        }
-        for reason in DropReason::ALL.into_iter().filter(|&r| self.drops[r as usize] > 0) {
-            writeln!(f, "{:>8} dropped: {reason:?}", self.drops[reason as usize])?;
-        }
-        Ok(())
-    }
-}
+pub(crate) use options::OP_WIRE_LEN;
+pub use options::Options;
+pub use report::Report;
 
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -177,6 +78,7 @@ struct Run<'a, W> {
     sim: Sim,
     checker: Checker,
     world: World,
+    mishaps: Mishaps,
     phase: Phase,
     pace: Prng,
     /// What is outstanding, by node and slot, in the order of both.
@@ -194,13 +96,15 @@ struct Pace {
 impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     fn new(options: &'a Options, watch: W) -> Result<Self, ConfigError> {
         let prng = Prng::new(options.seed);
-        let mut sim = Sim::new(&options.nodes, options.link, prng.fork(0).next())?;
+        let Options { nodes, link, switch, mishaps, .. } = options;
+        let mut sim = Sim::new(nodes, *link, *switch, prng.fork(0).next())?;
         let world = World::new(&mut sim, prng.fork(1));
         Ok(Self {
             options,
             checker: Checker::new(&sim),
             sim,
             world,
+            mishaps: Mishaps::new(*mishaps, nodes.len(), &prng.fork(3)),
             phase: Phase::Safety,
             pace: prng.fork(2),
             planned: Default::default(),
@@ -228,9 +132,16 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             let ready = |&(node, pace): &(&NodeId, &Pace)| pace.left > 0 && self.may_issue(*node);
             let next = nodes.iter().zip(&paces).filter(ready);
             let next = next.map(|(&node, pace)| (pace.at.max(self.sim.now()), node)).min();
-            match (next, self.sim.next_at()) {
-                (None, None) => break,
-                (Some((at, node)), event) if event.is_none_or(|event| at <= event) => {
+            let event = self.sim.next_at();
+            let is_first = |at| event.is_none_or(|event| at <= event);
+            match (self.mishaps.next(), next) {
+                (Some((at, node)), next)
+                    if is_first(at) && next.is_none_or(|(next, _)| at <= next) =>
+                {
+                    self.sim.advance_to(at);
+                    self.strike(node)?;
+                }
+                (_, Some((at, node))) if is_first(at) => {
                     self.sim.advance_to(at);
                     self.issue(node);
                     let gap = self.draw_gap();
@@ -238,13 +149,14 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     pace.left -= 1;
                     pace.at = at + gap;
                 }
-                _ => {
+                _ if event.is_some() => {
                     self.sim.step();
                     self.report.steps += 1;
                     if self.report.steps > STEPS_MAX {
                         return Err(Violation::Restless { steps: self.report.steps });
                     }
                 }
+                _ => break,
             }
             self.take_seen()?;
         }
@@ -263,23 +175,28 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     /// Whether `node` may issue an op now. In the liveness phase only so few may be outstanding that no
     /// queue of any node can be full.
     fn may_issue(&self, node: NodeId) -> bool {
+        if self.sim.condition(node) != Condition::Running {
+            return false;
+        }
         let outstanding = self.checker.outstanding_of(node);
         if self.phase == Phase::Safety {
             return outstanding < self.sim.nic(node).slot_count();
         }
-        let depth = |node| self.sim.nic(node).config().settings().inbound_queue as usize;
-        let most = self.sim.nodes().map(depth).min().unwrap_or(0);
-        outstanding == 0 && self.checker.outstanding() < most
+        outstanding == 0 && self.checker.outstanding() < self.options.outstanding_max()
     }
 
     /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about that.
     fn issue(&mut self, node: NodeId) {
         let slots = self.sim.nic(node).slot_count() as u64;
+        // One more than there are.
+        let wrong_slot = self.pace.below(slots + 1) as u16;
         let slot = self.pace.below(slots) as u16;
         let is_wrong = self.pace.chance(Chance::ppm(50_000));
-        if is_wrong && self.checker.is_outstanding(node, slot) {
+        let is_foreign = u64::from(wrong_slot) == slots;
+        if is_wrong && (is_foreign || self.checker.is_outstanding(node, wrong_slot)) {
             let planned = self.world.plan(&self.sim, node, slot, self.options.hopeless);
-            let refused = self.sim.issue(node, planned.command).is_err();
+            let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
+            let refused = self.sim.issue(node, command).is_err();
             self.report.refused += u64::from(refused);
         }
         let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
@@ -290,15 +207,45 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         self.planned.insert((node, slot), planned);
     }
 
+    /// Does to `node` what is scheduled for it now.
+    fn strike(&mut self, node: NodeId) -> Result<(), Violation> {
+        match self.mishaps.strike(self.sim.now(), node) {
+            Mishap::Pause(length) => self.sim.pause(node, length),
+            Mishap::Crash => {
+                self.report.take_counters(self.sim.nic(node).counters());
+                self.sim.crash(node);
+                let slots = (node, 0)..=(node, u16::MAX);
+                let lost: Vec<_> = self.planned.extract_if(slots, |_, _| true).collect();
+                for ((_, slot), planned) in lost {
+                    // Its application will never hear of it; what it may have done is the same.
+                    self.check_effect(node, CommandSlotId(slot), OpStatus::Timeout, &planned)?;
+                }
+                self.world.check_areas(node)?;
+            }
+            Mishap::Restart { new_keys } => {
+                let before = &self.options.nodes[node.index()];
+                let local = self.sim.local_now(node);
+                let clock = self.mishaps.restarted_clock(node, local, before.clock);
+                // What the host guarantees is above, and nothing else: just above is the worst case.
+                let counter_start = self.checker.counters_used(node);
+                let nic = rma_core::nic::NicConfigBuilder { counter_start, ..before.nic };
+                let options = NodeOptions { nic, clock, ..*before };
+                self.sim.restart(node, &options).expect("these options have worked before");
+                self.world.restart(&mut self.sim, node, new_keys);
+            }
+        }
+        Ok(())
+    }
+
     fn take_seen(&mut self) -> Result<(), Violation> {
         let all: Vec<Seen> = self.sim.take_seen().collect();
         for seen in &all {
             (self.watch)(seen);
-            self.report.digest.take(seen);
+            self.report.take(seen);
             self.checker.take(&self.sim, seen)?;
             match &seen.what {
                 What::Issued { command, result: Ok(()) } => {
-                    self.world.check_area_rest(seen.node, command.slot)?;
+                    self.world.check_area(seen.node, command.slot)?;
                 }
                 What::Completed(completion) => self.completed(seen.node, completion)?,
                 _ => {}
@@ -309,16 +256,23 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
 
     fn completed(&mut self, node: NodeId, completion: &Completion) -> Result<(), Violation> {
         let &Completion { slot, status, .. } = completion;
-        self.report.statuses[status as usize] += 1;
         let unasked = Violation::CompletedUnasked { node, slot: slot.0, status };
         let planned = self.planned.remove(&(node, slot.0)).ok_or(unasked)?;
         if !self.may_end_with(&planned, status) {
             let expected = planned.expected;
             return Err(Violation::Status { node, slot: slot.0, status, expected });
         }
-        let honest = planned.expected == OpStatus::Ok;
-        let data = if honest { self.world.source_of(&planned) } else { Vec::new() };
-        let effect = Effect { offset: planned.area_offset, data: &data };
+        self.check_effect(node, slot, status, &planned)
+    }
+
+    fn check_effect(
+        &mut self,
+        node: NodeId,
+        slot: CommandSlotId,
+        status: OpStatus,
+        planned: &Planned,
+    ) -> Result<(), Violation> {
+        let effect = Effect { offset: planned.area_offset, data: planned.data() };
         self.world.area_mut(node, slot).check_effect(status, effect)
     }
 
@@ -340,8 +294,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         match status {
             Timeout | DispatchTimeout => true,
             Nack => expected == Ok,
-            // A corrupted request does not authenticate.
-            RemoteAuthenticationFailure => !self.options.link.faults.corrupt.is_never(),
+            // A corrupted request does not authenticate, nor does one for a region of before a restart.
+            RemoteAuthenticationFailure => {
+                !self.options.link.faults.corrupt.is_never()
+                    || self.world.life(planned.responder) != planned.responder_life
+            }
             _ => false,
         }
     }
@@ -352,11 +309,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
 
     fn report(mut self) -> Report {
         for node in self.sim.nodes() {
-            let counters = self.sim.nic(node).counters();
-            for (reason, count) in counters.all_drops() {
-                self.report.drops[reason as usize] += count;
-            }
-            self.report.frames += counters.frames_sent();
+            self.report.take_counters(self.sim.nic(node).counters());
         }
         self.report.peak_in_flight = self.checker.peak_in_flight();
         self.report.end = self.sim.now();

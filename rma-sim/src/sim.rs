@@ -1,4 +1,5 @@
-//! The simulated network: nodes, a link for each ordered pair of them, and one heap of events.
+//! The simulated network: nodes, a link for each ordered pair of them, perhaps a switch at the end of all
+//! links, and one heap of events.
 //!
 //! The clock stands still while something happens, and then jumps to the next event. Events of one instant
 //! happen in the order in which they were scheduled, frames before timeouts, as in an engine's turn; nothing
@@ -6,12 +7,11 @@
 //!
 //! What is not here: what software does ([`crate::scenario`]) and what must hold ([`crate::invariant`]).
 
-use core::cmp::Reverse;
+use core::{cmp::Reverse, time::Duration};
 use std::{collections::BinaryHeap, sync::Arc};
 
 use rma_core::{
     addr::HostAddr,
-    backend::Transmit,
     command::Command,
     error::CommandError,
     nic::{ConfigError, Nic},
@@ -19,10 +19,12 @@ use rma_core::{
 };
 
 use crate::{
-    link::{Copied, Faults, Link, LinkOptions},
-    node::{Node, NodeId, NodeOptions, Sent},
+    link::{Faults, Link, LinkOptions},
+    node::{Arrival, Condition, Node, NodeId, NodeOptions, Sent, wire_len},
     prng::Prng,
-    trace::{Seen, What},
+    queue::QueueOptions,
+    switch::Switch,
+    trace::{Frame, Place, Seen, What},
 };
 
 /// Something that will happen at a node. `seq` breaks ties.
@@ -36,10 +38,14 @@ struct Event {
 
 #[derive(Debug)]
 enum Kind {
+    /// A copy of a frame reaches the node's port of the switch.
+    AtPort(Arrival),
     /// A copy of a frame arrives.
-    Arrival { transmit: Transmit, sent: Arc<[u8]>, copied: Copied },
+    Arrival(Arrival),
     /// The device can take the next frame.
     DeviceFree,
+    /// The node runs again, if it has not crashed meanwhile.
+    Resume { pause: u64 },
 }
 
 impl PartialEq for Event {
@@ -62,6 +68,9 @@ impl Ord for Event {
     }
 }
 
+/// How many frames an engine that was paused takes from its device in one turn.
+const BURST: usize = 64;
+
 /// A network of NICs.
 #[derive(Debug)]
 pub struct Sim {
@@ -71,31 +80,63 @@ pub struct Sim {
     nodes: Vec<Node>,
     /// From node `i` to node `j` at `i * nodes + j`; a node reaches itself by a link, too.
     links: Vec<Link>,
+    switch: Option<Switch>,
     seen: Vec<Seen>,
+    frames: u64,
+    pauses: u64,
 }
 
 impl Sim {
-    /// A network of `nodes`, each joined to each by a link like `link`. Time begins at zero.
+    /// A network of `nodes`, each joined to each by a link like `link`, which ends at the receiver, or at a
+    /// switch whose ports are like `switch`. Time begins at zero.
     ///
     /// # Errors
     /// If a NIC cannot be built from its settings.
-    pub fn new(nodes: &[NodeOptions], link: LinkOptions, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(
+        nodes: &[NodeOptions],
+        link: LinkOptions,
+        switch: Option<QueueOptions>,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
         let prng = Prng::new(seed);
         let count = nodes.len() as u64;
+        let node = |options| Node::new(Instant::ZERO, options);
         Ok(Self {
             now: Instant::ZERO,
             seq: 0,
             events: BinaryHeap::new(),
-            nodes: nodes.iter().map(Node::new).collect::<Result<_, _>>()?,
+            nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
             links: (0..count * count).map(|part| Link::new(link, prng.fork(part))).collect(),
+            switch: switch.map(|port| Switch::new(port, nodes.len())),
             seen: Vec::new(),
+            frames: 0,
+            pauses: 0,
         })
     }
 
-    /// The time now.
+    /// The true time now. No NIC sees it.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
+    }
+
+    /// What the clock of `node` shows now.
+    #[must_use]
+    pub fn local_now(&self, node: NodeId) -> Instant {
+        self.nodes[node.index()].clock.show(self.now)
+    }
+
+    /// The true time at which the clock of `node` shows `local`.
+    #[must_use]
+    pub fn when(&self, node: NodeId, local: Instant) -> Instant {
+        self.nodes[node.index()].clock.when(local)
+    }
+
+    /// How much later than asked for a running NIC may be woken, by its own clock, because true time has no
+    /// instant between two nanoseconds.
+    #[must_use]
+    pub fn wake_slack(&self, node: NodeId) -> Duration {
+        Duration::from_nanos(self.nodes[node.index()].clock.step_nanos() - 1)
     }
 
     /// The nodes' numbers.
@@ -103,7 +144,7 @@ impl Sim {
         (0..self.nodes.len() as u16).map(NodeId)
     }
 
-    /// The NIC of `node`, which must exist.
+    /// The NIC of `node`, which must exist. Of a node that is down, the NIC that it had.
     #[must_use]
     pub fn nic(&self, node: NodeId) -> &Nic {
         &self.nodes[node.index()].nic
@@ -112,6 +153,18 @@ impl Sim {
     /// The NIC of `node`, to configure slots and regions.
     pub fn nic_mut(&mut self, node: NodeId) -> &mut Nic {
         &mut self.nodes[node.index()].nic
+    }
+
+    /// Whether the software of `node` runs.
+    #[must_use]
+    pub fn condition(&self, node: NodeId) -> Condition {
+        self.nodes[node.index()].condition
+    }
+
+    /// When `node` was resumed last, since it was started.
+    #[must_use]
+    pub fn resumed_at(&self, node: NodeId) -> Option<Instant> {
+        self.nodes[node.index()].resumed_at
     }
 
     /// Changes the faults of all links for frames sent from now on.
@@ -136,11 +189,57 @@ impl Sim {
     ///
     /// # Errors
     /// If the NIC refuses it.
+    ///
+    /// # Panics
+    /// If `node` does not run: then its software does not, either.
     pub fn issue(&mut self, node: NodeId, command: Command) -> Result<(), CommandError> {
+        assert_eq!(self.condition(node), Condition::Running, "{node} issues a command");
         let result = self.nodes[node.index()].handle_command(self.now, command);
         self.see(node, What::Issued { command, result });
         self.settle(node);
         result
+    }
+
+    /// Stops the software of `node` for `length`, which must run. Frames wait in its device, as many as there
+    /// is room for; then everything that is due happens at once.
+    ///
+    /// # Panics
+    /// If `node` does not run.
+    pub fn pause(&mut self, node: NodeId, length: Duration) {
+        assert_eq!(self.condition(node), Condition::Running, "{node} is paused");
+        self.pauses += 1;
+        let stopped = &mut self.nodes[node.index()];
+        stopped.condition = Condition::Paused;
+        stopped.pause = self.pauses;
+        stopped.timeout_at = None;
+        self.see(node, What::Paused);
+        self.schedule(self.now + length, node, Kind::Resume { pause: self.pauses });
+    }
+
+    /// Takes `node` down. Its NIC, its software and what waits in its device are gone; what it has sent stays
+    /// on the wire.
+    pub fn crash(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        node.condition = Condition::Down;
+        node.timeout_at = None;
+        for arrival in core::mem::take(&mut node.ring) {
+            self.lose(id, arrival, Place::Node);
+        }
+        self.see(id, What::Crashed);
+    }
+
+    /// Starts `node` anew, which must be down, with nothing but `options`.
+    ///
+    /// # Errors
+    /// If a NIC cannot be built from its settings.
+    ///
+    /// # Panics
+    /// If `node` is not down.
+    pub fn restart(&mut self, node: NodeId, options: &NodeOptions) -> Result<(), ConfigError> {
+        assert_eq!(self.condition(node), Condition::Down, "{node} is restarted");
+        self.nodes[node.index()] = Node::new(self.now, options)?;
+        self.see(node, What::Restarted);
+        Ok(())
     }
 
     /// When the next event is; `None` if nothing will ever happen by itself.
@@ -151,11 +250,13 @@ impl Sim {
     }
 
     fn next_timeout(&self) -> Option<(Instant, NodeId)> {
-        let timeout = |node| self.nic(node).poll_timeout().map(|at| (at, node));
-        self.nodes().filter_map(timeout).min()
+        let timeout = |(index, node): (usize, &Node)| {
+            node.timeout_at.map(|at| (at.max(self.now), NodeId(index as u16)))
+        };
+        self.nodes.iter().enumerate().filter_map(timeout).min()
     }
 
-    /// Lets time pass until `then`, where the next event is later.
+    /// Lets time pass until `then`, where the next event is not earlier.
     ///
     /// # Panics
     /// If that would skip an event or turn time back.
@@ -180,28 +281,81 @@ impl Sim {
             return Some(event.node);
         }
         let (at, node) = timeout?;
-        self.now = self.now.max(at);
+        self.now = at;
         self.settle(node);
         Some(node)
     }
 
     fn happen(&mut self, id: NodeId, kind: Kind) {
-        let node = &mut self.nodes[id.index()];
         match kind {
-            Kind::DeviceFree => node.wake_scheduled = false,
-            Kind::Arrival { transmit, sent, copied } => {
-                let Copied { bytes, corrupted, extra, .. } = copied;
-                let result = node.handle_frame(self.now, &transmit, &bytes);
-                self.see(id, What::Received { transmit, frame: sent, corrupted, extra, result });
+            Kind::AtPort(arrival) => self.forward(id, arrival),
+            Kind::Arrival(arrival) => match self.condition(id) {
+                Condition::Running => {
+                    self.receive(id, arrival);
+                    self.settle(id);
+                }
+                Condition::Paused => {
+                    if let Err(arrival) = self.nodes[id.index()].hold(arrival) {
+                        self.lose(id, arrival, Place::Node);
+                    }
+                }
+                Condition::Down => self.lose(id, arrival, Place::Node),
+            },
+            Kind::DeviceFree => {
+                self.nodes[id.index()].wake_scheduled = false;
+                self.settle(id);
+            }
+            Kind::Resume { pause } => self.resume(id, pause),
+        }
+    }
+
+    fn forward(&mut self, id: NodeId, arrival: Arrival) {
+        let switch = self.switch.as_mut().expect("only a switch has ports");
+        match switch.take(self.now, id, arrival.frame.wire_len()) {
+            Some(at) => self.schedule(at, id, Kind::Arrival(arrival)),
+            None => self.lose(id, arrival, Place::Switch),
+        }
+    }
+
+    fn resume(&mut self, id: NodeId, pause: u64) {
+        let node = &mut self.nodes[id.index()];
+        if node.condition != Condition::Paused || node.pause != pause {
+            return;
+        }
+        node.condition = Condition::Running;
+        node.resumed_at = Some(self.now);
+        self.see(id, What::Resumed);
+        // Turns of an engine until the device is empty.
+        loop {
+            for _ in 0..BURST {
+                let Some(arrival) = self.nodes[id.index()].ring.pop_front() else { break };
+                self.receive(id, arrival);
+            }
+            self.settle(id);
+            if self.nodes[id.index()].ring.is_empty() {
+                break;
             }
         }
-        self.settle(id);
+    }
+
+    fn receive(&mut self, id: NodeId, arrival: Arrival) {
+        let result = self.nodes[id.index()].handle_frame(self.now, &arrival);
+        let Arrival { frame, altered, extra } = arrival;
+        self.see(id, What::Received { frame, altered, extra, result });
+    }
+
+    fn lose(&mut self, node: NodeId, arrival: Arrival, place: Place) {
+        let Arrival { frame, extra, .. } = arrival;
+        self.see(node, What::Lost { frame, extra, place });
     }
 
     /// The end of an engine's turn: expire, transmit what the device takes, complete.
     fn settle(&mut self, id: NodeId) {
         let now = self.now;
-        self.nodes[id.index()].nic.handle_timeout(now);
+        if self.condition(id) != Condition::Running {
+            return;
+        }
+        self.nodes[id.index()].handle_timeout(now);
         while let Some(sent) = self.nodes[id.index()].poll_transmit(now) {
             self.carry(id, sent);
         }
@@ -209,8 +363,7 @@ impl Sim {
             self.see(id, What::Completed(completion));
         }
         let node = &mut self.nodes[id.index()];
-        let timeout = node.nic.poll_timeout();
-        assert!(timeout.is_none_or(|at| at > now), "{id}: a timeout that is due has been handled");
+        assert!(node.set_timeout(now), "{id}: a timeout that is due has been handled");
         if let Some(at) = node.busy_until(now)
             && !node.wake_scheduled
         {
@@ -220,22 +373,32 @@ impl Sim {
     }
 
     fn carry(&mut self, from: NodeId, sent: Sent) {
-        let Sent { transmit, bytes, wire_len, left_at } = sent;
+        let Sent { transmit, bytes, left_at } = sent;
+        let number = self.frames;
+        self.frames += 1;
+        let to = self.node_at(transmit.destination);
+        let frame = Arc::new(Frame { number, from, to, transmit, bytes });
         let (mut arrives, mut extra_copies) = (false, 0);
         // A frame for nobody is a lost frame.
-        if let Some(to) = self.node_at(transmit.destination) {
+        if let Some(to) = to {
             let link = &mut self.links[from.index() * self.nodes.len() + to.index()];
-            for copied in link.carry(left_at, &bytes, wire_len) {
+            let wire_len = wire_len(frame.bytes.len(), transmit.source.is_ipv4());
+            for copied in link.carry(left_at, &frame.bytes, wire_len).into_iter().flatten() {
                 if copied.extra {
                     extra_copies += 1
                 } else {
                     arrives = true
                 }
-                let at = copied.at;
-                self.schedule(at, to, Kind::Arrival { transmit, sent: bytes.clone(), copied });
+                let frame = frame.clone();
+                let arrival = Arrival { frame, altered: copied.altered, extra: copied.extra };
+                let kind = match self.switch {
+                    Some(_) => Kind::AtPort(arrival),
+                    None => Kind::Arrival(arrival),
+                };
+                self.schedule(copied.at, to, kind);
             }
         }
-        self.see(from, What::Sent { transmit, frame: bytes, arrives, extra_copies });
+        self.see(from, What::Sent { frame, arrives, extra_copies });
     }
 
     fn schedule(&mut self, at: Instant, node: NodeId, kind: Kind) {
@@ -244,6 +407,7 @@ impl Sim {
     }
 
     fn see(&mut self, node: NodeId, what: What) {
-        self.seen.push(Seen { at: self.now, node, what });
+        let local = self.local_now(node);
+        self.seen.push(Seen { at: self.now, local, node, what });
     }
 }

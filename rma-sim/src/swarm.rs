@@ -7,14 +7,18 @@ use rma_core::{
     crypto::EngineId,
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, Timing},
-    wire::{FRAME_LEN_MIN, read::RESPONSE_OVERHEAD},
+    time::Instant,
+    wire::FRAME_LEN_MIN,
 };
 
 use crate::{
+    clock::ClockOptions,
     link::{Faults, LinkOptions},
+    mishap::MishapOptions,
     node::{NodeOptions, ip_udp_len},
     prng::{Chance, Prng},
-    scenario::{Failure, Options, Report, run},
+    queue::{QueueOptions, serialization},
+    scenario::{Failure, OP_WIRE_LEN, Options, Report, run},
     trace::Seen,
     workload::REGIONS_PER_NODE,
 };
@@ -22,8 +26,7 @@ use crate::{
 /// The smallest MTU that carries 1RMA over IPv6.
 const MTU_MIN: u16 = (FRAME_LEN_MIN + ip_udp_len(false)) as u16;
 
-/// Everything that goes out for one op at the smallest MTU, with headers: an upper bound.
-const OP_WIRE_LEN: u64 = OP_SIZE_MAX as u64 + 65 * (RESPONSE_OVERHEAD as u64 + 48 + 38);
+const RATES: [u64; 3] = [125_000_000, 1_250_000_000, 12_500_000_000];
 
 impl Options {
     /// The options of swarm run number `seed`.
@@ -32,22 +35,19 @@ impl Options {
     /// that the liveness phase may demand what it demands.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
-        let mut prng = Prng::new(seed).fork(0x5eed);
+        let prng = Prng::new(seed);
+        let [mut prng, mut mishaps, mut clocks] = [0, 1, 2].map(|part| prng.fork(0x5eed + part));
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
-        let rates = [125_000_000, 1_250_000_000, 12_500_000_000];
-        let rate = prng.choose(&rates);
-        let turnaround = {
-            let op = OP_WIRE_LEN * 1_000_000_000;
-            // Its request may wait for another op's responses on one link, its responses on the other.
-            let serialized = 2 * op / link.rate + (count + 1) * op / rate;
-            (link.delay + link.jitter) * 2 + Duration::from_nanos(serialized + 1_000)
-        };
+        let switch = draw_switch(&mut prng);
+        let rate = prng.choose(&RATES);
+        let turnaround = turnaround(count, &link, switch, rate);
         let timing = Timing {
             dispatch_timeout: turnaround * prng.between(1, 3) as u32,
             timeout: turnaround * prng.between(1, 4) as u32,
         };
+        let in_step = clocks.below(4) == 0;
         let nodes = (0..count)
             .map(|number| {
                 let mut addresses = LocalAddresses::default();
@@ -58,21 +58,73 @@ impl Options {
                 if v6 {
                     addresses.insert(v6_addr(host));
                 }
-                draw_node(&mut prng, addresses, timing, rate)
+                let clock = draw_clock(&mut clocks);
+                let clock = if in_step { ClockOptions::default() } else { clock };
+                NodeOptions { clock, ..draw_node(&mut prng, addresses, timing, rate) }
             })
             .collect();
         let hopeless = prng.choose(&[0, 50_000, 300_000]);
         let gap_max = turnaround.as_nanos() as u64;
+        let safety_ops = prng.between(1, 40) as u32;
+        let gap = Duration::from_nanos(prng.magnitude(gap_max));
         Self {
             seed,
             nodes,
             link,
-            safety_ops: prng.between(1, 40) as u32,
+            switch,
+            mishaps: draw_mishaps(&mut mishaps, timing, gap * safety_ops),
+            safety_ops,
             liveness_ops: prng.between(1, 6) as u32,
-            gap: Duration::from_nanos(prng.magnitude(gap_max)),
+            gap,
             hopeless: Chance::ppm(hopeless),
         }
     }
+}
+
+/// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by the fastest
+/// of clocks.
+fn turnaround(count: u64, link: &LinkOptions, switch: Option<QueueOptions>, rate: u64) -> Duration {
+    let op = |rate| serialization(rate, OP_WIRE_LEN);
+    // Its request may wait for another op's responses on one link, its responses on the other; both, for
+    // everything else that goes to the same node, in a device and in a switch.
+    let serialized = op(link.rate) * 2
+        + op(rate) * (count as u32 + 1)
+        + switch.map_or(Duration::ZERO, |port| op(port.rate) * 2 * (count as u32 + 1));
+    let turnaround = (link.delay + link.jitter) * 2 + serialized + Duration::from_micros(1);
+    turnaround + turnaround * DRIFT_PPM_MAX as u32 / 1_000_000
+}
+
+/// How wrong a clock may run: far worse than any quartz.
+const DRIFT_PPM_MAX: i32 = 1000;
+
+fn draw_clock(prng: &mut Prng) -> ClockOptions {
+    let drift_ppm = prng.below(2 * DRIFT_PPM_MAX as u64 + 1) as i32 - DRIFT_PPM_MAX;
+    ClockOptions { starts_at: Instant::from_nanos(prng.magnitude(1 << 60)), drift_ppm }
+}
+
+/// Half of all networks have a switch.
+fn draw_switch(prng: &mut Prng) -> Option<QueueOptions> {
+    let len = prng.choose(&[16 << 10, 64 << 10, 1 << 20]);
+    let port = QueueOptions { rate: prng.choose(&RATES), len };
+    (prng.below(2) > 0).then_some(port)
+}
+
+/// In half of all runs nodes are spared. `length` is about how long the safety phase takes.
+fn draw_mishaps(prng: &mut Prng, timing: Timing, length: Duration) -> MishapOptions {
+    let count = prng.between(1, 4) as u32;
+    let most = |prng: &mut Prng, most: Duration| {
+        Duration::from_nanos(prng.magnitude(most.as_nanos().max(1) as u64))
+    };
+    let mishaps = MishapOptions {
+        count,
+        gap: length / count,
+        crash: Chance::ppm(prng.choose(&[0, 300_000, 300_000, 1_000_000])),
+        pause_max: most(prng, timing.timeout * 8),
+        down_max: most(prng, timing.timeout * 4),
+        new_keys: Chance::ppm(prng.choose(&[0, 500_000])),
+        clock_step_max: most(prng, Duration::from_secs(86_400)),
+    };
+    if prng.below(2) > 0 { mishaps } else { MishapOptions::default() }
 }
 
 fn v6_addr(host: u8) -> HostAddr {
@@ -92,7 +144,7 @@ fn draw_link(prng: &mut Prng) -> LinkOptions {
     LinkOptions {
         delay: Duration::from_nanos(delay),
         jitter: Duration::from_nanos(jitter),
-        rate: prng.choose(&[125_000_000, 1_250_000_000, 12_500_000_000]),
+        rate: prng.choose(&RATES),
         queue: prng.choose(&[16 << 10, 64 << 10, 1 << 20]),
         faults: Faults {
             loss,
@@ -121,6 +173,8 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
         },
         mtu: prng.choose(&[MTU_MIN, 300, 576, 1280, 1500, 1500, 3400, 9000]),
         rate,
+        receive_ring: prng.magnitude(128) as u32,
+        clock: ClockOptions::default(),
     }
 }
 
@@ -142,7 +196,12 @@ impl Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { options, failure } = self;
-        write!(f, "{options}\n{failure}\n{}", replay_line(options.seed))
+        writeln!(f, "{options}\n{failure}")?;
+        writeln!(
+            f,
+            "with RMA_SIM_PCAP=directory before it, this captures the packets of each node:"
+        )?;
+        f.write_str(&replay_line(options.seed))
     }
 }
 
@@ -152,7 +211,8 @@ impl core::error::Error for Found {
     }
 }
 
-/// The command that repeats the run of `seed`.
+/// The command that repeats the run of `seed`. With the variable `RMA_SIM_PCAP` it writes a capture of each
+/// node's packets into the directory that this names.
 #[must_use]
 pub fn replay_line(seed: u64) -> String {
     format!("RMA_SIM_SEED={seed} cargo test -p rma-sim swarm -- --nocapture")
@@ -192,7 +252,7 @@ mod tests {
         let found = Found { options: Options::from_seed(5), failure }.to_string();
         assert!(found.starts_with("seed 5: "), "{found}");
         let line = "RMA_SIM_SEED=5 cargo test -p rma-sim swarm -- --nocapture";
-        assert!(found.ends_with(line), "{found}");
+        assert!(found.ends_with(line) && found.contains("RMA_SIM_PCAP="), "{found}");
     }
 
     #[test]

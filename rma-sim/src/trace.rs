@@ -12,13 +12,38 @@ use rma_core::{
     wire::{Failure, FrameView},
 };
 
-use crate::node::NodeId;
+use crate::node::{NodeId, wire_len};
+
+/// A frame as its sender sealed it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// How many frames were sent before it.
+    pub number: u64,
+    /// The sender.
+    pub from: NodeId,
+    /// The node that has the destination address.
+    pub to: Option<NodeId>,
+    /// From where to where.
+    pub transmit: Transmit,
+    /// The frame.
+    pub bytes: Box<[u8]>,
+}
+
+impl Frame {
+    /// Octets on the wire, all headers included.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        wire_len(self.bytes.len(), self.transmit.source.is_ipv4())
+    }
+}
 
 /// One thing that happened at one node.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When.
+    /// When, in true time.
     pub at: Instant,
+    /// What the node's clock showed.
+    pub local: Instant,
     /// Where.
     pub node: NodeId,
     /// What.
@@ -37,30 +62,52 @@ pub enum What {
     },
     /// The NIC sent a frame.
     Sent {
-        /// From where to where.
-        transmit: Transmit,
-        /// The frame as it was sealed.
-        frame: Arc<[u8]>,
-        /// Whether the frame itself will arrive, corrupted or not.
+        /// The frame.
+        frame: Arc<Frame>,
+        /// Whether the frame itself reaches the end of its link, corrupted or not.
         arrives: bool,
         /// How many more copies the link made.
         extra_copies: u8,
     },
-    /// A copy of a frame arrived.
+    /// The NIC received a copy of a frame.
     Received {
-        /// From where to where it was sent.
-        transmit: Transmit,
-        /// The frame as it was sealed; not what arrived if `corrupted`.
-        frame: Arc<[u8]>,
-        /// Whether bits of this copy are wrong.
-        corrupted: bool,
+        /// The frame as it was sent.
+        frame: Arc<Frame>,
+        /// What arrived, if that is not what was sent.
+        altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy.
         extra: bool,
         /// What the NIC made of it.
         result: Result<(), DropReason>,
     },
+    /// A copy of a frame that had reached the end of its link was lost there. The node is the receiver.
+    Lost {
+        /// The frame as it was sent.
+        frame: Arc<Frame>,
+        /// Whether the link made this copy.
+        extra: bool,
+        /// Where.
+        place: Place,
+    },
     /// An op completed.
     Completed(Completion),
+    /// The node's software was stopped.
+    Paused,
+    /// It runs again.
+    Resumed,
+    /// The node has lost all its state.
+    Crashed,
+    /// It runs again, with a new NIC.
+    Restarted,
+}
+
+/// Where frames are lost, besides on their links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The receiver's port of the switch had no room.
+    Switch,
+    /// The receiver was down, or was paused and its device had no room.
+    Node,
 }
 
 impl fmt::Display for Seen {
@@ -78,20 +125,25 @@ impl fmt::Display for Seen {
                 command.remote_region,
                 Verdict(result)
             ),
-            What::Sent { transmit, frame, arrives, extra_copies } => {
+            What::Sent { frame, arrives, extra_copies } => {
                 let fate = match (arrives, extra_copies) {
                     (true, 0) => "",
                     (true, _) => " (copied)",
                     (false, 0) => " (lost)",
                     (false, _) => " (late)",
                 };
-                write!(f, "sent     {} to {}{fate}", Summary(frame), transmit.destination)
+                write!(f, "sent     {} to {}{fate}", Summary(frame), frame.transmit.destination)
             }
-            What::Received { transmit, frame, corrupted, extra, result } => {
+            What::Received { frame, altered, extra, result } => {
                 let extra = if *extra { " (a copy)" } else { "" };
-                let corrupted = if *corrupted { " (corrupted)" } else { "" };
-                write!(f, "received {} from {}", Summary(frame), transmit.source)?;
+                let corrupted = if altered.is_some() { " (corrupted)" } else { "" };
+                write!(f, "received {} from {}", Summary(frame), frame.transmit.source)?;
                 write!(f, "{extra}{corrupted}{}", Verdict(result))
+            }
+            What::Lost { frame, extra, place } => {
+                let extra = if *extra { " (a copy)" } else { "" };
+                let source = frame.transmit.source;
+                write!(f, "lost     {} from {source}{extra}: {place:?}", Summary(frame))
             }
             What::Completed(done) => write!(
                 f,
@@ -101,6 +153,12 @@ impl fmt::Display for Seen {
                 done.issue_delay().as_nanos(),
                 done.remote_delay().as_nanos()
             ),
+            What::Paused => write!(f, "paused"),
+            What::Resumed => write!(f, "resumed"),
+            What::Crashed => write!(f, "crashed"),
+            What::Restarted => {
+                write!(f, "restarted, its clock shows {} ns", self.local.as_nanos())
+            }
         }
     }
 }
@@ -116,11 +174,12 @@ impl<E: fmt::Debug> fmt::Display for Verdict<'_, E> {
     }
 }
 
-struct Summary<'a>(&'a [u8]);
+struct Summary<'a>(&'a Frame);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match FrameView::parse(self.0) {
+        write!(f, "#{} ", self.0.number)?;
+        match FrameView::parse(&self.0.bytes) {
             Ok(FrameView::ReadRequest(view)) => {
                 let header = view.claims().header;
                 write!(f, "request  slot {} use {}", header.slot, header.generation)
@@ -153,6 +212,7 @@ impl Digest {
     /// Takes one more event in.
     pub fn take(&mut self, seen: &Seen) {
         self.word(seen.at.as_nanos());
+        self.word(seen.local.as_nanos());
         self.word(seen.node.0.into());
         match &seen.what {
             What::Issued { command, result } => {
@@ -160,24 +220,33 @@ impl Digest {
                 command.to_line().0.into_iter().for_each(|word| self.word(word));
                 self.word(result.is_ok().into());
             }
-            What::Sent { transmit, frame, arrives, extra_copies } => {
+            What::Sent { frame, arrives, extra_copies } => {
                 self.word(2);
-                self.transmit(transmit);
-                self.bytes(frame);
+                self.bytes(&frame.transmit.source.to_octets());
+                self.bytes(&frame.transmit.destination.to_octets());
+                self.word(frame.transmit.flow.into());
+                self.bytes(&frame.bytes);
                 self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
             }
-            What::Received { transmit, frame, corrupted, extra, result } => {
+            What::Received { frame, altered, extra, result } => {
                 self.word(3);
-                self.transmit(transmit);
-                // The tag stands for the frame.
-                self.bytes(&frame[frame.len().saturating_sub(16)..]);
-                self.word(u64::from(*corrupted) | u64::from(*extra) << 1);
+                self.copy(frame, *extra);
+                self.bytes(altered.as_deref().unwrap_or(&[]));
                 self.word(result.map_or_else(|reason| reason as u64 + 1, |()| 0));
             }
             What::Completed(completion) => {
                 self.word(4);
                 completion.to_line().0.into_iter().for_each(|word| self.word(word));
             }
+            What::Lost { frame, extra, place } => {
+                self.word(5);
+                self.copy(frame, *extra);
+                self.word(*place as u64);
+            }
+            What::Paused => self.word(6),
+            What::Resumed => self.word(7),
+            What::Crashed => self.word(8),
+            What::Restarted => self.word(9),
         }
     }
 
@@ -186,10 +255,9 @@ impl Digest {
         self.word(other.0);
     }
 
-    fn transmit(&mut self, transmit: &Transmit) {
-        self.bytes(&transmit.source.to_octets());
-        self.bytes(&transmit.destination.to_octets());
-        self.word(transmit.flow.into());
+    /// What was sent was taken in when it was sent.
+    const fn copy(&mut self, frame: &Frame, extra: bool) {
+        self.word(frame.number << 1 | extra as u64);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {

@@ -40,8 +40,8 @@ pub enum Violation {
         slot: u16,
     },
     /// P1.
-    #[error("P1: {node} refused a command for slot {slot}, which was free: {error}")]
-    RefusedFreeSlot {
+    #[error("P1: {node} refused a command for slot {slot}, which is not so: {error}")]
+    Refused {
         /// The initiator.
         node: NodeId,
         /// The command slot.
@@ -113,7 +113,7 @@ pub enum Violation {
         /// The responder.
         node: NodeId,
         /// Requests accepted and not answered in full.
-        jobs: u32,
+        jobs: usize,
         /// The configured depth.
         depth: u32,
     },

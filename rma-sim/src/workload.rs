@@ -37,12 +37,17 @@ struct Source {
     id: RegionId,
     key: RegionKeySchedule,
     memory: Arc<Region>,
-    content: Vec<u8>,
+    content: Arc<[u8]>,
 }
 
 #[derive(Debug)]
 struct Host {
+    /// What its software does next.
     prng: Prng,
+    /// How often it has started.
+    life: u32,
+    /// Where its keys and the contents of its regions come from.
+    contents: u64,
     readable: [Source; READABLE],
     /// Registered, without permission to read.
     forbidden: Source,
@@ -61,22 +66,38 @@ impl Host {
 }
 
 /// An op, and how it must end on a network without faults.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) command: Command,
     pub(crate) expected: OpStatus,
     pub(crate) responder: NodeId,
+    /// Which life of the responder it was planned for.
+    pub(crate) responder_life: u32,
     /// Which of the responder's readable regions.
     source: usize,
+    /// What that region held, and holds as long as it has the same key.
+    content: Arc<[u8]>,
     /// Where in the slot's area the data goes.
     pub(crate) area_offset: usize,
     /// Notices that the responder had not sent, for their rate, when the op was planned.
     pub(crate) notices_limited: u64,
 }
 
+impl Planned {
+    /// The bytes that it reads; none if it must fail.
+    pub(crate) fn data(&self) -> &[u8] {
+        if self.expected != OpStatus::Ok {
+            return &[];
+        }
+        let start = self.command.remote_offset as usize;
+        &self.content[start..start + self.command.op_size as usize]
+    }
+}
+
 /// All memory of all nodes.
 #[derive(Debug)]
 pub(crate) struct World {
+    prng: Prng,
     hosts: Vec<Host>,
 }
 
@@ -89,7 +110,23 @@ impl World {
     /// Registers regions on every node and hands out its slots.
     pub(crate) fn new(sim: &mut Sim, prng: Prng) -> Self {
         let nodes: Vec<NodeId> = sim.nodes().collect();
-        Self { hosts: nodes.into_iter().map(|node| Host::new(sim, node, &prng)).collect() }
+        let start = |node: NodeId| Host::new(sim, node, prng.fork(node.0.into()), 0, 0);
+        Self { hosts: nodes.into_iter().map(start).collect(), prng }
+    }
+
+    /// What the software of `node` does when it starts again: the same as the first time, so that regions have
+    /// the same names; with the same keys and contents, too, unless `new_keys`.
+    pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) {
+        let before = &self.hosts[node.index()];
+        let (life, contents) = (before.life + 1, before.contents + u64::from(new_keys));
+        let prng = before.prng.clone();
+        let seeds = self.prng.fork(node.0.into());
+        self.hosts[node.index()] = Host { prng, ..Host::new(sim, node, seeds, life, contents) };
+    }
+
+    /// How often `node` has started.
+    pub(crate) fn life(&self, node: NodeId) -> u32 {
+        self.hosts[node.index()].life
     }
 
     /// The next op of `node`, for `slot`, which may be busy.
@@ -131,7 +168,9 @@ impl World {
             },
             expected: OpStatus::Ok,
             responder,
+            responder_life: remote.life,
             source,
+            content: remote.readable[source].content.clone(),
             area_offset,
             notices_limited: sim.nic(responder).counters().drops(DropReason::NoticeRateLimited),
         };
@@ -155,7 +194,7 @@ impl World {
         let remote = &self.hosts[planned.responder.index()];
         let source = &remote.readable[planned.source];
         let len = source.content.len() as u64;
-        let mut spoiled = *planned;
+        let mut spoiled = planned.clone();
         let command = &mut spoiled.command;
         let size = u64::from(command.op_size);
         let mut random_key = [0; 16];
@@ -221,35 +260,28 @@ impl World {
         spoiled
     }
 
-    /// The bytes that `planned` reads.
-    pub(crate) fn source_of(&self, planned: &Planned) -> Vec<u8> {
-        let Command { remote_offset, op_size, .. } = planned.command;
-        let source = &self.hosts[planned.responder.index()].readable[planned.source];
-        let start = remote_offset as usize;
-        source.content[start..start + op_size as usize].to_vec()
-    }
-
     pub(crate) fn area_mut(&mut self, node: NodeId, slot: CommandSlotId) -> &mut Area {
         &mut self.hosts[node.index()].areas[usize::from(slot.0)]
     }
 
     /// Checks that the area of a slot that is used again has not changed meanwhile.
-    pub(crate) fn check_area_rest(
-        &self,
-        node: NodeId,
-        slot: CommandSlotId,
-    ) -> Result<(), Violation> {
+    pub(crate) fn check_area(&self, node: NodeId, slot: CommandSlotId) -> Result<(), Violation> {
         self.hosts[node.index()].areas[usize::from(slot.0)].check_rest()
+    }
+
+    /// Checks all areas of a node on which no op is under way.
+    pub(crate) fn check_areas(&self, node: NodeId) -> Result<(), Violation> {
+        self.hosts[node.index()].areas.iter().try_for_each(Area::check_rest)
     }
 
     /// Checks that nothing has changed that nobody wrote to.
     pub(crate) fn check_rest(&self) -> Result<(), Violation> {
         for (index, host) in self.hosts.iter().enumerate() {
-            host.areas.iter().try_for_each(Area::check_rest)?;
+            self.check_areas(NodeId(index as u16))?;
             for source in host.readable.iter().chain([&host.forbidden]) {
                 let mut now = vec![0; source.content.len()];
                 source.memory.copy_out(0, &mut now).expect("the region has that length");
-                if let Some(at) = first_difference(&now, &source.content) {
+                if let Some(at) = first_difference(&now, &source.content[..]) {
                     return Err(Violation::SourceChanged { node: NodeId(index as u16), at });
                 }
             }
@@ -259,8 +291,9 @@ impl World {
 }
 
 impl Host {
-    fn new(sim: &mut Sim, node: NodeId, prng: &Prng) -> Self {
-        let mut prng = prng.fork(node.0.into());
+    fn new(sim: &mut Sim, node: NodeId, prng: Prng, life: u32, contents: u64) -> Self {
+        let ops = prng.fork(0);
+        let mut prng = prng.fork(1 + contents);
         let slots = sim.nic(node).slot_count() as u16;
         for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
             sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
@@ -289,7 +322,7 @@ impl Host {
             Area::new(node, slot, sinks[process].clone(), start as u64, AREA_LEN)
         };
         let areas = (0..slots).map(area).collect();
-        Self { prng, readable, forbidden, stale, sinks: ids, areas }
+        Self { prng: ops, life, contents, readable, forbidden, stale, sinks: ids, areas }
     }
 }
 
@@ -305,7 +338,7 @@ impl Source {
         // A process of its own: no command has it as its local region.
         let entry = RegionEntry::new(memory.clone(), &key, permissions, Pid(1));
         let id = register(sim, node, entry);
-        Self { id, key: RegionKeySchedule::new(&key), memory, content }
+        Self { id, key: RegionKeySchedule::new(&key), memory, content: content.into() }
     }
 }
 

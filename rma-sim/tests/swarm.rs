@@ -1,36 +1,115 @@
-//! Many seeds, each another network: faults first, then none.
+//! Many seeds, each another network: faults and mishaps first, then none.
+//!
+//! `RMA_SIM_SEEDS` says how many, `RMA_SIM_FIRST` where to begin. `RMA_SIM_SEED` runs one of them and prints all
+//! that happens; `RMA_SIM_PCAP` names a directory for the captures of its nodes.
+
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    ops::Range,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 
 use rma_core::{error::DropReason, op::OpStatus};
-use rma_sim::{scenario::Report, swarm::run_seed};
+use rma_sim::{
+    node::NodeId,
+    pcap::Capture,
+    scenario::{Options, Report},
+    swarm::run_seed,
+};
 
 /// How many seeds the swarm runs, unless RMA_SIM_SEEDS says otherwise.
 const SEEDS: u64 = 2000;
+
+/// How many seeds a thread takes at once. Their reports are added in the order of the seeds, so that the digest
+/// of all does not depend on which thread ran which.
+const PART: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}: it must be a number")))
 }
 
-/// The first seed of the swarm; RMA_SIM_FIRST moves it, for long runs in parts.
-fn seeds() -> std::ops::Range<u64> {
+fn seeds() -> Range<u64> {
     let first = variable("RMA_SIM_FIRST").unwrap_or(0);
     first..first + variable("RMA_SIM_SEEDS").unwrap_or(SEEDS)
+}
+
+/// Runs one seed and shows it.
+fn replay(seed: u64) {
+    let options = Options::from_seed(seed);
+    println!("{options}");
+    let capture = |(directory, node): (&PathBuf, u16)| {
+        let path = directory.join(format!("seed-{seed}-n{node}.pcap"));
+        println!("capturing {}", path.display());
+        let file =
+            File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Capture::new(NodeId(node), BufWriter::new(file)).expect("the file takes bytes")
+    };
+    let directory = std::env::var_os("RMA_SIM_PCAP").map(PathBuf::from);
+    let mut captures: Vec<_> = directory
+        .iter()
+        .inspect(|path| {
+            fs::create_dir_all(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        })
+        .flat_map(|path| (0..options.nodes.len() as u16).map(move |node| (path, node)))
+        .map(capture)
+        .collect();
+    let report = run_seed(seed, |seen| {
+        println!("{seen}");
+        captures.iter_mut().try_for_each(|capture| capture.take(seen)).expect("files take bytes");
+    });
+    for capture in captures {
+        capture.finish().expect("files take bytes");
+    }
+    println!("{}", report.unwrap_or_else(|found| panic!("{found}")));
+}
+
+fn run_part(part: Range<u64>) -> Report {
+    let mut sum = Report::default();
+    for seed in part {
+        let report = run_seed(seed, |_| ()).unwrap_or_else(|found| panic!("{found}"));
+        sum.add(&report);
+    }
+    sum
+}
+
+/// Runs all `seeds` on all cores. Stops at the first failure of each thread.
+fn run_all(seeds: &Range<u64>) -> Report {
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        let mut parts = Vec::new();
+        loop {
+            let start = next.fetch_add(PART, Ordering::Relaxed);
+            if start >= seeds.end {
+                return parts;
+            }
+            parts.push((start, run_part(start..seeds.end.min(start + PART))));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut parts: Vec<(u64, Report)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join();
+        let results: Vec<_> = workers.into_iter().map(join).collect();
+        results.into_iter().flat_map(|parts| parts.expect("the failure is printed above")).collect()
+    });
+    parts.sort_by_key(|&(start, _)| start);
+    parts.iter().fold(Report::default(), |mut total, (_, part)| {
+        total.add(part);
+        total
+    })
 }
 
 #[test]
 fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     if let Some(seed) = variable("RMA_SIM_SEED") {
-        println!("{}", rma_sim::scenario::Options::from_seed(seed));
-        let report = run_seed(seed, |seen| println!("{seen}"));
-        println!("{}", report.unwrap_or_else(|found| panic!("{found}")));
-        return;
+        return replay(seed);
     }
-    let mut total = Report::default();
-    for seed in seeds() {
-        let report = run_seed(seed, |_| ()).unwrap_or_else(|found| panic!("{found}"));
-        total.add(&report);
-    }
-    println!("{} seeds\n{total}", seeds().count());
+    let total = run_all(&seeds());
+    println!("{} seeds, {} frame events\n{total}", seeds().count(), total.frame_events());
     // A short swarm cannot reach everything.
     if seeds().count() < SEEDS as usize {
         return;
@@ -50,4 +129,5 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         let reached = total.drops[reason as usize] > 0;
         assert!(reached || elsewhere.contains(&reason), "nothing was dropped for {reason:?}");
     }
+    assert!(total.pauses > 0 && total.crashes > 0 && total.lost > 0, "{total}");
 }

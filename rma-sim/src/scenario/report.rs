@@ -1,0 +1,100 @@
+//! What a run came to.
+
+use core::fmt;
+
+use rma_core::{error::DropReason, nic::NicCounters, op::OpStatus, time::Instant};
+
+use crate::trace::{Digest, Seen, What};
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How ops ended, by status code.
+    pub statuses: [u64; OpStatus::ALL.len()],
+    /// Frames that were dropped by NICs, by reason code.
+    pub drops: [u64; DropReason::ALL.len()],
+    /// Commands that were refused because their slot was busy.
+    pub refused: u64,
+    /// Frames that NICs sent.
+    pub frames: u64,
+    /// Copies of frames that NICs received.
+    pub received: u64,
+    /// Copies of frames that switches, or devices of nodes that did not run, had no room for.
+    pub lost: u64,
+    /// Pauses of nodes.
+    pub pauses: u64,
+    /// Crashes of nodes.
+    pub crashes: u64,
+    /// Events.
+    pub steps: u64,
+    /// The most solicited payload that was ever on its way to one node.
+    pub peak_in_flight: u64,
+    /// When the last thing happened.
+    pub end: Instant,
+    /// All of it in one number.
+    pub digest: Digest,
+}
+
+impl Report {
+    /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is one of all
+    /// digests in the order in which they were added.
+    pub fn add(&mut self, other: &Self) {
+        self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, count)| *sum += count);
+        self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
+        self.refused += other.refused;
+        self.frames += other.frames;
+        self.received += other.received;
+        self.lost += other.lost;
+        self.pauses += other.pauses;
+        self.crashes += other.crashes;
+        self.steps += other.steps;
+        self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
+        self.end = self.end.max(other.end);
+        self.digest.fold(other.digest);
+    }
+
+    /// Frames sent and received: each is parsed, sealed or opened, and checked.
+    #[must_use]
+    pub const fn frame_events(&self) -> u64 {
+        self.frames + self.received
+    }
+
+    /// Takes in one thing that happened.
+    pub(super) fn take(&mut self, seen: &Seen) {
+        self.digest.take(seen);
+        match &seen.what {
+            What::Sent { .. } => self.frames += 1,
+            What::Received { .. } => self.received += 1,
+            What::Lost { .. } => self.lost += 1,
+            What::Completed(done) => self.statuses[done.status as usize] += 1,
+            What::Paused => self.pauses += 1,
+            What::Crashed => self.crashes += 1,
+            What::Issued { .. } | What::Resumed | What::Restarted => {}
+        }
+    }
+
+    /// Takes in what a NIC has counted over its life.
+    pub(super) fn take_counters(&mut self, counters: &NicCounters) {
+        for (reason, count) in counters.all_drops() {
+            self.drops[reason as usize] += count;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, received, lost, steps, digest, .. } = self;
+        let Self { peak_in_flight, refused, pauses, crashes, end, .. } = self;
+        writeln!(f, "digest {digest}, {steps} events, {} ns", end.as_nanos())?;
+        writeln!(f, "{frames} frames sent, {received} copies received, {lost} had no room")?;
+        writeln!(f, "{pauses} pauses, {crashes} crashes")?;
+        writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
+        for status in OpStatus::ALL.into_iter().filter(|&s| self.statuses[s as usize] > 0) {
+            writeln!(f, "{:>8} {status}", self.statuses[status as usize])?;
+        }
+        for reason in DropReason::ALL.into_iter().filter(|&r| self.drops[r as usize] > 0) {
+            writeln!(f, "{:>8} dropped: {reason:?}", self.drops[reason as usize])?;
+        }
+        Ok(())
+    }
+}
