@@ -42,7 +42,7 @@ fn wire() -> BTreeMap<String, Vec<u8>> {
         frame
     };
     files.insert("version-2".into(), changed(0, &[2]));
-    files.insert("type-4".into(), changed(1, &[4]));
+    files.insert("type-9".into(), changed(1, &[9]));
     files.insert("class-2".into(), changed(2, &[2]));
     files.insert("request-op-size-0".into(), changed(36, &[0, 0]));
     files.insert("request-op-size-4097".into(), changed(36, &[0x10, 0x01]));
@@ -62,6 +62,15 @@ fn name(frame: &[u8]) -> Option<String> {
                 len @ (1 | 63 | 64 | 65 | 512) => format!("response-{len}"),
                 _ => return None,
             },
+            FrameView::MutationRequest(view) => format!("{:?}", view.claims().mutation.op_type()),
+            FrameView::Solicitation(_) => "solicitation".into(),
+            FrameView::SolicitedData(view) => match view.claims().payload_len {
+                len @ (1 | 16 | 63 | 64 | 65) => format!("data-{len}"),
+                _ => return None,
+            },
+            FrameView::Acknowledgement(view) => {
+                format!("acknowledgement-{:?}", view.claims().status)
+            }
         }
         .to_lowercase(),
     )
@@ -82,6 +91,8 @@ const PASS: u8 = 11;
 const COMPLETE: u8 = 13;
 const RENEW: u8 = 14;
 const MTU: u8 = 15;
+/// Before a step: the engine that takes the next frame is stopped in the midst of it.
+const STOPPED: u8 = 0x10;
 const B: u8 = 0x80;
 
 fn nic() -> BTreeMap<String, Vec<u8>> {
@@ -94,6 +105,13 @@ fn nic() -> BTreeMap<String, Vec<u8>> {
     let whole = |read: Vec<u8>, answers: usize| {
         [read, serve.to_vec(), answer.repeat(answers), vec![COMPLETE]].concat()
     };
+    // Flags of a write and of a rekey: see `rma_sim::fuzzing::nic`.
+    let write = |flags: u8, slot: u8, size: u16| read(0x40 | flags, slot, size, 0);
+    let rekey = |flags: u8, slot: u8, key: u16| read(0x60 | flags, slot, 0, key);
+    let mutated = |issued: Vec<u8>, frames: usize| {
+        let hops = [serve.to_vec(), answer.to_vec(), serve.repeat(frames), answer.to_vec()];
+        [issued, hops.concat(), vec![COMPLETE]].concat()
+    };
     let both = [whole(read(0, 0, 100, 0), 1), whole(read(0, 1, 4096, 77), 3)].concat();
     let stories = [
         ("read-small", SHAPE, whole(read(0, 0, 100, 5), 1)),
@@ -102,6 +120,67 @@ fn nic() -> BTreeMap<String, Vec<u8>> {
         ("read-smallest-mtu", [0b0100, 20, 40, 64, 0], whole(read(0, 0, 640, 1), 10)),
         ("read-from-self", SHAPE, [whole(read(1, 0, 64, 0), 0), serve.to_vec()].concat()),
         ("reads-in-turn", SHAPE, both.clone()),
+        ("write-small", SHAPE, mutated(write(0, 0, 100), 1)),
+        ("write-whole", SHAPE, mutated(write(4, 1, 4096), 3)),
+        ("write-to-self", SHAPE, [write(1, 0, 9), serve.repeat(4), vec![COMPLETE]].concat()),
+        ("write-wrong-key", SHAPE, mutated(write(2, 0, 100), 0)),
+        ("write-no-permission", SHAPE, mutated(write(8, 0, 100), 0)),
+        ("rekey", SHAPE, [mutated(rekey(0, 0, 7), 1), mutated(write(0, 1, 65), 1)].concat()),
+        (
+            "write-duplicated",
+            // Room for two mutations.
+            [0b1_0100, 20, 40, 64, 168],
+            [
+                write(0, 0, 100),
+                serve.to_vec(),
+                vec![DELIVER, 0],
+                answer.repeat(2),
+                serve.to_vec(),
+                vec![DELIVER, 0],
+                answer.to_vec(),
+                vec![COMPLETE],
+            ]
+            .concat(),
+        ),
+        (
+            "write-rekeyed-under-way",
+            SHAPE,
+            [
+                write(0, 0, 4096),
+                serve.to_vec(),
+                answer.to_vec(),
+                serve.to_vec(),
+                vec![B | RENEW, 5],
+                serve.to_vec(),
+                answer.to_vec(),
+                vec![COMPLETE],
+            ]
+            .concat(),
+        ),
+        (
+            "write-applied-late",
+            SHAPE,
+            [
+                write(0, 0, 100),
+                serve.to_vec(),
+                answer.to_vec(),
+                vec![TRANSMIT, STOPPED | DELIVER, 255, 255, 0],
+                answer.to_vec(),
+                vec![COMPLETE],
+            ]
+            .concat(),
+        ),
+        (
+            "write-too-late",
+            SHAPE,
+            [
+                write(0, 0, 100),
+                serve.to_vec(),
+                answer.to_vec(),
+                vec![TRANSMIT, PASS, 255, 255, 1, DELIVER, 0, PASS, 255, 255, 2, COMPLETE],
+            ]
+            .concat(),
+        ),
         ("wrong-key", SHAPE, whole(read(2, 0, 100, 0), 1)),
         ("no-permission", SHAPE, whole(read(8, 0, 100, 0), 1)),
         ("out-of-bounds", SHAPE, whole(read(0, 0, 100, 12_300), 1)),
