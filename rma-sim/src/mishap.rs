@@ -1,4 +1,5 @@
-//! What befalls nodes, besides what links do to frames: pauses, crashes, restarts, clocks that step.
+//! What befalls nodes, besides what links do to frames: pauses, crashes, restarts, clocks that step, regions that
+//! change while ops are under way.
 //!
 //! Each node has its own schedule, drawn from its own generator, so that one node's mishaps shift no other's.
 //! This module says when and what; [`crate::scenario`] does it, as a restart means that software registers its
@@ -21,8 +22,14 @@ pub struct MishapOptions {
     pub count: u32,
     /// The mean time between two mishaps of a node.
     pub gap: Duration,
-    /// How many of them are crashes; the others are pauses.
+    /// How many of them are crashes.
     pub crash: Chance,
+    /// How many of the others are changes of the node's own regions: a key is rotated, a region is deregistered
+    /// and registered anew. The rest are pauses.
+    pub change: Chance,
+    /// How often a node is stopped in the midst of handling a solicitation or solicited data, for as long as a
+    /// pause may take. Beside `count`.
+    pub stall: Chance,
     /// The longest pause.
     pub pause_max: Duration,
     /// The longest time between a crash and the restart.
@@ -39,6 +46,8 @@ pub struct MishapOptions {
 pub(crate) enum Mishap {
     /// Its software is stopped for so long.
     Pause(Duration),
+    /// A key or a region of its own changes.
+    Change(Change),
     /// All its state is gone.
     Crash,
     /// It starts anew.
@@ -46,6 +55,17 @@ pub(crate) enum Mishap {
         /// Whether keys and contents are new, too.
         new_keys: bool,
     },
+}
+
+/// What may change in a table of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The key of a region that others use.
+    Key,
+    /// Such a region goes and comes back.
+    Target,
+    /// So does the local end of the node's own ops.
+    Local,
 }
 
 #[derive(Debug)]
@@ -90,7 +110,7 @@ impl Mishaps {
                 schedule.next = Some((now + down, Mishap::Restart { new_keys }));
             }
             Mishap::Pause(length) => self.draw(node.index(), now + length),
-            Mishap::Restart { .. } => self.draw(node.index(), now),
+            Mishap::Restart { .. } | Mishap::Change(_) => self.draw(node.index(), now),
         }
         mishap
     }
@@ -118,7 +138,12 @@ impl Mishaps {
         *left -= 1;
         let gap = prng.below(2 * nanos(options.gap)) + 1;
         let pause = Mishap::Pause(magnitude(prng, options.pause_max));
-        let mishap = if prng.chance(options.crash) { Mishap::Crash } else { pause };
+        let change = prng.choose(&[Change::Key, Change::Target, Change::Local]);
+        let mishap = match (prng.chance(options.crash), prng.chance(options.change)) {
+            (true, _) => Mishap::Crash,
+            (false, true) => Mishap::Change(change),
+            (false, false) => pause,
+        };
         *next = Some((from + Duration::from_nanos(gap), mishap));
     }
 }
@@ -139,6 +164,8 @@ mod tests {
         count: 40,
         gap: Duration::from_micros(50),
         crash: Chance::ppm(500_000),
+        change: Chance::ppm(500_000),
+        stall: Chance::NEVER,
         pause_max: Duration::from_micros(100),
         down_max: Duration::from_micros(100),
         new_keys: Chance::ppm(500_000),

@@ -3,6 +3,7 @@
 //!
 //! Everything here takes true time; the NIC is only ever told what its node's clock shows.
 
+use core::{cell::Cell, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
 use rma_core::{
@@ -10,7 +11,7 @@ use rma_core::{
     command::{Command, Completion},
     error::{CommandError, DropReason},
     nic::{ConfigError, Nic, NicConfigBuilder, ReceiveLenMax},
-    time::Instant,
+    time::{Clock, Instant},
 };
 
 use crate::{
@@ -84,6 +85,32 @@ pub(crate) struct Arrival {
     /// What arrives, if that is not what was sent.
     pub(crate) altered: Option<Arc<[u8]>>,
     pub(crate) extra: bool,
+}
+
+/// How long a node is stopped while it handles a frame, and how often its clock is read before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stall {
+    pub(crate) length: Duration,
+    pub(crate) readings_before: u32,
+}
+
+/// The clock of a node that is stopped between two readings.
+struct Readings {
+    before: Instant,
+    after: Instant,
+    left: Cell<u32>,
+}
+
+impl Clock for Readings {
+    fn now(&self) -> Instant {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                self.before
+            }
+            None => self.after,
+        }
+    }
 }
 
 /// A host. Not public: a simulation shows it as its NIC.
@@ -160,19 +187,26 @@ impl Node {
         Ok(())
     }
 
-    /// Receives a frame, which the NIC may change in its own copy.
+    /// Receives a frame, which the NIC may change in its own copy. The node is stopped for a while as `stall`
+    /// says, in the midst of it. Also returns whether the NIC counted a late effect.
     pub(crate) fn handle_frame(
         &mut self,
         now: Instant,
         arrival: &Arrival,
-    ) -> Result<(), DropReason> {
+        stall: Stall,
+    ) -> (Result<(), DropReason>, bool) {
         let Arrival { frame, altered, .. } = arrival;
         self.rx.clear();
         self.rx.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
         let Transmit { source, destination, .. } = frame.transmit;
         let reply_len_max = self.mtu - ip_udp_len(source.is_ipv4());
         let received = RxFrame { source, destination, reply_len_max, bytes: &mut self.rx };
-        self.nic.handle_frame(self.clock.show(now), received)
+        let before = self.clock.show(now);
+        let after = self.clock.show(now + stall.length);
+        let readings = Readings { before, after, left: Cell::new(stall.readings_before) };
+        let late_effects = self.nic.counters().late_effects();
+        let result = self.nic.handle_frame(before, &readings, received);
+        (result, self.nic.counters().late_effects() > late_effects)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {

@@ -1,8 +1,8 @@
 //! What memory must look like: a plain model of it, beside the memory that NICs work on.
 //!
-//! Each command slot has an area of local memory of its own. After an op: OK means that exactly the op's
-//! bytes are the remote region's; an op that had to fail has changed nothing; any other op may have landed
-//! whole granules, and nothing else. Between ops an area does not change.
+//! Each command slot has an area of local memory of its own, and each write has one at its target. After an op: OK
+//! means that exactly the op's bytes have been transferred; an op that had to fail has changed nothing; any other op
+//! may have landed whole granules, and nothing else. From then on, until the next op, an area does not change (P2).
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use rma_shm::Region;
 
 use crate::{node::NodeId, violation::Violation};
 
-/// The local memory of one command slot.
+/// The local memory of one command slot, or a part of a region that others write to.
 #[derive(Debug)]
 pub(crate) struct Area {
     node: NodeId,
-    slot: u16,
+    number: u16,
     memory: Arc<Region>,
     /// Where in `memory` the area begins.
     start: u64,
@@ -28,26 +28,33 @@ pub(crate) struct Area {
 pub(crate) struct Effect<'a> {
     /// Where in the area its bytes go.
     pub(crate) offset: usize,
-    /// The bytes that it reads; none if it must fail.
+    /// The bytes that it transfers; none if it must fail.
     pub(crate) data: &'a [u8],
 }
 
 impl Area {
     pub(crate) fn new(
         node: NodeId,
-        slot: u16,
+        number: u16,
         memory: Arc<Region>,
         start: u64,
         len: usize,
     ) -> Self {
-        Self { node, slot, memory, start, known: vec![0; len] }
+        Self { node, number, memory, start, known: vec![0; len] }
+    }
+
+    /// Puts `data` at `offset`, as an application does that is about to write it elsewhere.
+    pub(crate) fn fill(&mut self, offset: usize, data: &[u8]) {
+        self.known[offset..offset + data.len()].copy_from_slice(data);
+        let start = self.start + offset as u64;
+        self.memory.copy_in(start, data).expect("areas lie inside their region");
     }
 
     /// Checks that nothing has changed since the last op completed.
     pub(crate) fn check_rest(&self) -> Result<(), Violation> {
-        let Self { node, slot, .. } = *self;
+        let Self { node, number: area, .. } = *self;
         match first_difference(&self.read(), &self.known) {
-            Some(at) => Err(Violation::LateEffect { node, slot, at }),
+            Some(at) => Err(Violation::LateEffect { node, area, at }),
             None => Ok(()),
         }
     }
@@ -69,9 +76,9 @@ impl Area {
                 expected[span].copy_from_slice(granule);
             }
         }
-        let Self { node, slot, .. } = *self;
+        let Self { node, number: area, .. } = *self;
         match first_difference(&self.known, &expected) {
-            Some(at) => Err(Violation::Memory { node, slot, status, at }),
+            Some(at) => Err(Violation::Memory { node, area, status, at }),
             None => Ok(()),
         }
     }
@@ -109,8 +116,8 @@ mod tests {
             fresh.memory.copy_in(100 + wrong, &[0xee]).unwrap();
             let found = fresh.check_effect(OpStatus::Ok, effect);
             let at = wrong as usize;
-            let (node, slot, status) = (NodeId(0), 3, OpStatus::Ok);
-            assert_eq!(found, Err(Violation::Memory { node, slot, status, at }));
+            let (node, area, status) = (NodeId(0), 3, OpStatus::Ok);
+            assert_eq!(found, Err(Violation::Memory { node, area, status, at }));
         }
     }
 
@@ -138,7 +145,7 @@ mod tests {
         area.memory.copy_in(101, &[1]).unwrap();
         assert_eq!(
             area.check_rest(),
-            Err(Violation::LateEffect { node: NodeId(0), slot: 3, at: 1 })
+            Err(Violation::LateEffect { node: NodeId(0), area: 3, at: 1 })
         );
     }
 }

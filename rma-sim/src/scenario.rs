@@ -1,9 +1,9 @@
-//! A workload of reads, run over a [`Sim`] with every invariant checked after every event.
+//! A workload of reads, writes and rekeys, run over a [`Sim`] with every invariant checked after every event.
 //!
 //! Two phases. *Safety*: the links have their faults, nodes are paused and crash, every node issues at its own
 //! pace, some of it wrong on purpose; ops may fail, and nothing may go wrong. *Liveness*: the faults are gone,
 //! all nodes run, and the network has come to rest; each op must end in exactly the way that it deserves,
-//! every honest read with OK and right bytes.
+//! every honest one with OK and right bytes.
 
 mod options;
 mod report;
@@ -12,28 +12,28 @@ use core::time::Duration;
 
 use rma_core::{
     command::{Command, CommandSlotId, Completion},
-    error::DropReason,
     nic::ConfigError,
-    op::OpStatus,
+    op::{OpStatus, OpType},
+    region::RegionId,
     time::Instant,
+    wire::FrameView,
 };
 use thiserror::Error;
 
 use crate::{
-    invariant::Checker,
+    invariant::{Checker, OpName},
     link::Faults,
-    mishap::{Mishap, Mishaps},
+    mishap::{Change, Mishap, Mishaps},
     node::{Condition, NodeId, NodeOptions},
-    oracle::Effect,
     prng::{Chance, Prng},
-    sim::Sim,
-    trace::{Seen, What},
+    sim::{Sim, StallOptions},
+    trace::{Frame, Seen, What},
     violation::Violation,
-    workload::{Planned, World},
+    workload::{Bias, Planned, World, notices_limited},
 };
 pub(crate) use options::OP_WIRE_LEN;
 pub use options::Options;
-pub use report::Report;
+pub use report::{OP_TYPES, Report};
 
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -98,6 +98,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let prng = Prng::new(options.seed);
         let Options { nodes, link, switch, mishaps, .. } = options;
         let mut sim = Sim::new(nodes, *link, *switch, prng.fork(0).next())?;
+        sim.set_stalls(StallOptions { chance: mishaps.stall, length_max: mishaps.pause_max });
         let world = World::new(&mut sim, prng.fork(1));
         Ok(Self {
             options,
@@ -116,9 +117,9 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     fn phases(&mut self) -> Result<(), Violation> {
         self.phase(self.options.safety_ops)?;
         self.sim.set_faults(Faults::default());
+        self.sim.set_stalls(StallOptions::default());
         self.phase = Phase::Liveness;
-        self.phase(self.options.liveness_ops)?;
-        self.world.check_rest()
+        self.phase(self.options.liveness_ops)
     }
 
     /// Every node issues `ops` ops; then the network comes to rest.
@@ -161,10 +162,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             self.take_seen()?;
         }
         // Nothing will happen any more, so whatever is outstanding is so for ever.
-        match self.planned.keys().next() {
-            Some(&(node, slot)) => Err(Violation::Overdue { node, slot, due: self.sim.now() }),
-            None => Ok(()),
+        if let Some(&(node, slot)) = self.planned.keys().next() {
+            return Err(Violation::Overdue { node, slot, due: self.sim.now() });
         }
+        self.checker.check_rest(&self.sim)?;
+        self.world.check_rest(&self.sim)
     }
 
     fn draw_gap(&mut self) -> Duration {
@@ -194,7 +196,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let is_wrong = self.pace.chance(Chance::ppm(50_000));
         let is_foreign = u64::from(wrong_slot) == slots;
         if is_wrong && (is_foreign || self.checker.is_outstanding(node, wrong_slot)) {
-            let planned = self.world.plan(&self.sim, node, slot, self.options.hopeless);
+            let planned = self.world.plan(&self.sim, node, slot, self.bias());
             let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
             let refused = self.sim.issue(node, command).is_err();
             self.report.refused += u64::from(refused);
@@ -202,25 +204,48 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
         let free = (slot..slots as u16).chain(0..slot).find(is_free);
         let slot = free.expect("asked by the caller");
-        let planned = self.world.plan(&self.sim, node, slot, self.options.hopeless);
+        let planned = self.world.plan(&self.sim, node, slot, self.bias());
+        self.world.begin(node, &planned);
         let _ = self.sim.issue(node, planned.command);
         self.planned.insert((node, slot), planned);
     }
 
+    const fn bias(&self) -> Bias {
+        let Options { hopeless, mutations, rekeys, .. } = *self.options;
+        Bias { hopeless, mutations, rekeys }
+    }
+
     /// Does to `node` what is scheduled for it now.
     fn strike(&mut self, node: NodeId) -> Result<(), Violation> {
-        match self.mishaps.strike(self.sim.now(), node) {
+        let mishap = self.mishaps.strike(self.sim.now(), node);
+        let is_stopped = self.sim.condition(node) == Condition::Paused;
+        match mishap {
+            // Its engine, which does either, does not run.
+            Mishap::Pause(_) | Mishap::Change(_) if is_stopped => {}
             Mishap::Pause(length) => self.sim.pause(node, length),
             Mishap::Crash => {
                 self.report.take_counters(self.sim.nic(node).counters());
                 self.sim.crash(node);
                 let slots = (node, 0)..=(node, u16::MAX);
                 let lost: Vec<_> = self.planned.extract_if(slots, |_, _| true).collect();
-                for ((_, slot), planned) in lost {
-                    // Its application will never hear of it; what it may have done is the same.
-                    self.check_effect(node, CommandSlotId(slot), OpStatus::Timeout, &planned)?;
+                for (_, planned) in lost {
+                    self.world.orphan(node, planned)?;
                 }
-                self.world.check_areas(node)?;
+                self.world.check_local(node)?;
+            }
+            Mishap::Change(change) => {
+                self.report.changes += 1;
+                let changed = match change {
+                    Change::Key => Some(self.world.rotate(&mut self.sim, node)),
+                    Change::Target => Some(self.world.churn(&mut self.sim, node)),
+                    Change::Local => {
+                        self.world.churn_local(&mut self.sim, node);
+                        None
+                    }
+                };
+                if let Some(region) = changed {
+                    self.region_changed(node, region, None);
+                }
             }
             Mishap::Restart { new_keys } => {
                 let before = &self.options.nodes[node.index()];
@@ -231,8 +256,35 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 let nic = rma_core::nic::NicConfigBuilder { counter_start, ..before.nic };
                 let options = NodeOptions { nic, clock, ..*before };
                 self.sim.restart(node, &options).expect("these options have worked before");
-                self.world.restart(&mut self.sim, node, new_keys);
+                for region in self.world.restart(&mut self.sim, node, new_keys) {
+                    self.region_changed(node, region, None);
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// `region` of `node` is gone or has another key. Ops on it may fail for that; but not `by`, which changed it.
+    fn region_changed(&mut self, node: NodeId, region: RegionId, by: Option<(NodeId, u16)>) {
+        self.checker.region_changed(node, region);
+        for (&name, planned) in &mut self.planned {
+            let is_of = planned.responder == node && planned.command.remote_region == region;
+            planned.stale |= is_of && Some(name) != by;
+        }
+    }
+
+    /// Solicited data was accepted: of a Rekey, it changes a region.
+    fn applied(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
+        let Some(OpName { initiator, slot, op_type, is_under_way }) = self.checker.op_of(frame)
+        else {
+            return Ok(());
+        };
+        if let (OpType::Rekey, Ok(FrameView::SolicitedData(view))) =
+            (op_type, FrameView::parse(&frame.bytes))
+        {
+            let region = view.claims().header.region;
+            self.world.rekeyed(&self.sim, node, region)?;
+            self.region_changed(node, region, is_under_way.then_some((initiator, slot)));
         }
         Ok(())
     }
@@ -248,6 +300,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     self.world.check_area(seen.node, command.slot)?;
                 }
                 What::Completed(completion) => self.completed(seen.node, completion)?,
+                What::Received { frame, result: Ok(()), .. } => self.applied(seen.node, frame)?,
                 _ => {}
             }
         }
@@ -262,18 +315,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             let expected = planned.expected;
             return Err(Violation::Status { node, slot: slot.0, status, expected });
         }
-        self.check_effect(node, slot, status, &planned)
-    }
-
-    fn check_effect(
-        &mut self,
-        node: NodeId,
-        slot: CommandSlotId,
-        status: OpStatus,
-        planned: &Planned,
-    ) -> Result<(), Violation> {
-        let effect = Effect { offset: planned.area_offset, data: planned.data() };
-        self.world.area_mut(node, slot).check_effect(status, effect)
+        self.report.count_end(planned.command.op.op_type(), status);
+        self.world.end(&self.sim, node, status, &planned)
     }
 
     fn may_end_with(&self, planned: &Planned, status: OpStatus) -> bool {
@@ -284,27 +327,25 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         if status == expected {
             return true;
         }
-        let limited = self.notices_limited(planned.responder) > planned.notices_limited;
-        if expected == RemoteAuthenticationFailure && status == Timeout && limited {
+        // A corrupted request does not authenticate, nor does one for a region that has changed. No other op has
+        // any reason to fail so (P11).
+        let in_safety = self.phase == Phase::Safety;
+        let may_be_refused = planned.stale
+            || in_safety && !self.options.link.faults.corrupt.is_never()
+            || self.world.life(planned.responder) != planned.responder_life;
+        let limited = notices_limited(&self.sim, planned.responder) > planned.notices_limited;
+        if status == Timeout
+            && limited
+            && (expected == RemoteAuthenticationFailure || planned.stale)
+        {
             return true;
         }
-        if self.phase == Phase::Liveness || expected == InvalidCommand {
-            return false;
-        }
         match status {
-            Timeout | DispatchTimeout => true,
-            Nack => expected == Ok,
-            // A corrupted request does not authenticate, nor does one for a region of before a restart.
-            RemoteAuthenticationFailure => {
-                !self.options.link.faults.corrupt.is_never()
-                    || self.world.life(planned.responder) != planned.responder_life
-            }
+            RemoteAuthenticationFailure => may_be_refused && expected != InvalidCommand,
+            Timeout | DispatchTimeout => in_safety && expected != InvalidCommand,
+            Nack => in_safety && expected == Ok,
             _ => false,
         }
-    }
-
-    fn notices_limited(&self, node: NodeId) -> u64 {
-        self.sim.nic(node).counters().drops(DropReason::NoticeRateLimited)
     }
 
     fn report(mut self) -> Report {

@@ -16,12 +16,13 @@ use rma_core::{
     error::CommandError,
     nic::{ConfigError, Nic},
     time::Instant,
+    wire::FrameView,
 };
 
 use crate::{
     link::{Faults, Link, LinkOptions},
-    node::{Arrival, Condition, Node, NodeId, NodeOptions, Sent, wire_len},
-    prng::Prng,
+    node::{Arrival, Condition, Node, NodeId, NodeOptions, Sent, Stall, wire_len},
+    prng::{Chance, Prng},
     queue::QueueOptions,
     switch::Switch,
     trace::{Frame, Place, Seen, What},
@@ -84,6 +85,17 @@ pub struct Sim {
     seen: Vec<Seen>,
     frames: u64,
     pauses: u64,
+    stalls: StallOptions,
+    stall_prng: Prng,
+}
+
+/// How often a node is stopped in the midst of handling a frame of a mutation, between two readings of its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallOptions {
+    /// The chance for each solicitation and each frame of solicited data.
+    pub chance: Chance,
+    /// The longest stall.
+    pub length_max: Duration,
 }
 
 impl Sim {
@@ -111,6 +123,8 @@ impl Sim {
             seen: Vec::new(),
             frames: 0,
             pauses: 0,
+            stalls: StallOptions::default(),
+            stall_prng: prng.fork(u64::MAX),
         })
     }
 
@@ -124,6 +138,12 @@ impl Sim {
     #[must_use]
     pub fn local_now(&self, node: NodeId) -> Instant {
         self.nodes[node.index()].clock.show(self.now)
+    }
+
+    /// What the clock of `node` shows at true time `at`.
+    #[must_use]
+    pub fn local_at(&self, node: NodeId, at: Instant) -> Instant {
+        self.nodes[node.index()].clock.show(at)
     }
 
     /// The true time at which the clock of `node` shows `local`.
@@ -174,6 +194,11 @@ impl Sim {
         }
     }
 
+    /// Changes how often nodes are stopped while they handle a frame.
+    pub const fn set_stalls(&mut self, stalls: StallOptions) {
+        self.stalls = stalls;
+    }
+
     /// The node that has `addr`.
     #[must_use]
     pub fn node_at(&self, addr: HostAddr) -> Option<NodeId> {
@@ -207,12 +232,16 @@ impl Sim {
     /// If `node` does not run.
     pub fn pause(&mut self, node: NodeId, length: Duration) {
         assert_eq!(self.condition(node), Condition::Running, "{node} is paused");
+        self.stop(node, length);
+        self.see(node, What::Paused);
+    }
+
+    fn stop(&mut self, node: NodeId, length: Duration) {
         self.pauses += 1;
         let stopped = &mut self.nodes[node.index()];
         stopped.condition = Condition::Paused;
         stopped.pause = self.pauses;
         stopped.timeout_at = None;
-        self.see(node, What::Paused);
         self.schedule(self.now + length, node, Kind::Resume { pause: self.pauses });
     }
 
@@ -325,9 +354,12 @@ impl Sim {
         node.condition = Condition::Running;
         node.resumed_at = Some(self.now);
         self.see(id, What::Resumed);
-        // Turns of an engine until the device is empty.
+        // Turns of an engine until the device is empty, or the node is stopped again.
         loop {
             for _ in 0..BURST {
+                if self.condition(id) != Condition::Running {
+                    return;
+                }
                 let Some(arrival) = self.nodes[id.index()].ring.pop_front() else { break };
                 self.receive(id, arrival);
             }
@@ -339,9 +371,32 @@ impl Sim {
     }
 
     fn receive(&mut self, id: NodeId, arrival: Arrival) {
-        let result = self.nodes[id.index()].handle_frame(self.now, &arrival);
+        let stall = self.draw_stall(&arrival.frame);
+        let node = &mut self.nodes[id.index()];
+        let (result, counted_late) = node.handle_frame(self.now, &arrival, stall);
         let Arrival { frame, altered, extra } = arrival;
-        self.see(id, What::Received { frame, altered, extra, result });
+        let stalled = stall.length;
+        self.see(id, What::Received { frame, altered, extra, stalled, result, counted_late });
+        if !stalled.is_zero() {
+            self.stop(id, stalled);
+        }
+    }
+
+    fn draw_stall(&mut self, frame: &Frame) -> Stall {
+        let StallOptions { chance, length_max } = self.stalls;
+        // A NIC reads its clock once for a solicitation, before and after the copy for data, and else never.
+        let readings = match FrameView::parse(&frame.bytes) {
+            Ok(FrameView::Solicitation(_)) => 1,
+            Ok(FrameView::SolicitedData(_)) => 2,
+            _ => return Stall::default(),
+        };
+        let prng = &mut self.stall_prng;
+        if chance.is_never() || !prng.chance(chance) {
+            return Stall::default();
+        }
+        let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);
+        let readings_before = prng.below(readings) as u32;
+        Stall { length: Duration::from_nanos(nanos), readings_before }
     }
 
     fn lose(&mut self, node: NodeId, arrival: Arrival, place: Place) {

@@ -43,10 +43,7 @@ impl Options {
         let switch = draw_switch(&mut prng);
         let rate = prng.choose(&RATES);
         let turnaround = turnaround(count, &link, switch, rate);
-        let timing = Timing {
-            dispatch_timeout: turnaround * prng.between(1, 3) as u32,
-            timeout: turnaround * prng.between(1, 4) as u32,
-        };
+        let mut longest = Duration::ZERO;
         let in_step = clocks.below(4) == 0;
         let nodes = (0..count)
             .map(|number| {
@@ -60,7 +57,11 @@ impl Options {
                 }
                 let clock = draw_clock(&mut clocks);
                 let clock = if in_step { ClockOptions::default() } else { clock };
-                NodeOptions { clock, ..draw_node(&mut prng, addresses, timing, rate) }
+                let timing = draw_timing(&mut prng, turnaround);
+                longest = longest.max(timing.timeout);
+                let drawn = draw_node(&mut prng, addresses, timing, rate);
+                let nic = NicConfigBuilder { rtt: turnaround / 2, ..drawn.nic };
+                NodeOptions { clock, nic, ..drawn }
             })
             .collect();
         let hopeless = prng.choose(&[0, 50_000, 300_000]);
@@ -72,9 +73,11 @@ impl Options {
             nodes,
             link,
             switch,
-            mishaps: draw_mishaps(&mut mishaps, timing, gap * safety_ops),
+            mishaps: draw_mishaps(&mut mishaps, longest, gap * safety_ops),
             safety_ops,
             liveness_ops: prng.between(1, 6) as u32,
+            mutations: Chance::ppm(prng.choose(&[0, 300_000, 700_000, 1_000_000])),
+            rekeys: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
             gap,
             hopeless: Chance::ppm(hopeless),
         }
@@ -85,13 +88,21 @@ impl Options {
 /// of clocks.
 fn turnaround(count: u64, link: &LinkOptions, switch: Option<QueueOptions>, rate: u64) -> Duration {
     let op = |rate| serialization(rate, OP_WIRE_LEN);
-    // Its request may wait for another op's responses on one link, its responses on the other; both, for
-    // everything else that goes to the same node, in a device and in a switch.
+    // Of two hops in turn, each may wait for another op's data on its link, and for everything else that goes to the
+    // same node, in a device and in a switch.
     let serialized = op(link.rate) * 2
-        + op(rate) * (count as u32 + 1)
+        + op(rate) * 2 * (count as u32 + 1)
         + switch.map_or(Duration::ZERO, |port| op(port.rate) * 2 * (count as u32 + 1));
     let turnaround = (link.delay + link.jitter) * 2 + serialized + Duration::from_micros(1);
-    turnaround + turnaround * DRIFT_PPM_MAX as u32 / 1_000_000
+    // The guard is an eighth of the limit.
+    turnaround + turnaround / 4 + turnaround * DRIFT_PPM_MAX as u32 / 1_000_000
+}
+
+fn draw_timing(prng: &mut Prng, turnaround: Duration) -> Timing {
+    let dispatch_timeout = turnaround * prng.between(1, 3) as u32;
+    // So that by the formula of §6.1 some answers may wait.
+    let timeout = dispatch_timeout + turnaround * prng.between(1, 4) as u32;
+    Timing { dispatch_timeout, timeout }
 }
 
 /// How wrong a clock may run: far worse than any quartz.
@@ -109,8 +120,8 @@ fn draw_switch(prng: &mut Prng) -> Option<QueueOptions> {
     (prng.below(2) > 0).then_some(port)
 }
 
-/// In half of all runs nodes are spared. `length` is about how long the safety phase takes.
-fn draw_mishaps(prng: &mut Prng, timing: Timing, length: Duration) -> MishapOptions {
+/// In half of all runs nodes are spared. `timeout` is the longest, `length` is about how long the safety phase takes.
+fn draw_mishaps(prng: &mut Prng, timeout: Duration, length: Duration) -> MishapOptions {
     let count = prng.between(1, 4) as u32;
     let most = |prng: &mut Prng, most: Duration| {
         Duration::from_nanos(prng.magnitude(most.as_nanos().max(1) as u64))
@@ -119,8 +130,10 @@ fn draw_mishaps(prng: &mut Prng, timing: Timing, length: Duration) -> MishapOpti
         count,
         gap: length / count,
         crash: Chance::ppm(prng.choose(&[0, 300_000, 300_000, 1_000_000])),
-        pause_max: most(prng, timing.timeout * 8),
-        down_max: most(prng, timing.timeout * 4),
+        change: Chance::ppm(prng.choose(&[0, 300_000, 700_000])),
+        stall: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
+        pause_max: most(prng, timeout * 8),
+        down_max: most(prng, timeout * 4),
         new_keys: Chance::ppm(prng.choose(&[0, 500_000])),
         clock_step_max: most(prng, Duration::from_secs(86_400)),
     };
@@ -166,6 +179,8 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
             command_slots: prng.magnitude(32) as u32,
             regions: REGIONS_PER_NODE + prng.below(3) as u32,
             inbound_queue: prng.magnitude(16) as u32,
+            pending_writes: prng.magnitude(16) as u32,
+            bandwidth: prng.choose(&[rate, 4 * rate]),
             solicitation_window: prng.choose(&window),
             timing,
             notices_per_second: prng.choose(&[0, 1_000, 100_000, 100_000]),

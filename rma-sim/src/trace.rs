@@ -1,15 +1,15 @@
 //! What happened in a simulation, as data: the invariants read it, a person can print it, and its digest
 //! tells whether two runs were the same.
 
-use core::fmt;
+use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 use rma_core::{
     backend::Transmit,
-    command::{Command, Completion},
+    command::{Command, CommandOp, Completion, Transfer},
     error::{CommandError, DropReason},
     time::Instant,
-    wire::{Failure, FrameView},
+    wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
 };
 
 use crate::node::{NodeId, wire_len};
@@ -77,8 +77,12 @@ pub enum What {
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy.
         extra: bool,
+        /// For how long the node was stopped in the midst of it.
+        stalled: Duration,
         /// What the NIC made of it.
         result: Result<(), DropReason>,
+        /// Whether the NIC counted a late effect.
+        counted_late: bool,
     },
     /// A copy of a frame that had reached the end of its link was lost there. The node is the receiver.
     Lost {
@@ -116,11 +120,10 @@ impl fmt::Display for Seen {
         match &self.what {
             What::Issued { command, result } => write!(
                 f,
-                "issued   slot {} {:?} {} bytes at {} of {} {}{}",
+                "issued   slot {} {:?} {} of {} {}{}",
                 command.slot,
                 command.class,
-                command.op_size,
-                command.remote_offset,
+                Wish(&command.op),
                 command.responder,
                 command.remote_region,
                 Verdict(result)
@@ -134,11 +137,15 @@ impl fmt::Display for Seen {
                 };
                 write!(f, "sent     {} to {}{fate}", Summary(frame), frame.transmit.destination)
             }
-            What::Received { frame, altered, extra, result } => {
+            What::Received { frame, altered, extra, stalled, result, counted_late } => {
                 let extra = if *extra { " (a copy)" } else { "" };
                 let corrupted = if altered.is_some() { " (corrupted)" } else { "" };
                 write!(f, "received {} from {}", Summary(frame), frame.transmit.source)?;
-                write!(f, "{extra}{corrupted}{}", Verdict(result))
+                write!(f, "{extra}{corrupted}{}", Verdict(result))?;
+                if !stalled.is_zero() {
+                    write!(f, ", stopped for {} ns meanwhile", stalled.as_nanos())?;
+                }
+                if *counted_late { write!(f, ", counted as late") } else { Ok(()) }
             }
             What::Lost { frame, extra, place } => {
                 let extra = if *extra { " (a copy)" } else { "" };
@@ -174,24 +181,60 @@ impl<E: fmt::Debug> fmt::Display for Verdict<'_, E> {
     }
 }
 
+struct Wish<'a>(&'a CommandOp);
+
+impl fmt::Display for Wish<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            CommandOp::Read(Transfer { op_size, remote_offset, .. }) => {
+                write!(f, "read {op_size} bytes at {remote_offset}")
+            }
+            CommandOp::Write(Transfer { op_size, remote_offset, .. }) => {
+                write!(f, "write {op_size} bytes at {remote_offset}")
+            }
+            CommandOp::Rekey(_) => write!(f, "rekey"),
+        }
+    }
+}
+
+struct Use(Header);
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slot {} use {}", self.0.slot, self.0.generation)
+    }
+}
+
 struct Summary<'a>(&'a Frame);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} ", self.0.number)?;
         match FrameView::parse(&self.0.bytes) {
-            Ok(FrameView::ReadRequest(view)) => {
-                let header = view.claims().header;
-                write!(f, "request  slot {} use {}", header.slot, header.generation)
+            Ok(FrameView::ReadRequest(view)) => write!(f, "request  {}", Use(view.claims().header)),
+            Ok(FrameView::MutationRequest(view)) => {
+                let MutationRequest { header, mutation, .. } = view.claims();
+                write!(f, "{:?} {}", mutation.op_type(), Use(header))
             }
             Ok(FrameView::ReadResponse(view)) => {
-                let header = view.claims().header;
                 let (start, end) = view.claims().span();
-                write!(f, "response slot {} use {} {start}..{end}", header.slot, header.generation)
+                write!(f, "response {} {start}..{end}", Use(view.claims().header))
+            }
+            Ok(FrameView::Solicitation(view)) => {
+                let Solicitation { header, pending, .. } = view.claims();
+                write!(f, "solicit  {} as {pending}", Use(header))
+            }
+            Ok(FrameView::SolicitedData(view)) => {
+                let (start, end) = view.claims().span();
+                write!(f, "data     {} {start}..{end}", Use(view.claims().header))
+            }
+            Ok(FrameView::Acknowledgement(view)) => {
+                let Acknowledgement { header, status } = view.claims();
+                write!(f, "ack      {} {status}", Use(header))
             }
             Ok(FrameView::Failure(view)) => {
                 let Failure { header, status } = view.claims();
-                write!(f, "failure  slot {} use {} {status}", header.slot, header.generation)
+                write!(f, "failure  {} {status}", Use(header))
             }
             Err(reason) => write!(f, "no frame: {reason:?}"),
         }
@@ -228,8 +271,9 @@ impl Digest {
                 self.bytes(&frame.bytes);
                 self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
             }
-            What::Received { frame, altered, extra, result } => {
+            What::Received { frame, altered, extra, stalled, result, counted_late } => {
                 self.word(3);
+                self.word((stalled.as_nanos() as u64) << 1 | u64::from(*counted_late));
                 self.copy(frame, *extra);
                 self.bytes(altered.as_deref().unwrap_or(&[]));
                 self.word(result.map_or_else(|reason| reason as u64 + 1, |()| 0));

@@ -133,6 +133,61 @@ pub enum Violation {
         /// The command slot.
         slot: u16,
     },
+    /// P2. An op had been reported as failed when some of its data was applied.
+    #[error(
+        "P2: {node} applied data of slot {slot} of {initiator} after that op had been reported"
+    )]
+    AppliedLate {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P2. A responder that did not run was still applying data when the op was reported as failed, and did
+    /// not count it.
+    #[error(
+        "P2: data of slot {slot} of {node} was applied until after the op had failed, uncounted"
+    )]
+    SilentlyLate {
+        /// The initiator.
+        node: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P2. A responder that was not stopped counted a late effect.
+    #[error("P2: {node} counted a late effect, but it was not stopped while it applied data")]
+    FalseAlarm {
+        /// The responder.
+        node: NodeId,
+    },
+    /// P11. Something was admitted, or applied, under a key that was no longer the region's.
+    #[error("P11: {node} believed slot {slot} of {initiator}, whose key is no longer the region's")]
+    OldKey {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P11. Something was refused as under an old key, and its key was the region's.
+    #[error("P11: {node} refused data of slot {slot} of {initiator}, whose key is the region's")]
+    NotOld {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P11. A region's key is not the last that was installed.
+    #[error("P11: a region of {node} has another key than the last that was installed")]
+    WrongKey {
+        /// The responder.
+        node: NodeId,
+    },
     /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is not its own,
     /// too long for its way, or an answer to nothing.
     #[error("{node} sent a frame of {len} bytes to {destination} that it should not have sent")]
@@ -145,28 +200,28 @@ pub enum Violation {
         len: usize,
     },
     /// P6, P7. Memory is not what it must be.
-    #[error("P6: {node} slot {slot}, {status}: byte {at} of its memory is wrong")]
+    #[error("P6: {node} area {area}, {status}: byte {at} is wrong")]
     Memory {
-        /// The initiator.
+        /// Whose memory.
         node: NodeId,
-        /// The command slot.
-        slot: u16,
+        /// The command slot that the area is for, or the number of an area at a target.
+        area: u16,
         /// How the op ended.
         status: OpStatus,
-        /// The first wrong byte, from the start of the slot's memory.
+        /// The first wrong byte, from the start of the area.
         at: usize,
     },
     /// P2. Memory changed after the op had completed.
-    #[error("P2: byte {at} of the memory of {node} slot {slot} changed after its op had completed")]
+    #[error("P2: byte {at} of area {area} of {node} changed after its op had completed")]
     LateEffect {
-        /// The initiator.
+        /// Whose memory.
         node: NodeId,
-        /// The command slot.
-        slot: u16,
-        /// The first wrong byte, from the start of the slot's memory.
+        /// The command slot that the area is for, or the number of an area at a target.
+        area: u16,
+        /// The first wrong byte, from the start of the area.
         at: usize,
     },
-    /// A region that others only read has changed.
+    /// What others only read has changed.
     #[error("byte {at} of a region of {node} has changed, and nobody may write to it")]
     SourceChanged {
         /// The responder.

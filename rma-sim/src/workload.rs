@@ -1,127 +1,47 @@
-//! What software does: regions with random contents, and random reads of them, right and wrong.
+//! What software does: regions with known contents; reads, writes and rekeys of them, right and wrong; and what
+//! it does to its own regions meanwhile.
+//!
+//! Each host has two *targets* that others read and write. The key of one never changes in a life of the host. The
+//! other is *restless*: others may rekey it, its owner rotates its key, or takes it away and registers it anew.
+//! In both, the first bytes are only ever read, and then come areas of which each write under way has one to itself. So what
+//! memory must hold is known exactly, whatever the order in which ops end.
 
-use std::sync::Arc;
+mod host;
+mod plan;
 
 use rma_core::{
-    addr::{HostAddr, Pid},
-    command::{Command, CommandSlotId},
-    crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
-    error::DropReason,
-    limits::OP_SIZE_MAX,
-    nic::RegionEntry,
-    op::{ClassOfService, OpStatus, OpType},
-    region::{Permissions, RegionId},
-};
-use rma_shm::Region;
-
-use crate::{
-    node::NodeId,
-    oracle::{Area, first_difference},
-    prng::{Chance, Prng},
-    sim::Sim,
-    violation::Violation,
+    addr::HostAddr, command::CommandSlotId, error::DropReason, op::OpStatus, region::RegionId,
 };
 
-/// Bytes of local memory for each slot: room for a whole op at any alignment, with a margin.
-const AREA_LEN: usize = OP_SIZE_MAX as usize + 128;
+use crate::{node::NodeId, oracle::Effect, prng::Prng, sim::Sim, violation::Violation};
+use host::{Host, Target};
+use plan::Use;
+pub(crate) use plan::{Bias, Planned};
 
 /// Regions that each node registers: what a table must have room for.
-pub(crate) const REGIONS_PER_NODE: u32 = READABLE as u32 + 1 + PIDS as u32;
+pub(crate) const REGIONS_PER_NODE: u32 = TARGETS as u32 + 1 + PIDS as u32;
 
-const READABLE: usize = 2;
+const TARGETS: usize = 2;
 const PIDS: usize = 2;
 
-/// A region that others read, or may not.
-#[derive(Debug)]
-struct Source {
-    id: RegionId,
-    key: RegionKeySchedule,
-    memory: Arc<Region>,
-    content: Arc<[u8]>,
-}
-
-#[derive(Debug)]
-struct Host {
-    /// What its software does next.
-    prng: Prng,
-    /// How often it has started.
-    life: u32,
-    /// Where its keys and the contents of its regions come from.
-    contents: u64,
-    readable: [Source; READABLE],
-    /// Registered, without permission to read.
-    forbidden: Source,
-    /// The name of a region that was deregistered.
-    stale: RegionId,
-    /// A region of each process for the data that it reads.
-    sinks: [RegionId; PIDS],
-    areas: Vec<Area>,
-}
-
-impl Host {
-    /// Each process has half of the slots.
-    fn process_of(&self, slot: u16) -> usize {
-        usize::from(usize::from(slot) >= self.areas.len() / 2)
-    }
-}
-
-/// An op, and how it must end on a network without faults.
-#[derive(Clone, Debug)]
-pub(crate) struct Planned {
-    pub(crate) command: Command,
-    pub(crate) expected: OpStatus,
-    pub(crate) responder: NodeId,
-    /// Which life of the responder it was planned for.
-    pub(crate) responder_life: u32,
-    /// Which of the responder's readable regions.
-    source: usize,
-    /// What that region held, and holds as long as it has the same key.
-    content: Arc<[u8]>,
-    /// Where in the slot's area the data goes.
-    pub(crate) area_offset: usize,
-    /// Notices that the responder had not sent, for their rate, when the op was planned.
-    pub(crate) notices_limited: u64,
-}
-
-impl Planned {
-    /// The bytes that it reads; none if it must fail.
-    pub(crate) fn data(&self) -> &[u8] {
-        if self.expected != OpStatus::Ok {
-            return &[];
-        }
-        let start = self.command.remote_offset as usize;
-        &self.content[start..start + self.command.op_size as usize]
-    }
-}
+/// The target whose key may change.
+const RESTLESS: usize = 1;
 
 /// All memory of all nodes.
 #[derive(Debug)]
 pub(crate) struct World {
     prng: Prng,
     hosts: Vec<Host>,
-}
-
-/// The process that has number `process` on `node`.
-const fn pid(node: NodeId, process: usize) -> Pid {
-    Pid(1000 + node.0 as u32 * 10 + process as u32)
+    /// Ops whose applications have crashed: their data may still be on its way.
+    orphans: Vec<(NodeId, Planned)>,
 }
 
 impl World {
     /// Registers regions on every node and hands out its slots.
     pub(crate) fn new(sim: &mut Sim, prng: Prng) -> Self {
         let nodes: Vec<NodeId> = sim.nodes().collect();
-        let start = |node: NodeId| Host::new(sim, node, prng.fork(node.0.into()), 0, 0);
-        Self { hosts: nodes.into_iter().map(start).collect(), prng }
-    }
-
-    /// What the software of `node` does when it starts again: the same as the first time, so that regions have
-    /// the same names; with the same keys and contents, too, unless `new_keys`.
-    pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) {
-        let before = &self.hosts[node.index()];
-        let (life, contents) = (before.life + 1, before.contents + u64::from(new_keys));
-        let prng = before.prng.clone();
-        let seeds = self.prng.fork(node.0.into());
-        self.hosts[node.index()] = Host { prng, ..Host::new(sim, node, seeds, life, contents) };
+        let start = |node: NodeId| Host::new(sim, node, prng.fork(node.0.into()));
+        Self { hosts: nodes.into_iter().map(start).collect(), prng, orphans: Vec::new() }
     }
 
     /// How often `node` has started.
@@ -129,138 +49,154 @@ impl World {
         self.hosts[node.index()].life
     }
 
-    /// The next op of `node`, for `slot`, which may be busy.
+    /// The next op of `node`, for `slot`, which may be busy. Nothing is done about it yet.
     ///
     /// Each op draws from a generator of its own, so that one more draw here shifts no later op.
-    pub(crate) fn plan(&mut self, sim: &Sim, node: NodeId, slot: u16, hopeless: Chance) -> Planned {
+    pub(crate) fn plan(&mut self, sim: &Sim, node: NodeId, slot: u16, bias: Bias) -> Planned {
         let seed = self.hosts[node.index()].prng.next();
-        let mut prng = Prng::new(seed);
-        let local = &self.hosts[node.index()];
-        let responder = NodeId(prng.below(self.hosts.len() as u64) as u16);
-        let remote = &self.hosts[responder.index()];
-        let process = local.process_of(slot);
-        let ipv4 = prng.chance(Chance::ppm(500_000));
-        let (initiator, responder_addr) = addresses(sim, node, responder, ipv4);
-        let source = prng.below(READABLE as u64) as usize;
-        let len = remote.readable[source].content.len() as u64;
-        let largest = len.min(OP_SIZE_MAX.into());
-        let (is_whole, some) = (prng.chance(Chance::ppm(250_000)), prng.magnitude(largest));
-        let op_size = (if is_whole { largest } else { some }) as u32;
-        let area_offset = prng.below((AREA_LEN - op_size as usize + 1) as u64) as usize;
-        let binding = KeyBinding {
-            initiator,
-            responder: responder_addr,
-            pid: pid(node, process),
-            op_type: OpType::Read,
-        };
-        let mut planned = Planned {
-            command: Command {
-                slot: CommandSlotId(slot),
-                op_type: OpType::Read,
-                class: prng.choose(&ClassOfService::ALL),
-                op_size,
-                responder: responder_addr,
-                remote_region: remote.readable[source].id,
-                remote_offset: prng.below(len - u64::from(op_size) + 1),
-                local_region: local.sinks[process],
-                local_offset: (usize::from(slot) * AREA_LEN + area_offset) as u64,
-                key: remote.readable[source].key.derive(&binding),
-            },
-            expected: OpStatus::Ok,
-            responder,
-            responder_life: remote.life,
-            source,
-            content: remote.readable[source].content.clone(),
-            area_offset,
-            notices_limited: sim.nic(responder).counters().drops(DropReason::NoticeRateLimited),
-        };
-        let is_hopeless = prng.chance(hopeless);
-        let spoiled = self.spoil(&mut prng, &planned, node, &binding);
-        if is_hopeless {
-            planned = spoiled;
+        plan::plan(&self.hosts, sim, Prng::new(seed), (node, slot), bias)
+    }
+
+    /// Software is about to issue `planned`.
+    pub(crate) fn begin(&mut self, node: NodeId, planned: &Planned) {
+        match planned.purpose {
+            Use::Write { area, .. } => {
+                let slot = planned.command.slot;
+                self.area_mut(node, slot).fill(planned.area_offset, planned.data());
+                self.target_mut(planned).areas_in_use[area] = true;
+            }
+            Use::Rekey { key } if planned.expected == OpStatus::Ok => {
+                self.target_mut(planned).rekeying = Some(key);
+            }
+            Use::Read | Use::Rekey { .. } => {}
         }
-        planned
     }
 
-    /// Makes one thing about `planned` wrong.
-    fn spoil(
-        &self,
-        prng: &mut Prng,
-        planned: &Planned,
+    /// An op has ended with `status`. Checks what it did, and that it did nothing else.
+    pub(crate) fn end(
+        &mut self,
+        sim: &Sim,
         node: NodeId,
-        binding: &KeyBinding,
-    ) -> Planned {
-        let local = &self.hosts[node.index()];
-        let remote = &self.hosts[planned.responder.index()];
-        let source = &remote.readable[planned.source];
-        let len = source.content.len() as u64;
-        let mut spoiled = planned.clone();
-        let command = &mut spoiled.command;
-        let size = u64::from(command.op_size);
-        let mut random_key = [0; 16];
-        prng.fill(&mut random_key);
-        let beyond = prng.choose(&[len, len - size + 1, u64::MAX, u64::MAX - size + 1]);
-        use OpStatus::{
-            InvalidCommand, RemoteAuthenticationFailure, RemoteOutOfBounds, RemotePermissionDenied,
-        };
-        spoiled.expected = match prng.below(12) {
-            0 => {
-                command.key = DerivedRegionKey::from_bytes(random_key);
-                RemoteAuthenticationFailure
-            }
-            1 => {
-                let pid = Pid(binding.pid.0 ^ 1);
-                command.key = source.key.derive(&KeyBinding { pid, ..*binding });
-                RemoteAuthenticationFailure
-            }
-            2 => {
-                // As if another host had leaked its key.
-                let initiator = HostAddr::from_octets([0xfd; 16]);
-                command.key = source.key.derive(&KeyBinding { initiator, ..*binding });
-                RemoteAuthenticationFailure
-            }
-            3 => {
-                command.remote_region = remote.stale;
-                RemoteAuthenticationFailure
-            }
-            4 => {
-                command.remote_region = remote.readable[(planned.source + 1) % READABLE].id;
-                RemoteAuthenticationFailure
-            }
-            5 | 6 => {
-                command.remote_offset = beyond;
-                RemoteOutOfBounds
-            }
-            7 => {
-                command.remote_region = remote.forbidden.id;
-                command.key = remote.forbidden.key.derive(binding);
-                RemotePermissionDenied
-            }
-            8 => {
-                command.op_size = prng.choose(&[0, OP_SIZE_MAX + 1, u32::MAX]);
-                InvalidCommand
-            }
-            9 => {
-                command.local_region = RegionId::from_bits(u32::MAX);
-                InvalidCommand
-            }
-            10 => {
-                command.local_region = local.sinks[1 - local.process_of(command.slot.0)];
-                InvalidCommand
-            }
-            _ => {
-                command.local_offset = prng.choose(&[
-                    (local.areas.len() * AREA_LEN) as u64 - size + 1,
-                    u64::MAX,
-                    u64::MAX - size + 1,
-                ]);
-                InvalidCommand
-            }
-        };
-        spoiled
+        status: OpStatus,
+        planned: &Planned,
+    ) -> Result<(), Violation> {
+        let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
+        let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
+        let local = Effect { offset: planned.area_offset, data: local };
+        self.area_mut(node, planned.command.slot).check_effect(status, local)?;
+        self.end_at_target(sim, status, planned)
     }
 
-    pub(crate) fn area_mut(&mut self, node: NodeId, slot: CommandSlotId) -> &mut Area {
+    fn end_at_target(
+        &mut self,
+        sim: &Sim,
+        status: OpStatus,
+        planned: &Planned,
+    ) -> Result<(), Violation> {
+        let honest = planned.expected == OpStatus::Ok;
+        let responder = planned.responder;
+        let is_present = planned.contents == self.hosts[responder.index()].contents;
+        let target = self.target_mut(planned);
+        match planned.purpose {
+            Use::Read => Ok(()),
+            Use::Write { area, offset } => {
+                target.areas_in_use[area] = false;
+                let data = if honest { planned.data() } else { &[] };
+                target.areas[area].check_effect(status, Effect { offset, data })
+            }
+            Use::Rekey { .. } if !is_present => Ok(()),
+            Use::Rekey { key } => {
+                if honest {
+                    target.rekeying = None;
+                }
+                // Another key may have been installed over it.
+                let installed = target.key_bytes == key || planned.stale;
+                if status == OpStatus::Ok && !installed {
+                    return Err(Violation::WrongKey { node: responder });
+                }
+                target.check_key(sim, responder)
+            }
+        }
+    }
+
+    /// The application of an op that is under way has crashed: its data may be on its way.
+    pub(crate) fn orphan(&mut self, node: NodeId, planned: Planned) -> Result<(), Violation> {
+        let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
+        let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
+        let local = Effect { offset: planned.area_offset, data: local };
+        self.area_mut(node, planned.command.slot).check_effect(OpStatus::Timeout, local)?;
+        self.orphans.push((node, planned));
+        Ok(())
+    }
+
+    /// Solicited data of a Rekey was accepted by `node` for its region: it has the new key from now on, in one step.
+    pub(crate) fn rekeyed(
+        &mut self,
+        sim: &Sim,
+        node: NodeId,
+        region: RegionId,
+    ) -> Result<(), Violation> {
+        let wrong = Violation::WrongKey { node };
+        let target = &mut self.hosts[node.index()].targets_mut()[RESTLESS];
+        let key = target.rekeying.filter(|_| target.id == region).ok_or(wrong)?;
+        target.set_key(key);
+        target.check_key(sim, node)
+    }
+
+    /// The owner rotates the key of its restless region. Returns that region's name.
+    pub(crate) fn rotate(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
+        let host = &mut self.hosts[node.index()];
+        let key = host::draw_key(&mut host.prng);
+        let target = &mut host.targets_mut()[RESTLESS];
+        target.set_key(key);
+        let regions = sim.nic_mut(node).regions_mut();
+        regions.rekey(target.id, &key).expect("registered when the host started");
+        target.id
+    }
+
+    /// The owner takes its restless region away and registers it anew, with another key. Returns the name that
+    /// it had.
+    pub(crate) fn churn(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
+        let host = &mut self.hosts[node.index()];
+        let key = host::draw_key(&mut host.prng);
+        let target = &mut host.targets_mut()[RESTLESS];
+        let before = target.id;
+        target.set_key(key);
+        sim.nic_mut(node).regions_mut().deregister(before).expect("registered until now");
+        target.register(sim, node);
+        before
+    }
+
+    /// A process takes the local end of its ops away and registers it anew.
+    pub(crate) fn churn_local(&mut self, sim: &mut Sim, node: NodeId) {
+        let host = &mut self.hosts[node.index()];
+        let process = host.prng.below(PIDS as u64) as usize;
+        host.churn_local(sim, node, process);
+    }
+
+    /// What the software of `node` does when it starts again: the same as the first time, so that regions have
+    /// names of before; with new keys and contents if `new_keys`, and those of before otherwise. Returns
+    /// the names that mean nothing any more, or something else.
+    pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) -> Vec<RegionId> {
+        let seeds = self.prng.fork(node.0.into());
+        let host = &mut self.hosts[node.index()];
+        let before: Vec<RegionId> = host.targets().iter().map(|target| target.id).collect();
+        host.restart(sim, node, seeds, new_keys);
+        let now = host.targets().iter().map(|target| target.id);
+        before
+            .into_iter()
+            .zip(now)
+            .filter(|(old, new)| new_keys || old != new)
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    fn target_mut(&mut self, planned: &Planned) -> &mut Target {
+        let host = &mut self.hosts[planned.responder.index()];
+        &mut host.epochs[planned.contents][planned.target]
+    }
+
+    fn area_mut(&mut self, node: NodeId, slot: CommandSlotId) -> &mut crate::oracle::Area {
         &mut self.hosts[node.index()].areas[usize::from(slot.0)]
     }
 
@@ -269,82 +205,31 @@ impl World {
         self.hosts[node.index()].areas[usize::from(slot.0)].check_rest()
     }
 
-    /// Checks all areas of a node on which no op is under way.
-    pub(crate) fn check_areas(&self, node: NodeId) -> Result<(), Violation> {
-        self.hosts[node.index()].areas.iter().try_for_each(Area::check_rest)
+    /// Checks all local memory of a node on which no op is under way.
+    pub(crate) fn check_local(&self, node: NodeId) -> Result<(), Violation> {
+        self.hosts[node.index()].areas.iter().try_for_each(|area| area.check_rest())
     }
 
-    /// Checks that nothing has changed that nobody wrote to.
-    pub(crate) fn check_rest(&self) -> Result<(), Violation> {
+    /// Nothing is under way any more. Checks that nothing has changed that nobody wrote to, and that every region
+    /// has the key that it must have.
+    pub(crate) fn check_rest(&mut self, sim: &Sim) -> Result<(), Violation> {
+        for (_, planned) in core::mem::take(&mut self.orphans) {
+            self.end_at_target(sim, OpStatus::Timeout, &planned)?;
+        }
         for (index, host) in self.hosts.iter().enumerate() {
-            self.check_areas(NodeId(index as u16))?;
-            for source in host.readable.iter().chain([&host.forbidden]) {
-                let mut now = vec![0; source.content.len()];
-                source.memory.copy_out(0, &mut now).expect("the region has that length");
-                if let Some(at) = first_difference(&now, &source.content[..]) {
-                    return Err(Violation::SourceChanged { node: NodeId(index as u16), at });
-                }
-            }
+            let node = NodeId(index as u16);
+            self.check_local(node)?;
+            host.epochs.iter().flatten().try_for_each(|target| target.check_rest(node))?;
+            host.forbidden.check_rest(node)?;
+            host.targets().iter().try_for_each(|target| target.check_key(sim, node))?;
         }
         Ok(())
     }
 }
 
-impl Host {
-    fn new(sim: &mut Sim, node: NodeId, prng: Prng, life: u32, contents: u64) -> Self {
-        let ops = prng.fork(0);
-        let mut prng = prng.fork(1 + contents);
-        let slots = sim.nic(node).slot_count() as u16;
-        for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
-            sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
-        }
-        let stale = Source::register(sim, node, &mut prng, Permissions::READ).id;
-        sim.nic_mut(node).regions_mut().deregister(stale).expect("registered above");
-        let readable =
-            core::array::from_fn(|_| Source::register(sim, node, &mut prng, Permissions::READ));
-        let forbidden = Source::register(sim, node, &mut prng, Permissions::NONE);
-        let sink_len = usize::from(slots) * AREA_LEN;
-        let sinks = [(); PIDS].map(|()| {
-            Arc::new(Region::new(sink_len).expect("a few KiB for each of at least one slot"))
-        });
-        let key = RegionKey::from_bytes([0; 16]);
-        let ids = core::array::from_fn(|process| {
-            let owner = pid(node, process);
-            register(
-                sim,
-                node,
-                RegionEntry::new(sinks[process].clone(), &key, Permissions::NONE, owner),
-            )
-        });
-        let area = |slot: u16| {
-            let process = usize::from(slot >= slots / 2);
-            let start = usize::from(slot) * AREA_LEN;
-            Area::new(node, slot, sinks[process].clone(), start as u64, AREA_LEN)
-        };
-        let areas = (0..slots).map(area).collect();
-        Self { prng: ops, life, contents, readable, forbidden, stale, sinks: ids, areas }
-    }
-}
-
-impl Source {
-    fn register(sim: &mut Sim, node: NodeId, prng: &mut Prng, permissions: Permissions) -> Self {
-        let mut content = vec![0; prng.magnitude(32 << 10) as usize];
-        prng.fill(&mut content);
-        let memory = Arc::new(Region::new(content.len()).expect("a few KiB"));
-        memory.copy_in(0, &content).expect("the region has that length");
-        let mut key = [0; 16];
-        prng.fill(&mut key);
-        let key = RegionKey::from_bytes(key);
-        // A process of its own: no command has it as its local region.
-        let entry = RegionEntry::new(memory.clone(), &key, permissions, Pid(1));
-        let id = register(sim, node, entry);
-        Self { id, key: RegionKeySchedule::new(&key), memory, content: content.into() }
-    }
-}
-
-fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
-    let registered = sim.nic_mut(node).regions_mut().register(Box::new(entry));
-    registered.map_err(|(error, _)| error).expect("the table has room for `REGIONS_PER_NODE`")
+/// The process that has number `process` on `node`.
+const fn pid(node: NodeId, process: usize) -> rma_core::addr::Pid {
+    rma_core::addr::Pid(1000 + node.0 as u32 * 10 + process as u32)
 }
 
 /// The addresses of both nodes in one family: IPv4 if asked for and there is one, or else there is no other.
@@ -354,4 +239,9 @@ fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr
     let from = preferred.or_else(|| all(a).next()).expect("a NIC has an address");
     let to = all(b).find(|addr| addr.is_ipv4() == from.is_ipv4());
     (from, to.expect("all nodes have addresses of the same families"))
+}
+
+/// Notices that `node` has not sent, for their rate.
+pub(crate) fn notices_limited(sim: &Sim, node: NodeId) -> u64 {
+    sim.nic(node).counters().drops(DropReason::NoticeRateLimited)
 }

@@ -6,7 +6,7 @@ use rma_core::{
     error::DropReason,
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, Timing},
-    op::OpStatus,
+    op::{OpStatus, OpType},
     time::Instant,
 };
 use rma_sim::{
@@ -29,7 +29,7 @@ fn node(number: u8) -> NodeOptions {
             regions: 8,
             timing: Timing {
                 dispatch_timeout: Duration::from_millis(1),
-                timeout: Duration::from_millis(1),
+                timeout: Duration::from_millis(2),
             },
             ..NicConfigBuilder::default()
         },
@@ -50,6 +50,8 @@ fn network(nodes: u8) -> Options {
         safety_ops: 200,
         liveness_ops: 20,
         gap: Duration::from_micros(2),
+        mutations: Chance::NEVER,
+        rekeys: Chance::NEVER,
         hopeless: Chance::NEVER,
     }
 }
@@ -60,7 +62,7 @@ fn outcome(options: &Options) -> Report {
 }
 
 fn count(report: &Report, status: OpStatus) -> u64 {
-    report.statuses[status as usize]
+    report.ended_with(status)
 }
 
 #[test]
@@ -182,8 +184,82 @@ fn senders_share_a_port_of_the_switch_and_what_it_has_no_room_for_times_out() {
     };
     let roomy = with_port(1_250_000_000, 1 << 20);
     assert_eq!((roomy.lost, count(&roomy, OpStatus::Timeout)), (0, 0), "{roomy}");
-    let shallow = with_port(125_000_000, 16 << 10);
-    assert!(shallow.lost > 10 && count(&shallow, OpStatus::Timeout) > 10, "{shallow}");
+    let shallow = with_port(125_000_000, 8 << 10);
+    assert!(shallow.lost > 10 && count(&shallow, OpStatus::Timeout) > 5, "{shallow}");
+}
+
+fn mutating(nodes: u8, rekeys: Chance) -> Options {
+    Options { mutations: Chance::ppm(600_000), rekeys, ..network(nodes) }
+}
+
+#[test]
+fn without_faults_every_honest_write_ends_with_ok_although_frames_are_reordered() {
+    let report = outcome(&mutating(4, Chance::NEVER));
+    assert_eq!(count(&report, OpStatus::Ok), 4 * 220, "{report}");
+    assert!(report.ended(OpType::Write, OpStatus::Ok) > 400, "{report}");
+    assert_eq!(report.drops.iter().sum::<u64>(), 0, "{report}");
+}
+
+/// P11: which ops fail is checked for each of them by the run itself.
+#[test]
+fn a_rekey_fails_ops_on_its_region_alone_and_only_with_authentication_failure() {
+    let report = outcome(&mutating(4, Chance::ppm(100_000)));
+    let refused = count(&report, OpStatus::RemoteAuthenticationFailure);
+    assert_eq!(count(&report, OpStatus::Ok) + refused, 4 * 220, "{report}");
+    assert!(report.ended(OpType::Rekey, OpStatus::Ok) > 30 && refused > 0, "{report}");
+    assert!(report.drops[DropReason::OldKey as usize] > 0, "{report}");
+}
+
+/// P3: many writers, and a window for two ops.
+#[test]
+fn writers_share_the_targets_window_and_those_who_wait_too_long_are_refused() {
+    let mut options = mutating(6, Chance::NEVER);
+    options.mutations = Chance::ppm(1_000_000);
+    options.gap = Duration::from_nanos(100);
+    let window = 2 * OP_SIZE_MAX;
+    for node in &mut options.nodes {
+        node.nic.solicitation_window = window;
+        node.nic.timing.dispatch_timeout = Duration::from_micros(20);
+        node.rate = 1_250_000_000;
+    }
+    let report = outcome(&options);
+    assert!(report.ended(OpType::Write, OpStatus::Nack) > 0, "{report}");
+    let peak = report.peak_in_flight;
+    assert!(peak > u64::from(window) / 2 && peak <= window.into(), "{peak} of {window}");
+}
+
+/// P2: what an engine applied while it was stopped for too long is counted, and nothing is applied later.
+#[test]
+fn an_engine_that_is_stopped_between_its_clock_and_the_copy_counts_what_may_have_been_late() {
+    let mut options = mutating(3, Chance::ppm(100_000));
+    options.mishaps.stall = Chance::ppm(200_000);
+    options.mishaps.pause_max = Duration::from_millis(8);
+    let report = outcome(&options);
+    assert!(report.stalls > 50 && report.late_effects > 0, "{report}");
+    assert!(report.drops[DropReason::DataLate as usize] > 0, "{report}");
+    assert!(report.ended(OpType::Write, OpStatus::Ok) > 100, "{report}");
+    // Shorter than the guard of an eighth: nothing is late.
+    options.mishaps.pause_max = Duration::from_micros(200);
+    let report = outcome(&options);
+    assert!(report.stalls > 50 && report.late_effects == 0, "{report}");
+}
+
+/// P11, and the other ends of ops: regions change while ops on them are under way.
+#[test]
+fn regions_that_go_and_come_back_fail_the_ops_on_them_and_no_others() {
+    let mut options = mutating(4, Chance::ppm(100_000));
+    options.mishaps = MishapOptions {
+        change: Chance::ppm(1_000_000),
+        count: 100,
+        gap: Duration::from_micros(5),
+        ..MishapOptions::default()
+    };
+    let report = outcome(&options);
+    assert_eq!(report.changes, 400);
+    for reason in [DropReason::OldKey, DropReason::UnknownRegion, DropReason::LocalRegionGone] {
+        assert!(report.drops[reason as usize] > 0, "{reason:?}: {report}");
+    }
+    assert!(count(&report, OpStatus::Ok) > 400, "{report}");
 }
 
 fn struck(crash: Chance) -> Options {
@@ -191,12 +267,14 @@ fn struck(crash: Chance) -> Options {
         count: 20,
         gap: Duration::from_micros(20),
         crash,
+        change: Chance::NEVER,
+        stall: Chance::NEVER,
         pause_max: Duration::from_millis(4),
         down_max: Duration::from_micros(20),
         new_keys: Chance::NEVER,
         clock_step_max: Duration::from_secs(3600),
     };
-    Options { mishaps, ..network(3) }
+    Options { mishaps, ..mutating(3, Chance::ppm(50_000)) }
 }
 
 /// P1: a node that was stopped completes everything that is due as soon as it runs.
@@ -249,31 +327,44 @@ fn the_same_seed_is_the_same_run_and_another_seed_is_another() {
 /// format or the NIC's order of work changes, a mistake otherwise.
 #[test]
 fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
-    let report = run_seed(169, |_| ()).unwrap_or_else(|found| panic!("{found}"));
-    assert_eq!(report.to_string(), SEED_169);
+    let report = run_seed(132, |_| ()).unwrap_or_else(|found| panic!("{found}"));
+    assert_eq!(report.to_string(), SEED_132);
 }
 
-const SEED_169: &str = "\
-digest 9a7e7e1b42220bee, 602 events, 1156706 ns
-195 frames sent, 195 copies received, 0 had no room
-3 pauses, 3 crashes
-at most 1103 B solicited and in flight; 0 refused
-      75 OK
-       6 REMOTE_AUTHENTICATION_FAILURE
-       9 TIMEOUT
-       5 DISPATCH_TIMEOUT
-       4 REMOTE_OUT_OF_BOUNDS
-       3 REMOTE_PERMISSION_DENIED
-       8 INVALID_COMMAND
-       1 dropped: FrameType
-       2 dropped: Field
-       5 dropped: UnknownRegion
-       8 dropped: RequestUnauthenticated
-       4 dropped: RequestOutOfBounds
-       3 dropped: RequestNotPermitted
-       5 dropped: NoticeRateLimited
-       1 dropped: UnknownSlot
-       4 dropped: ResponseUnauthenticated
+const SEED_132: &str = "\
+digest 2591368f3f42fc2c, 895 events, 32994226 ns
+427 frames sent, 417 copies received, 10 had no room
+8 pauses, 6 crashes, 5 changes, 5 stalls
+0 late effects counted
+at most 4096 B solicited and in flight; 4 refused
+      16 Read OK
+       3 Read REMOTE_AUTHENTICATION_FAILURE
+       3 Read TIMEOUT
+       2 Read DISPATCH_TIMEOUT
+       1 Read REMOTE_OUT_OF_BOUNDS
+       1 Read REMOTE_PERMISSION_DENIED
+       3 Read INVALID_COMMAND
+      21 Write OK
+       4 Write REMOTE_AUTHENTICATION_FAILURE
+       8 Write NACK
+       9 Write TIMEOUT
+       3 Write REMOTE_OUT_OF_BOUNDS
+       5 Write INVALID_COMMAND
+       9 Rekey OK
+       2 Rekey REMOTE_AUTHENTICATION_FAILURE
+       1 Rekey NACK
+       4 Rekey TIMEOUT
+       2 Rekey REMOTE_PERMISSION_DENIED
+       1 dropped: UnknownRegion
+      14 dropped: RequestUnauthenticated
+       5 dropped: RequestOutOfBounds
+       4 dropped: RequestNotPermitted
+       9 dropped: InboundQueueFull
+       7 dropped: NoticeRateLimited
+       5 dropped: LateOrUnsolicited
+      12 dropped: UnknownPendingWrite
+       2 dropped: DataUnauthenticated
+       4 dropped: OldKey
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.

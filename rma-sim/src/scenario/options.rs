@@ -31,6 +31,10 @@ pub struct Options {
     pub liveness_ops: u32,
     /// The mean time between two ops of a node.
     pub gap: Duration,
+    /// How many of the ops are writes or rekeys.
+    pub mutations: Chance,
+    /// How many of those are rekeys.
+    pub rekeys: Chance,
     /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so on.
     pub hopeless: Chance,
 }
@@ -44,16 +48,23 @@ impl Options {
     /// How many ops may be outstanding in the whole network for no queue to be ever full.
     #[must_use]
     pub fn outstanding_max(&self) -> usize {
-        let inbound = self.nodes.iter().map(|node| node.nic.inbound_queue as usize);
+        let least = |node: &NodeOptions| {
+            let nic = &node.nic;
+            let window = nic.solicitation_window / OP_SIZE_MAX;
+            // Nor may so much wait to be answered that one more is refused.
+            let threshold = nic.build().map_or(0, |config| config.nack_threshold());
+            let answers = 1 + u32::try_from(threshold / u64::from(OP_SIZE_MAX)).unwrap_or(u32::MAX);
+            nic.inbound_queue.min(nic.pending_writes).min(window).min(answers) as usize
+        };
         let port = self.switch.map(|port| (port.len / OP_WIRE_LEN).max(1) as usize);
-        inbound.chain(port).min().unwrap_or(1)
+        self.nodes.iter().map(least).chain(port).min().unwrap_or(1)
     }
 }
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
-        let Self { safety_ops, liveness_ops, gap, hopeless, .. } = self;
+        let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, .. } = self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -62,7 +73,7 @@ impl fmt::Display for Options {
             writeln!(
                 f,
                 "  n{number} {addresses:?} mtu {} rate {} B/s window {} slots {} regions {} inbound queue {} \
-                 receive ring {} notices {}/s dispatch timeout {:?} timeout {:?} counter from {:#x} \
+                 pending writes {} receive ring {} notices {}/s dispatch timeout {:?} timeout {:?} RTT {:?} bandwidth {} B/s counter from {:#x} \
                  clock from {} ns {:+} ppm",
                 node.mtu,
                 node.rate,
@@ -70,10 +81,13 @@ impl fmt::Display for Options {
                 nic.command_slots,
                 nic.regions,
                 nic.inbound_queue,
+                nic.pending_writes,
                 node.receive_ring,
                 nic.notices_per_second,
                 nic.timing.dispatch_timeout,
                 nic.timing.timeout,
+                nic.rtt,
+                nic.bandwidth,
                 nic.counter_start,
                 node.clock.starts_at.as_nanos(),
                 node.clock.drift_ppm,
@@ -92,16 +106,18 @@ impl fmt::Display for Options {
             "  faults: loss {loss}, duplicate {duplicate}, replay {replay} within {replay_within:?}, \
              corrupt {corrupt}"
         )?;
-        let MishapOptions { count, gap: between, crash, pause_max, down_max, .. } = mishaps;
+        let MishapOptions { count, gap: between, crash, change, stall, .. } = mishaps;
+        let MishapOptions { pause_max, down_max, new_keys, clock_step_max, .. } = mishaps;
         writeln!(
             f,
-            "  mishaps: {count} a node, one every {between:?}, pauses up to {pause_max:?}, {crash} crashes \
-             for up to {down_max:?} with new keys {}, clocks stepping up to {:?}",
-            mishaps.new_keys, mishaps.clock_step_max
+            "  mishaps: {count} a node, one every {between:?}: {crash} crashes for up to {down_max:?}, with new keys \
+             {new_keys}, clocks stepping up to {clock_step_max:?}; else {change} changes, or pauses up to \
+             {pause_max:?}; {stall} stalls"
         )?;
         write!(
             f,
-            "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {hopeless} hopeless"
+            "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {mutations} mutations, of these \
+             {rekeys} rekeys, {hopeless} hopeless"
         )
     }
 }

@@ -2,15 +2,23 @@
 
 use core::fmt;
 
-use rma_core::{error::DropReason, nic::NicCounters, op::OpStatus, time::Instant};
+use rma_core::{
+    error::DropReason,
+    nic::NicCounters,
+    op::{OpStatus, OpType},
+    time::Instant,
+};
 
 use crate::trace::{Digest, Seen, What};
+
+/// All types of ops.
+pub const OP_TYPES: [OpType; 3] = [OpType::Read, OpType::Write, OpType::Rekey];
 
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How ops ended, by status code.
-    pub statuses: [u64; OpStatus::ALL.len()],
+    /// How ops ended, by op type, in the order of [`OP_TYPES`], and status code.
+    pub statuses: [[u64; OpStatus::ALL.len()]; OP_TYPES.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: [u64; DropReason::ALL.len()],
     /// Commands that were refused because their slot was busy.
@@ -25,6 +33,12 @@ pub struct Report {
     pub pauses: u64,
     /// Crashes of nodes.
     pub crashes: u64,
+    /// Changes of regions and keys by their owners.
+    pub changes: u64,
+    /// Frames in the midst of which a node was stopped.
+    pub stalls: u64,
+    /// Changes at a target that may have come after their ops were reported, as NICs counted them.
+    pub late_effects: u64,
     /// Events.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
@@ -39,7 +53,8 @@ impl Report {
     /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is one of all
     /// digests in the order in which they were added.
     pub fn add(&mut self, other: &Self) {
-        self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, count)| *sum += count);
+        let counts = self.statuses.iter_mut().flatten();
+        counts.zip(other.statuses.as_flattened()).for_each(|(sum, count)| *sum += count);
         self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
         self.refused += other.refused;
         self.frames += other.frames;
@@ -47,6 +62,9 @@ impl Report {
         self.lost += other.lost;
         self.pauses += other.pauses;
         self.crashes += other.crashes;
+        self.changes += other.changes;
+        self.stalls += other.stalls;
+        self.late_effects += other.late_effects;
         self.steps += other.steps;
         self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
         self.end = self.end.max(other.end);
@@ -64,12 +82,14 @@ impl Report {
         self.digest.take(seen);
         match &seen.what {
             What::Sent { .. } => self.frames += 1,
-            What::Received { .. } => self.received += 1,
+            What::Received { stalled, .. } => {
+                self.received += 1;
+                self.stalls += u64::from(!stalled.is_zero());
+            }
             What::Lost { .. } => self.lost += 1,
-            What::Completed(done) => self.statuses[done.status as usize] += 1,
             What::Paused => self.pauses += 1,
             What::Crashed => self.crashes += 1,
-            What::Issued { .. } | What::Resumed | What::Restarted => {}
+            What::Issued { .. } | What::Completed(_) | What::Resumed | What::Restarted => {}
         }
     }
 
@@ -77,6 +97,28 @@ impl Report {
     pub(super) fn take_counters(&mut self, counters: &NicCounters) {
         for (reason, count) in counters.all_drops() {
             self.drops[reason as usize] += count;
+        }
+        self.late_effects += counters.late_effects();
+    }
+
+    /// How many ops of all types ended with `status`.
+    #[must_use]
+    pub fn ended_with(&self, status: OpStatus) -> u64 {
+        self.statuses.iter().map(|counts| counts[status as usize]).sum()
+    }
+
+    /// How many ops of `op_type` ended with `status`.
+    #[must_use]
+    pub fn ended(&self, op_type: OpType, status: OpStatus) -> u64 {
+        OP_TYPES
+            .iter()
+            .position(|&it| it == op_type)
+            .map_or(0, |row| self.statuses[row][status as usize])
+    }
+
+    pub(super) fn count_end(&mut self, op_type: OpType, status: OpStatus) {
+        if let Some(row) = OP_TYPES.iter().position(|&it| it == op_type) {
+            self.statuses[row][status as usize] += 1;
         }
     }
 }
@@ -87,10 +129,14 @@ impl fmt::Display for Report {
         let Self { peak_in_flight, refused, pauses, crashes, end, .. } = self;
         writeln!(f, "digest {digest}, {steps} events, {} ns", end.as_nanos())?;
         writeln!(f, "{frames} frames sent, {received} copies received, {lost} had no room")?;
-        writeln!(f, "{pauses} pauses, {crashes} crashes")?;
+        let Self { changes, stalls, late_effects, .. } = self;
+        writeln!(f, "{pauses} pauses, {crashes} crashes, {changes} changes, {stalls} stalls")?;
+        writeln!(f, "{late_effects} late effects counted")?;
         writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
-        for status in OpStatus::ALL.into_iter().filter(|&s| self.statuses[s as usize] > 0) {
-            writeln!(f, "{:>8} {status}", self.statuses[status as usize])?;
+        for (op_type, counts) in OP_TYPES.into_iter().zip(&self.statuses) {
+            for status in OpStatus::ALL.into_iter().filter(|&s| counts[s as usize] > 0) {
+                writeln!(f, "{:>8} {op_type:?} {status}", counts[status as usize])?;
+            }
         }
         for reason in DropReason::ALL.into_iter().filter(|&r| self.drops[r as usize] > 0) {
             writeln!(f, "{:>8} dropped: {reason:?}", self.drops[reason as usize])?;

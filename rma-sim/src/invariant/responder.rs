@@ -1,0 +1,317 @@
+//! The responder's side: requests that are accepted, what is sent for them, data that is applied.
+
+use core::time::Duration;
+
+use rma_core::{
+    error::DropReason,
+    op::{OpStatus, OpType},
+    region::RegionId,
+    wire::{Acknowledgement, Header, Response, Solicitation, SolicitedData},
+};
+
+use super::{
+    Checker, Meant, settings,
+    state::{End, Job, OpIndex, Pending, PendingState, all_granules, granules},
+};
+use crate::{
+    node::{Condition, NodeId},
+    sim::Sim,
+    trace::{Frame, Seen},
+    violation::Violation,
+};
+
+impl Checker {
+    /// A region of `node` is gone, or has another key from now on: nothing that came under the old one may be
+    /// served, applied or admitted any more.
+    pub fn region_changed(&mut self, node: NodeId, region: RegionId) {
+        let target = Some((node, region));
+        let outstanding = self.nodes.iter_mut().flat_map(|state| &mut state.slots).flatten();
+        outstanding.filter(|it| it.target == target).for_each(|it| it.stale = true);
+        // Long runs have many ops, and few that are not over.
+        let ops = self.ops.iter_mut().filter(|op| op.target == target);
+        ops.for_each(|op| op.stale = true);
+        let (ops, state) = (&self.ops, &mut self.nodes[node.index()]);
+        let is_of = |op: OpIndex| ops[op].target == target;
+        state
+            .jobs
+            .iter_mut()
+            .flatten()
+            .filter(|job| is_of(job.op))
+            .for_each(|job| job.stale = true);
+        let pending = state.pending.iter_mut().filter(|pending| is_of(pending.op));
+        pending.for_each(|pending| pending.stale = true);
+    }
+
+    /// Hop 1 was accepted.
+    pub(super) fn request_accepted(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        header: &Header,
+    ) -> Result<(), Violation> {
+        let index = self.meant[frame.number as usize].op();
+        let op = &mut self.ops[index];
+        op.accepted += 1;
+        let (node, arrived_at) = (seen.node, seen.local);
+        if op.stale {
+            return Err(Violation::OldKey { node, initiator: op.initiator, slot: op.slot });
+        }
+        let state = &mut self.nodes[node.index()];
+        if op.op_type == OpType::Read {
+            let job = Job { op: index, arrived_at, sent: 0, stale: false };
+            state.jobs[header.class as usize].push(job);
+        } else {
+            let [own, its] = [node, op.initiator].map(|it| settings(sim, it).timing.timeout);
+            state.pending.push(Pending {
+                op: index,
+                class: header.class,
+                // The wire says microseconds.
+                limit: own.min(Duration::from_micros(its.as_micros() as u64)),
+                arrived_at,
+                stale: false,
+                state: PendingState::Waiting,
+                arrived: 0,
+                in_flight: 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// The op that a response is part of; `None` if it answers nothing that was asked, or not in order, or not
+    /// any more.
+    pub(super) fn response_sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        response: &Response,
+        arrives: bool,
+    ) -> Option<OpIndex> {
+        let to = frame.to?;
+        let Header { slot, generation, class, .. } = response.header;
+        let (start, end) = response.span();
+        let timeout = settings(sim, seen.node).timing.timeout;
+        let jobs = &mut self.nodes[seen.node.index()].jobs[class as usize];
+        // Lives of a node use the same names again, so the first may not be it.
+        let place = jobs.iter().position(|job| {
+            let op = &self.ops[job.op];
+            !job.stale
+                && seen.local.since(job.arrived_at) < timeout
+                && (op.initiator, op.slot, op.generation, job.sent)
+                    == (to, slot.0, generation, start)
+        })?;
+        // A FIFO: those before it were too late, or refused.
+        jobs.drain(..place);
+        let index = jobs[0].op;
+        jobs[0].sent = end;
+        let op = &mut self.ops[index];
+        if end == op.size {
+            jobs.remove(0);
+        }
+        let payload_len = u64::from(response.payload_len);
+        op.answered += payload_len;
+        if end > op.size || op.answered > op.accepted * u64::from(op.size) {
+            return None;
+        }
+        if arrives && op.end.is_none() {
+            op.in_flight += payload_len;
+            self.nodes[to.index()].in_flight += payload_len;
+        }
+        Some(index)
+    }
+
+    pub(super) fn check_in_flight(&self, op: OpIndex) -> Result<(), Violation> {
+        let op = &self.ops[op];
+        let allowed = op.request_copies * u64::from(op.size);
+        if op.in_flight <= allowed {
+            Ok(())
+        } else {
+            Err(Violation::InFlight { node: op.initiator, bytes: op.in_flight, allowed })
+        }
+    }
+
+    /// Hop 2 was sent. `None` if nobody asked for it, or not any more.
+    pub(super) fn solicitation_sent(
+        &mut self,
+        seen: &Seen,
+        frame: &Frame,
+        solicitation: &Solicitation,
+    ) -> Option<OpIndex> {
+        let pending = self.find(frame, &solicitation.header, |pending| {
+            pending.state == PendingState::Waiting
+                && !pending.stale
+                && pending.class == solicitation.header.class
+                && seen.local.since(pending.arrived_at) < pending.limit
+        })?;
+        pending.state = PendingState::Solicited(frame.number, seen.local);
+        Some(pending.op)
+    }
+
+    /// Hop 4 was sent. `None` if nothing was applied that it could acknowledge, or was refused.
+    pub(super) fn acknowledgement_sent(
+        &mut self,
+        frame: &Frame,
+        acknowledgement: &Acknowledgement,
+    ) -> Option<Meant> {
+        let status = acknowledgement.status;
+        let is_answering = |pending: &Pending| matches!(pending.state, PendingState::Answering(_, answer) if answer == status);
+        let pending = self.find(frame, &acknowledgement.header, is_answering)?;
+        let PendingState::Answering(solicitation, _) = pending.state else { return None };
+        let op = Some(pending.op);
+        let answered = |pending: &Pending| matches!(pending.state, PendingState::Answering(by, _) if by == solicitation);
+        self.nodes[frame.from.index()].pending.retain(|pending| !answered(pending));
+        Some(Meant { op, solicitation: Some(solicitation) })
+    }
+
+    /// The first mutation at the sender of `frame` that is of its receiver's op, and `is_it`.
+    fn find(
+        &mut self,
+        frame: &Frame,
+        header: &Header,
+        is_it: impl Fn(&Pending) -> bool,
+    ) -> Option<&mut Pending> {
+        let to = frame.to?;
+        let ops = &self.ops;
+        self.nodes[frame.from.index()].pending.iter_mut().find(|pending| {
+            let op = &ops[pending.op];
+            let name = (op.initiator, op.slot, op.generation);
+            name == (to, header.slot.0, header.generation) && is_it(pending)
+        })
+    }
+
+    /// Hop 3 was received. If it was accepted, its payload was applied before the NIC was done with it.
+    pub(super) fn data_received(
+        &mut self,
+        seen: &Seen,
+        frame: &Frame,
+        data: &SolicitedData,
+        applied: &Applied,
+    ) -> Result<(), Violation> {
+        let node = seen.node;
+        let Meant { op, solicitation } = self.meant[frame.number as usize];
+        let op = &mut self.ops[op.expect("set when it was sent")];
+        let slot = op.slot;
+        let solicitation = solicitation.expect("set when it was sent");
+        let state = &mut self.nodes[node.index()];
+        let is_old = applied.result == Err(DropReason::OldKey);
+        if applied.result.is_err() && !is_old {
+            return Ok(());
+        }
+        let twice = Violation::AcceptedTwice { node, slot };
+        let pending = state.solicited(solicitation).ok_or(twice)?;
+        let status = if is_old {
+            if !pending.stale {
+                return Err(Violation::NotOld { node, initiator: op.initiator, slot });
+            }
+            OpStatus::RemoteAuthenticationFailure
+        } else {
+            let granules = granules(data.span());
+            if pending.arrived & granules != 0 {
+                return Err(twice);
+            }
+            if pending.stale {
+                return Err(Violation::OldKey { node, initiator: op.initiator, slot });
+            }
+            if op.end == Some(End::Reported) {
+                return Err(Violation::AppliedLate { node, initiator: op.initiator, slot });
+            }
+            if applied.counted && applied.over_at == seen.at {
+                return Err(Violation::FalseAlarm { node });
+            }
+            if !applied.counted {
+                op.changed_until = op.changed_until.max(applied.over_at);
+            }
+            pending.arrived |= granules;
+            if pending.arrived != all_granules(op.size) {
+                return Ok(());
+            }
+            OpStatus::Ok
+        };
+        pending.state = PendingState::Answering(solicitation, status);
+        let in_flight = core::mem::take(&mut pending.in_flight);
+        state.in_flight -= in_flight;
+        // Answers are sent in the order in which there came to be something to answer.
+        let is_it = |pending: &Pending| matches!(pending.state, PendingState::Answering(by, _) if by == solicitation);
+        if let Some(place) = state.pending.iter().position(is_it) {
+            state.pending[place..].rotate_left(1);
+        }
+        Ok(())
+    }
+
+    /// Forgets mutations that a running node must have forgotten by now, then checks what its tables hold.
+    pub(super) fn check_tables(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+        let settings = settings(sim, node);
+        let timing = settings.timing;
+        let state = &mut self.nodes[node.index()];
+        let local = if state.pending.is_empty() && state.jobs.iter().all(Vec::is_empty) {
+            Default::default()
+        } else {
+            sim.local_now(node)
+        };
+        let slack = sim.wake_slack(node);
+        if sim.condition(node) == Condition::Running {
+            let in_flight = &mut state.in_flight;
+            state.pending.retain(|pending| {
+                let kept = match pending.state {
+                    PendingState::Waiting => {
+                        local.since(pending.arrived_at) <= timing.dispatch_timeout + slack
+                    }
+                    PendingState::Solicited(_, at) => local.since(at) <= timing.timeout + slack,
+                    PendingState::Answering(..) => true,
+                };
+                *in_flight -= if kept { 0 } else { pending.in_flight };
+                kept
+            });
+        }
+        // What is due this very instant may or may not have been forgotten.
+        let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
+        for pending in &state.pending {
+            let size = self.ops[pending.op].size;
+            match pending.state {
+                PendingState::Waiting => {}
+                PendingState::Solicited(_, at) => {
+                    let kept = local.since(at) < timing.timeout;
+                    least += if kept { size } else { 0 };
+                    most += size;
+                    entries += u32::from(kept);
+                }
+                PendingState::Answering(..) => entries += 1,
+            }
+        }
+        if sim.condition(node) == Condition::Paused {
+            // Stopped in a turn: ops may be over of which nobody has been told.
+            least = 0;
+        }
+        let debited = sim.nic(node).window_debited();
+        let window = settings.solicitation_window;
+        if !(least..=most).contains(&debited) || debited > window {
+            return Err(Violation::Window { node, debited, solicited: most, window });
+        }
+        if state.multiplied == 0 && state.in_flight > window.into() {
+            let (bytes, allowed) = (state.in_flight, window.into());
+            return Err(Violation::InFlight { node, bytes, allowed });
+        }
+        self.peak_in_flight = self.peak_in_flight.max(state.in_flight);
+        let held = |job: &&Job| !job.stale && local.since(job.arrived_at) < timing.timeout;
+        let jobs = state.jobs.iter().map(|jobs| jobs.iter().filter(held).count());
+        let depth = settings.inbound_queue;
+        if let Some(jobs) = jobs.max().filter(|&jobs| jobs > depth as usize) {
+            return Err(Violation::QueueGrew { node, jobs, depth });
+        }
+        if entries > settings.pending_writes {
+            let (jobs, depth) = (entries as usize, settings.pending_writes);
+            return Err(Violation::QueueGrew { node, jobs, depth });
+        }
+        Ok(())
+    }
+}
+
+/// What became of solicited data.
+pub(super) struct Applied {
+    pub(super) result: Result<(), DropReason>,
+    /// When the responder was done with it, in true time.
+    pub(super) over_at: rma_core::time::Instant,
+    /// Whether it counted that as a late effect.
+    pub(super) counted: bool,
+}
