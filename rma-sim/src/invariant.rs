@@ -9,10 +9,11 @@
 //! | P4 fresh IVs | no sender address uses (engine, direction, counter) twice, restarts included |
 //! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
 //! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
+//! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //!
-//! That data is right and that only ops on a region that has changed fail for it is checked by
-//! [`crate::scenario`], which knows memory and keys.
+//! That data is right (P6), that no process gets at what another's key or region would be needed for (P8), and that only
+//! ops on a region that has changed fail for it (P11) is checked by [`crate::scenario`], which knows memory and keys.
 
 mod initiator;
 mod ivs;

@@ -12,14 +12,14 @@
 //! | [`switch`] | an output port for each node, shared by all that send to it |
 //! | [`clock`] | a node's own clock, which is wrong |
 //! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
-//! | [`mishap`] | pauses, crashes, restarts |
+//! | [`mishap`] | pauses, crashes, restarts, regions that change |
 //! | [`sim`] | nodes, links, and the heap of events |
 //! | [`trace`] | what happened, as data |
 //! | [`pcap`] | the same as a capture of packets |
 //! | [`invariant`] | what must hold after every event |
 //! | [`violation`] | a promise that was not kept |
-//! | [`scenario`] | a workload of reads in two phases, with a model of all memory |
-//! | [`swarm`] | options drawn from a seed |
+//! | [`scenario`] | a workload of reads, writes and rekeys in two phases, with a model of all memory and keys |
+//! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
 //! | [`fuzzing`] | the bodies of the fuzz targets |
 //!
 //! ```

@@ -81,6 +81,10 @@ struct Run<'a, W> {
     mishaps: Mishaps,
     phase: Phase,
     pace: Prng,
+    /// How many ops may be outstanding in the liveness phase.
+    outstanding_max: usize,
+    /// What has happened, while it is looked at.
+    seen: Vec<Seen>,
     /// What is outstanding, by node and slot, in the order of both.
     planned: std::collections::BTreeMap<(NodeId, u16), Planned>,
     report: Report,
@@ -108,6 +112,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             mishaps: Mishaps::new(*mishaps, nodes.len(), &prng.fork(3)),
             phase: Phase::Safety,
             pace: prng.fork(2),
+            outstanding_max: options.outstanding_max(),
+            seen: Vec::new(),
             planned: Default::default(),
             report: Report::default(),
             watch,
@@ -184,7 +190,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         if self.phase == Phase::Safety {
             return outstanding < self.sim.nic(node).slot_count();
         }
-        outstanding == 0 && self.checker.outstanding() < self.options.outstanding_max()
+        outstanding == 0 && self.checker.outstanding() < self.outstanding_max
     }
 
     /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about that.
@@ -290,7 +296,9 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     }
 
     fn take_seen(&mut self) -> Result<(), Violation> {
-        let all: Vec<Seen> = self.sim.take_seen().collect();
+        let mut all = core::mem::take(&mut self.seen);
+        all.clear();
+        self.sim.swap_seen(&mut all);
         for seen in &all {
             (self.watch)(seen);
             self.report.take(seen);
@@ -304,6 +312,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 _ => {}
             }
         }
+        self.seen = all;
         self.checker.check(&self.sim)
     }
 

@@ -205,9 +205,9 @@ impl Sim {
         self.nodes().find(|&node| self.nic(node).config().settings().addresses.contains(addr))
     }
 
-    /// What has happened since the last call.
-    pub fn take_seen(&mut self) -> std::vec::Drain<'_, Seen> {
-        self.seen.drain(..)
+    /// Exchanges what has happened since the last call for an empty list.
+    pub const fn swap_seen(&mut self, empty: &mut Vec<Seen>) {
+        core::mem::swap(&mut self.seen, empty);
     }
 
     /// Issues a command now.
@@ -384,6 +384,9 @@ impl Sim {
 
     fn draw_stall(&mut self, frame: &Frame) -> Stall {
         let StallOptions { chance, length_max } = self.stalls;
+        if chance.is_never() {
+            return Stall::default();
+        }
         // A NIC reads its clock once for a solicitation, before and after the copy for data, and else never.
         let readings = match FrameView::parse(&frame.bytes) {
             Ok(FrameView::Solicitation(_)) => 1,
@@ -391,7 +394,7 @@ impl Sim {
             _ => return Stall::default(),
         };
         let prng = &mut self.stall_prng;
-        if chance.is_never() || !prng.chance(chance) {
+        if !prng.chance(chance) {
             return Stall::default();
         }
         let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);

@@ -193,6 +193,58 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
     }
 }
 
+/// A fixed load on a small network: reads, writes and rekeys of all sizes, some loss, duplicates and pauses. To measure
+/// how fast simulations run, with the cryptography and all checks of every run, time [`run`] of it and divide
+/// [`Report::frame_events`] by that: the figure `sim_events_per_s`.
+///
+/// ```
+/// let mut options = rma_sim::swarm::load();
+/// options.safety_ops = 50;
+/// let report = rma_sim::scenario::run(&options, |_| ())?;
+/// assert!(report.frame_events() > 500);
+/// # Ok::<(), rma_sim::scenario::Failure>(())
+/// ```
+#[must_use]
+pub fn load() -> Options {
+    let node = |host: u8| NodeOptions {
+        nic: NicConfigBuilder {
+            addresses: HostAddr::from([192, 0, 2, host]).into(),
+            command_slots: 32,
+            regions: REGIONS_PER_NODE,
+            timing: Timing::software(Duration::from_micros(20), Duration::from_millis(1)),
+            ..NicConfigBuilder::default()
+        },
+        mtu: 1500,
+        rate: 12_500_000_000,
+        receive_ring: 256,
+        clock: ClockOptions::default(),
+    };
+    let faults = Faults {
+        loss: Chance::ppm(1_000),
+        duplicate: Chance::ppm(1_000),
+        corrupt: Chance::ppm(100),
+        ..Faults::default()
+    };
+    Options {
+        seed: 1,
+        nodes: (1..=4).map(node).collect(),
+        link: LinkOptions { faults, ..LinkOptions::default() },
+        switch: Some(QueueOptions { rate: 12_500_000_000, len: 1 << 20 }),
+        mishaps: MishapOptions {
+            count: 20,
+            gap: Duration::from_micros(500),
+            pause_max: Duration::from_micros(500),
+            ..MishapOptions::default()
+        },
+        safety_ops: 10_000,
+        liveness_ops: 100,
+        gap: Duration::from_micros(1),
+        mutations: Chance::ppm(400_000),
+        rekeys: Chance::ppm(10_000),
+        hopeless: Chance::ppm(10_000),
+    }
+}
+
 /// A run that broke a promise: what was drawn, what broke, and how to see it again.
 #[derive(Debug)]
 pub struct Found {
