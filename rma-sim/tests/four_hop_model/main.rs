@@ -3,32 +3,32 @@
 //!
 //! It is a model, not shipped code: it shows that the *protocol* keeps P2 (no late effect) and P7 (once), and
 //! what a Rekey promises. That the code follows the protocol is the simulator's to show; the table says where
-//! each part of the model is to be found in `rma-core/src/nic`. Change one, and change the other.
+//! each part of the model is to be found in `rma-core/src/nic`. Who changes one changes the other.
 //!
 //! | model | code | remark |
 //! |---|---|---|
-//! | `script::Op`, `OpId` | `command.rs`: a command; its request's IV1 (`security.rs`) | an op has one request, so its name stands for IV1 and for the request's tag |
-//! | `initiator::Slot`, `Phase`, `generation` | `initiator.rs`: command slot table | |
-//! | `Action::Issue` | `initiator.rs`: the op enters service, hop 1 | the initiator's own window is not modelled: four-hop ops do not use it |
-//! | `Action::TimeOut` | `initiator.rs`: expiry | before hop 2 at any time, which is more than T_i allows; after it no sooner than T_i after the stamp |
-//! | `receive_solicitation`: first, bound | `initiator.rs`: hop 2 is accepted; `security.rs`: AAD = header ‖ IV1 | the fresh stamp is the step itself: a frame that waits in a queue is still on its way |
-//! | `Frame::Data`, `by` | `initiator.rs`: hop 3; `security.rs`: AAD = header ‖ IV2 | all at once, and then at the network's mercy |
-//! | `receive_acknowledgement` | `initiator.rs`: hop 4; `security.rs`: AAD = header ‖ IV2 | |
-//! | `receive_notice`: in time | `initiator.rs`: failure notices end an op before hop 2 only | |
-//! | `Frame::AuthenticationFailure` | `security.rs`: the reserved key; AAD = header ‖ IV1 ‖ tag | deliverable as soon as the request was sent: who has seen that can forge it |
-//! | `target::Entry` | `pending_writes.rs`: the table; lowest free index | |
-//! | `receive_request` | `pending_writes.rs`: hop 1 is authenticated and waits; full: NACK | every copy of a request makes an entry |
-//! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: hop 2; `solicitation_window.rs` | in any order, not first come first served; one granule stands for half of 4 KiB |
-//! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: dispatch timeout, T_r | at any time, which is more than the code does |
-//! | `receive_data`: header, authentic, repeated | `pending_writes.rs`: checks of hop 3, arrival bits; `security.rs`: IV2 | |
-//! | `Entry::revision`, `may_refuse`, `Action::Refuse` | `region_table.rs`: revision of a row; `pending_writes.rs`: REMOTE_AUTHENTICATION_FAILURE by notice or hop 4 | |
-//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes.rs`: min(T_i, T_r) less the guard, from hop 2, by a fresh reading | |
-//! | `Action::Copy` | `pending_writes.rs`: the copy; `region_table.rs`: rekey | ticks before it: the engine was descheduled |
-//! | `Action::LookAgain`, `Script::late_from` | `pending_writes.rs`: the second reading, `late_effects` | counts from where the initiator's clock, if it is the faster one, may have run out |
+//! | `script::Op`, `OpId` | `security.rs`: `RequestSeal` of a mutation's request | an op has one request, so its name stands for IV1 and for the request's tag |
+//! | `initiator::Slot`, `Phase`, `generation` | `initiator.rs`: `Slot`, `State`; `initiator/mutation.rs`: `Solicited` | |
+//! | `Action::Issue` | `initiator.rs`: `poll_request` | a mutation takes none of the initiator's window |
+//! | `Action::TimeOut`, `may_time_out` | `initiator.rs`: `handle_timeout` | before hop 2 at any time, which is more than T_i allows; after it no sooner than T_i after the stamp |
+//! | `receive_solicitation`: `first`, `bound` | `initiator/mutation.rs`: `handle_solicitation`; `security.rs`: `open_solicitation` | the fresh stamp is the step itself: a frame that waits in a queue is still on its way |
+//! | `Frame::Data` | `initiator/mutation.rs`: `poll_data`; `security.rs`: `seal_data` | all at once, and then at the network's mercy |
+//! | `receive_acknowledgement` | `initiator/mutation.rs`: `handle_acknowledgement`; `security.rs`: `open_acknowledgement` | |
+//! | `receive_notice`: `in_time` | `initiator.rs`: `handle_failure` | |
+//! | `Frame::AuthenticationFailure` | `security.rs`: `seal_failure` under the reserved key | deliverable as soon as the request was sent: who has seen that can forge it |
+//! | `target::Entry` | `pending_writes.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
+//! | `receive_request` | `admission.rs`; `pending_writes.rs`: `is_full`, `push` | every copy of a request makes an entry |
+//! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: `poll_transmit` | in any order, not by class and arrival; a granule stands for half of 4 KiB; no reads share the window |
+//! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: `handle_timeout`, `next_in_time` | at any time, which is more than the code does |
+//! | `receive_data`: `header`, `bound`, `repeated` | `pending_writes.rs`: `is_of`, `handle_data`; `security.rs`: `open_data` | |
+//! | `Entry::revision`, `may_refuse`, `Action::Refuse` | `region_table.rs`: `get_at`; `pending_writes.rs`: `settle`, or `refuse` before hop 2 | after hop 2 also before data comes |
+//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes.rs`: `deadline_nanos`, `GUARD_PART` | |
+//! | `Action::Copy`, ticks before it | `pending_writes.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
+//! | `Action::LookAgain`, `Script::late_from` | `pending_writes.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
 //! | `Target::debited` | `solicitation_window.rs` | |
-//! | `Action::DriverRekey` | `region_table.rs`: the driver's rotation | between two steps of the engine, as it runs on its thread |
-//! | `Action::RestartInitiator`, `RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |
-//! | `Effects` | nothing: what only an observer of both sides can know | |
+//! | `Action::DriverRekey` | `region_table.rs`: `rekey` | between two steps of the engine, as it runs on its thread |
+//! | `Action::RestartInitiator`, `Action::RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |
+//! | `Effects` | nothing | what only an observer of both sides can know |
 //!
 //! Assumed, not shown: AEAD cannot be forged, IVs are fresh (P4), and the two clocks run at rates whose difference
 //! over one timeout stays within the guard's share for drift. A clock that stands still while the other runs
