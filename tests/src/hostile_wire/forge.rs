@@ -1,0 +1,351 @@
+//! Frames that no host has sent, made by somebody who sees and keeps all that came by and has no key.
+//!
+//! Invariant: nothing here knows a K_d or a K_r. What it seals, it seals under guessed keys or under the reserved
+//! key, which everybody knows.
+
+use std::collections::VecDeque;
+
+use rma_core::{
+    addr::Pid,
+    command::CommandSlotId,
+    crypto::{
+        AeadProvider, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, PortableAead, SealJob,
+    },
+    limits::TAG_LEN,
+    op::{ClassOfService, OpStatus},
+    region::RegionId,
+    wire::{
+        Failure, Header, Request, Response,
+        failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
+        read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
+    },
+};
+use rma_sim::prng::Prng;
+
+use super::{
+    frame::{around, back, payload},
+    lab::End,
+};
+
+/// Frames kept of those that came by last.
+const RECENT: usize = 256;
+/// Frames kept of all that ever came by.
+const EVER: usize = 2048;
+
+/// Octets of fields in a 1RMA frame.
+mod field {
+    use core::ops::Range;
+    pub(super) const FRAME_TYPE: usize = 1;
+    pub(super) const PID: Range<usize> = 4..8;
+    pub(super) const REGION: Range<usize> = 8..12;
+    pub(super) const SLOT: Range<usize> = 12..14;
+    pub(super) const ENGINE: Range<usize> = 14..16;
+    pub(super) const GENERATION: Range<usize> = 16..20;
+    pub(super) const COUNTER: Range<usize> = 20..28;
+    /// Of the common header.
+    pub(super) const END: usize = COUNTER.end;
+}
+
+/// A frame that came by.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// The host it was sent to.
+    pub toward: End,
+    /// From the Ethernet header on.
+    pub frame: Vec<u8>,
+}
+
+/// What an attacker keeps: the latest frames, and some of all that ever came by.
+#[derive(Debug, Default)]
+pub struct Store {
+    recent: VecDeque<Captured>,
+    requests: VecDeque<Captured>,
+    ever: Vec<Captured>,
+    kept: u64,
+}
+
+impl Store {
+    /// Keeps a frame to `port`.
+    pub fn keep(&mut self, captured: Captured, port: u16, prng: &mut Prng) {
+        self.kept += 1;
+        let is_request = request(&captured.frame, port).is_some();
+        let list = if is_request { &mut self.requests } else { &mut self.recent };
+        if list.len() == RECENT {
+            list.pop_front();
+        }
+        // Each frame that ever came by is as likely as any other to be here.
+        let place = prng.below(self.kept) as usize;
+        if self.ever.len() < EVER {
+            self.ever.push(captured.clone());
+        } else if let Some(old) = self.ever.get_mut(place) {
+            *old = captured.clone();
+        }
+        list.push_back(captured);
+    }
+
+    /// A frame that came by just now or, as likely, at any time.
+    pub fn any(&self, prng: &mut Prng) -> Option<&Captured> {
+        let list = prng.below(4);
+        let at = |len: usize, prng: &mut Prng| prng.below(len as u64) as usize;
+        match list {
+            0 => self.recent.get(at(self.recent.len(), prng)),
+            1 => self.requests.get(at(self.requests.len(), prng)),
+            _ => self.ever.get(at(self.ever.len(), prng)),
+        }
+    }
+
+    /// One of the latest requests; the very latest one, half of the time.
+    fn request(&self, prng: &mut Prng) -> Option<&Captured> {
+        let back = prng.below(2) * prng.below(16);
+        self.requests.iter().rev().nth(back as usize)
+    }
+
+    /// All that is kept of what ever came by, in the order in which it is kept.
+    #[must_use]
+    pub fn ever(&self) -> &[Captured] {
+        &self.ever
+    }
+}
+
+/// The parts of a request that whoever forges an answer needs. Not a view: it must also read frame types that
+/// came later than this module.
+struct Seen {
+    header: Header,
+    octets: Vec<u8>,
+}
+
+/// The request in a frame: any frame that goes from an initiator and answers nothing.
+fn request(frame: &[u8], port: u16) -> Option<Seen> {
+    let octets = &frame[payload(frame, port)?];
+    let header = octets.first_chunk::<{ field::END }>()?;
+    if header[field::FRAME_TYPE] != 1 {
+        return None;
+    }
+    let two = |at: core::ops::Range<usize>| *header[at].first_chunk::<2>().expect("two octets");
+    let four = |at: core::ops::Range<usize>| *header[at].first_chunk::<4>().expect("four octets");
+    let header = Header {
+        class: ClassOfService::from_code(header[2])?,
+        pid: Pid(u32::from_be_bytes(four(field::PID))),
+        region: RegionId::from_bits(u32::from_be_bytes(four(field::REGION))),
+        slot: CommandSlotId(u16::from_be_bytes(two(field::SLOT))),
+        engine: EngineId(u16::from_be_bytes(two(field::ENGINE))),
+        generation: u32::from_be_bytes(four(field::GENERATION)),
+        counter: u64::from_be_bytes(*header[field::COUNTER].first_chunk().expect("eight octets")),
+    };
+    Some(Seen { header, octets: octets.to_vec() })
+}
+
+/// Makes frames. See the module's documentation.
+#[derive(Debug)]
+pub struct Forger {
+    prng: Prng,
+    port: u16,
+}
+
+impl Forger {
+    /// A forger of frames to `port` whose choices follow from `prng`.
+    #[must_use]
+    pub const fn new(prng: Prng, port: u16) -> Self {
+        Self { prng, port }
+    }
+
+    /// A frame of some kind, made from what is kept; `None` as long as too little is.
+    pub fn forge(&mut self, store: &Store) -> Option<Captured> {
+        match self.prng.below(8) {
+            0 => self.garbage(store),
+            1 => self.any_fields(store),
+            2 => self.altered(store),
+            3 => self.readdressed(store),
+            4 => self.spliced(store),
+            5 => self.request_under_guessed_key(store),
+            6 => self.refusal(store, OpStatus::RemoteOutOfBounds),
+            _ => self.answer_under_guessed_key(store),
+        }
+    }
+
+    /// To the sender of one of the latest requests: what a responder sends that cannot authenticate it.
+    pub fn refuse(&mut self, store: &Store) -> Option<Captured> {
+        self.refusal(store, OpStatus::RemoteAuthenticationFailure)
+    }
+
+    fn octets(&mut self, len: usize) -> Vec<u8> {
+        let mut octets = vec![0; len];
+        self.prng.fill(&mut octets);
+        octets
+    }
+
+    fn key(&mut self) -> DerivedRegionKey {
+        let mut key = [0; 16];
+        self.prng.fill(&mut key);
+        let guesses = [DerivedRegionKey::RESERVED, DerivedRegionKey::from_bytes([0; 16])];
+        let random = DerivedRegionKey::from_bytes(key);
+        self.prng.choose(&[guesses[0], guesses[1], random, random])
+    }
+
+    fn like(&mut self, captured: &Captured, octets: &[u8]) -> Captured {
+        let flow = self.prng.next() as u16;
+        let frame = around(&captured.frame, self.port, flow, octets);
+        Captured { toward: captured.toward, frame }
+    }
+
+    fn answer(&mut self, captured: &Captured, octets: &[u8]) -> Captured {
+        let flow = self.prng.next() as u16;
+        let frame = back(&captured.frame, self.port, flow, octets);
+        Captured { toward: captured.toward.other(), frame }
+    }
+
+    fn payload_of(&self, captured: &Captured) -> Option<Vec<u8>> {
+        payload(&captured.frame, self.port).map(|range| captured.frame[range].to_vec())
+    }
+
+    /// Octets without meaning, sometimes behind the first two of a frame.
+    fn garbage(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let len = self.prng.magnitude(1400) as usize;
+        let mut octets = self.octets(len);
+        if octets.len() > 2 && self.prng.below(2) == 0 {
+            octets[0] = 1;
+            octets[field::FRAME_TYPE] %= 9;
+        }
+        Some(self.like(&like, &octets))
+    }
+
+    /// A frame whose fields all have defined values and no meaning.
+    fn any_fields(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let header = Header {
+            class: self.prng.choose(&ClassOfService::ALL),
+            pid: Pid(self.prng.next() as u32),
+            region: RegionId::from_bits(self.prng.below(1 << 18) as u32),
+            slot: CommandSlotId(self.prng.below(64) as u16),
+            generation: self.prng.below(1000) as u32,
+            engine: EngineId(self.prng.below(2) as u16),
+            counter: self.prng.next(),
+        };
+        let octets = match self.prng.below(3) {
+            0 => {
+                let mut out: [u8; REQUEST_LEN] = *self.octets(REQUEST_LEN).first_chunk()?;
+                let op_size = self.prng.between(1, 4096) as u16;
+                let region_offset = self.prng.below(1 << 20);
+                Request { header, region_offset, op_size, payload_len_max: 1424 }.emit(&mut out);
+                out.to_vec()
+            }
+            1 => {
+                let payload_len = self.prng.between(1, 1400) as u16;
+                let op_offset = 64 * self.prng.below(40) as u16;
+                let mut out = self.octets(RESPONSE_OVERHEAD + usize::from(payload_len));
+                Response { header, op_offset, payload_len }.emit(out.first_chunk_mut()?);
+                out
+            }
+            _ => {
+                let mut out: [u8; FAILURE_LEN] = *self.octets(FAILURE_LEN).first_chunk()?;
+                Failure { header, status: OpStatus::Nack }.emit(&mut out);
+                out.to_vec()
+            }
+        };
+        Some(self.like(&like, &octets))
+    }
+
+    /// A frame that came by with some octets changed, and a tag of its own or a random one.
+    fn altered(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let mut octets = self.payload_of(&like)?;
+        for _ in 0..self.prng.below(4) {
+            let at = self.prng.below(octets.len().min(44) as u64) as usize;
+            octets[at] ^= 1 << self.prng.below(8);
+        }
+        if self.prng.below(2) == 0
+            && let Some(tag) = octets.last_chunk_mut::<TAG_LEN>()
+        {
+            self.prng.fill(tag);
+        }
+        Some(self.like(&like, &octets))
+    }
+
+    /// A frame that came by, with the slot, generation and region of another op, one that may be in service.
+    fn readdressed(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let op = store.request(&mut self.prng)?.clone();
+        let op = request(&op.frame, self.port)?.octets;
+        let mut octets = self.payload_of(&like)?;
+        for range in [field::PID, field::REGION, field::SLOT, field::GENERATION] {
+            octets.get_mut(range.clone())?.copy_from_slice(op.get(range)?);
+        }
+        if self.prng.below(2) == 0 {
+            octets.get_mut(field::COUNTER)?.copy_from_slice(op.get(field::COUNTER)?);
+        }
+        Some(self.like(&like, &octets))
+    }
+
+    /// The header of one frame that came by before the body of another.
+    fn spliced(&mut self, store: &Store) -> Option<Captured> {
+        let head = store.any(&mut self.prng)?.clone();
+        let body = store.any(&mut self.prng)?.clone();
+        let (mut octets, body) = (self.payload_of(&head)?, self.payload_of(&body)?);
+        let at = [field::END, RESPONSE_HEADER_LEN, REQUEST_HEADER_LEN];
+        let at = self.prng.choose(&at).min(octets.len()).min(body.len());
+        octets.truncate(at);
+        octets.extend(&body[at..]);
+        Some(self.like(&head, &octets))
+    }
+
+    /// A request that is right in everything, under a key that is not.
+    fn request_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.request(&mut self.prng)?.clone();
+        let Seen { header, .. } = request(&like.frame, self.port)?;
+        let header = Header { counter: header.counter + self.prng.below(1000), ..header };
+        let op_size = self.prng.between(1, 4096) as u16;
+        let region_offset = self.prng.below(4096);
+        let request = Request { header, region_offset, op_size, payload_len_max: 1424 };
+        let octets = seal_request(&self.key(), &request);
+        Some(self.like(&like, &octets))
+    }
+
+    /// A response or a refusal to one of the latest requests, bound to it, under a guessed key.
+    fn answer_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.request(&mut self.prng)?.clone();
+        let Seen { header, .. } = request(&like.frame, self.port)?;
+        let answered = header.iv(Direction::ToResponder);
+        let header = Header { counter: header.counter + self.prng.below(1000), ..header };
+        let payload_len = self.prng.between(1, 1400) as u16;
+        let mut octets = self.octets(RESPONSE_OVERHEAD + usize::from(payload_len));
+        Response { header, op_offset: 0, payload_len }.emit(octets.first_chunk_mut()?);
+        let (head, rest) = octets.split_at_mut(RESPONSE_HEADER_LEN);
+        let (payload, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
+        let aad = [&*head, answered.octets()].concat();
+        seal(&self.key(), header.iv(Direction::ToInitiator), &aad, payload, tag);
+        Some(self.answer(&like, &octets))
+    }
+
+    /// A failure notice for one of the latest requests, sealed under the reserved key.
+    fn refusal(&mut self, store: &Store, status: OpStatus) -> Option<Captured> {
+        let like = store.request(&mut self.prng)?.clone();
+        let Seen { header, .. } = request(&like.frame, self.port)?;
+        let answered = header.iv(Direction::ToResponder);
+        let header = Header { counter: self.prng.next(), ..header };
+        let mut octets = [0; FAILURE_LEN];
+        Failure { header, status }.emit(&mut octets);
+        let (head, tag) = octets.split_last_chunk_mut::<TAG_LEN>()?;
+        let mut aad = [0; FAILURE_HEADER_LEN + IV_LEN];
+        aad[..FAILURE_HEADER_LEN].copy_from_slice(head);
+        aad[FAILURE_HEADER_LEN..].copy_from_slice(answered.octets());
+        let iv = header.iv(Direction::ToInitiator);
+        seal(&DerivedRegionKey::RESERVED, iv, &aad, &mut [], tag);
+        Some(self.answer(&like, &octets))
+    }
+}
+
+/// A request as whoever has `key` would send it.
+#[must_use]
+pub fn seal_request(key: &DerivedRegionKey, request: &Request) -> [u8; REQUEST_LEN] {
+    let mut octets = [0; REQUEST_LEN];
+    request.emit(&mut octets);
+    let (head, tag) = octets.split_last_chunk_mut::<TAG_LEN>().expect("longer than a tag");
+    seal(key, request.header.iv(Direction::ToResponder), head, &mut [], tag);
+    octets
+}
+
+fn seal(key: &DerivedRegionKey, iv: Iv, aad: &[u8], payload: &mut [u8], tag: &mut [u8; TAG_LEN]) {
+    let key = PortableAead.prepare(key);
+    PortableAead.seal(&mut [SealJob { key: &key, iv, aad, payload, tag }]);
+}

@@ -1,0 +1,78 @@
+//! Which status an op may end with, and which faults explain it. What the table does not allow is a bug.
+
+use std::collections::BTreeMap;
+
+use rma_xdp::OpStatus;
+
+use super::faults::{Fault, Faults};
+
+/// What an op asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// All is in order.
+    Good,
+    /// It reaches outside the region.
+    OutOfBounds,
+    /// The key is another one.
+    WrongKey,
+    /// The region does not exist.
+    NoRegion,
+    /// The region does not permit ops of this type.
+    NotPermitted,
+}
+
+/// What is known about a run besides its faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances {
+    /// The tables are so small that ops find them full.
+    pub tight: bool,
+}
+
+/// Whether an op of this kind may end so.
+#[must_use]
+pub fn allows(kind: Kind, status: OpStatus, faults: &Faults, circumstances: Circumstances) -> bool {
+    match status {
+        OpStatus::Ok => kind == Kind::Good,
+        // Lost, late or damaged frames, or a machine that is busy with other things.
+        OpStatus::Timeout => true,
+        // By the responder; or in its name, by somebody who has seen the request; or by the responder that got the
+        // request damaged, or a forged one in its likeness.
+        OpStatus::RemoteAuthenticationFailure => {
+            matches!(kind, Kind::WrongKey | Kind::NoRegion)
+                || faults.any(&[Fault::Refuse, Fault::Corrupt, Fault::Forge])
+        }
+        OpStatus::RemoteOutOfBounds => kind == Kind::OutOfBounds,
+        OpStatus::RemotePermissionDenied => kind == Kind::NotPermitted,
+        // Authenticated by the responder and the NIC's own verdict, so no fault of the wire makes them; only tables
+        // that are full.
+        OpStatus::Nack | OpStatus::DispatchTimeout => circumstances.tight,
+        OpStatus::InvalidCommand => false,
+    }
+}
+
+/// How many ops of each kind ended how.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes(BTreeMap<(Kind, u8), u64>);
+
+impl Outcomes {
+    /// Counts one.
+    pub fn count(&mut self, kind: Kind, status: OpStatus) {
+        *self.0.entry((kind, status as u8)).or_default() += 1;
+    }
+
+    /// How many ops of `kind` ended with `status`.
+    #[must_use]
+    pub fn of(&self, kind: Kind, status: OpStatus) -> u64 {
+        self.0.get(&(kind, status as u8)).copied().unwrap_or(0)
+    }
+}
+
+impl core::fmt::Display for Outcomes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (&(kind, status), count) in &self.0 {
+            let status = OpStatus::from_code(status).expect("it was counted");
+            write!(f, "{kind:?} {status} {count}, ")?;
+        }
+        Ok(())
+    }
+}
