@@ -9,7 +9,9 @@
 //! | [`forge`] | frames that no host has sent |
 //! | [`frame`](mod@frame) | where a 1RMA frame lies in an Ethernet frame |
 //! | [`table`] | which status each fault explains |
-//! | [`reads`] | READ over the wire, every byte held against a model |
+//! | [`places`] | memory that ops change, and the model of it |
+//! | [`worker`] | READs or WRITEs over the wire, every byte held against the model |
+//! | [`scenarios`] | READ, WRITE, Rekey and restarts |
 //! | [`attackers`] | A1 and A2 of the paper's section 4.2 |
 //! | [`seeds`] | which seeds are run, and the line that repeats one |
 //!
@@ -24,7 +26,9 @@ pub mod forge;
 pub mod forwarder;
 pub mod frame;
 pub mod lab;
-pub mod reads;
+pub mod places;
+pub mod scenarios;
 pub mod seeds;
 pub mod table;
 mod tap;
+pub mod worker;

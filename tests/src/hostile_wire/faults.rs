@@ -12,7 +12,7 @@ pub enum Fault {
     Drop,
     /// It is delivered a little later, after others that were behind it.
     Delay,
-    /// It is delivered when its op is long over.
+    /// It is delivered much later: when its op is about to end, or long over.
     Hold,
     /// It is delivered twice.
     Duplicate,
@@ -49,7 +49,7 @@ pub struct Faults {
     chances: [Chance; Fault::ALL.len()],
     /// The longest delay of [`Fault::Delay`].
     pub delay_max: Duration,
-    /// The longest delay of [`Fault::Hold`]; the shortest is half of it.
+    /// The longest delay of [`Fault::Hold`]; the shortest is an eighth of it.
     pub hold_max: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Faults {
         Self {
             chances,
             delay_max: Duration::from_micros(prng.between(100, 5_000)),
-            hold_max: Duration::from_millis(200),
+            hold_max: Duration::from_millis(prng.between(60, 200)),
         }
     }
 

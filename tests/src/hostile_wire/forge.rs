@@ -8,15 +8,19 @@ use std::collections::VecDeque;
 use rma_core::{
     addr::Pid,
     command::CommandSlotId,
-    crypto::{
-        AeadProvider, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, PortableAead, SealJob,
-    },
+    crypto::{AeadProvider, DerivedRegionKey, Direction, EngineId, Iv, PortableAead, SealJob},
     limits::TAG_LEN,
     op::{ClassOfService, OpStatus},
     region::RegionId,
     wire::{
-        Failure, Header, Request, Response,
+        self, Acknowledgement, Failure, FrameView, Header, Mutation, MutationRequest, Request,
+        Response, Sealed, Solicitation, SolicitedData,
         failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
+        mutation::{
+            ACKNOWLEDGEMENT_HEADER_LEN, ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, DATA_OVERHEAD,
+            MUTATION_REQUEST_HEADER_LEN, MUTATION_REQUEST_LEN, SOLICITATION_HEADER_LEN,
+            SOLICITATION_LEN,
+        },
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
     },
 };
@@ -39,7 +43,6 @@ mod field {
     pub(super) const PID: Range<usize> = 4..8;
     pub(super) const REGION: Range<usize> = 8..12;
     pub(super) const SLOT: Range<usize> = 12..14;
-    pub(super) const ENGINE: Range<usize> = 14..16;
     pub(super) const GENERATION: Range<usize> = 16..20;
     pub(super) const COUNTER: Range<usize> = 20..28;
     /// Of the common header.
@@ -68,7 +71,8 @@ impl Store {
     /// Keeps a frame to `port`.
     pub fn keep(&mut self, captured: Captured, port: u16, prng: &mut Prng) {
         self.kept += 1;
-        let is_request = request(&captured.frame, port).is_some();
+        let seen = Seen::of(&captured.frame, port);
+        let is_request = seen.is_some_and(|seen| seen.request().is_some());
         let list = if is_request { &mut self.requests } else { &mut self.recent };
         if list.len() == RECENT {
             list.pop_front();
@@ -107,32 +111,30 @@ impl Store {
     }
 }
 
-/// The parts of a request that whoever forges an answer needs. Not a view: it must also read frame types that
-/// came later than this module.
+/// What a frame that came by says, and its tag.
 struct Seen {
-    header: Header,
+    view: FrameView,
     octets: Vec<u8>,
 }
 
-/// The request in a frame: any frame that goes from an initiator and answers nothing.
-fn request(frame: &[u8], port: u16) -> Option<Seen> {
-    let octets = &frame[payload(frame, port)?];
-    let header = octets.first_chunk::<{ field::END }>()?;
-    if header[field::FRAME_TYPE] != 1 {
-        return None;
+impl Seen {
+    fn of(frame: &[u8], port: u16) -> Option<Self> {
+        let octets = frame[payload(frame, port)?].to_vec();
+        Some(Self { view: FrameView::parse(&octets).ok()?, octets })
     }
-    let two = |at: core::ops::Range<usize>| *header[at].first_chunk::<2>().expect("two octets");
-    let four = |at: core::ops::Range<usize>| *header[at].first_chunk::<4>().expect("four octets");
-    let header = Header {
-        class: ClassOfService::from_code(header[2])?,
-        pid: Pid(u32::from_be_bytes(four(field::PID))),
-        region: RegionId::from_bits(u32::from_be_bytes(four(field::REGION))),
-        slot: CommandSlotId(u16::from_be_bytes(two(field::SLOT))),
-        engine: EngineId(u16::from_be_bytes(two(field::ENGINE))),
-        generation: u32::from_be_bytes(four(field::GENERATION)),
-        counter: u64::from_be_bytes(*header[field::COUNTER].first_chunk().expect("eight octets")),
-    };
-    Some(Seen { header, octets: octets.to_vec() })
+
+    /// The header of a request, of any type.
+    fn request(&self) -> Option<Header> {
+        match self.view {
+            FrameView::ReadRequest(request) => Some(request.claims().header),
+            FrameView::MutationRequest(request) => Some(request.claims().header),
+            _ => None,
+        }
+    }
+
+    fn tag(&self) -> &[u8] {
+        &self.octets[self.octets.len() - TAG_LEN..]
+    }
 }
 
 /// Makes frames. See the module's documentation.
@@ -151,7 +153,7 @@ impl Forger {
 
     /// A frame of some kind, made from what is kept; `None` as long as too little is.
     pub fn forge(&mut self, store: &Store) -> Option<Captured> {
-        match self.prng.below(8) {
+        match self.prng.below(9) {
             0 => self.garbage(store),
             1 => self.any_fields(store),
             2 => self.altered(store),
@@ -159,6 +161,7 @@ impl Forger {
             4 => self.spliced(store),
             5 => self.request_under_guessed_key(store),
             6 => self.refusal(store, OpStatus::RemoteOutOfBounds),
+            7 => self.solicited_under_guessed_key(store),
             _ => self.answer_under_guessed_key(store),
         }
     }
@@ -266,7 +269,7 @@ impl Forger {
     fn readdressed(&mut self, store: &Store) -> Option<Captured> {
         let like = store.any(&mut self.prng)?.clone();
         let op = store.request(&mut self.prng)?.clone();
-        let op = request(&op.frame, self.port)?.octets;
+        let op = self.payload_of(&op)?;
         let mut octets = self.payload_of(&like)?;
         for range in [field::PID, field::REGION, field::SLOT, field::GENERATION] {
             octets.get_mut(range.clone())?.copy_from_slice(op.get(range)?);
@@ -292,60 +295,124 @@ impl Forger {
     /// A request that is right in everything, under a key that is not.
     fn request_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let like = store.request(&mut self.prng)?.clone();
-        let Seen { header, .. } = request(&like.frame, self.port)?;
+        let header = Seen::of(&like.frame, self.port)?.request()?;
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
         let op_size = self.prng.between(1, 4096) as u16;
         let region_offset = self.prng.below(4096);
-        let request = Request { header, region_offset, op_size, payload_len_max: 1424 };
-        let octets = seal_request(&self.key(), &request);
+        let octets = match self.prng.below(3) {
+            0 => {
+                let request = Request { header, region_offset, op_size, payload_len_max: 1424 };
+                seal_request(&self.key(), &request).to_vec()
+            }
+            write => {
+                let mutation = [Mutation::Write { region_offset, op_size }, Mutation::Rekey]
+                    [write as usize - 1];
+                let request = MutationRequest { header, mutation, timeout_micros: u32::MAX };
+                seal_mutation_request(&self.key(), &request).to_vec()
+            }
+        };
         Some(self.like(&like, &octets))
     }
 
-    /// A response or a refusal to one of the latest requests, bound to it, under a guessed key.
+    /// A response or a solicitation to one of the latest requests, bound to it, under a guessed key.
     fn answer_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let like = store.request(&mut self.prng)?.clone();
-        let Seen { header, .. } = request(&like.frame, self.port)?;
+        let header = Seen::of(&like.frame, self.port)?.request()?;
         let answered = header.iv(Direction::ToResponder);
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
-        let payload_len = self.prng.between(1, 1400) as u16;
-        let mut octets = self.octets(RESPONSE_OVERHEAD + usize::from(payload_len));
-        Response { header, op_offset: 0, payload_len }.emit(octets.first_chunk_mut()?);
-        let (head, rest) = octets.split_at_mut(RESPONSE_HEADER_LEN);
-        let (payload, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
-        let aad = [&*head, answered.octets()].concat();
-        seal(&self.key(), header.iv(Direction::ToInitiator), &aad, payload, tag);
+        let iv = header.iv(Direction::ToInitiator);
+        let octets = if self.prng.below(2) == 0 {
+            let payload_len = self.prng.between(1, 1400) as u16;
+            let mut octets = self.octets(RESPONSE_OVERHEAD + usize::from(payload_len));
+            Response { header, op_offset: 0, payload_len }.emit(octets.first_chunk_mut()?);
+            seal(&self.key(), iv, RESPONSE_HEADER_LEN, answered.octets(), &mut octets);
+            octets
+        } else {
+            let mut octets = [0; SOLICITATION_LEN];
+            let pending = self.prng.below(32) as u16;
+            Solicitation { header, pending, payload_len_max: 1424 }.emit(&mut octets);
+            seal(&self.key(), iv, SOLICITATION_HEADER_LEN, answered.octets(), &mut octets);
+            octets.to_vec()
+        };
         Some(self.answer(&like, &octets))
+    }
+
+    /// Data or an acknowledgement for one of the latest solicitations, bound to it, under a guessed key.
+    fn solicited_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
+        let back = self.prng.below(4) as usize;
+        let (like, solicitation) = store
+            .recent
+            .iter()
+            .rev()
+            .filter_map(|captured| match Seen::of(&captured.frame, self.port)?.view {
+                FrameView::Solicitation(solicitation) => Some((captured, solicitation.claims())),
+                _ => None,
+            })
+            .nth(back)?;
+        let like = like.clone();
+        let Solicitation { header, pending, .. } = solicitation;
+        let answered = header.iv(Direction::ToInitiator);
+        let header = Header { counter: header.counter + self.prng.below(1000), ..header };
+        if self.prng.below(2) == 0 {
+            let payload_len = self.prng.between(1, 1400) as u16;
+            let mut octets = self.octets(DATA_OVERHEAD + usize::from(payload_len));
+            SolicitedData { header, pending, op_offset: 0, payload_len }
+                .emit(octets.first_chunk_mut()?);
+            let iv = header.iv(Direction::ToResponder);
+            seal(&self.key(), iv, DATA_HEADER_LEN, answered.octets(), &mut octets);
+            Some(self.answer(&like, &octets))
+        } else {
+            let mut octets = [0; ACKNOWLEDGEMENT_LEN];
+            let status = self.prng.choose(&[OpStatus::Ok, OpStatus::RemoteAuthenticationFailure]);
+            Acknowledgement { header, status }.emit(&mut octets);
+            let iv = header.iv(Direction::ToInitiator);
+            seal(&self.key(), iv, ACKNOWLEDGEMENT_HEADER_LEN, answered.octets(), &mut octets);
+            Some(self.like(&like, &octets))
+        }
     }
 
     /// A failure notice for one of the latest requests, sealed under the reserved key.
     fn refusal(&mut self, store: &Store, status: OpStatus) -> Option<Captured> {
         let like = store.request(&mut self.prng)?.clone();
-        let Seen { header, .. } = request(&like.frame, self.port)?;
-        let answered = header.iv(Direction::ToResponder);
+        let seen = Seen::of(&like.frame, self.port)?;
+        let header = seen.request()?;
+        let answered = [header.iv(Direction::ToResponder).octets(), seen.tag()].concat();
         let header = Header { counter: self.prng.next(), ..header };
         let mut octets = [0; FAILURE_LEN];
         Failure { header, status }.emit(&mut octets);
-        let (head, tag) = octets.split_last_chunk_mut::<TAG_LEN>()?;
-        let mut aad = [0; FAILURE_HEADER_LEN + IV_LEN];
-        aad[..FAILURE_HEADER_LEN].copy_from_slice(head);
-        aad[FAILURE_HEADER_LEN..].copy_from_slice(answered.octets());
         let iv = header.iv(Direction::ToInitiator);
-        seal(&DerivedRegionKey::RESERVED, iv, &aad, &mut [], tag);
+        seal(&DerivedRegionKey::RESERVED, iv, FAILURE_HEADER_LEN, &answered, &mut octets);
         Some(self.answer(&like, &octets))
     }
 }
 
-/// A request as whoever has `key` would send it.
+/// A read request as whoever has `key` would send it.
 #[must_use]
 pub fn seal_request(key: &DerivedRegionKey, request: &Request) -> [u8; REQUEST_LEN] {
     let mut octets = [0; REQUEST_LEN];
     request.emit(&mut octets);
-    let (head, tag) = octets.split_last_chunk_mut::<TAG_LEN>().expect("longer than a tag");
-    seal(key, request.header.iv(Direction::ToResponder), head, &mut [], tag);
+    seal(key, request.header.iv(Direction::ToResponder), REQUEST_HEADER_LEN, &[], &mut octets);
     octets
 }
 
-fn seal(key: &DerivedRegionKey, iv: Iv, aad: &[u8], payload: &mut [u8], tag: &mut [u8; TAG_LEN]) {
+/// A request of a mutation as whoever has `key` would send it.
+#[must_use]
+pub fn seal_mutation_request(
+    key: &DerivedRegionKey,
+    request: &MutationRequest,
+) -> [u8; MUTATION_REQUEST_LEN] {
+    let mut octets = [0; MUTATION_REQUEST_LEN];
+    request.emit(&mut octets);
+    let iv = request.header.iv(Direction::ToResponder);
+    seal(key, iv, MUTATION_REQUEST_HEADER_LEN, &[], &mut octets);
+    octets
+}
+
+/// Seals a frame whose header is written, with what it answers behind the header in the AAD.
+fn seal(key: &DerivedRegionKey, iv: Iv, header_len: usize, answered: &[u8], frame: &mut [u8]) {
+    let Sealed { header, payload, tag } =
+        wire::split(frame, header_len).expect("the caller made room for the whole frame");
     let key = PortableAead.prepare(key);
-    PortableAead.seal(&mut [SealJob { key: &key, iv, aad, payload, tag }]);
+    let aad = [header, answered].concat();
+    PortableAead.seal(&mut [SealJob { key: &key, iv, aad: &aad, payload, tag }]);
 }

@@ -108,9 +108,14 @@ impl Wire {
     /// # Panics
     /// If that takes longer than it can.
     pub fn replay_all(&self, both: bool) -> usize {
-        let count = self.ask(move |forwarder| forwarder.replay_all(both));
+        let count = self.begin_replay(both);
         self.wait_until_delivered();
         count
+    }
+
+    /// As [`Wire::replay_all`], but does not wait.
+    pub fn begin_replay(&self, both: bool) -> usize {
+        self.ask(move |forwarder| forwarder.replay_all(both))
     }
 
     /// Waits until nothing that was held back is left.
@@ -288,7 +293,7 @@ impl Forwarder {
         let hit = Fault::ALL.map(|fault| self.prng.chance(faults.chance(fault)));
         let hit = |fault: Fault| hit[fault as usize];
         let [delay, later] = [(); 2].map(|()| self.below(faults.delay_max));
-        let hold = faults.hold_max / 2 + self.below(faults.hold_max / 2);
+        let hold = faults.hold_max / 8 + self.below(faults.hold_max / 8 * 7);
 
         if hit(Fault::Refuse) {
             let forged = self.forger.refuse(&self.store);

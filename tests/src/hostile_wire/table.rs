@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rma_xdp::OpStatus;
+use rma_xdp::{OpStatus, OpType};
 
 use super::faults::{Fault, Faults};
 
@@ -15,6 +15,10 @@ pub enum Kind {
     OutOfBounds,
     /// The key is another one.
     WrongKey,
+    /// The key is right for this region and process, but for another type of op.
+    OtherType,
+    /// The key was right before the region was rekeyed.
+    OldKey,
     /// The region does not exist.
     NoRegion,
     /// The region does not permit ops of this type.
@@ -26,11 +30,19 @@ pub enum Kind {
 pub struct Circumstances {
     /// The tables are so small that ops find them full.
     pub tight: bool,
+    /// The region was rekeyed, or the server ended, while the op was in flight.
+    pub key_gone: bool,
 }
 
-/// Whether an op of this kind may end so.
+/// Whether an op may end so.
 #[must_use]
-pub fn allows(kind: Kind, status: OpStatus, faults: &Faults, circumstances: Circumstances) -> bool {
+pub fn allows(
+    op_type: OpType,
+    kind: Kind,
+    status: OpStatus,
+    faults: &Faults,
+    circumstances: Circumstances,
+) -> bool {
     match status {
         OpStatus::Ok => kind == Kind::Good,
         // Lost, late or damaged frames, or a machine that is busy with other things.
@@ -38,14 +50,17 @@ pub fn allows(kind: Kind, status: OpStatus, faults: &Faults, circumstances: Circ
         // By the responder; or in its name, by somebody who has seen the request; or by the responder that got the
         // request damaged, or a forged one in its likeness.
         OpStatus::RemoteAuthenticationFailure => {
-            matches!(kind, Kind::WrongKey | Kind::NoRegion)
+            matches!(kind, Kind::WrongKey | Kind::OtherType | Kind::OldKey | Kind::NoRegion)
+                || circumstances.key_gone
                 || faults.any(&[Fault::Refuse, Fault::Corrupt, Fault::Forge])
         }
         OpStatus::RemoteOutOfBounds => kind == Kind::OutOfBounds,
         OpStatus::RemotePermissionDenied => kind == Kind::NotPermitted,
-        // Authenticated by the responder and the NIC's own verdict, so no fault of the wire makes them; only tables
-        // that are full.
-        OpStatus::Nack | OpStatus::DispatchTimeout => circumstances.tight,
+        // Authenticated by the responder. Its tables are large enough, unless they are small on purpose; or unless
+        // mutations are in them whose data never comes.
+        OpStatus::Nack => circumstances.tight || op_type != OpType::Read && faults.any(&Fault::ALL),
+        // The NIC's own verdict: no fault of the wire fills its tables.
+        OpStatus::DispatchTimeout => circumstances.tight,
         OpStatus::InvalidCommand => false,
     }
 }

@@ -1,0 +1,376 @@
+//! READ, WRITE and Rekey over a hostile wire, alone and together, and hosts that are started anew meanwhile.
+
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use rma_sim::prng::Prng;
+use rma_xdp::{Clock, DropReason, Grant, Host, OpStatus, OpType, Portal, RegionKey, TscClock};
+
+use super::{
+    faults::{Faults, Tally},
+    forge::Captured,
+    lab::Ends,
+    table::{Circumstances, Kind, Outcomes, allows},
+    worker::Worker,
+};
+use crate::hosts::CLIENT_PID;
+
+/// How long what is right in everything may be lost on a good wire.
+const PATIENCE_NANOS: u64 = 5_000_000_000;
+
+/// How a run went.
+#[derive(Debug, Default)]
+pub struct Report {
+    lines: Vec<String>,
+    tally: Tally,
+}
+
+impl Report {
+    fn worker(&mut self, name: &str, worker: &Worker) {
+        let (outcomes, repeated) = worker.outcomes();
+        let late = worker.late_effects();
+        self.lines.push(format!("{name}: {outcomes}{repeated} repeated, {late} late effects"));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            writeln!(f, "  {line}")?;
+        }
+        write!(f, "  wire: {}", self.tally)
+    }
+}
+
+/// `count` ops of one type while the wire has `faults`; then what ever came by once more; then ops on a good wire.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn one_type(
+    ends: &Ends,
+    op_type: OpType,
+    count: usize,
+    faults: &Faults,
+    circumstances: Circumstances,
+) -> Report {
+    let server = ends.server();
+    let mut worker = Worker::new(ends, op_type, ends.setup.seed);
+    ends.wire().set_faults(*faults);
+    worker.run(server, count, faults, circumstances);
+    ends.wire().calm();
+    worker.assert_alive(server);
+    ends.wire().replay_all(true);
+    worker.assert_alive(server);
+    assert!(worker.outcomes().0.of(Kind::Good, OpStatus::Ok) > 0, "some must get through");
+    assert_nics_have_seen_it(ends, op_type);
+    report(ends, faults, &[(op_type, &worker)])
+}
+
+/// Reads and writes at once.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn both_types(ends: &Ends, count: usize, faults: &Faults) -> Report {
+    let (server, seed) = (ends.server(), ends.setup.seed);
+    let types = [OpType::Read, OpType::Write];
+    let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
+    ends.wire().set_faults(*faults);
+    std::thread::scope(|scope| {
+        for worker in &mut workers {
+            scope.spawn(|| worker.run(server, count, faults, Circumstances::default()));
+        }
+    });
+    ends.wire().calm();
+    ends.wire().replay_all(true);
+    for worker in &mut workers {
+        worker.assert_alive(server);
+    }
+    let [reads, writes] = &workers;
+    report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
+}
+
+fn report(ends: &Ends, faults: &Faults, workers: &[(OpType, &Worker)]) -> Report {
+    let mut report = Report { tally: ends.wire().tally(), ..Report::default() };
+    report.tally.assert_each_happened(faults);
+    for (op_type, worker) in workers {
+        report.worker(&format!("{op_type:?}"), worker);
+    }
+    for (name, host) in [("client", ends.client()), ("server", ends.server())] {
+        let drops: Vec<_> = host.counters().all_drops().collect();
+        report.lines.push(format!("{name}: {drops:?}"));
+    }
+    report
+}
+
+/// What the wire made has reached the NICs, and they have told it from what hosts send.
+fn assert_nics_have_seen_it(ends: &Ends, op_type: OpType) {
+    use DropReason::{
+        DataUnauthenticated, Duplicate, LateOrUnsolicited, RequestUnauthenticated,
+        ResponseUnauthenticated, SolicitedTwice, UnknownPendingWrite, UnknownRegion,
+    };
+    let seen = |host: &Host, reasons: &[DropReason]| {
+        for &reason in reasons {
+            let all: Vec<_> = host.counters().all_drops().collect();
+            assert!(host.counters().drops(reason) > 0, "{reason:?} never happened: {all:?}");
+        }
+    };
+    seen(ends.client(), &[LateOrUnsolicited, ResponseUnauthenticated, UnknownRegion]);
+    seen(ends.server(), &[RequestUnauthenticated, LateOrUnsolicited, UnknownRegion]);
+    if op_type == OpType::Read {
+        seen(ends.client(), &[Duplicate]);
+    } else {
+        seen(ends.client(), &[SolicitedTwice]);
+        seen(ends.server(), &[Duplicate, UnknownPendingWrite, DataUnauthenticated]);
+    }
+}
+
+/// Who changes the key of a worker's region: in turns its owner and, over the wire, the client.
+struct Rotation {
+    prng: Prng,
+    portal: Portal,
+    grant: Grant,
+    outcomes: Outcomes,
+    /// Every key that was ever to be installed.
+    keys: Vec<RegionKey>,
+}
+
+impl Rotation {
+    fn new(ends: &Ends, worker: &Worker) -> Self {
+        Self {
+            prng: Prng::new(ends.setup.seed).fork(9),
+            portal: ends.client().portal(1).expect("a slot"),
+            grant: present(ends, worker, OpType::Rekey),
+            outcomes: Outcomes::default(),
+            keys: Vec::new(),
+        }
+    }
+
+    fn fresh_key(&mut self) -> RegionKey {
+        let mut key = [0; 16];
+        self.prng.fill(&mut key);
+        self.keys.push(RegionKey::from_bytes(key));
+        RegionKey::from_bytes(key)
+    }
+
+    /// Tries to install a key over the wire, once.
+    fn rekey(&mut self, key: RegionKey, faults: &Faults) -> OpStatus {
+        self.portal.rekey(&self.grant, key).expect("a sensible op");
+        let status = self.portal.wait().expect("the engine lives").status;
+        self.outcomes.count(Kind::Good, status);
+        let allowed = allows(OpType::Rekey, Kind::Good, status, faults, Circumstances::default());
+        assert!(allowed, "Rekey: {status} is not explained by these faults: {faults}");
+        status
+    }
+}
+
+/// A grant on a worker's region under the key that the server has now.
+fn present(ends: &Ends, worker: &Worker, op_type: OpType) -> Grant {
+    let grant = ends.server().grant(worker.remote(), ends.client_addr(), CLIENT_PID, op_type);
+    grant.expect("registered")
+}
+
+/// Ends a loop of another thread, also when this one panics.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// The key of the writes' region changes in mid-run, by its owner or by a Rekey op. Ops of that region alone fail of
+/// it; what came under an old key changes nothing any more, then or when it is replayed; and a Rekey that was not
+/// reported OK has happened by then or never.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn rekeys(ends: &Ends, rounds: usize, faults: &Faults) -> Report {
+    let (server, seed) = (ends.server(), ends.setup.seed);
+    let mut reads = Worker::new(ends, OpType::Read, seed);
+    let mut writes = Worker::new(ends, OpType::Write, seed);
+    let mut rotation = Rotation::new(ends, &writes);
+    ends.wire().set_faults(*faults);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&ended);
+        // The other region notices nothing.
+        scope.spawn(|| {
+            while !ended.load(SeqCst) {
+                reads.run(server, 50, faults, Circumstances::default());
+            }
+        });
+        for round in 0..rounds {
+            rotate(ends, &mut writes, &mut rotation, faults, round % 2 == 0);
+        }
+    });
+    ends.wire().calm();
+    ends.wire().replay_all(true);
+    assert_present(ends, &writes, "replayed frames");
+    for worker in [&mut reads, &mut writes] {
+        worker.assert_alive(server);
+    }
+    rekey_on_a_good_wire(ends, &mut writes, &mut rotation);
+    ends.wire().replay_all(true);
+    assert_present(ends, &writes, "replayed frames");
+    writes.run(server, 200, &Faults::NONE, Circumstances::default());
+    assert!(writes.outcomes().0.of(Kind::OldKey, OpStatus::RemoteAuthenticationFailure) > 0);
+    let mut report = report(ends, faults, &[(OpType::Read, &reads), (OpType::Write, &writes)]);
+    report.lines.push(format!("Rekey: {}", rotation.outcomes));
+    report
+}
+
+/// One rotation with ops in flight, and ops after it.
+fn rotate(
+    ends: &Ends,
+    writes: &mut Worker,
+    rotation: &mut Rotation,
+    faults: &Faults,
+    by_owner: bool,
+) {
+    let server = ends.server();
+    writes.begin(16);
+    let key = rotation.fresh_key();
+    let reported = if by_owner {
+        server.rekey(writes.remote(), key).expect("registered");
+        OpStatus::Ok
+    } else {
+        rotation.rekey(key, faults)
+    };
+    // What the server has by now is what stays.
+    let key_gone = present(ends, writes, OpType::Write).key != writes.grant().key;
+    assert!(key_gone || reported != OpStatus::Ok, "reported OK, and not done");
+    writes.finish(server, faults, Circumstances { key_gone, ..Circumstances::default() });
+    if key_gone {
+        writes.set_key(key);
+        rotation.grant = rotation.grant.under(&key);
+    }
+    // No op fails of it any more.
+    writes.run(server, 40, faults, Circumstances::default());
+    assert_present(ends, writes, "a Rekey that was over");
+}
+
+/// The server has the key that it had when the last Rekey was reported.
+fn assert_present(ends: &Ends, worker: &Worker, what: &str) {
+    let present = present(ends, worker, OpType::Write);
+    // An engine that was stopped in between may break the promise, but not silently.
+    let late = ends.server().counters().late_effects();
+    assert!(present == *worker.grant() || late > 0, "{what} changed the key");
+    assert_eq!(
+        present,
+        *worker.grant(),
+        "{what} changed the key late; the server has counted {late}"
+    );
+}
+
+/// Within some attempts a Rekey arrives.
+fn rekey_on_a_good_wire(ends: &Ends, writes: &mut Worker, rotation: &mut Rotation) {
+    let clock = TscClock::new();
+    loop {
+        let key = rotation.fresh_key();
+        let status = rotation.rekey(key, &Faults::NONE);
+        if present(ends, writes, OpType::Write).key != writes.grant().key {
+            writes.set_key(key);
+            rotation.grant = rotation.grant.under(&key);
+        }
+        if status == OpStatus::Ok {
+            break;
+        }
+        assert!(clock.now().as_nanos() < PATIENCE_NANOS, "a Rekey never arrives");
+    }
+    assert_present(ends, writes, "nothing");
+    writes.assert_alive(ends.server());
+}
+
+/// Server and client end in turns, and start anew with the same memory, the same keys, the same names of regions and
+/// slots: as hostile as a restart can be, since old requests are authentic to the new server. What came by before is
+/// replayed meanwhile.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
+    let seed = ends.setup.seed;
+    let types = [OpType::Read, OpType::Write];
+    let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
+    let mut rotation = Rotation::new(ends, &workers[1]);
+    let (quiet, gone) = (Circumstances::default(), Circumstances { key_gone: true, tight: false });
+    for _ in 0..rounds {
+        ends.wire().set_faults(*faults);
+        for worker in &mut workers {
+            worker.run(ends.server(), 100, faults, quiet);
+        }
+        let before = workers[1].key();
+        rotate(ends, &mut workers[1], &mut rotation, faults, false);
+        for worker in &mut workers {
+            worker.begin(16);
+        }
+        ends.restart_server();
+        // The Rekey is authentic once more.
+        if workers[1].key() != before {
+            workers[1].set_key(before);
+            rotation.grant = rotation.grant.under(&before);
+        }
+        for worker in &mut workers {
+            worker.follow_server(ends.server());
+        }
+        ends.wire().begin_replay(false);
+        for worker in &mut workers {
+            worker.finish(ends.server(), faults, gone);
+        }
+        ends.wire().wait_until_delivered();
+        assert_present(ends, &workers[1], "a Rekey of before the restart");
+
+        ends.open_client(CLIENT_PID);
+        for worker in &mut workers {
+            worker.follow_client(ends.client());
+        }
+        rotation.portal = ends.client().portal(1).expect("a slot");
+        ends.wire().begin_replay(true);
+        for worker in &mut workers {
+            worker.run(ends.server(), 100, faults, quiet);
+        }
+        ends.wire().wait_until_delivered();
+    }
+    ends.wire().calm();
+    ends.wire().replay_all(true);
+    assert_present(ends, &workers[1], "a replayed Rekey");
+    for worker in &mut workers {
+        worker.assert_alive(ends.server());
+    }
+    let [reads, writes] = &workers;
+    report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
+}
+
+/// All of it at once, with a recording: what A2 has to work on, and what it must not find there.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn recorded(ends: &Ends, count: usize, faults: &Faults) -> (Vec<Captured>, Vec<Vec<u8>>) {
+    let (server, seed) = (ends.server(), ends.setup.seed);
+    let types = [OpType::Read, OpType::Write];
+    let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
+    let mut rotation = Rotation::new(ends, &workers[1]);
+    ends.wire().start_tape();
+    ends.wire().set_faults(*faults);
+    std::thread::scope(|scope| {
+        let [reads, writes] = &mut workers;
+        scope.spawn(|| reads.run(server, count, faults, Circumstances::default()));
+        for round in 0..count / 100 {
+            writes.run(server, 50, faults, Circumstances::default());
+            rotate(ends, writes, &mut rotation, faults, round % 4 == 0);
+        }
+    });
+    ends.wire().calm();
+    rekey_on_a_good_wire(ends, &mut workers[1], &mut rotation);
+    let tape = ends.wire().take_tape();
+    ends.wire().replay_all(true);
+    for worker in &mut workers {
+        worker.assert_alive(server);
+    }
+    assert_present(ends, &workers[1], "replayed frames");
+    ends.wire().tally().assert_each_happened(faults);
+    let mut secrets: Vec<Vec<u8>> = workers.iter().map(Worker::secret).collect();
+    secrets.extend(rotation.keys.iter().map(|key| key.expose().to_vec()));
+    (tape, secrets)
+}
