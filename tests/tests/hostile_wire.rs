@@ -5,11 +5,11 @@ use core::time::Duration;
 use rma_sim::prng::{Chance, Prng};
 use rma_tests::hostile_wire::{
     attackers,
-    faults::{Fault, Faults},
+    faults::Faults,
     lab::{End, Ends, Setup},
     scenarios::{self, Report},
     seeds,
-    table::Circumstances,
+    table::{Circumstances, REFUSALS},
 };
 use rma_xdp::{NicConfigBuilder, OpType, Timing, xdp::Mode};
 
@@ -98,9 +98,8 @@ fn ops_that_find_small_tables_are_right_or_fail_for_a_reason() {
 fn a_rekey_in_mid_run_fails_ops_of_its_region_alone_and_what_was_before_does_nothing() {
     let name = "a_rekey_in_mid_run_fails_ops_of_its_region_alone_and_what_was_before_does_nothing";
     seeds::run(name, 2, |seed| {
-        let excuses = [Fault::Refuse, Fault::Corrupt, Fault::Forge];
-        let honest = |faults: Faults, excuse| faults.with(excuse, Chance::NEVER);
-        let faults = excuses.into_iter().fold(faults(seed), honest);
+        let without = |faults: Faults, fault| faults.with(fault, Chance::NEVER);
+        let faults = REFUSALS.into_iter().fold(faults(seed), without);
         show(seed, faults, |faults| scenarios::rekeys(&Ends::new(xdp(seed)), 30, faults));
     });
 }

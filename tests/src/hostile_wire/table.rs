@@ -34,6 +34,9 @@ pub struct Circumstances {
     pub key_gone: bool,
 }
 
+/// The faults that may refuse an op which the responder would not.
+pub const REFUSALS: [Fault; 4] = [Fault::Refuse, Fault::Corrupt, Fault::Forge, Fault::Reflect];
+
 /// Whether an op may end so.
 #[must_use]
 pub fn allows(
@@ -48,11 +51,12 @@ pub fn allows(
         // Lost, late or damaged frames, or a machine that is busy with other things.
         OpStatus::Timeout => true,
         // By the responder; or in its name, by somebody who has seen the request; or by the responder that got the
-        // request damaged, or a forged one in its likeness.
+        // request damaged, or a forged one in its likeness; or by the initiator itself, to its own request that came
+        // back to it, if that refusal comes back too.
         OpStatus::RemoteAuthenticationFailure => {
             matches!(kind, Kind::WrongKey | Kind::OtherType | Kind::OldKey | Kind::NoRegion)
                 || circumstances.key_gone
-                || faults.any(&[Fault::Refuse, Fault::Corrupt, Fault::Forge])
+                || faults.any(&REFUSALS)
         }
         OpStatus::RemoteOutOfBounds => kind == Kind::OutOfBounds,
         OpStatus::RemotePermissionDenied => kind == Kind::NotPermitted,
