@@ -8,6 +8,10 @@ use crate::frames::{IPV4, IPV6, UDP, checksum};
 
 /// Octet of the frame type in a 1RMA frame.
 const FRAME_TYPE: usize = 1;
+/// Octets of the sending engine's number.
+const ENGINE: Range<usize> = 14..16;
+/// Octets of the counter.
+const COUNTER: Range<usize> = 20..28;
 
 /// The 1RMA frame in an Ethernet frame; `None` if there is none.
 #[must_use]
@@ -19,6 +23,16 @@ pub fn payload(frame: &[u8], port: u16) -> Option<Range<usize>> {
 #[must_use]
 pub fn frame_type(frame: &[u8], port: u16) -> Option<u8> {
     frame[payload(frame, port)?].get(FRAME_TYPE).copied()
+}
+
+/// Sender, engine and counter of a 1RMA frame, which with its direction are its IV; `None` if the frame is another.
+#[must_use]
+pub fn sender_and_counter(frame: &[u8], port: u16) -> Option<([u8; 6], u16, u64)> {
+    let octets = &frame[payload(frame, port)?];
+    let sender = *frame[6..].first_chunk()?;
+    let engine = u16::from_be_bytes(*octets.get(ENGINE)?.first_chunk()?);
+    let counter = u64::from_be_bytes(*octets.get(COUNTER)?.first_chunk()?);
+    Some((sender, engine, counter))
 }
 
 /// Between the same hosts, the same way, another payload: with true lengths and a checksum that a receiver takes.
