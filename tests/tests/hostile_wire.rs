@@ -126,6 +126,8 @@ fn hosts_that_restart_in_mid_run_are_not_moved_by_old_frames() {
 }
 
 /// A1 of the paper's section 4.2.
+//= 1rma#4.2-attacker-without-key
+//= type=test
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn attacker_a1_a_process_without_the_key_gets_nothing() {
@@ -143,6 +145,8 @@ fn attacker_a1_gets_nothing_from_a_udp_host_either() {
 }
 
 /// A2 of the paper's section 4.2.
+//= 1rma#4.2-attacker-on-the-wire
+//= type=test
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn attacker_a2_with_full_control_of_the_wire_gets_nothing() {
