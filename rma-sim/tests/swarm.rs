@@ -20,7 +20,7 @@ use rma_sim::{
     node::NodeId,
     pcap::Capture,
     scenario::{OP_TYPES, Options, Report},
-    swarm::run_seed,
+    swarm::{Found, run_seed},
 };
 
 /// How many seeds the swarm runs, unless RMA_SIM_SEEDS says otherwise.
@@ -70,16 +70,16 @@ fn replay(seed: u64) {
     println!("{}", report.unwrap_or_else(|found| panic!("{found}")));
 }
 
-fn run_part(part: Range<u64>) -> Report {
+/// The first failure, or all reports in one.
+fn run_part(part: Range<u64>) -> Result<Report, Box<Found>> {
     let mut sum = Report::default();
     for seed in part {
-        let report = run_seed(seed, |_| ()).unwrap_or_else(|found| panic!("{found}"));
-        sum.add(&report);
+        sum.add(&run_seed(seed, |_| ())?);
     }
-    sum
+    Ok(sum)
 }
 
-/// Runs all `seeds` on all cores. Stops at the first failure of each thread.
+/// Runs all `seeds` on all cores. After a failure no thread takes another part.
 fn run_all(seeds: &Range<u64>) -> Report {
     let next = AtomicU64::new(seeds.start);
     let work = || {
@@ -89,19 +89,22 @@ fn run_all(seeds: &Range<u64>) -> Report {
             if start >= seeds.end {
                 return parts;
             }
-            parts.push((start, run_part(start..seeds.end.min(start + PART))));
+            let report = run_part(start..seeds.end.min(start + PART));
+            if report.is_err() {
+                next.store(seeds.end, Ordering::Relaxed);
+            }
+            parts.push((start, report));
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let mut parts: Vec<(u64, Report)> = thread::scope(|scope| {
+    let mut parts: Vec<(u64, Result<Report, Box<Found>>)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join();
-        let results: Vec<_> = workers.into_iter().map(join).collect();
-        results.into_iter().flat_map(|parts| parts.expect("the failure is printed above")).collect()
+        let join = |worker: thread::ScopedJoinHandle<'_, Vec<_>>| worker.join();
+        workers.into_iter().flat_map(|worker| join(worker).expect("printed above")).collect()
     });
     parts.sort_by_key(|&(start, _)| start);
-    parts.iter().fold(Report::default(), |mut total, (_, part)| {
-        total.add(part);
+    parts.into_iter().fold(Report::default(), |mut total, (_, part)| {
+        total.add(&part.unwrap_or_else(|found| panic!("{found}")));
         total
     })
 }

@@ -57,7 +57,9 @@ impl Options {
             nic.inbound_queue.min(nic.pending_writes).min(window).min(answers) as usize
         };
         let port = self.switch.map(|port| (port.len / OP_WIRE_LEN).max(1) as usize);
-        self.nodes.iter().map(least).chain(port).min().unwrap_or(1)
+        // A link carries what one node writes to the other, and what that other reads from the one.
+        let link = (self.link.queue < 2 * OP_WIRE_LEN).then_some(1);
+        self.nodes.iter().map(least).chain(port).chain(link).min().unwrap_or(1)
     }
 }
 
