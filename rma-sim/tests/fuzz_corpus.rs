@@ -73,7 +73,8 @@ fn random_scripts_break_no_promise() {
 #[test]
 fn scripts_of_honest_steps_break_no_promise() {
     let mut prng = Prng::new(2);
-    for _ in 0..500 {
+    let mut succeeded = 0;
+    for _ in 0..1000 {
         let mut script = vec![0; 5];
         prng.fill(&mut script);
         for _ in 0..60 {
@@ -83,16 +84,21 @@ fn scripts_of_honest_steps_break_no_promise() {
                 0 => {
                     let mut size_and_offset = [0; 4];
                     prng.fill(&mut size_and_offset);
-                    script.extend([host, 0, slot]);
+                    // A read, a write or a rekey.
+                    let flags = prng.choose(&[0, 0x40, 0x40, 0x60]);
+                    script.extend([host, flags, slot]);
                     script.extend(size_and_offset);
                 }
                 1 | 2 => script.push(host | 3),
+                // Now and then its engine is stopped in the midst of it.
+                3 if prng.below(16) == 0 => script.extend([0x15, 9, 0, prng.below(4) as u8]),
                 3 | 4 => script.extend([5, prng.below(4) as u8]),
                 5 => script.extend([7, prng.below(4) as u8, 0, 0, prng.below(60) as u8, 1]),
                 6 => script.push(host | 13),
                 _ => script.extend([11, prng.below(256) as u8, 0, 1]),
             }
         }
-        fuzzing::nic(&script);
+        succeeded += fuzzing::nic(&script)[OpStatus::Ok as usize];
     }
+    assert!(succeeded > 100, "{succeeded}");
 }
