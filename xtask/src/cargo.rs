@@ -58,6 +58,12 @@ impl Cargo {
         self
     }
 
+    /// Sets a variable for the run.
+    pub(crate) fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
     /// Appends `flags` to a variable that holds compiler flags.
     pub(crate) fn flags(mut self, variable: &'static str, flags: &str) -> Self {
         let mut all = env::var_os(variable).unwrap_or_default();
