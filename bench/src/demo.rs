@@ -1,4 +1,5 @@
-//! `rma-bench demo`: two hosts on this machine, verified reads, and their latency beside the raw floor.
+//! `rma-bench demo`: two hosts on this machine, verified reads and writes, their latency beside the raw floor, and
+//! key rotations as a reader sees them.
 
 use std::io::{IsTerminal, Write, stderr};
 
@@ -6,15 +7,17 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    client::Verified,
     interrupt::Interrupt,
     lab::{Lab, LabConfig, LabError},
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
-    measure::{Amount, Compared, Floor, WARM, compare},
-    pair::{Pair, PairConfig, PairError, Place, Verified, cores},
+    measure::{Amount, Floor, What, in_turns},
+    pair::{Pair, PairConfig, PairError, Place, cores},
+    rotation::{self, By, NextGrant, Rotations, Stage},
 };
-use rma_xdp::DeviceInfo;
+use rma_xdp::{DeviceInfo, OpType};
 
 /// What the demo is run with.
 #[derive(Args, Clone, Copy, Debug)]
@@ -25,12 +28,15 @@ pub struct DemoArgs {
     /// MTU of the veth pair, in bytes of IP packet.
     #[arg(long, default_value_t = 3400, conflicts_with = "udp", value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,
-    /// How many random reads to verify.
+    /// How many random reads to verify, and as many writes.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub verify: u64,
-    /// How many reads of each size, and raw exchanges, to measure.
+    /// How many ops of each type and size, and raw exchanges, to measure.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
+    /// How many times to rotate a key in each of four ways.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rotations: u64,
     /// Seed of the region's pattern and of the choice of reads.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -67,7 +73,52 @@ struct Report {
     read64_over_floor: Option<f64>,
     read64_p99_over_floor: Option<f64>,
     read4096_over_floor: Option<f64>,
+    write64_over_read64: f64,
+    write64_over_floor: Option<f64>,
+    write4096_over_floor: Option<f64>,
     floor_lost: u64,
+    rotations: Vec<RotationReport>,
+}
+
+/// What the demo has to say about rotations of one kind. Times are from the issue of the first op that failed to the
+/// issue of the first that then succeeded, over the p50 of READ 64 B.
+#[derive(Debug, Serialize)]
+struct RotationReport {
+    by: By,
+    next_grant: NextGrant,
+    rotations: u64,
+    unavailable_p50_us: f64,
+    unavailable_max_us: f64,
+    unavailable_p50_over_read64: f64,
+    unavailable_max_over_read64: f64,
+    reader_p50_us: f64,
+    failed_ops: u64,
+    failed_otherwise: u64,
+    other_region_ops: u64,
+    other_region_failures: u64,
+    /// The rotation whose unavailability is the median.
+    timeline: Vec<rotation::Op>,
+}
+
+impl RotationReport {
+    fn new(rotations: &Rotations, read64_us: f64) -> Self {
+        let (p50, max) = (rotations.gaps.quantile_us(0.5), rotations.gaps.max_us());
+        Self {
+            by: rotations.by,
+            next_grant: rotations.next_grant,
+            rotations: rotations.count(),
+            unavailable_p50_us: p50,
+            unavailable_max_us: max,
+            unavailable_p50_over_read64: p50 / read64_us,
+            unavailable_max_over_read64: max / read64_us,
+            reader_p50_us: rotations.reads.quantile_us(0.5),
+            failed_ops: rotations.failed,
+            failed_otherwise: rotations.failed_otherwise,
+            other_region_ops: rotations.other_ops,
+            other_region_failures: rotations.other_failed,
+            timeline: rotations.ops(),
+        }
+    }
 }
 
 /// Runs the demo.
@@ -77,7 +128,7 @@ struct Report {
 /// has been removed.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let say = Say { json: args.json };
-    say.line("1RMA demo: one-sided, encrypted reads between two hosts\n");
+    say.line("1RMA demo: one-sided, encrypted reads and writes between two hosts\n");
     if args.udp {
         say.line("  hosts     on loopback, over kernel UDP sockets, as asked for with --udp");
         return over_loopback(args, interrupt, say);
@@ -100,40 +151,73 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
 }
 
 fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(), PairError> {
-    let mut pair = open(Place::Lab(lab), args)?;
+    let place = Place::Lab(lab);
+    let mut pair = open(place, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let mut measure = |what, floor| compare(&mut pair, Some(lab), what, floor, amount, interrupt);
-    let small = measure((64, WARM), Floor::Small)?;
-    let large = measure((4096, WARM), Floor::SameFrames)?;
-    let small_cold = measure((64, REGION_LEN as u64), Floor::None)?;
-    let large_cold = measure((4096, REGION_LEN as u64), Floor::None)?;
+    let (read, write) = (OpType::Read, OpType::Write);
+    let everywhere = |size| What::Ops { op_type: read, size, span: REGION_LEN as u64 };
+    let small = [
+        What::warm(read, 64),
+        What::Raw(Floor::TwoSmall),
+        What::warm(write, 64),
+        What::Raw(Floor::FourSmall),
+    ];
+    let large = [
+        What::warm(read, 4096),
+        What::Raw(Floor::FramesOf(read, 4096)),
+        What::warm(write, 4096),
+        What::Raw(Floor::FramesOf(write, 4096)),
+    ];
+    let small = in_turns(&mut pair, Some(lab), small, amount, interrupt)?;
+    let large = in_turns(&mut pair, Some(lab), large, amount, interrupt)?;
+    let cold = in_turns(&mut pair, None, [everywhere(64), everywhere(4096)], amount, interrupt)?;
+    let rotations = rotate(&mut pair, place, args, interrupt)?;
+    let names = [
+        "READ 64 B",
+        "raw AF_XDP, two frames of 64 B",
+        "WRITE 64 B",
+        "raw AF_XDP, four frames of 64 B",
+        "READ 4 KiB",
+        "raw AF_XDP, the frames of such a READ",
+        "WRITE 4 KiB",
+        "raw AF_XDP, the frames of such a WRITE",
+        "READ 64 B, all over 64 MiB",
+        "READ 4 KiB, all over 64 MiB",
+    ];
+    let all = small.latencies.iter().chain(&large.latencies).chain(&cold.latencies);
     let report = Report {
-        latencies: vec![
-            small.read.summary("READ 64 B"),
-            small.floor.summary("raw AF_XDP, 64 B frames both ways"),
-            large.read.summary("READ 4 KiB"),
-            large.floor.summary("raw AF_XDP, the same frames back"),
-            small_cold.read.summary("READ 64 B, all over 64 MiB"),
-            large_cold.read.summary("READ 4 KiB, all over 64 MiB"),
-        ],
-        read64_over_floor: Some(small.ratio(0.5)),
-        read64_p99_over_floor: Some(small.ratio(0.99)),
-        read4096_over_floor: Some(large.ratio(0.5)),
-        floor_lost: small.floor_lost + large.floor_lost,
+        latencies: names.iter().zip(all).map(|(name, it)| it.summary(name)).collect(),
+        read64_over_floor: Some(small.ratio(0, 1, 0.5)),
+        read64_p99_over_floor: Some(small.ratio(0, 1, 0.99)),
+        read4096_over_floor: Some(large.ratio(0, 1, 0.5)),
+        write64_over_read64: small.ratio(2, 0, 0.5),
+        write64_over_floor: Some(small.ratio(2, 3, 0.5)),
+        write4096_over_floor: Some(large.ratio(2, 3, 0.5)),
+        floor_lost: small.lost + large.lost,
         ..report(&pair, args, verified)
     };
-    say.results(&report, &|| {
-        let ratio = |what, compared: &Compared| {
+    say.results(report, small.latencies[0].quantile_us(0.5), &rotations, &|| {
+        for (what, turns, op) in [
+            ("READ 64 B  ", &small, 0),
+            ("READ 4 KiB ", &large, 0),
+            ("WRITE 64 B ", &small, 2),
+            ("WRITE 4 KiB", &large, 2),
+        ] {
             line!(
                 "  {what} is {:.2} x its raw floor at p50, {:.2} x at p99",
-                compared.ratio(0.5),
-                compared.ratio(0.99)
+                turns.ratio(op, op + 1, 0.5),
+                turns.ratio(op, op + 1, 0.99)
             );
-        };
-        ratio("READ 64 B ", &small);
-        ratio("READ 4 KiB", &large);
-        line!("  Floor and reads take turns. Memory is warm, but for the last two rows, which wait for it too.");
+        }
+        line!(
+            "  WRITE is {:.2} x READ for 64 B, {:.2} x for 4 KiB: four hops, each sent when the last has come",
+            small.ratio(2, 0, 0.5),
+            large.ratio(2, 0, 0.5)
+        );
+        line!(
+            "  Floor and ops take turns. Memory is warm, but for the last two rows, which wait for it too."
+        );
     });
     Ok(())
 }
@@ -141,14 +225,20 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
 fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(), PairError> {
     let mut pair = open(Place::Loopback, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
-    let amount = Amount { count: args.count, rounds: 1 };
-    let mut measure = |size| compare(&mut pair, None, (size, WARM), Floor::None, amount, interrupt);
-    let (small, large) = (measure(64)?, measure(4096)?);
+    let amount = Amount { count: args.count, rounds: 10.min(args.count) };
+    let (read, write) = (OpType::Read, OpType::Write);
+    let whats = [(read, 64), (write, 64), (read, 4096), (write, 4096)];
+    let whats = whats.map(|(op_type, size)| What::warm(op_type, size));
+    let turns = in_turns(&mut pair, None, whats, amount, interrupt)?;
+    let rotations = rotate(&mut pair, Place::Loopback, args, interrupt)?;
+    let names = ["READ 64 B", "WRITE 64 B", "READ 4 KiB", "WRITE 4 KiB"];
+    let all = names.iter().zip(&turns.latencies);
     let report = Report {
-        latencies: vec![small.read.summary("READ 64 B"), large.read.summary("READ 4 KiB")],
+        latencies: all.map(|(name, it)| it.summary(name)).collect(),
+        write64_over_read64: turns.ratio(1, 0, 0.5),
         ..report(&pair, args, verified)
     };
-    say.results(&report, &|| {
+    say.results(report, turns.latencies[0].quantile_us(0.5), &rotations, &|| {
         line!(
             "  Not shown, as it needs root: AF_XDP, the steering program, and the raw floor that"
         );
@@ -157,9 +247,83 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     Ok(())
 }
 
+/// Rotates a key in each way, [`DemoArgs::rotations`] times.
+fn rotate(
+    pair: &mut Pair,
+    place: Place<'_>,
+    args: &DemoArgs,
+    interrupt: &Interrupt,
+) -> Result<Vec<Rotations>, PairError> {
+    let mut stage = Stage::new(pair, place)?;
+    let mut kind = |by, next_grant| stage.rotate(pair, (by, next_grant), args.rotations, interrupt);
+    Ok(vec![
+        kind(By::Host, NextGrant::Beforehand)?,
+        kind(By::RekeyOp, NextGrant::Beforehand)?,
+        kind(By::Host, NextGrant::Fetched)?,
+        kind(By::RekeyOp, NextGrant::Fetched)?,
+    ])
+}
+
+/// The table of rotations, and one of them as it happened.
+fn show_rotations(rotations: &[Rotations], read64_us: f64) {
+    line!(
+        "\n  A key is rotated while a reader probes its region, and another reader another region:\n"
+    );
+    line!(
+        "  {:52}  {:>6}  {:>9} {:>8}  {:>9} {:>8}  {:>6}  other region",
+        "unavailability in µs, as a multiple of READ 64 B p50",
+        "count",
+        "p50",
+        "",
+        "max",
+        "",
+        "failed"
+    );
+    for kind in rotations {
+        let by = match kind.by {
+            By::Host => "by the region's host",
+            By::RekeyOp => "by the Rekey op",
+        };
+        let next_grant = match kind.next_grant {
+            NextGrant::Beforehand => "next grant handed out before",
+            NextGrant::Fetched => "next grant fetched over TCP",
+        };
+        let (p50, max) = (kind.gaps.quantile_us(0.5), kind.gaps.max_us());
+        line!(
+            "  {:52}  {:>6}  {p50:>9.2} {:>7.2}x  {max:>9.2} {:>7.1}x  {:>6}  {} of {} failed",
+            format!("{by}, {next_grant}"),
+            kind.count(),
+            p50 / read64_us,
+            max / read64_us,
+            kind.failed,
+            kind.other_failed,
+            kind.other_ops,
+        );
+    }
+    let otherwise: u64 = rotations.iter().map(|kind| kind.failed_otherwise).sum();
+    if otherwise > 0 {
+        line!("  {otherwise} of the failed ops ended with another status than {REFUSED}.");
+    } else {
+        line!("  All failed ops ended with {REFUSED}.");
+    }
+    for kind in rotations.iter().filter(|kind| kind.by == By::RekeyOp) {
+        line!(
+            "\n  One of these Rekey ops, {}. Ops from | or X on: = OK, x failed\n",
+            match kind.next_grant {
+                NextGrant::Beforehand => "next grant at hand",
+                NextGrant::Fetched => "next grant fetched over TCP",
+            }
+        );
+        line!("{}", kind.timeline().trim_end());
+    }
+}
+
+/// How an op under an old key ends.
+const REFUSED: rma_xdp::OpStatus = rma_xdp::OpStatus::RemoteAuthenticationFailure;
+
 fn open(place: Place<'_>, args: &DemoArgs) -> Result<Pair, PairError> {
-    let config =
-        PairConfig { region_len: REGION_LEN, seed: args.seed, port: args.port, ipv6: args.ipv6 };
+    let &DemoArgs { seed, port, ipv6, .. } = args;
+    let config = PairConfig { region_len: REGION_LEN, seed, port, ipv6, ..PairConfig::default() };
     Pair::open(place, &config)
 }
 
@@ -175,20 +339,37 @@ fn introduce_and_verify(
     }
     say.line(&format!("  engines   inline, {}", pinning()));
     say.line("  crypto    AES-128-GCM on every frame, a key of its own for every pair of hosts\n");
-    let progress = Progress::new(say, args.verify);
-    let verified =
-        pair.run(|client| client.verify(args.verify, interrupt, |done| progress.show(done)))?;
-    progress.end();
-    say.line(&format!(
-        "  verified  {} reads of 1 to 4096 bytes at random places of {} MiB: {:.1} MB, every byte right{}\n",
-        verified.reads,
-        REGION_LEN >> 20,
-        verified.bytes as f64 / 1e6,
-        match verified.retried {
-            0 => String::new(),
-            retried => format!("; {retried} ops failed and were repeated"),
-        }
-    ));
+    let mut verified = Verified::default();
+    for op_type in [OpType::Read, OpType::Write] {
+        let progress = Progress::new(say, op_type, args.verify);
+        let run = pair.run(|client| {
+            client.verify(op_type, args.verify, interrupt, |done| progress.show(done))
+        });
+        let done = run?;
+        progress.end();
+        verified.reads += done.reads;
+        verified.writes += done.writes;
+        verified.bytes += done.bytes;
+        verified.retried += done.retried;
+        let compared = if op_type == OpType::Write {
+            verified.compared = pair.compare()?;
+            ", then all of it compared"
+        } else {
+            ""
+        };
+        say.line(&format!(
+            "  verified  {} {} of 1 to 4096 bytes at random places of {} MiB: {:.1} MB{compared}, every byte right{}",
+            done.reads + done.writes,
+            if op_type == OpType::Write { "writes" } else { "reads" },
+            REGION_LEN >> 20,
+            done.bytes as f64 / 1e6,
+            match done.retried {
+                0 => String::new(),
+                retried => format!("; {retried} ops failed and were repeated"),
+            }
+        ));
+    }
+    say.line("");
     Ok(verified)
 }
 
@@ -215,7 +396,11 @@ fn report(pair: &Pair, args: &DemoArgs, verified: Verified) -> Report {
         read64_over_floor: None,
         read64_p99_over_floor: None,
         read4096_over_floor: None,
+        write64_over_read64: 0.0,
+        write64_over_floor: None,
+        write4096_over_floor: None,
         floor_lost: 0,
+        rotations: Vec::new(),
     }
 }
 
@@ -239,12 +424,22 @@ impl Say {
         }
     }
 
-    fn results(self, report: &Report, remarks: &dyn Fn()) {
+    /// `read64_us` is the p50 of READ 64 B, which rotations are compared with.
+    fn results(
+        self,
+        mut report: Report,
+        read64_us: f64,
+        rotations: &[Rotations],
+        remarks: &dyn Fn(),
+    ) {
+        report.rotations =
+            rotations.iter().map(|kind| RotationReport::new(kind, read64_us)).collect();
         if self.json {
-            line!("{}", serde_json::to_string(report).expect("plain data"));
+            line!("{}", serde_json::to_string(&report).expect("plain data"));
         } else {
             line!("{}", Table(&report.latencies));
             remarks();
+            show_rotations(rotations, read64_us);
         }
     }
 }
@@ -253,19 +448,21 @@ impl Say {
 #[derive(Debug)]
 struct Progress {
     shown: bool,
+    what: OpType,
     count: u64,
 }
 
 impl Progress {
-    fn new(say: Say, count: u64) -> Self {
-        Self { shown: !say.json && stderr().is_terminal(), count }
+    fn new(say: Say, what: OpType, count: u64) -> Self {
+        Self { shown: !say.json && stderr().is_terminal(), what, count }
     }
 
     fn show(&self, done: &Verified) {
         if self.shown {
-            let share = done.reads * 30 / self.count;
+            let ops = done.reads + done.writes;
+            let share = ops * 30 / self.count;
             let bar: String = (0..30).map(|at| if at < share { '#' } else { '.' }).collect();
-            eprint!("\r  verifying [{bar}] {} of {}", done.reads, self.count);
+            eprint!("\r  verifying {}s [{bar}] {ops} of {}", self.what, self.count);
             // A terminal that cannot be written to loses its progress bar, nothing else.
             let _ = stderr().flush();
         }

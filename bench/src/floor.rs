@@ -55,7 +55,18 @@ pub struct Exchange {
     pub responses: usize,
 }
 
-/// Round-trip times of a [`ping_pong`].
+/// What a mutation exchanges: one small packet there, one back, some with data there, one small one back.
+#[derive(Clone, Copy, Debug)]
+pub struct FourHops {
+    /// UDP payload of each small packet in bytes.
+    pub small_len: usize,
+    /// UDP payload of each packet with data in bytes; more than `small_len` if there are several.
+    pub data_len: usize,
+    /// Packets with data; at least 1.
+    pub data: usize,
+}
+
+/// Round-trip times of a [`ping_pong`], or of [`four_hops`].
 #[derive(Debug)]
 pub struct RoundTrips {
     /// In nanoseconds, from before a request is staged until its last response has been taken.
@@ -94,20 +105,84 @@ pub fn ping_pong(
     exchange: Exchange,
     (warm_up, count): (u64, u64),
 ) -> RoundTrips {
-    run(client, server, port, exchange, |wire| {
-        let mut result = RoundTrips { times: histogram(), lost: 0 };
-        for index in 0..warm_up + count {
-            let start = clock();
+    let answer = echoing(exchange);
+    let lens = (exchange.request_len, exchange.response_len);
+    run((client, server), port, lens, answer, |wire| {
+        timed((warm_up, count), || {
             wire.send(1);
-            if wire.receive(exchange.responses as u64) < exchange.responses as u64 {
-                result.lost += 1;
-            } else if index >= warm_up {
-                let time = u64::try_from((clock() - start).as_nanos()).unwrap_or(u64::MAX);
-                result.times.saturating_record(time);
-            }
-        }
-        result
+            wire.receive(exchange.responses as u64) >= exchange.responses as u64
+        })
     })
+}
+
+/// Runs `count` exchanges of four hops after `warm_up` others, as [`ping_pong`] does.
+///
+/// # Panics
+/// As [`ping_pong`].
+#[must_use]
+pub fn four_hops(
+    client: Side<'_>,
+    server: Side<'_>,
+    port: u16,
+    hops: FourHops,
+    (warm_up, count): (u64, u64),
+) -> RoundTrips {
+    let FourHops { small_len, data_len, data } = hops;
+    let small = Headers::len_for(client.address) + small_len;
+    let mut arrived = 0;
+    let answer = move |wire: &mut Wire<'_>| {
+        let mut answers = 0;
+        wire.socket.receive(BURST, |bytes, continued| {
+            if continued {
+                return;
+            }
+            if data == 1 || bytes.len() == small {
+                // A first hop forgets an exchange that lost a packet.
+                (answers, arrived) = (answers + 1, 0);
+            } else {
+                arrived += 1;
+                if arrived == data {
+                    (answers, arrived) = (answers + 1, 0);
+                }
+            }
+        });
+        wire.send(answers);
+    };
+    run((client, server), port, (data_len, small_len), answer, |wire| {
+        let data_len = wire.packet_len;
+        timed((warm_up, count), || {
+            wire.packet_len = small;
+            wire.send(1);
+            wire.packet_len = data_len;
+            wire.receive(1) >= 1 && {
+                wire.send(data as u64);
+                wire.receive(1) >= 1
+            }
+        })
+    })
+}
+
+/// Times `exchange`, which says whether it got its answer: `warm_up` times for nothing, then `count` times.
+fn timed((warm_up, count): (u64, u64), mut exchange: impl FnMut() -> bool) -> RoundTrips {
+    let mut result = RoundTrips { times: histogram(), lost: 0 };
+    for index in 0..warm_up + count {
+        let start = clock();
+        if !exchange() {
+            result.lost += 1;
+        } else if index >= warm_up {
+            let time = u64::try_from((clock() - start).as_nanos()).unwrap_or(u64::MAX);
+            result.times.saturating_record(time);
+        }
+    }
+    result
+}
+
+/// A server that sends the responses to each request.
+fn echoing(exchange: Exchange) -> impl FnMut(&mut Wire<'_>) + Send {
+    move |wire| {
+        let requests = wire.poll();
+        wire.send(requests * exchange.responses as u64);
+    }
 }
 
 /// Keeps `depth` exchanges under way for `duration`.
@@ -122,7 +197,8 @@ pub fn echo(
     exchange: Exchange,
     (depth, duration): (u64, Duration),
 ) -> Rate {
-    run(client, server, port, exchange, |wire| {
+    let lens = (exchange.request_len, exchange.response_len);
+    run((client, server), port, lens, echoing(exchange), |wire| {
         let responses = exchange.responses as u64;
         let start = clock();
         let (mut received, mut elapsed) = (0, Duration::ZERO);
@@ -195,12 +271,13 @@ pub fn flood(
     })
 }
 
-/// Runs `measure` on the client's thread while the server answers on another.
+/// Runs `measure` on the client's thread while the server answers on another. Of the packets' lengths, `lens` are
+/// the client's and the server's.
 fn run<R: Send>(
-    client: Side<'_>,
-    server: Side<'_>,
+    (client, server): (Side<'_>, Side<'_>),
     port: u16,
-    exchange: Exchange,
+    lens: (usize, usize),
+    mut answer: impl FnMut(&mut Wire<'_>) + Send,
     measure: impl FnOnce(&mut Wire<'_>) -> R + Send,
 ) -> R {
     let stop = &AtomicBool::new(false);
@@ -211,11 +288,10 @@ fn run<R: Send>(
         scope.spawn(move || {
             pin(server.core);
             let headers = headers(to, from, port);
-            let mut wire = Wire::new(socket(server.backend), headers, exchange.response_len);
+            let mut wire = Wire::new(socket(server.backend), headers, lens.1);
             ready.wait();
             while !stop.load(Ordering::Relaxed) {
-                let requests = wire.poll();
-                wire.send(requests * exchange.responses as u64);
+                answer(&mut wire);
             }
         });
         let measuring = scope.spawn(move || {
@@ -223,7 +299,7 @@ fn run<R: Send>(
             let _stop = StopOnDrop(stop);
             pin(client.core);
             let headers = headers(from, to, port);
-            let mut wire = Wire::new(socket(client.backend), headers, exchange.request_len);
+            let mut wire = Wire::new(socket(client.backend), headers, lens.0);
             ready.wait();
             measure(&mut wire)
         });

@@ -1,9 +1,11 @@
-//! A grant in a file: how it travels from `serve` to `read-lat` until there is a key service.
+//! Grants in a file: how they travel from `serve` to `read-lat` and `write-lat` until there is a key service.
 //!
-//! The file holds a key, so it is made for its owner alone (mode 0600), and one that others may read or
+//! One file for one process and one region, with a key for each type of op that is granted: one thing to carry over.
+//! The file holds keys, so it is made for its owner alone (mode 0600), and one that others may read or
 //! write is refused. Carry it to the other machine with something that keeps secrets, such as `scp -p`.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -12,6 +14,8 @@ use std::{
 
 use rma_xdp::{DerivedRegionKey, Grant, HostAddr, OpType, Pid, RegionId};
 use serde::{Deserialize, Serialize};
+
+use crate::grants::Grants;
 
 /// The mode of a grant file: read and write for its owner.
 const MODE: u32 = 0o600;
@@ -22,8 +26,8 @@ const LEN_MAX: u64 = 64 << 10;
 /// What a grant file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantFile {
-    /// The grant.
-    pub grant: Grant,
+    /// The grants.
+    pub grants: Grants,
     /// The UDP port of the responder's deployment.
     pub port: u16,
     /// The seed of the pattern that the region holds.
@@ -99,8 +103,8 @@ struct Text {
     region_len: u64,
     initiator: String,
     pid: u32,
-    op_type: String,
-    key: String,
+    /// By type of op.
+    keys: BTreeMap<String, String>,
     seed: u64,
 }
 
@@ -110,7 +114,11 @@ impl GrantFile {
     /// # Errors
     /// If the file system refuses.
     pub fn save(&self, path: &Path) -> Result<(), GrantFileError> {
-        let grant = &self.grant;
+        let grant = self.grants.any();
+        let hex = |grant: Grant| {
+            let digits = grant.key.expose().iter().map(|byte| format!("{byte:02x}")).collect();
+            (grant.op_type.name().to_owned(), digits)
+        };
         let text = Text {
             responder: grant.responder.to_string(),
             port: self.port,
@@ -118,8 +126,7 @@ impl GrantFile {
             region_len: grant.region_len,
             initiator: grant.initiator.to_string(),
             pid: grant.pid.0,
-            op_type: grant.op_type.name().into(),
-            key: grant.key.expose().iter().map(|byte| format!("{byte:02x}")).collect(),
+            keys: self.grants.all().map(hex).collect(),
             seed: self.seed,
         };
         let io = |what| move |source| GrantFileError::Io { what, path: path.to_owned(), source };
@@ -179,21 +186,31 @@ impl GrantFile {
         let address = |name, value: &str| {
             value.parse::<HostAddr>().ok().ok_or_else(|| field(name, value, "an IP address"))
         };
-        let op_type = OpType::ALL.into_iter().find(|op_type| op_type.name() == text.op_type);
-        let op_type = op_type
-            .ok_or_else(|| field("op_type", &text.op_type, "one of READ, WRITE and Rekey"))?;
-        // The value is not shown: it is, or was meant to be, a secret.
-        let key = unhex(&text.key).ok_or_else(|| field("key", "(secret)", "32 hex digits"))?;
-        let grant = Grant {
-            responder: address("responder", &text.responder)?,
-            region: RegionId::from_bits(text.region),
-            region_len: text.region_len,
-            initiator: address("initiator", &text.initiator)?,
-            pid: Pid(text.pid),
-            op_type,
-            key: DerivedRegionKey::from_bytes(key),
-        };
-        Ok(Self { grant, port: text.port, seed: text.seed })
+        let (responder, initiator) =
+            (address("responder", &text.responder)?, address("initiator", &text.initiator)?);
+        let mut grants: Option<Grants> = None;
+        for (name, key) in &text.keys {
+            let op_type = OpType::ALL.into_iter().find(|op_type| op_type.name() == name);
+            let op_type = op_type
+                .ok_or_else(|| field("keys", name, "a type of op: one of READ, WRITE and Rekey"))?;
+            // The value is not shown: it is, or was meant to be, a secret.
+            let key = unhex(key).ok_or_else(|| field("keys", "(secret)", "32 hex digits"))?;
+            let key = DerivedRegionKey::from_bytes(key);
+            grants = Some(match grants {
+                Some(grants) => grants.with(op_type, key),
+                None => Grants::new(Grant {
+                    responder,
+                    region: RegionId::from_bits(text.region),
+                    region_len: text.region_len,
+                    initiator,
+                    pid: Pid(text.pid),
+                    op_type,
+                    key,
+                }),
+            });
+        }
+        let grants = grants.ok_or_else(|| field("keys", "empty", "a key for a type of op"))?;
+        Ok(Self { grants, port: text.port, seed: text.seed })
     }
 }
 
@@ -223,7 +240,8 @@ mod tests {
             op_type: OpType::Read,
             key: DerivedRegionKey::from_bytes(*b"0123456789abcdef"),
         };
-        GrantFile { grant, port: 10_472, seed: 3 }
+        let write = DerivedRegionKey::from_bytes(*b"fedcba9876543210");
+        GrantFile { grants: Grants::new(grant).with(OpType::Write, write), port: 10_472, seed: 3 }
     }
 
     struct Folder(PathBuf);
@@ -248,6 +266,7 @@ mod tests {
         let path = folder.0.join("grant.json");
         example().save(&path).unwrap();
         example().save(&path).unwrap();
+        assert!(!example().grants.has(OpType::Rekey));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
         assert_eq!(GrantFile::load(&path).unwrap(), example());
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
@@ -267,10 +286,10 @@ mod tests {
 
         let good = fs::read_to_string(&path).unwrap();
         for (from, to, names) in [
-            ("\"READ\"", "\"WRITE\"", "op_type"),
+            ("\"READ\"", "\"PEEK\"", "PEEK"),
             ("192.0.2.2", "192.0.2", "responder"),
-            ("30313233", "3031323", "key"),
-            ("30313233", "3031323g", "key"),
+            ("30313233", "3031323", "keys"),
+            ("30313233", "3031323g", "keys"),
             ("\"seed\"", "\"sead\"", "unknown field"),
             ("{", "", "not a grant"),
             ("10472", "1047200", "not a grant"),
@@ -279,6 +298,10 @@ mod tests {
             assert!(refused().contains(names), "{}", refused());
             assert!(!refused().contains("3031323"), "the key is not shown: {}", refused());
         }
+        let start = good.find("\"READ\"").unwrap();
+        let end = good.find('}').unwrap();
+        fs::write(&path, [&good[..start], &good[end..]].concat()).unwrap();
+        assert!(refused().contains("a key for a type of op"), "{}", refused());
         fs::write(&path, vec![b' '; LEN_MAX as usize + 1]).unwrap();
         assert!(refused().contains("65537 bytes"), "{}", refused());
     }

@@ -26,7 +26,12 @@ impl Latencies {
 
     /// Records one.
     pub fn record(&mut self, latency: Duration) {
-        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        self.record_nanos(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Records one, in nanoseconds.
+    pub fn record_nanos(&mut self, latency: u64) {
+        self.0.saturating_record(latency);
     }
 
     /// Adds nanoseconds recorded elsewhere.
@@ -57,6 +62,12 @@ impl Latencies {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
+    /// The longest, in microseconds.
+    #[must_use]
+    pub fn max_us(&self) -> f64 {
+        self.0.max() as f64 / 1e3
+    }
+
     /// What is usually asked.
     #[must_use]
     pub fn summary(&self, name: &str) -> Summary {
@@ -67,7 +78,7 @@ impl Latencies {
             p90_us: self.quantile_us(0.9),
             p99_us: self.quantile_us(0.99),
             p99_9_us: self.quantile_us(0.999),
-            max_us: self.0.max() as f64 / 1e3,
+            max_us: self.max_us(),
         }
     }
 }

@@ -5,16 +5,23 @@
 // It panics when the reader of a pipe has gone: see `out`.
 #![deny(clippy::print_stdout)]
 
+pub mod client;
+pub mod death;
 pub mod demo;
 pub mod figures;
 pub mod floor;
 pub mod grant_file;
+pub mod grants;
 pub mod interrupt;
 pub mod lab;
 pub mod latency;
 pub mod machine;
 pub mod measure;
+pub mod model;
 pub mod out;
 pub mod pair;
 pub mod pattern;
+pub mod rotation;
 pub mod serve;
+pub mod timeline;
+pub mod write_lat;

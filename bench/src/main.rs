@@ -10,10 +10,11 @@ use rma_bench::{
     figures::{self, FiguresArgs},
     interrupt::Interrupt,
     out,
-    serve::{self, ReadLatArgs, ServeArgs},
+    serve::{self, LatArgs, ServeArgs},
+    write_lat,
 };
 
-/// One-sided, encrypted reads of another host's memory: demo, server, latency.
+/// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
 #[derive(Debug, Parser)]
 #[command(name = "rma-bench", version)]
 struct Cli {
@@ -23,12 +24,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Two hosts on this machine: verified reads, and their latency beside raw AF_XDP.
+    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and key rotations.
     Demo(DemoArgs),
     /// Serves a region to another host.
     Serve(ServeArgs),
     /// Reads from a host that serves, and shows the latency.
-    ReadLat(ReadLatArgs),
+    ReadLat(LatArgs),
+    /// Writes to a host that serves, reads it back, and shows the latency.
+    WriteLat(LatArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
 }
@@ -62,6 +65,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Demo(args) => demo::run(args, &interrupt)?,
         Command::Serve(args) => serve::serve(args, &interrupt)?,
         Command::ReadLat(args) => serve::read_lat(args, &interrupt)?,
+        Command::WriteLat(args) => write_lat::write_lat(args, &interrupt)?,
         Command::Figures(args) => figures::run(args, &interrupt)?,
     }
     Ok(())

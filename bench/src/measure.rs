@@ -1,43 +1,31 @@
-//! The latency measurement that the demo shows and the named figures come from: reads beside the raw floor.
+//! The latency measurements that the demo shows and the named figures come from: ops, and the raw floor beside them.
 //!
-//! Rounds of reads and rounds of raw exchanges take turns over the same sockets on the same pair of
-//! interfaces, so that a machine whose speed drifts drifts under both.
+//! All that is to be compared takes turns, round by round, over the same sockets on the same pair of interfaces, so
+//! that a machine whose speed drifts drifts under all of it.
 
-use rma_xdp::wire::read::{REQUEST_LEN, RESPONSE_OVERHEAD};
+use rma_xdp::{
+    OpType,
+    wire::{
+        mutation::{DATA_OVERHEAD, MUTATION_REQUEST_LEN},
+        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
+    },
+};
 
 use crate::{
-    floor::{self, Exchange, RoundTrips, Side},
+    client::Client,
+    floor::{self, Exchange, FourHops, RoundTrips, Side},
     interrupt::Interrupt,
     lab::Lab,
     latency::Latencies,
     pair::{Pair, PairError, cores},
 };
 
-/// Reads and raw exchanges of one size.
-#[derive(Clone, Debug, Default)]
-pub struct Compared {
-    /// Latencies of reads.
-    pub read: Latencies,
-    /// Round trips of a raw exchange: one frame there, as many frames back as the read has responses. Empty
-    /// where there is no raw socket.
-    pub floor: Latencies,
-    /// Raw exchanges that were lost.
-    pub floor_lost: u64,
-    /// How much of the region was read from, in bytes.
-    pub span: u64,
-}
-
-impl Compared {
-    /// The read's latency as a multiple of the floor's, at a quantile.
-    #[must_use]
-    pub fn ratio(&self, quantile: f64) -> f64 {
-        self.read.quantile_us(quantile) / self.floor.quantile_us(quantile)
-    }
-}
-
-/// Bytes of the region that reads are measured in, to compare them with a floor whose frames are in the cache
-/// too. Reads all over a large region wait for the responder's memory as well.
+/// Bytes of the region that ops are measured in, to compare them with a floor whose frames are in the cache too.
+/// Ops all over a large region wait for the responder's memory as well.
 pub const WARM: u64 = 64 << 10;
+
+/// UDP payload of a frame of 64 bytes with its headers.
+const SMALL: usize = 22;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -55,78 +43,149 @@ impl Amount {
     }
 }
 
-/// The raw exchange to compare a read with.
+/// Something to measure.
 #[derive(Clone, Copy, Debug)]
-pub enum Floor {
-    /// Frames of 64 bytes each way, whatever the protocol needs.
-    Small,
-    /// A small frame there; back, the same number of frames of the same length as the read's responses.
-    SameFrames,
-    /// None: the device has no raw sockets.
-    None,
+pub enum What {
+    /// Ops of a type, READ or WRITE, of so many bytes, at random places of the region's first `span` bytes.
+    Ops {
+        /// Which type.
+        op_type: OpType,
+        /// Bytes of each.
+        size: u32,
+        /// Of how much of the region.
+        span: u64,
+    },
+    /// The raw floor, without a protocol.
+    Raw(Floor),
 }
 
-/// Measures reads of `size` bytes, at random places of the region's first `span` bytes, beside a floor. `lab` is
-/// where the pair is.
+impl What {
+    /// Ops in memory that a cache holds.
+    #[must_use]
+    pub const fn warm(op_type: OpType, size: u32) -> Self {
+        Self::Ops { op_type, size, span: WARM }
+    }
+}
+
+/// A raw exchange to compare an op with.
+#[derive(Clone, Copy, Debug)]
+pub enum Floor {
+    /// A frame of 64 bytes each way.
+    TwoSmall,
+    /// Four of them, each sent when the last has come: two each way.
+    FourSmall,
+    /// As many frames of the same lengths as an op of this type and size has.
+    FramesOf(OpType, u32),
+}
+
+/// What was measured, in the order in which it was asked for.
+#[derive(Debug)]
+pub struct Turns<const N: usize> {
+    /// The latencies.
+    pub latencies: [Latencies; N],
+    /// Raw exchanges that were lost.
+    pub lost: u64,
+}
+
+impl<const N: usize> Turns<N> {
+    /// One latency as a multiple of another, at a quantile.
+    ///
+    /// # Panics
+    /// If there is no such measurement.
+    #[must_use]
+    pub fn ratio(&self, of: usize, to: usize, quantile: f64) -> f64 {
+        self.latencies[of].quantile_us(quantile) / self.latencies[to].quantile_us(quantile)
+    }
+}
+
+/// Measures each of `whats`, taking turns. `lab` is where the pair is; without it there is no raw floor.
 ///
 /// # Errors
 /// If op after op fails.
-pub fn compare(
+pub fn in_turns<const N: usize>(
     pair: &mut Pair,
     lab: Option<&Lab>,
-    (size, span): (u32, u64),
-    floor: Floor,
+    whats: [What; N],
     amount: Amount,
     interrupt: &Interrupt,
-) -> Result<Compared, PairError> {
-    let mut compared = Compared { span, ..Compared::default() };
+) -> Result<Turns<N>, PairError> {
+    let mut turns = Turns { latencies: core::array::from_fn(|_| Latencies::new()), lost: 0 };
     for round in 0..amount.rounds {
         let counts = amount.of_round(round);
-        let read = pair.run(|client| client.measure(size, span, counts, interrupt))?;
-        compared.read.merge(&read);
-        let exchange = match floor {
-            Floor::Small => Exchange { request_len: 22, response_len: 22, responses: 1 },
-            Floor::SameFrames => same_frames(pair, size),
-            Floor::None => continue,
-        };
-        let Some(lab) = lab else { continue };
-        let raw = raw_round(pair, lab, exchange, counts)?;
-        compared.floor.add(&raw.times);
-        compared.floor_lost += raw.lost;
+        for (what, latencies) in whats.into_iter().zip(&mut turns.latencies) {
+            match what {
+                What::Ops { op_type, size, span } => {
+                    let ops = |client: &mut Client| {
+                        client.measure(op_type, (size, span), counts, interrupt)
+                    };
+                    latencies.merge(&pair.run(ops)?);
+                }
+                What::Raw(floor) => {
+                    let raw = raw(pair, lab.ok_or(PairError::NoRawSockets)?, floor, counts)?;
+                    latencies.add(&raw.times);
+                    turns.lost += raw.lost;
+                }
+            }
+        }
     }
-    Ok(compared)
+    Ok(turns)
 }
 
-/// What a read of `size` bytes puts on the wire: seen, not computed.
-fn same_frames(pair: &mut Pair, size: u32) -> Exchange {
-    let received = |pair: &Pair| pair.client.host.counters().frames_received();
-    let before = received(pair);
-    let one = (0, 1);
-    let seen = pair.run(|client| client.measure(size, WARM, one, &Interrupt::default())).is_ok();
-    let responses = if seen { (received(pair) - before).max(1) as usize } else { 1 };
-    let response_len = (size as usize).div_ceil(responses) + RESPONSE_OVERHEAD;
-    Exchange { request_len: REQUEST_LEN, response_len, responses }
+/// How many frames with data an op has on the wire: seen, not computed.
+fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
+    let received = |pair: &Pair| match op_type {
+        OpType::Read => pair.client.host.counters().frames_received(),
+        OpType::Write | OpType::Rekey => pair.server.counters().frames_received(),
+    };
+    // Besides data, a writer sends its request.
+    let others = u64::from(op_type != OpType::Read);
+    let before = received(pair) + others;
+    let counts = (0, 1);
+    let run =
+        |client: &mut Client| client.measure(op_type, (size, WARM), counts, &Interrupt::default());
+    if pair.run(run).is_ok() { received(pair).saturating_sub(before).max(1) as usize } else { 1 }
 }
 
-fn raw_round(
+fn raw(
     pair: &mut Pair,
     lab: &Lab,
-    exchange: Exchange,
+    floor: Floor,
     counts: (u64, u64),
 ) -> Result<RoundTrips, PairError> {
+    let data = match floor {
+        Floor::FramesOf(op_type, size) => data_frames(pair, op_type, size),
+        Floor::TwoSmall | Floor::FourSmall => 1,
+    };
     let (client_core, server_core) = cores();
-    let (client, server) = (pair.client.grant.initiator, pair.client.grant.responder);
+    let one = *pair.client.grants.any();
     let macs = (lab.a().interface_mac(Lab::INTERFACE)?, lab.b().interface_mac(Lab::INTERFACE)?);
     let port = pair.port;
     let side = |backend, address, mac, core| Side { backend, address, mac, core };
-    match (pair.client.host.xdp_backend_mut(), pair.server.xdp_backend_mut()) {
-        (Some(from), Some(to)) => Ok(floor::ping_pong(
-            side(from, client, macs.0, client_core),
-            side(to, server, macs.1, server_core),
-            port,
-            exchange,
-            counts,
-        )),
-        _ => Err(PairError::NoRawSockets),
-    }
+    let (Some(from), Some(to)) =
+        (pair.client.host.xdp_backend_mut(), pair.server.xdp_backend_mut())
+    else {
+        return Err(PairError::NoRawSockets);
+    };
+    let client = side(from, one.initiator, macs.0, client_core);
+    let server = side(to, one.responder, macs.1, server_core);
+    Ok(match floor {
+        Floor::TwoSmall => {
+            let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
+            floor::ping_pong(client, server, port, exchange, counts)
+        }
+        Floor::FramesOf(OpType::Read, size) => {
+            let response_len = (size as usize).div_ceil(data) + RESPONSE_OVERHEAD;
+            let exchange = Exchange { request_len: REQUEST_LEN, response_len, responses: data };
+            floor::ping_pong(client, server, port, exchange, counts)
+        }
+        Floor::FourSmall => {
+            let hops = FourHops { small_len: SMALL, data_len: SMALL, data: 1 };
+            floor::four_hops(client, server, port, hops, counts)
+        }
+        Floor::FramesOf(OpType::Write | OpType::Rekey, size) => {
+            let data_len = (size as usize).div_ceil(data) + DATA_OVERHEAD;
+            let hops = FourHops { small_len: MUTATION_REQUEST_LEN, data_len, data };
+            floor::four_hops(client, server, port, hops, counts)
+        }
+    })
 }

@@ -1,34 +1,29 @@
-//! Two inline hosts in one process: a server whose region holds the pattern, and a client that reads it.
+//! Two inline hosts in one process: a server with a region that holds the pattern, and a client that reads and
+//! writes it.
 //!
 //! Each runs on a thread of its own, pinned to a core of its own where there are two. Nothing else happens on
 //! those threads, so what is measured is the engines and the device.
 
-use core::time::Duration;
 use std::{
-    collections::HashMap,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, DeviceInfo, Grant, HostAddr, HostConfig, HostError,
-    InlineHost, OpStatus, OpType, Permissions, Portal, RegisteredRegion, SubmitError, TscClock,
-    WaitError,
+    DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType,
+    Permissions, RegisteredRegion, SubmitError, WaitError,
 };
 
 use crate::{
-    interrupt::Interrupt,
+    client::Client,
+    grants::Grants,
     lab::{Lab, LabError},
-    latency::Latencies,
+    model::Model,
     pattern::Pattern,
 };
 
 /// Ops that a verifying client keeps in flight.
 pub const VERIFY_DEPTH: u16 = 16;
-
-/// The largest op.
-const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
 
 /// Why a pair could not be opened, or a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +43,8 @@ pub enum PairError {
     Wait(#[from] WaitError),
     /// A byte was not what it should be.
     #[error(
-        "byte {at} of the remote region arrived wrong: this must never happen, please report it"
+        "byte {at} of the remote region is not what it should be: unless somebody else writes there, this must never \
+         happen, please report it"
     )]
     WrongByte {
         /// Where in the remote region.
@@ -64,6 +60,23 @@ pub enum PairError {
         /// What to look at.
         hint: &'static str,
     },
+    /// There is no grant for ops of this type.
+    #[error("{op_type} is not granted: run `rma-bench serve` with --op and all that is needed")]
+    NotGranted {
+        /// The type.
+        op_type: OpType,
+    },
+    /// Ops did not complete, which breaks promise P1.
+    #[error(
+        "{ops} ops have not completed long after their bound: this must never happen, please report it"
+    )]
+    NeverEnded {
+        /// How many.
+        ops: u64,
+    },
+    /// A new grant could not be fetched out of band.
+    #[error("fetching a grant over TCP: {0}")]
+    Fetch(#[from] std::io::Error),
     /// IPv6 was asked for where there is one IPv6 address only.
     #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
     NoIpv6OnLoopback,
@@ -98,15 +111,34 @@ pub struct PairConfig {
     pub port: u16,
     /// Whether the hosts talk over IPv6.
     pub ipv6: bool,
+    /// Both NICs.
+    pub nic: NicConfigBuilder,
+}
+
+/// Bytes of the served region, if nothing else is asked for: more than a cache holds.
+const REGION_LEN: usize = 64 << 20;
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self {
+            region_len: REGION_LEN,
+            seed: 1,
+            port: rma_xdp::DEFAULT_PORT,
+            ipv6: false,
+            nic: NicConfigBuilder::default(),
+        }
+    }
 }
 
 /// The two hosts.
 #[derive(Debug)]
 pub struct Pair {
-    /// The one that reads.
+    /// The one that reads and writes.
     pub client: Client,
-    /// The one that is read from.
+    /// The one that has the region.
     pub server: InlineHost,
+    /// The region. It permits everything.
+    pub region: RegisteredRegion,
     /// Their UDP port.
     pub port: u16,
 }
@@ -129,7 +161,7 @@ pub fn pin(core: Option<usize>) {
 }
 
 impl Pair {
-    /// Opens both hosts, fills the server's region, and makes a grant for the client.
+    /// Opens both hosts, fills the server's region, and makes grants of all types for the client.
     ///
     /// # Errors
     /// What could not be opened, and why.
@@ -144,15 +176,12 @@ impl Pair {
             (Place::Loopback, true) => return Err(PairError::NoIpv6OnLoopback),
         };
         let open = |address: HostAddr| {
-            let config = match place {
-                Place::Lab(_) => HostConfig {
-                    addresses: vec![address],
-                    port: config.port,
-                    ..HostConfig::xdp(Lab::INTERFACE)
-                },
-                Place::Loopback => HostConfig { port: config.port, ..HostConfig::udp(address) },
+            let device = match place {
+                Place::Lab(_) => HostConfig::xdp(Lab::INTERFACE),
+                Place::Loopback => HostConfig::udp(address),
             };
-            InlineHost::open(config)
+            let &PairConfig { port, nic, .. } = config;
+            InlineHost::open(HostConfig { addresses: vec![address], port, nic, ..device })
         };
         let mut server_host = {
             let _inside = if let Place::Lab(lab) = place { Some(lab.b().enter()?) } else { None };
@@ -166,11 +195,28 @@ impl Pair {
             client_host
         };
         let pattern = Pattern::new(config.seed);
-        let region = server_host.register(config.region_len, Permissions::READ)?;
+        let everything = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+        let region = server_host.register(config.region_len, everything)?;
         pattern.fill_region(&region);
-        let grant = server_host.grant(&region, client, client_host.pid(), OpType::Read)?;
-        let client = Client::new(client_host, grant, pattern, VERIFY_DEPTH)?;
-        Ok(Self { client, server: server_host, port: config.port })
+        let initiator = (client, client_host.pid());
+        let grants = Grants::make(&mut server_host, &region, initiator, &OpType::ALL)?;
+        let mut client = Client::new(client_host, grants, pattern, VERIFY_DEPTH)?;
+        let mut bytes = vec![0; config.region_len];
+        pattern.fill(0, &mut bytes);
+        client.model = Some(Model::new(bytes));
+        Ok(Self { client, server: server_host, region, port: config.port })
+    }
+
+    /// Compares the whole region with what it should hold. Returns how many bytes that were.
+    ///
+    /// # Errors
+    /// If one is wrong.
+    pub fn compare(&self) -> Result<u64, PairError> {
+        let Some(model) = &self.client.model else { return Ok(0) };
+        match model.first_difference_in(&self.region) {
+            Some(at) => Err(PairError::WrongByte { at }),
+            None => Ok(model.len()),
+        }
     }
 
     /// Runs `client` on the first core while the server's engine turns on the second.
@@ -184,7 +230,22 @@ impl Pair {
         &mut self,
         client: impl FnOnce(&mut Client) -> Result<T, PairError> + Send,
     ) -> Result<T, PairError> {
-        let Self { client: reader, server, .. } = self;
+        self.run_beside(|_| (), client)
+    }
+
+    /// [`Pair::run`], with something to do for the server between any two turns of its engine.
+    ///
+    /// # Errors
+    /// What `client` returns.
+    ///
+    /// # Panics
+    /// If `client` does.
+    pub fn run_beside<T: Send>(
+        &mut self,
+        mut between_turns: impl FnMut(&mut InlineHost) + Send,
+        client: impl FnOnce(&mut Client) -> Result<T, PairError> + Send,
+    ) -> Result<T, PairError> {
+        let Self { client: initiator, server, .. } = self;
         let (client_core, server_core) = cores();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -194,11 +255,12 @@ impl Pair {
                     if server.turn() == 0 && server_core.is_none() {
                         thread::yield_now();
                     }
+                    between_turns(server);
                 }
             });
             let client = scope.spawn(|| {
                 pin(client_core);
-                client(reader)
+                client(initiator)
             });
             let result = client.join();
             stop.store(true, Relaxed);
@@ -223,159 +285,11 @@ impl Pair {
     }
 }
 
-/// A host that reads, with everything that it needs for that.
-#[derive(Debug)]
-pub struct Client {
-    /// The host.
-    pub host: InlineHost,
-    /// Its command slots.
-    pub portal: Portal,
-    /// Where data lands: one op's worth for each slot.
-    pub sink: RegisteredRegion,
-    /// The permission to read.
-    pub grant: Grant,
-    /// What the granted region holds.
-    pub pattern: Pattern,
-    /// For measuring.
-    pub clock: TscClock,
-}
-
-/// What a verifying run has done.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct Verified {
-    /// Reads that completed with OK and whose bytes were all right.
-    pub reads: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Ops that ended otherwise and were issued again.
-    pub retried: u64,
-}
-
-impl Client {
-    /// A client of `host` that keeps up to `depth` ops in flight.
-    ///
-    /// # Errors
-    /// If slots or memory cannot be had.
-    pub fn new(
-        mut host: InlineHost,
-        grant: Grant,
-        pattern: Pattern,
-        depth: u16,
-    ) -> Result<Self, HostError> {
-        let portal = host.portal(depth)?;
-        let sink_len = usize::from(depth) * OP_SIZE_MAX as usize;
-        let sink = host.register(sink_len, Permissions::NONE)?;
-        Ok(Self { host, portal, sink, grant, pattern, clock: TscClock::new() })
-    }
-
-    /// Reads random parts of the granted region, `count` times, and checks every byte that arrives.
-    ///
-    /// # Errors
-    /// If a byte is wrong, or op after op fails.
-    pub fn verify(
-        &mut self,
-        count: u64,
-        interrupt: &Interrupt,
-        mut progress: impl FnMut(&Verified),
-    ) -> Result<Verified, PairError> {
-        let mut random = StdRng::seed_from_u64(self.pattern.seed());
-        let mut in_flight: HashMap<CommandSlotId, (u64, u32)> = HashMap::new();
-        let mut done = Verified::default();
-        let mut again: Vec<(u64, u32)> = Vec::new();
-        let mut failures = 0;
-        let mut issued = 0;
-        let mut bytes = [0; OP_SIZE_MAX as usize];
-        while done.reads < count {
-            while self.portal.outstanding() < self.portal.slots().len()
-                && (issued < count || !again.is_empty())
-            {
-                let (offset, size) = again.pop().unwrap_or_else(|| {
-                    issued += 1;
-                    let most = u64::from(OP_SIZE_MAX).min(self.grant.region_len);
-                    let size = random.random_range(1..=most);
-                    (random.random_range(0..=self.grant.region_len - size), size as u32)
-                });
-                // Data lands at the place of its slot, which is free as long as the slot is.
-                let place = self.portal.next_slot().map_or(0, |slot| self.place(slot));
-                let slot = self.portal.read(&self.grant, offset, &self.sink, place, size)?;
-                in_flight.insert(slot, (offset, size));
-            }
-            let completion = self.host.wait(&mut self.portal)?;
-            let (offset, size) = in_flight
-                .remove(&completion.slot)
-                .expect("completions name slots that were issued");
-            if completion.status == OpStatus::Ok {
-                failures = 0;
-                let arrived = &mut bytes[..size as usize];
-                self.sink.read(self.place(completion.slot), arrived).expect("inside the sink");
-                if let Some(at) = self.pattern.first_difference(offset, arrived) {
-                    return Err(PairError::WrongByte { at });
-                }
-                done.reads += 1;
-                done.bytes += u64::from(size);
-            } else {
-                again.push((offset, size));
-                done.retried += 1;
-                failures = count_failure(failures, completion.status)?;
-            }
-            if done.reads % 1024 == 0 {
-                progress(&done);
-                if interrupt.is_set() {
-                    return Err(PairError::Interrupted);
-                }
-            }
-        }
-        Ok(done)
-    }
-
-    fn place(&self, slot: CommandSlotId) -> u64 {
-        u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
-    }
-
-    /// Reads `size` bytes at random offsets in the first `span` bytes of the region, one op after the other:
-    /// `warm_up` times, then `count` times with the clock running. From before the command is issued until its
-    /// completion has been polled.
-    ///
-    /// # Errors
-    /// If op after op fails.
-    pub fn measure(
-        &mut self,
-        size: u32,
-        span: u64,
-        (warm_up, count): (u64, u64),
-        interrupt: &Interrupt,
-    ) -> Result<Latencies, PairError> {
-        let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ u64::from(size));
-        let mut latencies = Latencies::new();
-        let mut failures = 0;
-        let mut read = 0;
-        // Whole cache lines, as one would lay out what is to be read fast.
-        let span = span.min(self.grant.region_len);
-        let places = span.saturating_sub(size.into()) / 64;
-        while read < warm_up + count {
-            let offset = random.random_range(0..=places) * 64;
-            let start = self.clock.now();
-            self.portal.read(&self.grant, offset, &self.sink, 0, size)?;
-            let Completion { status, .. } = self.host.wait(&mut self.portal)?;
-            let took: Duration = self.clock.now().since(start);
-            if status == OpStatus::Ok {
-                failures = 0;
-                read += 1;
-                if read > warm_up {
-                    latencies.record(took);
-                }
-            } else {
-                failures = count_failure(failures, status)?;
-            }
-            if read % 4096 == 0 && interrupt.is_set() {
-                return Err(PairError::Interrupted);
-            }
-        }
-        Ok(latencies)
-    }
-}
-
-fn count_failure(failures: u32, status: OpStatus) -> Result<u32, PairError> {
+/// Counts a failure among those in a row.
+///
+/// # Errors
+/// If there were too many.
+pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, PairError> {
     let failures = failures + 1;
     if failures < FAILURES_MAX {
         return Ok(failures);

@@ -6,19 +6,21 @@ use core::{
 };
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rma_xdp::{
     Clock, HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, TscClock,
 };
 use serde::Serialize;
 
 use crate::{
+    client::Client,
     grant_file::{GrantFile, GrantFileError},
+    grants::Grants,
     interrupt::Interrupt,
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
-    pair::{Client, PairError, VERIFY_DEPTH, pin},
+    pair::{PairError, VERIFY_DEPTH, pin},
     pattern::Pattern,
 };
 
@@ -44,7 +46,28 @@ pub struct HostArgs {
     address: Vec<HostAddr>,
     /// The core to pin the engine to.
     #[arg(long)]
-    core: Option<usize>,
+    pub(crate) core: Option<usize>,
+}
+
+/// A type of op, as people type it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Op {
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+    /// Rekey: install a new key for the region.
+    Rekey,
+}
+
+impl Op {
+    const fn op_type(self) -> OpType {
+        match self {
+            Self::Read => OpType::Read,
+            Self::Write => OpType::Write,
+            Self::Rekey => OpType::Rekey,
+        }
+    }
 }
 
 /// Arguments of `serve`.
@@ -52,12 +75,21 @@ pub struct HostArgs {
 pub struct ServeArgs {
     #[command(flatten)]
     host: HostArgs,
-    /// The address of the host that may read.
+    /// The address of the host that is granted something.
     #[arg(long, value_name = "ADDRESS", value_parser = one_host)]
     initiator: HostAddr,
-    /// The PID that may read. `read-lat` takes it from the grant.
+    /// The PID that is granted something. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
+    /// What it may do, separated by commas. `write-lat` wants read and write: it reads back what it wrote.
+    #[arg(
+        long = "op",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "read",
+        value_name = "OPS"
+    )]
+    ops: Vec<Op>,
     /// Where to write the grant; made with mode 0600.
     #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
     grant: PathBuf,
@@ -75,30 +107,30 @@ pub struct ServeArgs {
     duration: Option<u64>,
 }
 
-/// Arguments of `read-lat`.
+/// Arguments of `read-lat` and `write-lat`.
 #[derive(Args, Clone, Debug)]
-pub struct ReadLatArgs {
+pub struct LatArgs {
     #[command(flatten)]
-    host: HostArgs,
+    pub(crate) host: HostArgs,
     /// The grant that `serve` wrote.
     #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
-    grant: PathBuf,
-    /// Bytes of each read: 1 to 4096.
+    pub(crate) grant: PathBuf,
+    /// Bytes of each op: 1 to 4096.
     #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    size: u32,
-    /// How many reads to measure.
+    pub(crate) size: u32,
+    /// How many ops to measure.
     #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
-    iters: u64,
-    /// Read at random places of the region's first so many bytes. More than a cache holds measures the server's
+    pub(crate) iters: u64,
+    /// Go to random places of the region's first so many bytes. More than a cache holds measures the server's
     /// memory as well.
     #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    span: u64,
-    /// How many random reads to verify first, byte by byte.
+    pub(crate) span: u64,
+    /// How many random ops to verify first, byte by byte; 0: none.
     #[arg(long, default_value_t = 10_000)]
-    verify: u64,
+    pub(crate) verify: u64,
     /// Print one line of JSON instead of text.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Why an address is no host's.
@@ -108,7 +140,7 @@ enum AddressError {
     #[error("{0}: give one such as 192.0.2.1 or fd00::1; names are not looked up")]
     Syntax(#[from] core::net::AddrParseError),
     /// Nobody sends from it, so a grant for it could not be used.
-    #[error("{what} is not the address of one host: give the one that the reading host sends from")]
+    #[error("{what} is not the address of one host: give the one that the granted host sends from")]
     NotOneHost {
         /// What it is instead.
         what: &'static str,
@@ -141,7 +173,7 @@ pub enum ServeError {
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
-    /// A read went wrong.
+    /// An op went wrong.
     #[error(transparent)]
     Pair(#[from] PairError),
     /// The region is longer than this machine can address.
@@ -164,7 +196,7 @@ pub enum ServeError {
     },
     /// An op of that size does not fit the region.
     #[error(
-        "a read of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
+        "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
     )]
     Size {
         /// The size.
@@ -211,11 +243,16 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let len = usize::try_from(args.region_len)
         .ok()
         .ok_or(ServeError::RegionLen { len: args.region_len })?;
-    let region = host.register(len, Permissions::READ)?;
+    let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
+    let permissions = op_types
+        .iter()
+        .fold(Permissions::NONE, |all, &op_type| all | Permissions::needed_by(op_type));
+    let region = host.register(len, permissions)?;
     let pattern = Pattern::new(args.seed);
     pattern.fill_region(&region);
-    let grant = host.grant(&region, args.initiator, Pid(args.pid), OpType::Read)?;
-    GrantFile { grant, port: args.port, seed: args.seed }.save(&args.grant)?;
+    let grants = Grants::make(&mut host, &region, (args.initiator, Pid(args.pid)), &op_types)?;
+    GrantFile { grants, port: args.port, seed: args.seed }.save(&args.grant)?;
+    let grant = grants.any();
     line!(
         "  serving   {} bytes as region {} at {}, port {}",
         args.region_len,
@@ -223,8 +260,18 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         grant.responder,
         args.port
     );
-    line!("  grant     {} for {}, PID {}", args.grant.display(), args.initiator, args.pid);
-    line!("            carry it over as a secret, then there: rma-bench read-lat --grant FILE ...");
+    let names: Vec<&str> = grants.all().map(|grant| grant.op_type.name()).collect();
+    line!(
+        "  grant     {} for {}, PID {}: {}",
+        args.grant.display(),
+        args.initiator,
+        args.pid,
+        names.join(", ")
+    );
+    let command = if grants.has(OpType::Write) { "write-lat" } else { "read-lat" };
+    line!(
+        "            carry it over as a secret, then there: rma-bench {command} --grant FILE ..."
+    );
     line!("  stop      with Ctrl-C");
     let clock = TscClock::new();
     let end = args.duration.map(Duration::from_secs);
@@ -246,6 +293,29 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     Ok(())
 }
 
+/// Opens this host for what a grant file allows.
+pub(crate) fn open_client(args: &LatArgs) -> Result<Client, ServeError> {
+    let GrantFile { grants, port, seed } = GrantFile::load(&args.grant)?;
+    let grant = grants.any();
+    if u64::from(args.size) > grant.region_len {
+        return Err(ServeError::Size { size: args.size, region_len: grant.region_len });
+    }
+    let host = open(&args.host, port, grant.pid)?;
+    if !host.addresses().contains(grant.initiator) {
+        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
+        return Err(ServeError::NotThisHost {
+            path: args.grant.clone(),
+            granted: grant.initiator,
+            here: here.join(" and "),
+        });
+    }
+    host.resolve(grant.responder)?;
+    if !args.json {
+        introduce(&host);
+    }
+    Ok(Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?)
+}
+
 /// What `read-lat --json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -265,35 +335,18 @@ struct Report {
 ///
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
-pub fn read_lat(args: &ReadLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let GrantFile { grant, port, seed } = GrantFile::load(&args.grant)?;
-    if u64::from(args.size) > grant.region_len {
-        return Err(ServeError::Size { size: args.size, region_len: grant.region_len });
-    }
-    let host = open(&args.host, port, grant.pid)?;
-    if !host.addresses().contains(grant.initiator) {
-        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
-        return Err(ServeError::NotThisHost {
-            path: args.grant.clone(),
-            granted: grant.initiator,
-            here: here.join(" and "),
-        });
-    }
-    host.resolve(grant.responder)?;
-    if !args.json {
-        introduce(&host);
-    }
-    let device = host.info().to_string();
-    let (mode, mtu) = mode_and_mtu(host.info());
-    let mut client = Client::new(host, grant, Pattern::new(seed), VERIFY_DEPTH)?;
-    let verified = client.verify(args.verify, interrupt, |_| ())?;
-    let latencies =
-        client.measure(args.size, args.span, (args.iters / 10, args.iters), interrupt)?;
+pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let mut client = open_client(args)?;
+    let grant = client.grants.get(OpType::Read)?;
+    let verified = client.verify(OpType::Read, args.verify, interrupt, |_| ())?;
+    let counts = (args.iters / 10, args.iters);
+    let latencies = client.measure(OpType::Read, (args.size, args.span), counts, interrupt)?;
     let latency = latencies.summary(&format!("READ {} B", args.size));
     if args.json {
+        let (mode, mtu) = mode_and_mtu(client.host.info());
         let report = Report {
             machine: Machine::here(),
-            device,
+            device: client.host.info().to_string(),
             mode,
             mtu,
             size: args.size,

@@ -114,10 +114,11 @@ fn wait_for_grant(server: &mut Running, grant: &Path) {
 }
 
 /// A server in `b` of a lab, over AF_XDP.
-fn serve_in(lab: &Lab, grant: &Path) -> Running {
+fn serve_in(lab: &Lab, grant: &Path, ops: &str) -> Running {
     let initiator = Lab::A_V4.to_string();
     let args = ["serve", "--interface", Lab::INTERFACE, "--initiator", &initiator, "--grant"];
-    let args = [&args[..], &[grant.to_str().unwrap(), "--region-len", "1000000"]].concat();
+    let args =
+        [&args[..], &[grant.to_str().unwrap(), "--op", ops, "--region-len", "1000000"]].concat();
     let mut server = Running::start(bench(Some(lab.b()), &args));
     wait_for_grant(&mut server, grant);
     server
@@ -133,6 +134,23 @@ fn assert_read(output: &Output) {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     assert!(out.contains("every byte right"), "{out}{err}");
+}
+
+/// What `write-lat` says, and what the server's region then holds, read by `read-lat`.
+fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
+    let run = |command: &str, more: &[&str]| {
+        let args = [&[command, "--grant", grant.to_str().unwrap()], host, more].concat();
+        bench(netns, &args).output().unwrap()
+    };
+    let write = run("write-lat", &["--verify", "500", "-n", "500", "-s", "4096"]);
+    assert_read(&write);
+    assert!(text(&write.stdout).contains("all 1000000 bytes read back"), "{write:?}");
+    // It restores what it found, so that the pattern is still there.
+    assert_read(&run("read-lat", &["--verify", "500", "-n", "500"]));
+    let json = run("write-lat", &["--verify", "500", "-n", "500", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["verified_writes"], &json["count"]), (&500.into(), &500.into()));
+    assert_eq!(json["compared_bytes"], 1_000_000);
 }
 
 /// What the kernel says is attached to the interface.
@@ -164,6 +182,50 @@ fn two_processes_read_over_udp_and_the_server_ends_with_ctrl_c() {
     let output = server.output();
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).contains("received"), "{output:?}");
+}
+
+#[test]
+fn two_processes_write_over_udp_and_read_back_every_byte() {
+    let folder = Folder::new();
+    let (grant, port) = (folder.grant(), free_port());
+    let grant_arg = grant.to_str().unwrap();
+    let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+    let more = ["--port", &port, "--grant", grant_arg, "--op", "read,write"];
+    let serve = [&serve[..], &more, &["--region-len", "1000000"]].concat();
+    let mut server = Running::start(bench(None, &serve));
+    wait_for_grant(&mut server, &grant);
+    write_and_read_back(&["--udp", "127.0.0.1"], None, &grant);
+}
+
+#[test]
+fn an_op_that_is_not_granted_is_refused_before_anything_is_sent() {
+    let folder = Folder::new();
+    let (grant, port) = (folder.grant(), free_port());
+    let grant_arg = grant.to_str().unwrap();
+    for (op, command) in [("read", "write-lat"), ("write", "read-lat"), ("write", "write-lat")] {
+        let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+        let serve = [&serve[..], &["--port", &port, "--grant", grant_arg, "--op", op]].concat();
+        let mut server = Running::start(bench(None, &serve));
+        wait_for_grant(&mut server, &grant);
+        let args = [command, "--udp", "127.0.0.1", "--grant", grant_arg];
+        let refused = bench(None, &args).output().unwrap();
+        assert!(!refused.status.success(), "{refused:?}");
+        // Of a writer, that it cannot read back; of the others, what they are for.
+        let missing = match (op, command) {
+            ("write", _) => "READ is not granted",
+            _ => "WRITE is not granted",
+        };
+        assert!(text(&refused.stderr).contains(missing), "{refused:?}");
+        assert!(text(&refused.stderr).contains("--op"), "{refused:?}");
+        if (op, command) == ("write", "write-lat") {
+            let unverified = [&args[..], &["--verify", "0", "-n", "500"]].concat();
+            let output = bench(None, &unverified).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert!(text(&output.stdout).contains("verified  nothing"), "{output:?}");
+        }
+        drop(server);
+        fs::remove_file(&grant).unwrap();
+    }
 }
 
 #[test]
@@ -215,13 +277,23 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
 }
 
 #[test]
-fn a_demo_without_privileges_shows_verified_reads_over_udp() {
+fn a_demo_without_privileges_shows_verified_ops_and_rotations_over_udp() {
     let port = free_port();
     let args = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500", "--json"];
-    let output = bench(None, &args).output().unwrap();
+    let output = bench(None, &[&args[..], &["--rotations", "20"]].concat()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["verified"]["reads"], 500);
+    assert_eq!(
+        (&json["verified"]["reads"], &json["verified"]["writes"]),
+        (&500.into(), &500.into())
+    );
+    assert_eq!(json["verified"]["compared"], 64 << 20);
+    let rotations = json["rotations"].as_array().unwrap();
+    assert_eq!(rotations.len(), 4);
+    for kind in rotations {
+        assert_eq!(kind["rotations"], 20);
+        assert!(kind["failed_ops"].as_u64() >= Some(20), "each rotation is seen: {kind}");
+    }
     assert_eq!(json["read64_over_floor"], serde_json::Value::Null, "not claimed");
 }
 
@@ -266,7 +338,7 @@ fn a_demo_whose_reader_leaves_removes_everything() {
 #[ignore = "needs root: cargo xtask test"]
 fn two_processes_read_over_xdp_while_tcp_keeps_flowing() {
     let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
-    let server = serve_in(&lab, &folder.grant());
+    let server = serve_in(&lab, &folder.grant(), "read");
     let listener = {
         let _inside = lab.b().enter().unwrap();
         TcpListener::bind((Lab::B_V4, 0)).unwrap()
@@ -295,10 +367,30 @@ fn two_processes_read_over_xdp_while_tcp_keeps_flowing() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
+fn two_processes_write_over_xdp_and_read_back_every_byte() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let _server = serve_in(&lab, &folder.grant(), "read,write");
+    write_and_read_back(&["--interface", Lab::INTERFACE], Some(lab.a()), &folder.grant());
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_demo_over_xdp_shows_writes_and_rotations_on_a_timeline() {
+    let counts = ["--verify", "2000", "--count", "2000", "--rotations", "20"];
+    let demo = bench(None, &[&["demo"], &counts[..]].concat()).output().unwrap();
+    let out = text(&demo.stdout);
+    assert!(demo.status.success(), "{demo:?}");
+    for wanted in ["WRITE 64 B", "WRITE 4 KiB", "by the Rekey op", "other region", "X"] {
+        assert!(out.contains(wanted), "{wanted}: {out}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
 fn nothing_stays_attached_however_the_server_ends() {
     let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        let server = serve_in(&lab, &folder.grant());
+        let server = serve_in(&lab, &folder.grant(), "read");
         assert!(attached(lab.b()));
         assert_read(&read_in(&lab, &folder.grant()));
         server.signal(signal);
@@ -308,7 +400,7 @@ fn nothing_stays_attached_however_the_server_ends() {
         fs::remove_file(folder.grant()).unwrap();
     }
     // And the next start succeeds.
-    let _server = serve_in(&lab, &folder.grant());
+    let _server = serve_in(&lab, &folder.grant(), "read");
     assert_read(&read_in(&lab, &folder.grant()));
 }
 
@@ -323,7 +415,7 @@ fn interfaces_that_cannot_be_used_are_named_with_the_next_step() {
         let args = [&args[..], &[grant.to_str().unwrap(), "--duration", "1"], more].concat();
         text(&bench(Some(lab.b()), &args).output().unwrap().stderr)
     };
-    let server = serve_in(&lab, &folder.grant());
+    let server = serve_in(&lab, &folder.grant(), "read");
     let second = serve(&[]);
     assert!(second.contains("in use") || second.contains("attached"), "{second}");
     drop(server);

@@ -1,0 +1,374 @@
+//! A host that reads and writes: verified random ops, latencies, and a whole region from one end to the other.
+//!
+//! Everything happens on the calling thread, which turns the engine meanwhile.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_xdp::{
+    Clock, CommandSlotId, Completion, HostError, InlineHost, OpStatus, OpType, Permissions, Portal,
+    RegisteredRegion, TscClock,
+};
+
+use crate::{
+    grants::Grants,
+    interrupt::Interrupt,
+    latency::Latencies,
+    measure::WARM,
+    model::Model,
+    pair::{PairError, count_failure},
+    pattern::Pattern,
+};
+
+/// The largest op.
+const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
+
+/// Bytes of a cache line, which measured ops begin at.
+const LINE: u64 = 64;
+
+/// A host that reads and writes, with everything that it needs for that.
+#[derive(Debug)]
+pub struct Client {
+    /// The host.
+    pub host: InlineHost,
+    /// Its command slots.
+    pub portal: Portal,
+    /// Where data lands and comes from: one op's worth for each slot.
+    pub local: RegisteredRegion,
+    /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once more.
+    source: RegisteredRegion,
+    /// What it may do.
+    pub grants: Grants,
+    /// What the granted region held before anybody wrote to it.
+    pub pattern: Pattern,
+    /// What it should hold now, if this host writes to it.
+    pub model: Option<Model>,
+    /// For measuring.
+    pub clock: TscClock,
+}
+
+/// What a verifying run has done.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Verified {
+    /// Reads that completed with OK and whose bytes were all right.
+    pub reads: u64,
+    /// Writes that completed with OK.
+    pub writes: u64,
+    /// The bytes of both.
+    pub bytes: u64,
+    /// Ops that ended otherwise and were issued again.
+    pub retried: u64,
+    /// Bytes of the region that were compared with the model afterwards, all that were never written among them.
+    pub compared: u64,
+}
+
+impl Verified {
+    const fn ops(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+/// Where an op begins in the granted region, and its size.
+type Span = (u64, u32);
+
+/// What is done with the bytes of an op that ended with OK.
+type Landed<'a> = dyn FnMut(Span, &mut [u8]) -> Result<(), PairError> + 'a;
+
+impl Client {
+    /// A client of `host` that keeps up to `depth` ops in flight.
+    ///
+    /// # Errors
+    /// If slots or memory cannot be had.
+    ///
+    /// # Panics
+    /// Never: the bounds are the regions' own.
+    pub fn new(
+        mut host: InlineHost,
+        grants: Grants,
+        pattern: Pattern,
+        depth: u16,
+    ) -> Result<Self, HostError> {
+        let portal = host.portal(depth)?;
+        let local_len = usize::from(depth) * OP_SIZE_MAX as usize;
+        let local = host.register(local_len, Permissions::NONE)?;
+        let source = host.register(WARM as usize + OP_SIZE_MAX as usize, Permissions::NONE)?;
+        let mut bytes = vec![0; WARM as usize];
+        Pattern::new(!pattern.seed()).fill(0, &mut bytes);
+        source.write(0, &bytes).expect("inside");
+        source.write(WARM, &bytes[..OP_SIZE_MAX as usize]).expect("inside");
+        let clock = TscClock::new();
+        Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
+    }
+
+    /// Runs `count` ops of `op_type` of random size at random places of the granted region. Reads: checks every byte
+    /// that arrives. Writes: random bytes, and the model follows them; no two that overlap are in flight at once.
+    ///
+    /// # Errors
+    /// If a byte is wrong, or op after op fails.
+    pub fn verify(
+        &mut self,
+        op_type: OpType,
+        count: u64,
+        interrupt: &Interrupt,
+        progress: impl FnMut(&Verified),
+    ) -> Result<Verified, PairError> {
+        let len = self.span();
+        let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ op_type as u64);
+        let place = |_| {
+            let size = random.random_range(1..=u64::from(OP_SIZE_MAX).min(len));
+            (random.random_range(0..=len - size), size as u32)
+        };
+        let seed = self.pattern.seed();
+        let mut written = 0_u64;
+        let data = |_: Span, bytes: &mut [u8]| {
+            written += 1;
+            Pattern::new(seed.rotate_left(32) ^ written).fill(0, bytes);
+        };
+        self.ops(op_type, count, interrupt, (place, data), progress)
+    }
+
+    /// Reads the granted region's first `len` bytes.
+    ///
+    /// # Errors
+    /// If op after op fails.
+    pub fn read_all(&mut self, len: u64, interrupt: &Interrupt) -> Result<Vec<u8>, PairError> {
+        let mut bytes = vec![0; usize::try_from(len).expect("of a size that can be had")];
+        let mut landed = |(offset, size): Span, arrived: &mut [u8]| {
+            bytes[offset as usize..][..size as usize].copy_from_slice(arrived);
+            Ok(())
+        };
+        let what = (|index| part(index, len), |_: Span, _: &mut [u8]| ());
+        self.pipelined(OpType::Read, parts(len), interrupt, what, &mut landed, |_| ())?;
+        Ok(bytes)
+    }
+
+    /// Writes `bytes` to the granted region's start, where it should hold something else now.
+    ///
+    /// # Errors
+    /// If op after op fails.
+    pub fn restore(&mut self, bytes: &[u8], interrupt: &Interrupt) -> Result<Verified, PairError> {
+        let Some(model) = &self.model else { return Ok(Verified::default()) };
+        let len = bytes.len() as u64;
+        let of = |(offset, size): Span| &bytes[offset as usize..][..size as usize];
+        let changed: Vec<Span> = (0..parts(len))
+            .map(|index| part(index, len))
+            .filter(|&span| model.first_difference(span.0, of(span)).is_some())
+            .collect();
+        let at = |index| changed[index as usize];
+        let data = |span: Span, out: &mut [u8]| out.copy_from_slice(of(span));
+        self.ops(OpType::Write, changed.len() as u64, interrupt, (at, data), |_| ())
+    }
+
+    /// How much of the region ops go to.
+    fn span(&self) -> u64 {
+        self.model.as_ref().map_or(self.grants.any().region_len, Model::len)
+    }
+
+    /// [`Client::pipelined`], with what arrives checked and what is written noted.
+    fn ops(
+        &mut self,
+        op_type: OpType,
+        count: u64,
+        interrupt: &Interrupt,
+        what: (impl FnMut(u64) -> Span, impl FnMut(Span, &mut [u8])),
+        progress: impl FnMut(&Verified),
+    ) -> Result<Verified, PairError> {
+        let mut model = self.model.take();
+        let pattern = self.pattern;
+        let mut landed = |(offset, _): Span, bytes: &mut [u8]| {
+            let wrong = match (&mut model, op_type) {
+                (Some(model), OpType::Write) => {
+                    model.apply(offset, bytes);
+                    None
+                }
+                (Some(model), _) => model.first_difference(offset, bytes),
+                (None, OpType::Read) => pattern.first_difference(offset, bytes),
+                (None, _) => None,
+            };
+            wrong.map_or(Ok(()), |at| Err(PairError::WrongByte { at }))
+        };
+        let done = self.pipelined(op_type, count, interrupt, what, &mut landed, progress);
+        self.model = model;
+        done
+    }
+
+    /// Runs `count` ops of `op_type` with as many in flight as there are slots: `place` says where each goes, `data`
+    /// makes the bytes of a write; `landed` sees the bytes of each op that ended with OK. One that did not is issued
+    /// again.
+    fn pipelined(
+        &mut self,
+        op_type: OpType,
+        count: u64,
+        interrupt: &Interrupt,
+        (mut place, mut data): (impl FnMut(u64) -> Span, impl FnMut(Span, &mut [u8])),
+        landed: &mut Landed<'_>,
+        mut progress: impl FnMut(&Verified),
+    ) -> Result<Verified, PairError> {
+        let grant = self.grants.get(op_type)?;
+        let mut in_flight: HashMap<CommandSlotId, Span> = HashMap::new();
+        let mut again: Vec<Span> = Vec::new();
+        let mut done = Verified::default();
+        let (mut failures, mut issued) = (0, 0);
+        let mut bytes = [0; OP_SIZE_MAX as usize];
+        while done.ops() < count {
+            while let Some(slot) = self.portal.next_slot()
+                && (issued < count || !again.is_empty())
+            {
+                let span = again.pop().unwrap_or_else(|| {
+                    issued += 1;
+                    place(issued - 1)
+                });
+                // Of two writes that overlap nobody knows which lands last.
+                if op_type == OpType::Write && in_flight.values().any(|other| overlap(span, *other))
+                {
+                    again.push(span);
+                    break;
+                }
+                // Data is at the place of its slot, which is free as long as the slot is.
+                let (at, (offset, size)) = (self.place(slot), span);
+                let slot = if op_type == OpType::Write {
+                    data(span, &mut bytes[..size as usize]);
+                    self.local.write(at, &bytes[..size as usize]).expect("inside");
+                    self.portal.write(&grant, offset, &self.local, at, size)?
+                } else {
+                    self.portal.read(&grant, offset, &self.local, at, size)?
+                };
+                in_flight.insert(slot, span);
+            }
+            let completion = self.host.wait(&mut self.portal)?;
+            let span = in_flight
+                .remove(&completion.slot)
+                .expect("completions name slots that were issued");
+            if completion.status == OpStatus::Ok {
+                failures = 0;
+                let bytes = &mut bytes[..span.1 as usize];
+                self.local.read(self.place(completion.slot), bytes).expect("inside");
+                landed(span, bytes)?;
+                if op_type == OpType::Write {
+                    done.writes += 1;
+                } else {
+                    done.reads += 1;
+                }
+                done.bytes += u64::from(span.1);
+            } else {
+                again.push(span);
+                done.retried += 1;
+                failures = count_failure(failures, completion.status)?;
+            }
+            if done.ops() % 1024 == 0 {
+                progress(&done);
+                if interrupt.is_set() {
+                    return Err(PairError::Interrupted);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn place(&self, slot: CommandSlotId) -> u64 {
+        u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
+    }
+
+    /// Runs ops of `op_type`, READ or WRITE, of `size` bytes at random offsets in the first `span` bytes of the
+    /// region, one after the other: `warm_up` times, then `count` times with the clock running. From before the
+    /// command is issued until its completion has been polled.
+    ///
+    /// What is written depends on its place alone, and the model is told of it afterwards.
+    ///
+    /// # Errors
+    /// If op after op fails, or such ops are not granted.
+    pub fn measure(
+        &mut self,
+        op_type: OpType,
+        (size, span): (u32, u64),
+        (warm_up, count): (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        let grant = self.grants.get(op_type)?;
+        let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ u64::from(size));
+        let mut latencies = Latencies::new();
+        let (mut failures, mut done, mut again) = (0, 0, None);
+        // Whole cache lines, as one would lay out what is to be read fast.
+        let span = span.min(self.span());
+        let places = span.saturating_sub(size.into()) / LINE;
+        let mut written = vec![false; places as usize + 1];
+        while done < warm_up + count {
+            let place = again.take().unwrap_or_else(|| random.random_range(0..=places));
+            let offset = place * LINE;
+            let start = self.clock.now();
+            if op_type == OpType::Write {
+                self.portal.write(&grant, offset, &self.source, offset % WARM, size)?;
+            } else {
+                self.portal.read(&grant, offset, &self.local, 0, size)?;
+            }
+            let Completion { status, .. } = self.host.wait(&mut self.portal)?;
+            let took: Duration = self.clock.now().since(start);
+            if status == OpStatus::Ok {
+                failures = 0;
+                done += 1;
+                if done > warm_up {
+                    latencies.record(took);
+                }
+                if op_type == OpType::Write {
+                    written[place as usize] = true;
+                }
+            } else {
+                // The same place: some of a write that failed may have landed.
+                again = Some(place);
+                failures = count_failure(failures, status)?;
+            }
+            if done % 4096 == 0 && interrupt.is_set() {
+                return Err(PairError::Interrupted);
+            }
+        }
+        if let Some(model) = &mut self.model {
+            let mut bytes = vec![0; size as usize];
+            for (place, _) in written.iter().enumerate().filter(|(_, written)| **written) {
+                let offset = place as u64 * LINE;
+                self.source.read(offset % WARM, &mut bytes).expect("inside");
+                model.apply(offset, &bytes);
+            }
+        }
+        Ok(latencies)
+    }
+}
+
+/// How many ops the first `len` bytes of a region are.
+const fn parts(len: u64) -> u64 {
+    len.div_ceil(OP_SIZE_MAX as u64)
+}
+
+/// The one with this index, as large as can be.
+fn part(index: u64, len: u64) -> Span {
+    let offset = index * u64::from(OP_SIZE_MAX);
+    (offset, (len - offset).min(OP_SIZE_MAX.into()) as u32)
+}
+
+fn overlap(a: Span, b: Span) -> bool {
+    a.0 < b.0 + u64::from(b.1) && b.0 < a.0 + u64::from(a.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_cut_into_ops_that_cover_every_byte_once() {
+        for len in [0, 1, 4095, 4096, 4097, 10_000] {
+            let mut end = 0;
+            for (offset, size) in (0..parts(len)).map(|index| part(index, len)) {
+                assert_eq!(offset, end);
+                assert!((1..=OP_SIZE_MAX).contains(&size));
+                end += u64::from(size);
+            }
+            assert_eq!(end, len);
+        }
+    }
+
+    #[test]
+    fn spans_overlap_if_they_share_a_byte() {
+        assert!(overlap((0, 2), (1, 1)) && overlap((5, 1), (0, 10)) && overlap((0, 10), (5, 1)));
+        assert!(!overlap((0, 2), (2, 1)) && !overlap((2, 1), (0, 2)));
+    }
+}

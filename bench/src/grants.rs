@@ -1,0 +1,89 @@
+//! What one process of one host may do with one region: its grants, at most one for each type of op.
+//!
+//! Invariant: there is at least one, and all are for the same region, initiator and process.
+
+use rma_xdp::{
+    DerivedRegionKey, Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegisteredRegion,
+};
+
+use crate::pair::PairError;
+
+/// The grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// One of them, for what they have in common.
+    one: Grant,
+    /// K_d for each type of op, in the order of [`OpType::ALL`].
+    keys: [Option<DerivedRegionKey>; OpType::ALL.len()],
+}
+
+const fn index(op_type: OpType) -> usize {
+    op_type as usize - OpType::ALL[0] as usize
+}
+
+impl Grants {
+    /// `grant` and no other.
+    #[must_use]
+    pub const fn new(grant: Grant) -> Self {
+        let mut keys = [None; OpType::ALL.len()];
+        keys[index(grant.op_type)] = Some(grant.key);
+        Self { one: grant, keys }
+    }
+
+    /// These, and `key` for ops of `op_type`.
+    #[must_use]
+    pub const fn with(mut self, op_type: OpType, key: DerivedRegionKey) -> Self {
+        self.keys[index(op_type)] = Some(key);
+        self
+    }
+
+    /// What process `pid` of `initiator` needs for ops of each of `op_types` on `region` of `host`.
+    ///
+    /// # Errors
+    /// As [`InlineHost::grant`].
+    ///
+    /// # Panics
+    /// If `op_types` is empty.
+    pub fn make(
+        host: &mut InlineHost,
+        region: &RegisteredRegion,
+        (initiator, pid): (HostAddr, Pid),
+        op_types: &[OpType],
+    ) -> Result<Self, HostError> {
+        let mut grants: Option<Self> = None;
+        for &op_type in op_types {
+            let grant = host.grant(region, initiator, pid, op_type)?;
+            grants = Some(match grants {
+                None => Self::new(grant),
+                Some(grants) => grants.with(op_type, grant.key),
+            });
+        }
+        Ok(grants.expect("at least one type of op"))
+    }
+
+    /// The grant for ops of `op_type`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn get(&self, op_type: OpType) -> Result<Grant, PairError> {
+        let key = self.keys[index(op_type)].ok_or(PairError::NotGranted { op_type })?;
+        Ok(Grant { op_type, key, ..self.one })
+    }
+
+    /// Whether ops of `op_type` are granted.
+    #[must_use]
+    pub const fn has(&self, op_type: OpType) -> bool {
+        self.keys[index(op_type)].is_some()
+    }
+
+    /// One of the grants, for what all have in common: everything but the op type and the key.
+    #[must_use]
+    pub const fn any(&self) -> &Grant {
+        &self.one
+    }
+
+    /// All grants.
+    pub fn all(&self) -> impl Iterator<Item = Grant> {
+        OpType::ALL.into_iter().filter_map(|op_type| self.get(op_type).ok())
+    }
+}

@@ -1,0 +1,76 @@
+//! What a region that is written to should hold, kept beside it and compared with it byte by byte.
+
+use rma_xdp::RegisteredRegion;
+
+/// The bytes that a region should hold, from its start on.
+#[derive(Clone, Debug)]
+pub struct Model(Vec<u8>);
+
+impl Model {
+    /// A region that holds `bytes`.
+    #[must_use]
+    pub const fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// How many bytes of the region are modelled.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Whether nothing is modelled.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A write has landed.
+    ///
+    /// # Panics
+    /// If it reaches outside the model.
+    pub fn apply(&mut self, offset: u64, bytes: &[u8]) {
+        let start = usize::try_from(offset).expect("inside the model");
+        self.0[start..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Where `bytes` differ from the model's from `offset` on; `None` if nowhere.
+    ///
+    /// # Panics
+    /// If they reach outside the model.
+    #[must_use]
+    pub fn first_difference(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
+        let start = usize::try_from(offset).expect("inside the model");
+        let expected = &self.0[start..][..bytes.len()];
+        if expected == bytes {
+            return None;
+        }
+        let at = expected.iter().zip(bytes).position(|(a, b)| a != b);
+        at.map(|at| offset + at as u64)
+    }
+
+    /// Where `region` differs from the model; `None` if nowhere.
+    ///
+    /// # Panics
+    /// If the region is shorter than the model.
+    #[must_use]
+    pub fn first_difference_in(&self, region: &RegisteredRegion) -> Option<u64> {
+        let mut found = vec![0; self.0.len()];
+        region.read(0, &mut found).expect("the region is as long as its model");
+        self.first_difference(0, &found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_from_what_was_written_is_found_where_it_is() {
+        let mut model = Model::new(vec![0; 100]);
+        model.apply(40, &[1, 2, 3]);
+        assert_eq!(model.first_difference(39, &[0, 1, 2, 3, 0]), None);
+        assert_eq!(model.first_difference(40, &[1, 2, 4]), Some(42));
+        assert_eq!(model.first_difference(43, &[3]), Some(43));
+    }
+}

@@ -1,0 +1,101 @@
+//! `rma-bench write-lat`: verified writes to a host that serves, and their latency.
+//!
+//! The writer checks its own writes: it reads the region before, notes what it writes in a model, and reads
+//! everything back at the end, through the READ grant that `serve --op read,write` puts beside the WRITE grant. The
+//! server takes no part, as always. Then the writer restores what it found, so that `read-lat` still finds the
+//! pattern. Two writers at once would each find the other's bytes.
+
+use rma_xdp::OpType;
+use serde::Serialize;
+
+use crate::{
+    client::Verified,
+    interrupt::Interrupt,
+    latency::{Summary, Table},
+    line,
+    machine::{Machine, mode_and_mtu},
+    model::Model,
+    pair::PairError,
+    serve::{LatArgs, ServeError, open_client},
+};
+
+/// How much of the region is written to: all of it, if it is not longer than this.
+const SPAN_MAX: u64 = 64 << 20;
+
+/// What `write-lat --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    machine: Machine,
+    device: String,
+    mode: String,
+    mtu: u32,
+    size: u32,
+    verified_writes: u64,
+    compared_bytes: u64,
+    core: Option<usize>,
+    #[serde(flatten)]
+    latency: Summary,
+}
+
+/// Verifies some writes and measures many. With `--verify 0` it neither reads back nor restores, and needs no READ
+/// grant.
+///
+/// # Errors
+/// What could not be set up, and why; a wrong byte; op after op that fails.
+pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let mut client = open_client(args)?;
+    let grant = client.grants.get(OpType::Write)?;
+    let mut found = Vec::new();
+    let mut verified = Verified::default();
+    if args.verify > 0 {
+        found = client.read_all(grant.region_len.min(SPAN_MAX), interrupt)?;
+        client.model = Some(Model::new(found.clone()));
+        verified = client.verify(OpType::Write, args.verify, interrupt, |_| ())?;
+    }
+    let counts = (args.iters / 10, args.iters);
+    let latencies = client.measure(OpType::Write, (args.size, args.span), counts, interrupt)?;
+    if let Some(model) = &client.model {
+        verified.compared = model.len();
+        let now = client.read_all(verified.compared, interrupt)?;
+        let wrong = client.model.as_ref().and_then(|model| model.first_difference(0, &now));
+        if let Some(at) = wrong {
+            return Err(PairError::WrongByte { at }.into());
+        }
+        client.restore(&found, interrupt)?;
+    }
+    let latency = latencies.summary(&format!("WRITE {} B", args.size));
+    if args.json {
+        let (mode, mtu) = mode_and_mtu(client.host.info());
+        let report = Report {
+            machine: Machine::here(),
+            device: client.host.info().to_string(),
+            mode,
+            mtu,
+            size: args.size,
+            verified_writes: verified.writes,
+            compared_bytes: verified.compared,
+            core: args.host.core,
+            latency,
+        };
+        line!("{}", serde_json::to_string(&report).expect("plain data"));
+        return Ok(());
+    }
+    if verified.compared > 0 {
+        line!(
+            "  verified  {} random writes to {}, and those that were measured: all {} bytes read back, every byte \
+             right{}",
+            verified.writes,
+            grant.responder,
+            verified.compared,
+            if verified.retried > 0 { "; some repeated" } else { "" }
+        );
+        line!("  restored  what was there before\n");
+    } else {
+        line!(
+            "  verified  nothing, as asked for with --verify 0: the region holds what was written last\n"
+        );
+    }
+    line!("{}", Table(&[latency]));
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What the demo and the figures are made of, as measurements of what must hold.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::time::Duration;
+use std::net::UdpSocket;
+
+use rma_bench::{
+    death::{self, Death},
+    interrupt::Interrupt,
+    lab::{Lab, LabConfig},
+    pair::{Pair, PairConfig, Place},
+    rotation::{By, NextGrant, Stage},
+};
+use rma_xdp::{NicConfigBuilder, OpStatus, OpType, Timing};
+
+/// A pair of its own port. `timeout`: of both NICs.
+fn config(timeout: Duration) -> PairConfig {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let timing = Timing::software(Duration::from_micros(10), timeout);
+    let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
+    PairConfig { region_len: 1 << 20, port, nic, ..PairConfig::default() }
+}
+
+/// Longer than a busy machine stops an engine for.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn assert_rotations(place: Place<'_>) {
+    let mut pair = Pair::open(place, &config(PATIENT)).unwrap();
+    let mut stage = Stage::new(&mut pair, place).unwrap();
+    for by in [By::Host, By::RekeyOp] {
+        for next_grant in [NextGrant::Beforehand, NextGrant::Fetched] {
+            let kind = (by, next_grant);
+            let seen = stage.rotate(&mut pair, kind, 20, &Interrupt::default()).unwrap();
+            assert_eq!((seen.count(), seen.failed, seen.failed_otherwise), (20, 20, 0), "{kind:?}");
+            assert!(seen.other_ops > 0 && seen.other_failed == 0, "{kind:?}");
+            let drawn = seen.timeline();
+            assert!(drawn.contains('X') && drawn.contains("rotation"), "{drawn}");
+            assert!(seen.ops().iter().any(|op| !op.ok && op.issued_us == 0.0), "{:?}", seen.ops());
+        }
+    }
+}
+
+fn assert_bounded(death: &Death, ops: u64) {
+    assert_eq!((death.ops, death.statuses.iter().sum::<u64>()), (ops, ops), "{death:?}");
+    assert!(death.ended(OpStatus::Timeout) > 0 && death.writes > 0, "{death:?}");
+    // An op may be taken, expired and seen one late turn after the time, each.
+    assert!(death.excess() <= 3 * death.turn_gap, "{death:?}");
+}
+
+fn assert_writes(place: Place<'_>) {
+    let mut pair = Pair::open(place, &config(PATIENT)).unwrap();
+    let uninterrupted = Interrupt::default();
+    let done = pair.run(|client| client.verify(OpType::Write, 500, &uninterrupted, |_| ()));
+    assert_eq!(done.unwrap().writes, 500);
+    let sizes = [1, 64, 4096];
+    for size in sizes {
+        let counts = (0, 200);
+        pair.run(|client| client.measure(OpType::Write, (size, u64::MAX), counts, &uninterrupted))
+            .unwrap();
+    }
+    assert_eq!(pair.compare().unwrap(), 1 << 20);
+    let read = pair.run(|client| client.read_all(1 << 20, &uninterrupted)).unwrap();
+    let mut held = vec![0; 1 << 20];
+    pair.region.read(0, &mut held).unwrap();
+    assert!(read == held, "what is read is what the region holds");
+    // And back to what it was.
+    let mut pattern = vec![0; 1 << 20];
+    pair.client.pattern.fill(0, &mut pattern);
+    assert_ne!(pair.client.pattern.first_difference(0, &held), None);
+    pair.run(|client| client.restore(&pattern, &uninterrupted)).unwrap();
+    pair.region.read(0, &mut held).unwrap();
+    assert_eq!(pair.client.pattern.first_difference(0, &held), None);
+    // A byte that nobody wrote is found.
+    pair.region.write(777, &[!held[777]]).unwrap();
+    assert!(pair.compare().unwrap_err().to_string().contains("byte 777 "));
+}
+
+#[test]
+fn each_rotation_is_seen_once_and_on_its_own_region_alone() {
+    assert_rotations(Place::Loopback);
+}
+
+#[test]
+fn every_op_ends_within_its_bound_when_the_peer_is_dead() {
+    let config = config(Duration::from_millis(20));
+    let death = death::run(Place::Loopback, &config, 2000, &Interrupt::default()).unwrap();
+    assert_bounded(&death, 2000);
+}
+
+#[test]
+fn what_is_written_is_compared_byte_by_byte() {
+    assert_writes(Place::Loopback);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn over_xdp_as_well() {
+    let lab = Lab::new(&LabConfig::default()).unwrap();
+    let place = Place::Lab(&lab);
+    assert_writes(place);
+    assert_rotations(place);
+    let config = config(Duration::from_millis(20));
+    let death = death::run(place, &config, 2000, &Interrupt::default()).unwrap();
+    assert_bounded(&death, 2000);
+}
