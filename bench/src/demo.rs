@@ -15,7 +15,7 @@ use crate::{
     machine::{Machine, mode_and_mtu},
     measure::{Amount, Floor, What, in_turns},
     pair::{Pair, PairConfig, PairError, Place, cores},
-    rotation::{self, By, NextGrant, Rotations, Stage},
+    rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
 use rma_xdp::{DeviceInfo, OpType};
 
@@ -81,12 +81,13 @@ struct Report {
 }
 
 /// What the demo has to say about rotations of one kind. Times are from the issue of the first op that failed to the
-/// issue of the first that then succeeded, over the p50 of READ 64 B.
+/// issue of the first that then succeeded; READ 64 B p50 is that of READs in turn with the rotations.
 #[derive(Debug, Serialize)]
 struct RotationReport {
     by: By,
     next_grant: NextGrant,
     rotations: u64,
+    read64_p50_us: f64,
     unavailable_p50_us: f64,
     unavailable_max_us: f64,
     unavailable_p50_over_read64: f64,
@@ -107,6 +108,7 @@ impl RotationReport {
             by: rotations.by,
             next_grant: rotations.next_grant,
             rotations: rotations.count(),
+            read64_p50_us: read64_us,
             unavailable_p50_us: p50,
             unavailable_max_us: max,
             unavailable_p50_over_read64: p50 / read64_us,
@@ -197,7 +199,7 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
         floor_lost: small.lost + large.lost,
         ..report(&pair, args, verified)
     };
-    say.results(report, small.latencies[0].quantile_us(0.5), &rotations, &|| {
+    say.results(report, &rotations, &|| {
         for (what, turns, op) in [
             ("READ 64 B  ", &small, 0),
             ("READ 4 KiB ", &large, 0),
@@ -238,7 +240,7 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
         write64_over_read64: turns.ratio(1, 0, 0.5),
         ..report(&pair, args, verified)
     };
-    say.results(report, turns.latencies[0].quantile_us(0.5), &rotations, &|| {
+    say.results(report, &rotations, &|| {
         line!(
             "  Not shown, as it needs root: AF_XDP, the steering program, and the raw floor that"
         );
@@ -247,21 +249,23 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     Ok(())
 }
 
-/// Rotates a key in each way, [`DemoArgs::rotations`] times.
+/// Rotates a key in each way, [`DemoArgs::rotations`] times, in turns with READs; their p50 in microseconds as well.
 fn rotate(
     pair: &mut Pair,
     place: Place<'_>,
     args: &DemoArgs,
     interrupt: &Interrupt,
-) -> Result<Vec<Rotations>, PairError> {
-    let mut stage = Stage::new(pair, place)?;
-    let mut kind = |by, next_grant| stage.rotate(pair, (by, next_grant), args.rotations, interrupt);
-    Ok(vec![
-        kind(By::Host, NextGrant::Beforehand)?,
-        kind(By::RekeyOp, NextGrant::Beforehand)?,
-        kind(By::Host, NextGrant::Fetched)?,
-        kind(By::RekeyOp, NextGrant::Fetched)?,
-    ])
+) -> Result<(f64, Vec<Rotations>), PairError> {
+    let kinds = [
+        (By::Host, NextGrant::Beforehand),
+        (By::RekeyOp, NextGrant::Beforehand),
+        (By::Host, NextGrant::Fetched),
+        (By::RekeyOp, NextGrant::Fetched),
+    ];
+    let amount = Amount { count: args.rotations, rounds: 10.min(args.rotations) };
+    let amounts = (amount, args.count.div_ceil(amount.rounds));
+    let (reads, rotations) = beside_reads(pair, place, &kinds, amounts, interrupt)?;
+    Ok((reads.quantile_us(0.5), rotations))
 }
 
 /// The table of rotations, and one of them as it happened.
@@ -271,7 +275,7 @@ fn show_rotations(rotations: &[Rotations], read64_us: f64) {
     );
     line!(
         "  {:52}  {:>6}  {:>9} {:>8}  {:>9} {:>8}  {:>6}  other region",
-        "unavailability in µs, as a multiple of READ 64 B p50",
+        format!("unavailability in µs and in READs of {read64_us:.2} µs (p50)"),
         "count",
         "p50",
         "",
@@ -424,22 +428,21 @@ impl Say {
         }
     }
 
-    /// `read64_us` is the p50 of READ 64 B, which rotations are compared with.
+    /// `rotations` come with the p50 of READ 64 B that they are compared with.
     fn results(
         self,
         mut report: Report,
-        read64_us: f64,
-        rotations: &[Rotations],
+        (read64_us, rotations): &(f64, Vec<Rotations>),
         remarks: &dyn Fn(),
     ) {
         report.rotations =
-            rotations.iter().map(|kind| RotationReport::new(kind, read64_us)).collect();
+            rotations.iter().map(|kind| RotationReport::new(kind, *read64_us)).collect();
         if self.json {
             line!("{}", serde_json::to_string(&report).expect("plain data"));
         } else {
             line!("{}", Table(&report.latencies));
             remarks();
-            show_rotations(rotations, read64_us);
+            show_rotations(rotations, *read64_us);
         }
     }
 }

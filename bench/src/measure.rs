@@ -37,7 +37,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    const fn of_round(&self, round: u64) -> (u64, u64) {
+    /// How many in a round: for nothing, to warm up, and measured.
+    pub(crate) const fn of_round(&self, round: u64) -> (u64, u64) {
         let count = self.count / self.rounds + if round < self.count % self.rounds { 1 } else { 0 };
         (count / 10 + 100, count)
     }

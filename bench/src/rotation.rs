@@ -31,6 +31,7 @@ use crate::{
     grants::Grants,
     interrupt::Interrupt,
     latency::Latencies,
+    measure::{Amount, What, in_turns},
     pair::{Pair, PairError, Place},
     timeline::{Event, Timeline},
 };
@@ -97,12 +98,12 @@ const READER: usize = 1;
 const OTHER: usize = 2;
 
 impl Rotations {
-    const fn new(by: By, next_grant: NextGrant, gaps: Latencies, reads: Latencies) -> Self {
+    fn new(by: By, next_grant: NextGrant) -> Self {
         Self {
             by,
             next_grant,
-            gaps,
-            reads,
+            gaps: Latencies::new(),
+            reads: Latencies::new(),
             failed: 0,
             failed_otherwise: 0,
             other_ops: 0,
@@ -297,12 +298,39 @@ impl Stage {
             }
         };
         pair.run_beside(between_turns, |client| {
-            let latencies = (Latencies::new(), Latencies::new());
-            let rotations = Rotations::new(by, next_grant, latencies.0, latencies.1);
+            let rotations = Rotations::new(by, next_grant);
             Run { client, reader, rotator, other, client_end, mailbox, random, rotations }
                 .all(count, interrupt)
         })
     }
+}
+
+/// Rotates keys in each of `kinds`, `amount` times, in turns with `reads` plain READs of the same size in each round:
+/// what unavailability is compared with. Returns the READs' latencies as well.
+///
+/// # Errors
+/// As [`Stage::new`] and [`Stage::rotate`].
+pub fn beside_reads(
+    pair: &mut Pair,
+    place: Place<'_>,
+    kinds: &[(By, NextGrant)],
+    (amount, reads): (Amount, u64),
+    interrupt: &Interrupt,
+) -> Result<(Latencies, Vec<Rotations>), PairError> {
+    let mut stage = Stage::new(pair, place)?;
+    let mut latencies = Latencies::new();
+    let mut all: Vec<Rotations> =
+        kinds.iter().map(|&(by, next_grant)| Rotations::new(by, next_grant)).collect();
+    let reads = Amount { count: reads, rounds: 1 };
+    for round in 0..amount.rounds {
+        let read = [What::warm(OpType::Read, SIZE)];
+        latencies.merge(&in_turns(pair, None, read, reads, interrupt)?.latencies[0]);
+        let (_, count) = amount.of_round(round);
+        for (kind, rotations) in kinds.iter().zip(&mut all) {
+            rotations.merge(stage.rotate(pair, *kind, count, interrupt)?);
+        }
+    }
+    Ok((latencies, all))
 }
 
 /// A TCP connection from the client to the server, across the same interfaces as the hosts' frames.

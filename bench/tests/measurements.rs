@@ -45,8 +45,9 @@ fn assert_rotations(place: Place<'_>) {
 fn assert_bounded(death: &Death, ops: u64) {
     assert_eq!((death.ops, death.statuses.iter().sum::<u64>()), (ops, ops), "{death:?}");
     assert!(death.ended(OpStatus::Timeout) > 0 && death.writes > 0, "{death:?}");
-    // An op may be taken, expired and seen one late turn after the time, each.
-    assert!(death.excess() <= 3 * death.turn_gap, "{death:?}");
+    // An op may be expired one late turn after its time; taken and seen as well.
+    let [seen, in_nic] = death.excess();
+    assert!(in_nic <= 2 * death.turn_gap && seen <= 4 * death.turn_gap, "{death:?}");
 }
 
 fn assert_writes(place: Place<'_>) {
