@@ -58,13 +58,15 @@ pub(super) struct Wanted<T> {
     pub(super) op_type: OpType,
     /// Offset and size of the bytes of the region, if it is about bytes.
     pub(super) span: Option<(u64, u32)>,
+    /// Whether there is no place for one more of its kind.
+    pub(super) is_full: bool,
 }
 
-/// A request that is authentic, permitted and in bounds.
-pub(super) struct Admitted<T, K> {
+/// A request that is authentic, permitted and in bounds, and that there is a place for.
+pub(super) struct Admitted<'a, T, K> {
     pub(super) request: Authentic<T>,
-    /// The prepared K_d.
-    pub(super) key: K,
+    /// The prepared K_d. Half a kilobyte, to be copied once, to where it will be needed.
+    pub(super) key: &'a K,
     /// Under which key of the region it is so.
     pub(super) revision: u64,
 }
@@ -100,8 +102,8 @@ impl<A: AeadProvider> Admission<A> {
     }
 
     //= 1rma#4.2-attacker-without-key
-    /// Authenticates a request and checks that the region permits it and holds its bytes. Otherwise it is
-    /// refused, and why is returned.
+    /// Authenticates a request and checks that the region permits it and holds its bytes, and that there is a
+    /// place for it. Otherwise it is refused, and why is returned.
     pub(super) fn admit<T>(
         &mut self,
         now: Instant,
@@ -109,8 +111,8 @@ impl<A: AeadProvider> Admission<A> {
         wanted: Wanted<T>,
         frame: &mut [u8],
         serving: &mut Serving<'_, A>,
-    ) -> Result<Admitted<T, A::Key>, DropReason> {
-        let Wanted { claims, op_type, span } = wanted;
+    ) -> Result<Admitted<'_, T, A::Key>, DropReason> {
+        let Wanted { claims, op_type, span, is_full } = wanted;
         let Some(region) = serving.regions.get(asked.header.region) else {
             self.refuse_unauthenticated(now, asked, serving);
             return Err(DropReason::UnknownRegion);
@@ -123,28 +125,35 @@ impl<A: AeadProvider> Admission<A> {
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
         let revision = region.revision;
-        let kept = self.keys.get(revision, &binding);
-        let is_new = kept.is_none();
-        let key = kept.unwrap_or_else(|| serving.security.prepare(&region.key.derive(&binding)));
-        let Some(request) = serving.security.open_request(&key, claims, &asked.seal, frame) else {
+        let (request, place) = if let Some(place) = self.keys.find(revision, &binding) {
+            let key = self.keys.at(place);
+            (serving.security.open_request(key, claims, &asked.seal, frame), Some(place))
+        } else {
+            let key = serving.security.prepare(&region.key.derive(&binding));
+            let request = serving.security.open_request(&key, claims, &asked.seal, frame);
+            let place = request.is_some().then(|| self.keys.insert(revision, binding, key));
+            (request, place)
+        };
+        let (Some(request), Some(place)) = (request, place) else {
             self.refuse_unauthenticated(now, asked, serving);
             return Err(DropReason::RequestUnauthenticated);
         };
-        if is_new {
-            self.keys.insert(revision, binding, &key);
-        }
         let refused = if !region.permissions.contains(Permissions::needed_by(op_type)) {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))
         } else if span.is_some_and(|(offset, size)| !region.holds(offset, size)) {
             Some((OpStatus::RemoteOutOfBounds, DropReason::RequestOutOfBounds))
+        } else if is_full {
+            //= 1rma#4.5-nack
+            Some((OpStatus::Nack, DropReason::InboundQueueFull))
         } else {
             None
         };
         if let Some((status, reason)) = refused {
+            let key = self.keys.at(place).clone();
             self.refuse(asked, &key, status, serving);
             return Err(reason);
         }
-        Ok(Admitted { request, key, revision })
+        Ok(Admitted { request, key: self.keys.at(place), revision })
     }
 
     /// Refuses a request that was authentic.

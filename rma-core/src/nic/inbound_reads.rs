@@ -69,7 +69,6 @@ impl<A: AeadProvider> InboundReads<A> {
     }
 
     /// Whether one more read of `class` would be answered too late, or has no place.
-    //= 1rma#4.5-nack
     //= 1rma#6.1-nack-threshold
     pub(super) fn is_full(&self, class: ClassOfService) -> bool {
         // The classes take turns: before a new job goes all of its own queue, and as much of the other's.
@@ -78,12 +77,12 @@ impl<A: AeadProvider> InboundReads<A> {
         self.queues[class as usize].len() >= self.depth || before > self.nack_threshold
     }
 
-    /// Queues an admitted read. The caller has asked `is_full`.
+    /// Queues an admitted read. It was asked `is_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
         asked: Asked,
-        admitted: Admitted<Request, A::Key>,
+        admitted: Admitted<'_, Request, A::Key>,
         reply_len_max: usize,
     ) {
         let Admitted { request, key, revision } = admitted;
@@ -99,7 +98,7 @@ impl<A: AeadProvider> InboundReads<A> {
             // A path that carries no granule is a device's mistake; one granule may still get through.
             payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
             revision,
-            key,
+            key: key.clone(),
         });
     }
 

@@ -276,6 +276,10 @@ impl<A: AeadProvider> Initiator<A> {
         context: &mut Context<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        // In most turns there is nothing, and that should be known soon.
+        if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
+            return None;
+        }
         let data_first = self.data_first;
         self.data_first = !data_first;
         if data_first {

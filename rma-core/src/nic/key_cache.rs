@@ -24,23 +24,35 @@ struct Entry<K> {
     key: K,
 }
 
-impl<K: Clone> KeyCache<K> {
+impl<K> KeyCache<K> {
     pub(super) const fn new() -> Self {
         Self { entries: [const { None }; ENTRIES] }
     }
 
-    /// The key of `binding` under the K_r of `revision`, if it is here.
-    pub(super) fn get(&self, revision: u64, binding: &KeyBinding) -> Option<K> {
-        let entry = self.entries[place(revision, binding)].as_ref()?;
-        (entry.revision == revision && entry.binding == *binding).then(|| entry.key.clone())
+    /// Where the key of `binding` under the K_r of `revision` is, if it is here.
+    pub(super) fn find(&self, revision: u64, binding: &KeyBinding) -> Option<Place> {
+        let place = place(revision, binding);
+        let entry = self.entries[place].as_ref()?;
+        (entry.revision == revision && entry.binding == *binding).then_some(Place(place))
     }
 
     /// Keeps a key under which a tag was right.
-    pub(super) fn insert(&mut self, revision: u64, binding: KeyBinding, key: &K) {
-        let entry = Entry { revision, binding, key: key.clone() };
-        self.entries[place(revision, &binding)] = Some(entry);
+    pub(super) fn insert(&mut self, revision: u64, binding: KeyBinding, key: K) -> Place {
+        let place = place(revision, &binding);
+        self.entries[place] = Some(Entry { revision, binding, key });
+        Place(place)
+    }
+
+    /// The key at `place`.
+    pub(super) fn at(&self, place: Place) -> &K {
+        let entry = self.entries[place.0].as_ref();
+        &entry.expect("a place is made for an entry, and entries are only replaced").key
     }
 }
+
+/// Where a key is, until the next `insert`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
 
 /// Where a key would be. Neighbours in any field are apart.
 fn place(revision: u64, binding: &KeyBinding) -> usize {
@@ -71,14 +83,14 @@ mod tests {
     fn a_key_is_found_for_its_own_binding_and_region_key_only() {
         let mut cache = KeyCache::new();
         let [one, other] = [1, 1 + ENTRIES as u64];
-        assert_eq!(cache.get(one, &binding(1)), None);
-        cache.insert(one, binding(1), &'k');
-        assert_eq!(cache.get(one, &binding(1)), Some('k'));
-        assert_eq!(cache.get(other, &binding(1)), None, "the same place");
-        assert_eq!(cache.get(one, &binding(1 + ENTRIES as u32)), None, "the same place");
+        assert_eq!(cache.find(one, &binding(1)), None);
+        let place = cache.insert(one, binding(1), 'k');
+        assert_eq!((cache.find(one, &binding(1)), cache.at(place)), (Some(place), &'k'));
+        assert_eq!(cache.find(other, &binding(1)), None, "the same place");
+        assert_eq!(cache.find(one, &binding(1 + ENTRIES as u32)), None, "the same place");
         let reversed = KeyBinding { responder: [192, 0, 2, 9].into(), ..binding(1) };
-        assert_eq!(cache.get(one, &reversed), None);
+        assert_eq!(cache.find(one, &reversed), None);
         let write = KeyBinding { op_type: OpType::Write, ..binding(1) };
-        assert_eq!(cache.get(one, &write), None);
+        assert_eq!(cache.find(one, &write), None);
     }
 }

@@ -140,12 +140,12 @@ impl<A: AeadProvider> PendingWrites<A> {
         self.free.is_empty()
     }
 
-    /// Takes an admitted mutation. The caller has asked `is_full`.
+    /// Takes an admitted mutation. It was asked `is_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
         asked: Asked,
-        admitted: Admitted<MutationRequest, A::Key>,
+        admitted: Admitted<'_, MutationRequest, A::Key>,
     ) {
         let Admitted { request, key, revision } = admitted;
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
@@ -156,7 +156,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         //= 1rma#5.1-initiator-times-out-last
         entry.limit_nanos = self.timeout_nanos.min(u64::from(request.timeout_micros) * 1_000);
         entry.revision = revision;
-        entry.key = Some(key);
+        entry.key = Some(key.clone());
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
         self.waiting[request.header.class as usize].push_back(&mut self.links, index);

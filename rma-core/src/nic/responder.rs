@@ -18,7 +18,7 @@ use crate::{
     backend::{RxFrame, Transmit},
     crypto::AeadProvider,
     error::DropReason,
-    op::{OpStatus, OpType},
+    op::OpType,
     time::{Clock, Instant},
     wire::{Header, Mutation, MutationRequest, Request, SolicitedData},
 };
@@ -66,12 +66,9 @@ impl<A: AeadProvider> Responder<A> {
     ) -> Result<(), DropReason> {
         let asked = asked(claims.header, &frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
-        let wanted = Wanted { claims, op_type: OpType::Read, span };
+        let is_full = self.reads.is_full(claims.header.class);
+        let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        if self.reads.is_full(admitted.request.header.class) {
-            self.admission.refuse(&asked, &admitted.key, OpStatus::Nack, serving);
-            return Err(DropReason::InboundQueueFull);
-        }
         self.reads.push(now, asked, admitted, frame.reply_len_max);
         Ok(())
     }
@@ -89,12 +86,9 @@ impl<A: AeadProvider> Responder<A> {
             Mutation::Write { region_offset, op_size } => Some((region_offset, op_size.into())),
             Mutation::Rekey => None,
         };
-        let wanted = Wanted { claims, op_type: claims.mutation.op_type(), span };
+        let (op_type, is_full) = (claims.mutation.op_type(), self.writes.is_full());
+        let wanted = Wanted { claims, op_type, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        if self.writes.is_full() {
-            self.admission.refuse(&asked, &admitted.key, OpStatus::Nack, serving);
-            return Err(DropReason::InboundQueueFull);
-        }
         self.writes.push(now, asked, admitted);
         Ok(())
     }
@@ -144,27 +138,36 @@ impl<A: AeadProvider> Responder<A> {
         serving: &mut Serving<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        // In most turns there is nothing, and that should be known soon.
+        if !self.wants_transmit(window) {
+            return None;
+        }
         let Self { admission, reads, writes, .. } = self;
-        let (sender, transmit) = self.first.order().into_iter().find_map(|sender| {
+        let mut sender = self.first;
+        for _ in 0..Sender::COUNT {
             let transmit = match sender {
                 Sender::Admission => admission.poll_transmit(out),
                 Sender::Reads => reads.poll_transmit(serving, admission, out),
                 Sender::Writes => writes.poll_transmit(now, window, admission, serving, out),
             };
-            transmit.map(|transmit| (sender, transmit))
-        })?;
-        [_, self.first, _] = sender.order();
-        Some(transmit)
+            sender = sender.next();
+            if transmit.is_some() {
+                self.first = sender;
+                return transmit;
+            }
+        }
+        None
     }
 }
 
 impl Sender {
-    /// All senders, beginning with this one.
-    const fn order(self) -> [Self; 3] {
+    const COUNT: usize = 3;
+
+    const fn next(self) -> Self {
         match self {
-            Self::Admission => [Self::Admission, Self::Reads, Self::Writes],
-            Self::Reads => [Self::Reads, Self::Writes, Self::Admission],
-            Self::Writes => [Self::Writes, Self::Admission, Self::Reads],
+            Self::Admission => Self::Reads,
+            Self::Reads => Self::Writes,
+            Self::Writes => Self::Admission,
         }
     }
 }

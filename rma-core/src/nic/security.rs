@@ -85,7 +85,7 @@ impl<A: AeadProvider> Security<A> {
     ) -> RequestSeal {
         self.stamp(&mut request.header);
         request.emit(out);
-        self.seal(key, request.header.iv(Direction::ToResponder), REQUEST_HEADER_LEN, &[], out);
+        self.seal_first(key, request.header.iv(Direction::ToResponder), REQUEST_HEADER_LEN, out);
         RequestSeal::of(&request.header, out)
     }
 
@@ -99,7 +99,7 @@ impl<A: AeadProvider> Security<A> {
         self.stamp(&mut request.header);
         request.emit(out);
         let iv = request.header.iv(Direction::ToResponder);
-        self.seal(key, iv, MUTATION_REQUEST_HEADER_LEN, &[], out);
+        self.seal_first(key, iv, MUTATION_REQUEST_HEADER_LEN, out);
         RequestSeal::of(&request.header, out)
     }
 
@@ -113,7 +113,7 @@ impl<A: AeadProvider> Security<A> {
         frame: &mut [u8],
     ) -> Option<Authentic<T>> {
         let header_len = frame.len().checked_sub(TAG_LEN)?;
-        self.open(key, seal.iv, header_len, &[], frame).then_some(Authentic(claims))
+        self.open_first(key, seal.iv, header_len, frame).then_some(Authentic(claims))
     }
 
     /// Writes and seals a failure notice; under the reserved key if there is no key that both share.
@@ -129,7 +129,7 @@ impl<A: AeadProvider> Security<A> {
         failure.emit(out);
         let iv = failure.header.iv(Direction::ToInitiator);
         let key = key.unwrap_or(&self.reserved);
-        self.seal(key, iv, FAILURE_HEADER_LEN, &request.octets(), out);
+        self.seal::<{ FAILURE_HEADER_LEN + IV_LEN + TAG_LEN }>(key, iv, &request.octets(), out);
     }
 
     /// Checks a failure notice's tag. Only REMOTE_AUTHENTICATION_FAILURE may come under the reserved key,
@@ -144,7 +144,7 @@ impl<A: AeadProvider> Security<A> {
         let iv = claims.header.iv(Direction::ToInitiator);
         let reserved = claims.status == OpStatus::RemoteAuthenticationFailure;
         let key = if reserved { &self.reserved } else { key };
-        self.open(key, iv, FAILURE_HEADER_LEN, &request.octets(), frame)
+        self.open::<{ FAILURE_HEADER_LEN + IV_LEN + TAG_LEN }>(key, iv, &request.octets(), frame)
             .then_some(Authentic(claims))
     }
 }
@@ -165,7 +165,7 @@ impl<A: AeadProvider> Security<A> {
         self.stamp(&mut response.header);
         response.emit(out.first_chunk_mut().expect("the caller made room for the header"));
         let iv = response.header.iv(Direction::ToInitiator);
-        self.seal(key, iv, RESPONSE_HEADER_LEN, request_iv.octets(), out);
+        self.seal::<{ RESPONSE_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), out);
     }
 
     /// Checks a response's tag and decrypts its payload in place.
@@ -178,7 +178,7 @@ impl<A: AeadProvider> Security<A> {
         frame: &'f mut [u8],
     ) -> Option<Authentic<(Response, &'f [u8])>> {
         let iv = claims.header.iv(Direction::ToInitiator);
-        self.open(key, iv, RESPONSE_HEADER_LEN, request_iv.octets(), frame)
+        self.open::<{ RESPONSE_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), frame)
             .then(|| Authentic((claims, payload_of(frame, RESPONSE_HEADER_LEN))))
     }
 }
@@ -196,7 +196,7 @@ impl<A: AeadProvider> Security<A> {
         self.stamp(&mut solicitation.header);
         solicitation.emit(out);
         let iv = solicitation.header.iv(Direction::ToInitiator);
-        self.seal(key, iv, SOLICITATION_HEADER_LEN, request_iv.octets(), out);
+        self.seal::<{ SOLICITATION_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), out);
         iv
     }
 
@@ -209,7 +209,7 @@ impl<A: AeadProvider> Security<A> {
         frame: &mut [u8],
     ) -> Option<Authentic<Solicitation>> {
         let iv = claims.header.iv(Direction::ToInitiator);
-        self.open(key, iv, SOLICITATION_HEADER_LEN, request_iv.octets(), frame)
+        self.open::<{ SOLICITATION_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), frame)
             .then_some(Authentic(claims))
     }
 
@@ -227,7 +227,7 @@ impl<A: AeadProvider> Security<A> {
         self.stamp(&mut data.header);
         data.emit(out.first_chunk_mut().expect("the caller made room for the header"));
         let iv = data.header.iv(Direction::ToResponder);
-        self.seal(key, iv, DATA_HEADER_LEN, solicitation_iv.octets(), out);
+        self.seal::<{ DATA_HEADER_LEN + IV_LEN }>(key, iv, solicitation_iv.octets(), out);
     }
 
     /// Checks the tag of solicited data and decrypts its payload in place.
@@ -239,7 +239,7 @@ impl<A: AeadProvider> Security<A> {
         frame: &'f mut [u8],
     ) -> Option<Authentic<(SolicitedData, &'f [u8])>> {
         let iv = claims.header.iv(Direction::ToResponder);
-        self.open(key, iv, DATA_HEADER_LEN, solicitation_iv.octets(), frame)
+        self.open::<{ DATA_HEADER_LEN + IV_LEN }>(key, iv, solicitation_iv.octets(), frame)
             .then(|| Authentic((claims, payload_of(frame, DATA_HEADER_LEN))))
     }
 
@@ -254,7 +254,12 @@ impl<A: AeadProvider> Security<A> {
         self.stamp(&mut acknowledgement.header);
         acknowledgement.emit(out);
         let iv = acknowledgement.header.iv(Direction::ToInitiator);
-        self.seal(key, iv, ACKNOWLEDGEMENT_HEADER_LEN, solicitation_iv.octets(), out);
+        self.seal::<{ ACKNOWLEDGEMENT_HEADER_LEN + IV_LEN }>(
+            key,
+            iv,
+            solicitation_iv.octets(),
+            out,
+        );
     }
 
     /// Checks an acknowledgement's tag.
@@ -266,8 +271,13 @@ impl<A: AeadProvider> Security<A> {
         frame: &mut [u8],
     ) -> Option<Authentic<Acknowledgement>> {
         let iv = claims.header.iv(Direction::ToInitiator);
-        self.open(key, iv, ACKNOWLEDGEMENT_HEADER_LEN, solicitation_iv.octets(), frame)
-            .then_some(Authentic(claims))
+        self.open::<{ ACKNOWLEDGEMENT_HEADER_LEN + IV_LEN }>(
+            key,
+            iv,
+            solicitation_iv.octets(),
+            frame,
+        )
+        .then_some(Authentic(claims))
     }
 }
 
@@ -302,51 +312,56 @@ impl<A: AeadProvider> Security<A> {
         &mut self.counter
     }
 
-    /// Encrypts the payload of a frame whose header is written, and writes its tag.
-    fn seal(&self, key: &A::Key, iv: Iv, header_len: usize, answered: &[u8], frame: &mut [u8]) {
-        let Sealed { header, payload, tag } =
-            wire::split(frame, header_len).expect("the caller made room for the whole frame");
-        let aad = Aad::new(header, answered);
-        self.aead.seal(&mut [SealJob { key, iv, aad: aad.octets(), payload, tag }]);
+    /// Seals a frame that answers none: its header is all that is authenticated with it.
+    fn seal_first(&self, key: &A::Key, iv: Iv, header_len: usize, frame: &mut [u8]) {
+        let Sealed { header, payload, tag } = wire::split(frame, header_len).expect(WHOLE);
+        self.aead.seal(&mut [SealJob { key, iv, aad: header, payload, tag }]);
     }
 
-    /// Whether a frame's tag is right. Then its payload is decrypted in place.
-    fn open(
-        &self,
-        key: &A::Key,
-        iv: Iv,
-        header_len: usize,
-        answered: &[u8],
-        frame: &mut [u8],
-    ) -> bool {
+    /// Whether the tag of a frame that answers none is right.
+    fn open_first(&self, key: &A::Key, iv: Iv, header_len: usize, frame: &mut [u8]) -> bool {
         let Some(Sealed { header, payload, tag }) = wire::split(frame, header_len) else {
             return false;
         };
-        let aad = Aad::new(header, answered);
-        let mut jobs = [OpenJob { key, iv, aad: aad.octets(), payload, tag, authentic: false }];
+        let mut jobs = [OpenJob { key, iv, aad: header, payload, tag, authentic: false }];
+        self.aead.open(&mut jobs);
+        jobs[0].authentic
+    }
+
+    /// Encrypts the payload of a frame whose header is written, and writes its tag. `AAD` is the length of header
+    /// and `answered` together: known when this is compiled, copying them costs next to nothing.
+    fn seal<const AAD: usize>(&self, key: &A::Key, iv: Iv, answered: &[u8], frame: &mut [u8]) {
+        let Sealed { header, payload, tag } =
+            wire::split(frame, AAD - answered.len()).expect(WHOLE);
+        let aad: [u8; AAD] = curry(header, answered);
+        self.aead.seal(&mut [SealJob { key, iv, aad: &aad, payload, tag }]);
+    }
+
+    /// Whether a frame's tag is right. Then its payload is decrypted in place.
+    fn open<const AAD: usize>(
+        &self,
+        key: &A::Key,
+        iv: Iv,
+        answered: &[u8],
+        frame: &mut [u8],
+    ) -> bool {
+        let Some(Sealed { header, payload, tag }) = wire::split(frame, AAD - answered.len()) else {
+            return false;
+        };
+        let aad: [u8; AAD] = curry(header, answered);
+        let mut jobs = [OpenJob { key, iv, aad: &aad, payload, tag, authentic: false }];
         self.aead.open(&mut jobs);
         jobs[0].authentic
     }
 }
 
+/// Why a frame can be split.
+const WHOLE: &str = "the caller made room for the whole frame";
+
 /// The header of a frame and what it answers, side by side: the paper's currying.
-struct Aad {
-    octets: [u8; MUTATION_REQUEST_HEADER_LEN + IV_LEN + TAG_LEN],
-    len: usize,
-}
-
-impl Aad {
-    //= 1rma#A-iv-currying
-    fn new(header: &[u8], answered: &[u8]) -> Self {
-        let mut aad = Self { octets: [0; _], len: header.len() + answered.len() };
-        aad.octets[..header.len()].copy_from_slice(header);
-        aad.octets[header.len()..aad.len].copy_from_slice(answered);
-        aad
-    }
-
-    fn octets(&self) -> &[u8] {
-        &self.octets[..self.len]
-    }
+//= 1rma#A-iv-currying
+fn curry<const N: usize>(header: &[u8], answered: &[u8]) -> [u8; N] {
+    join(header, answered)
 }
 
 fn join<const N: usize>(head: &[u8], tail: &[u8]) -> [u8; N] {
