@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use clap::Args;
-use rma_xdp::{NicConfigBuilder, OpStatus, OpType, Timing};
+use rma_sim::{scenario, swarm};
+use rma_xdp::{Clock, NicConfigBuilder, OpStatus, OpType, Timing, TscClock};
 use serde::Serialize;
 
 use crate::{
@@ -63,7 +64,7 @@ const BENCHMARKS: &[Benchmark] = &[
         names: &["peer_death_over_bound", "peer_death_over_bound_and_noise", "peer_death_noise"],
         run: peer_death,
     },
-    // Figures of the simulator belong here.
+    Benchmark { names: &["sim_events_per_s"], run: simulator },
 ];
 
 /// Of each kind of exchange, in turns.
@@ -161,6 +162,29 @@ fn read64_cold(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
 fn read4096_cold(interrupt: &Interrupt) -> Result<Vec<Figure>, PairError> {
     let turns = over_floor(cold(4096), Floor::FramesOf(OpType::Read, 4096), interrupt)?;
     Ok(vec![figure("read4096_cold_over_floor", cold(4096), &turns, 0.5, SAME)])
+}
+
+/// How fast a simulation goes, on one core.
+fn simulator(_: &Interrupt) -> Result<Vec<Figure>, PairError> {
+    let options = swarm::load();
+    let mut rates: Vec<(f64, u64, Duration)> = (0..5)
+        .map(|_| {
+            let clock = TscClock::new();
+            let report = scenario::run(&options, |_| ());
+            let events = report.expect("the load is fixed, and keeps every promise").frame_events();
+            let took = Duration::from_nanos(clock.now().as_nanos());
+            (events as f64 / took.as_secs_f64(), events, took)
+        })
+        .collect();
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (value, events, took) = rates[rates.len() / 2];
+    let detail = format!(
+        "the median of {} runs: {events} frames sent and received in {took:.2?} on one core, {} nodes, AES-128-GCM on, \
+         every promise checked after every event",
+        rates.len(),
+        options.nodes.len(),
+    );
+    Ok(vec![Figure { name: "sim_events_per_s", value, unit: "1/s", detail }])
 }
 
 fn lab() -> Result<Lab, PairError> {

@@ -34,7 +34,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Two hosts on this machine: verified reads, and their latency beside raw AF_XDP.
+    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and key rotations.
     Demo {
         /// Options of `rma-bench demo`; `cargo xtask demo -- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
