@@ -184,7 +184,7 @@ pub enum DropReason {
     LateOrUnsolicited,
     /// An answer from another host than the op's.
     WrongResponder,
-    /// A response or solicited data whose bytes have already arrived.
+    /// A response or solicited data whose bytes have already arrived, or the request of a mutation that has.
     Duplicate,
     /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut in a way
     /// that the wire format does not allow.
@@ -205,8 +205,8 @@ pub enum DropReason {
     DataUnauthenticated,
     /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).
     DataLate,
-    /// A request, or solicited data, for a region that was rekeyed or deregistered after the request had been
-    /// authenticated. Answered with REMOTE_AUTHENTICATION_FAILURE.
+    /// A request under the region's previous key; or a request or solicited data for a region that was rekeyed or
+    /// deregistered after the request had been authenticated. Answered with REMOTE_AUTHENTICATION_FAILURE.
     OldKey,
 }
 

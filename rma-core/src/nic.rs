@@ -253,15 +253,17 @@ impl<A: AeadProvider> Nic<A> {
     }
 
     /// The initiator, and what it works with.
-    const fn initiating(&mut self) -> (&mut Initiator<A>, Context<'_, A>) {
-        let Self { config, security, regions, window, initiator, .. } = self;
-        (initiator, Context { security, regions, window, config })
+    fn initiating(&mut self) -> (&mut Initiator<A>, Context<'_, A>) {
+        let Self { config, security, regions, window, initiator, responder, .. } = self;
+        let mutations_wait = responder.mutations_wait();
+        (initiator, Context { security, regions, window, mutations_wait, config })
     }
 
     /// The responder, the window, and what else it works with.
     fn serving(&mut self) -> (&mut Responder<A>, &mut SolicitationWindow, Serving<'_, A>) {
-        let Self { config, security, regions, window, responder, counters, .. } = self;
-        (responder, window, Serving { security, regions, counters, config })
+        let Self { config, security, regions, window, initiator, responder, counters, .. } = self;
+        let reads_wait = initiator.reads_wait();
+        (responder, window, Serving { security, regions, reads_wait, counters, config })
     }
 
     /// Expires whatever is due. Early or repeated calls do nothing.
@@ -281,9 +283,7 @@ impl<A: AeadProvider> Nic<A> {
         if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
             return None;
         }
-        let responder_first = self.responder_first;
-        self.responder_first = !responder_first;
-        let transmit = if responder_first {
+        let transmit = if self.responder_first {
             self.poll_responder(now, out).or_else(|| self.poll_initiator(now, out))
         } else {
             self.poll_initiator(now, out).or_else(|| self.poll_responder(now, out))
@@ -303,12 +303,17 @@ impl<A: AeadProvider> Nic<A> {
 
     fn poll_responder(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         let (responder, window, mut serving) = self.serving();
-        responder.poll_transmit(now, window, &mut serving, out)
+        let transmit = responder.poll_transmit(now, window, &mut serving, out)?;
+        // Who had nothing to send has not had its turn.
+        self.responder_first = false;
+        Some(transmit)
     }
 
     fn poll_initiator(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         let (initiator, mut context) = self.initiating();
-        initiator.poll_transmit(now, &mut context, out)
+        let transmit = initiator.poll_transmit(now, &mut context, out)?;
+        self.responder_first = true;
+        Some(transmit)
     }
 
     /// The next completion. Its slot is free again once this returns it.

@@ -71,7 +71,7 @@ pub(super) struct Admitted<'a, T, K> {
     pub(super) revision: u64,
 }
 
-/// A sealed failure notice that waits to be sent.
+/// A sealed failure notice, or an acknowledgement that refuses, that waits to be sent.
 struct Notice {
     frame: [u8; FAILURE_LEN],
     transmit: Transmit,
@@ -104,7 +104,7 @@ impl<A: AeadProvider> Admission<A> {
     //= 1rma#4.2-attacker-without-key
     /// Authenticates a request and checks that the region permits it and holds its bytes, and that there is a
     /// place for it. Otherwise it is refused, and why is returned.
-    pub(super) fn admit<T>(
+    pub(super) fn admit<T: Copy>(
         &mut self,
         now: Instant,
         asked: &Asked,
@@ -135,6 +135,15 @@ impl<A: AeadProvider> Admission<A> {
             (request, place)
         };
         let (Some(request), Some(place)) = (request, place) else {
+            let under_previous = region.previous.as_ref().is_some_and(|previous| {
+                let key = serving.security.prepare(&previous.derive(&binding));
+                serving.security.open_request(&key, claims, &asked.seal, frame).is_some()
+            });
+            // Who had the key before the rotation is told, however many strangers ask at the same time (P11).
+            if under_previous {
+                self.queue(asked, None, OpStatus::RemoteAuthenticationFailure, true, serving);
+                return Err(DropReason::OldKey);
+            }
             self.refuse_unauthenticated(now, asked, serving);
             return Err(DropReason::RequestUnauthenticated);
         };
@@ -192,18 +201,31 @@ impl<A: AeadProvider> Admission<A> {
         may_resolve: bool,
         serving: &mut Serving<'_, A>,
     ) {
-        if !serving.security.can_seal() {
-            serving.counters.count_seal_refused();
-            return;
-        }
-        if self.notices.len() == NOTICES_MAX {
-            serving.counters.count_drop(DropReason::NoticeQueueFull);
+        if !self.has_room(serving) {
             return;
         }
         let mut frame = [0; FAILURE_LEN];
         let failure = Failure { header: asked.header, status };
         serving.security.seal_failure(key, &asked.seal, failure, &mut frame);
-        self.notices.push_back(Notice { frame, transmit: asked.reply(FAILURE_LEN, may_resolve) });
+        self.push(frame, asked.reply(FAILURE_LEN, may_resolve));
+    }
+
+    /// Whether one more notice can be sealed and may wait. Counts it if not.
+    pub(super) fn has_room(&self, serving: &Serving<'_, A>) -> bool {
+        if !serving.security.can_seal() {
+            serving.counters.count_seal_refused();
+            return false;
+        }
+        let has_room = self.notices.len() < NOTICES_MAX;
+        if !has_room {
+            serving.counters.count_drop(DropReason::NoticeQueueFull);
+        }
+        has_room
+    }
+
+    /// Queues a sealed frame. The caller has asked `has_room`.
+    pub(super) fn push(&mut self, frame: [u8; FAILURE_LEN], transmit: Transmit) {
+        self.notices.push_back(Notice { frame, transmit });
     }
 
     pub(super) fn wants_transmit(&self) -> bool {

@@ -85,7 +85,7 @@ pub struct NicConfigBuilder {
     /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
     /// 0.6 KiB each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
-    /// Entries of the registered region table. Default: 1024, about 0.4 KiB each when they are used.
+    /// Entries of the registered region table. Default: 1024, about 0.8 KiB each when they are used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated and
     /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 0.5 KiB each.

@@ -150,9 +150,11 @@ impl<A: AeadProvider> InboundReads<A> {
 
     /// The class whose turn it is, if it has a job; otherwise the other.
     fn next_class(&mut self) -> Option<ClassOfService> {
-        let turn = self.first;
-        self.first = turn.other();
-        [turn, turn.other()].into_iter().find(|&class| !self.queues[class as usize].is_empty())
+        let (turn, other) = (self.first, self.first.other());
+        let class =
+            [turn, other].into_iter().find(|&class| !self.queues[class as usize].is_empty())?;
+        self.first = class.other();
+        Some(class)
     }
 }
 

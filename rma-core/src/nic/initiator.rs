@@ -18,7 +18,7 @@ use super::{
     index_list::{IndexList, Links},
     region_table::RegionTable,
     security::{RequestSeal, Security},
-    solicitation_window::SolicitationWindow,
+    solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::{HostAddr, Pid},
@@ -88,9 +88,9 @@ const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames ha
 pub(super) struct Initiator<A: AeadProvider> {
     slots: Box<[Slot<A::Key>]>,
     links: Links,
-    /// The FIFO arbiters, one for each class of service.
-    waiting: [IndexList; 2],
-    /// Which class is asked first the next time.
+    /// The FIFOs, by class of service and by whether their ops need window: see [`fifo`].
+    waiting: [IndexList; FIFOS],
+    /// Which class is asked first the next time: not the one that was served last.
     first: ClassOfService,
     /// In the order in which ops entered service, which is the order of their deadlines.
     in_service: IndexList,
@@ -131,7 +131,7 @@ impl<A: AeadProvider> Initiator<A> {
         Self {
             slots: (0..slots).map(|_| free()).collect(),
             links: Links::new(slots),
-            waiting: [IndexList::new(), IndexList::new()],
+            waiting: [const { IndexList::new() }; FIFOS],
             first: ClassOfService::Latency,
             in_service: IndexList::new(),
             solicited: IndexList::new(),
@@ -153,6 +153,8 @@ impl<A: AeadProvider> Initiator<A> {
         let slot = &mut self.slots[slot.index()];
         slot.pid = pid;
         slot.key = None;
+        slot.key_of = Command::NONE.key;
+        slot.command = Command::NONE;
     }
 
     pub(super) fn is_free(&self, slot: CommandSlotId) -> bool {
@@ -183,7 +185,8 @@ impl<A: AeadProvider> Initiator<A> {
             self.complete(now, command.slot, OpStatus::InvalidCommand, context.window);
             return Ok(());
         }
-        self.waiting[command.class as usize].push_back(&mut self.links, command.slot.0);
+        self.waiting[fifo(command.class, command.op.op_type())]
+            .push_back(&mut self.links, command.slot.0);
         let slot = &mut self.slots[command.slot.index()];
         slot.state = State::Queued;
         slot.command = *command;
@@ -218,8 +221,8 @@ impl<A: AeadProvider> Initiator<A> {
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
     pub(super) fn handle_timeout(&mut self, now: Instant, window: &mut SolicitationWindow) {
         //= 1rma#4.3-eager-shedding
-        for class in ClassOfService::ALL {
-            while let Some(id) = self.waiting[class as usize].front() {
+        for fifo in 0..FIFOS {
+            while let Some(id) = self.waiting[fifo].front() {
                 let waited = now.nanos_since(self.slots[usize::from(id)].arrived_at);
                 if waited < self.dispatch_timeout_nanos {
                     break;
@@ -257,16 +260,23 @@ impl<A: AeadProvider> Initiator<A> {
 
     /// Whether there is data to send, or an op could enter service now.
     pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
+        let admits = window.admits_op();
         !self.sending.is_empty()
-            || ClassOfService::ALL.into_iter().any(|class| self.ready(class, window).is_some())
+            || ClassOfService::ALL.into_iter().any(|class| self.ready(class, admits).is_some())
     }
 
-    /// The head of `class`, if it may enter service: a read needs window, a mutation does not, as its data goes
-    /// out.
-    fn ready(&self, class: ClassOfService, window: &SolicitationWindow) -> Option<CommandSlotId> {
-        let id = self.waiting[class as usize].front()?;
-        let needs_window = self.slots[usize::from(id)].command.op.op_type() == OpType::Read;
-        (!needs_window || window.admits_op()).then_some(CommandSlotId(id))
+    /// Whether a read waits for the window.
+    pub(super) fn reads_wait(&self) -> bool {
+        ClassOfService::ALL.into_iter().any(|it| !self.waiting[fifo(it, OpType::Read)].is_empty())
+    }
+
+    /// The op of `class` that came first, of those that may enter service: a read needs window, a mutation does
+    /// not, as its data goes out.
+    fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
+        let head = |op_type| self.waiting[fifo(class, op_type)].front();
+        let arrived_at = |&id: &u16| self.slots[usize::from(id)].arrived_at;
+        let read = head(OpType::Read).filter(|_| admits_read);
+        read.into_iter().chain(head(OpType::Write)).min_by_key(arrived_at).map(CommandSlotId)
     }
 
     /// Writes the next frame: solicited data and requests take turns.
@@ -280,9 +290,7 @@ impl<A: AeadProvider> Initiator<A> {
         if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
             return None;
         }
-        let data_first = self.data_first;
-        self.data_first = !data_first;
-        if data_first {
+        if self.data_first {
             self.poll_data(context, out).or_else(|| self.poll_request(now, context, out))
         } else {
             self.poll_request(now, context, out).or_else(|| self.poll_data(context, out))
@@ -296,13 +304,14 @@ impl<A: AeadProvider> Initiator<A> {
         context: &mut Context<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let id = self.next_ready(context.window)?;
+        let admits_read = context.window.admits(Solicitor::Read, context.mutations_wait);
+        let id = self.next_ready(admits_read)?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
         let addresses = &context.config.settings.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
-        self.waiting[command.class as usize].remove(&mut self.links, id.0);
+        self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
 
         if slot.key_of != command.key {
@@ -321,7 +330,7 @@ impl<A: AeadProvider> Initiator<A> {
         };
         let mutation = match command.op {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
-                context.window.debit(op_size);
+                context.window.debit(Solicitor::Read, op_size);
                 let request = Request {
                     header,
                     region_offset: remote_offset,
@@ -343,6 +352,7 @@ impl<A: AeadProvider> Initiator<A> {
             let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
             slot.seal = context.security.seal_mutation_request(key, request, out);
         }
+        self.data_first = true;
         slot.entered_at = now;
         slot.arrived = Granules::NONE;
         slot.state = State::InService;
@@ -356,11 +366,14 @@ impl<A: AeadProvider> Initiator<A> {
     }
 
     //= 1rma#4.3-two-arbiters
-    /// The head of the class whose turn it is; of the other, if that class has none that may enter service.
-    fn next_ready(&mut self, window: &SolicitationWindow) -> Option<CommandSlotId> {
-        let turn = self.first;
-        self.first = turn.other();
-        self.ready(turn, window).or_else(|| self.ready(turn.other(), window))
+    /// The next op of the class whose turn it is; of the other, if that class has none that may enter service.
+    fn next_ready(&mut self, admits_read: bool) -> Option<CommandSlotId> {
+        let (turn, other) = (self.first, self.first.other());
+        if let Some(id) = self.ready(turn, admits_read) {
+            self.first = other;
+            return Some(id);
+        }
+        self.ready(other, admits_read)
     }
 
     /// Lands a response's payload in host memory; with the last one, completes the op.
@@ -460,7 +473,9 @@ impl<A: AeadProvider> Initiator<A> {
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                self.waiting[slot.command.class as usize].remove(&mut self.links, id.0);
+                let command = &slot.command;
+                let fifo = fifo(command.class, command.op.op_type());
+                self.waiting[fifo].remove(&mut self.links, id.0);
                 total
             }
             State::InService => {
@@ -481,7 +496,7 @@ impl<A: AeadProvider> Initiator<A> {
         };
         slot.state = State::Completed;
         if slot.command.op.op_type() == OpType::Rekey {
-            // No copy of the new K_r stays behind.
+            // The slot keeps no copy of the new K_r.
             slot.command.op = Command::NONE.op;
         }
         self.completions.push_back(Completion::new(id, status, issue, total));
@@ -501,7 +516,18 @@ pub(super) struct Context<'a, A: AeadProvider> {
     pub(super) security: &'a mut Security<A>,
     pub(super) regions: &'a RegionTable,
     pub(super) window: &'a mut SolicitationWindow,
+    /// Whether mutations of others wait for the window, too.
+    pub(super) mutations_wait: bool,
     pub(super) config: &'a NicConfig,
+}
+
+/// How many outgoing FIFOs there are.
+const FIFOS: usize = 4;
+
+/// Which FIFO an op waits in. Each class has two: those that need window wait for it without holding up the
+/// others.
+const fn fifo(class: ClassOfService, op_type: OpType) -> usize {
+    2 * class as usize + !matches!(op_type, OpType::Read) as usize
 }
 
 impl<A: AeadProvider> core::fmt::Debug for Initiator<A> {

@@ -29,7 +29,7 @@ impl<A: AeadProvider> Nic<A> {
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
     /// nor on what they do. A region that is registered brings the memory of its entry with it.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 5] {
+    pub fn memory(&self) -> [TableMemory; 6] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -42,6 +42,11 @@ impl<A: AeadProvider> Nic<A> {
             // One queue for each class of service.
             table("inbound queue", 2 * settings.inbound_queue, InboundReads::<A>::ENTRY_LEN),
             table("pending writes", settings.pending_writes, PendingWrites::<A>::ENTRY_LEN),
+            table(
+                "traces of pending writes",
+                PendingWrites::<A>::traces(settings.pending_writes),
+                PendingWrites::<A>::TRACE_LEN,
+            ),
             table("failure notices", Admission::<A>::NOTICES, Admission::<A>::NOTICE_LEN),
         ]
     }

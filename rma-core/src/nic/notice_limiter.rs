@@ -15,11 +15,12 @@ pub(super) struct NoticeLimiter {
 const BURST: u64 = 256;
 
 impl NoticeLimiter {
-    pub(super) const fn new(notices_per_second: u32) -> Self {
+    pub(super) fn new(notices_per_second: u32) -> Self {
         let nanos_per_notice = if notices_per_second == 0 {
             u64::MAX
         } else {
-            1_000_000_000 / notices_per_second as u64
+            // No rate is so high that notices cost nothing.
+            (1_000_000_000 / notices_per_second as u64).max(1)
         };
         Self { nanos_per_notice, earned_nanos: u64::MAX, seen: Instant::ZERO }
     }

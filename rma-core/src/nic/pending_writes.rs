@@ -2,7 +2,11 @@
 //!
 //! An entry goes round: free → waiting (admitted, waits for the solicitation window) → solicited (hop 2 is out, data
 //! may come) → answering (its last frame waits to be sent) → free. The table has a fixed size; a request that finds no
-//! entry is NACKed, and so is one that waits too long.
+//! entry is NACKed, and so is one that waits too long. No class of service can take all entries. An entry that ends
+//! before its data has come keeps its share of the window until that data cannot be under way any more.
+//!
+//! A request that has come before is dropped for as long as its entry has not been another's: the network's own
+//! duplicates cost nothing.
 //!
 //! # No late effect (P2)
 //!
@@ -23,7 +27,7 @@ use super::{
     index_list::{IndexList, Links},
     responder::Serving,
     security::RequestSeal,
-    solicitation_window::SolicitationWindow,
+    solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::HostAddr,
@@ -69,8 +73,10 @@ enum State {
     Free,
     Waiting,
     Solicited,
-    /// The acknowledgement with this status waits to be sent.
-    Answering(OpStatus),
+    /// All data has come, and the acknowledgement waits to be sent.
+    Answering,
+    /// Data may come for as long as the op was solicited for, and none is taken.
+    Refused,
 }
 
 impl<K> Pending<K> {
@@ -102,7 +108,13 @@ impl<K> Pending<K> {
 pub(super) struct PendingWrites<A: AeadProvider> {
     entries: Box<[Pending<A::Key>]>,
     links: Links,
+    /// Least recently used first.
     free: IndexList,
+    /// How many entries each class has in use, and how many it may have.
+    used: [usize; 2],
+    share: usize,
+    /// Which entry a request was given, by the low bits of its counter. Their number is a power of two.
+    traces: Box<[u16]>,
     /// In the order of arrival, one for each class of service.
     waiting: [IndexList; 2],
     /// In the order of solicitation, which is the order in which they are forgotten.
@@ -118,14 +130,26 @@ impl<A: AeadProvider> PendingWrites<A> {
     /// Bytes that each entry takes: itself, and its links.
     pub(super) const ENTRY_LEN: usize = size_of::<Pending<A::Key>>() + Links::ENTRY_LEN;
 
+    /// Bytes that each trace takes.
+    pub(super) const TRACE_LEN: usize = size_of::<u16>();
+
+    /// How many traces there are for `entries`: enough that two requests seldom have one.
+    pub(super) const fn traces(entries: u32) -> u32 {
+        entries.next_power_of_two() * 4
+    }
+
     pub(super) fn new(config: &NicConfig) -> Self {
         let count = config.settings.pending_writes as u16;
         let (mut links, mut free) = (Links::new(count.into()), IndexList::new());
         (0..count).for_each(|index| free.push_back(&mut links, index));
+        let traces = Self::traces(count.into()) as usize;
         Self {
             entries: (0..count).map(|_| Pending::free()).collect(),
             links,
             free,
+            used: [0; 2],
+            share: usize::from(count - count / 4),
+            traces: vec![0; traces].into_boxed_slice(),
             waiting: [IndexList::new(), IndexList::new()],
             solicited: IndexList::new(),
             answering: IndexList::new(),
@@ -135,9 +159,28 @@ impl<A: AeadProvider> PendingWrites<A> {
         }
     }
 
-    /// Whether there is no place for one more mutation.
-    pub(super) fn is_full(&self) -> bool {
-        self.free.is_empty()
+    /// Whether there is no place for one more mutation of `class`: a class may have three quarters of the table.
+    pub(super) fn is_full(&self, class: ClassOfService) -> bool {
+        self.free.is_empty() || self.used[class as usize] >= self.share
+    }
+
+    /// Whether this request has come before, as far as that can still be told. Only requests that were admitted
+    /// are remembered, so a claim is good enough.
+    //= 1rma#5.1-replay
+    pub(super) fn has_come(&self, asked: &Asked) -> bool {
+        let before = &self.entries[usize::from(self.traces[self.trace(asked)])].asked;
+        (before.initiator, before.seal.iv) == (asked.initiator, asked.seal.iv)
+    }
+
+    /// Where the entry of a request is remembered.
+    fn trace(&self, asked: &Asked) -> usize {
+        let mixed = asked.header.counter as usize ^ usize::from(asked.header.engine.0);
+        mixed & (self.traces.len() - 1)
+    }
+
+    /// Whether a mutation waits for the window.
+    pub(super) fn any_waits(&self) -> bool {
+        self.waiting.iter().any(|list| !list.is_empty())
     }
 
     /// Takes an admitted mutation. It was asked `is_full`.
@@ -149,6 +192,8 @@ impl<A: AeadProvider> PendingWrites<A> {
     ) {
         let Admitted { request, key, revision } = admitted;
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
+        self.traces[self.trace(&asked)] = index;
+        self.used[request.header.class as usize] += 1;
         let entry = &mut self.entries[usize::from(index)];
         entry.state = State::Waiting;
         entry.asked = asked;
@@ -170,6 +215,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         claims: SolicitedData,
         frame: &mut [u8],
         window: &mut SolicitationWindow,
+        admission: &mut Admission<A>,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
         let index = claims.pending;
@@ -193,7 +239,14 @@ impl<A: AeadProvider> PendingWrites<A> {
             return Err(DropReason::Duplicate);
         }
         if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
-            self.settle(index, OpStatus::RemoteAuthenticationFailure, window);
+            entry.state = State::Refused;
+            let status = OpStatus::RemoteAuthenticationFailure;
+            let mut out = [0; ACKNOWLEDGEMENT_LEN];
+            if admission.has_room(serving)
+                && let Some(transmit) = entry.write_acknowledgement(status, serving, &mut out)
+            {
+                admission.push(out, transmit);
+            }
             return Err(DropReason::OldKey);
         }
         // The turn's reading may be old by now; this one is not.
@@ -208,16 +261,16 @@ impl<A: AeadProvider> PendingWrites<A> {
         }
         entry.arrived = entry.arrived.with(granules);
         if entry.arrived == Granules::of(0, size) {
-            self.settle(index, OpStatus::Ok, window);
+            self.settle(index, window);
         }
         Ok(())
     }
 
-    /// Ends a solicited op: its share of the window is free again, and its answer waits to be sent.
-    fn settle(&mut self, index: u16, status: OpStatus, window: &mut SolicitationWindow) {
+    /// Ends an op whose data has all come: its share of the window is free again, and its answer waits to be sent.
+    fn settle(&mut self, index: u16, window: &mut SolicitationWindow) {
         let entry = &mut self.entries[usize::from(index)];
         window.refund(entry.mutation.op_size());
-        entry.state = State::Answering(status);
+        entry.state = State::Answering;
         self.solicited.remove(&mut self.links, index);
         self.answering.push_back(&mut self.links, index);
     }
@@ -255,7 +308,9 @@ impl<A: AeadProvider> PendingWrites<A> {
     }
 
     fn release(&mut self, index: u16) {
-        self.entries[usize::from(index)].state = State::Free;
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Free;
+        self.used[entry.asked.header.class as usize] -= 1;
         self.free.push_back(&mut self.links, index);
     }
 
@@ -271,8 +326,7 @@ impl<A: AeadProvider> PendingWrites<A> {
     }
 
     pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
-        let waits = || self.waiting.iter().any(|list| !list.is_empty());
-        !self.answering.is_empty() || window.admits_op() && waits()
+        !self.answering.is_empty() || window.admits_op() && self.any_waits()
     }
 
     /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first: there are
@@ -286,12 +340,13 @@ impl<A: AeadProvider> PendingWrites<A> {
         out: &mut [u8],
     ) -> Option<Transmit> {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
-            let transmit = self.entries[usize::from(index)].write_acknowledgement(serving, out);
+            let entry = &mut self.entries[usize::from(index)];
+            let transmit = entry.write_acknowledgement(OpStatus::Ok, serving, out);
             self.release(index);
             return transmit;
         }
         //= 1rma#5.1-writes-solicited
-        if !window.admits_op() {
+        if !window.admits(Solicitor::Mutation, serving.reads_wait) {
             return None;
         }
         let index = self.next_in_time(now, serving)?;
@@ -303,7 +358,7 @@ impl<A: AeadProvider> PendingWrites<A> {
             self.release(index);
             return admission.poll_transmit(out);
         }
-        window.debit(entry.mutation.op_size());
+        window.debit(Solicitor::Mutation, entry.mutation.op_size());
         entry.state = State::Solicited;
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
@@ -325,12 +380,12 @@ impl<A: AeadProvider> PendingWrites<A> {
 
     /// Takes the head of the class whose turn it is; of the other, if that class has none.
     fn next_waiting(&mut self) -> Option<u16> {
-        let turn = self.first;
-        self.first = turn.other();
-        let [first, other] = [turn, turn.other()].map(|class| class as usize);
-        self.waiting[first]
-            .pop_front(&mut self.links)
-            .or_else(|| self.waiting[other].pop_front(&mut self.links))
+        let (turn, other) = (self.first, self.first.other());
+        if let Some(index) = self.waiting[turn as usize].pop_front(&mut self.links) {
+            self.first = other;
+            return Some(index);
+        }
+        self.waiting[other as usize].pop_front(&mut self.links)
     }
 }
 
@@ -397,11 +452,11 @@ impl<K: Clone + Send> Pending<K> {
     }
 
     fn write_acknowledgement<A: AeadProvider<Key = K>>(
-        &mut self,
+        &self,
+        status: OpStatus,
         serving: &mut Serving<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let State::Answering(status) = self.state else { return None };
         let acknowledgement = Acknowledgement { header: self.asked.header, status };
         let key = self.key.as_ref()?;
         let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;

@@ -22,6 +22,8 @@ pub struct RegionEntry {
     pub memory: Arc<Region>,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
+    /// The K_r before the last Rekey: nothing is admitted under it, but who uses it is told so.
+    pub(super) previous: Option<RegionKeySchedule>,
     /// What remote hosts may do.
     pub permissions: Permissions,
     /// The process whose commands may use the region as their local end.
@@ -35,7 +37,8 @@ impl RegionEntry {
     /// An entry for `memory`, protected by `key`.
     #[must_use]
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
-        Self { memory, key: RegionKeySchedule::new(key), permissions, owner, revision: 0 }
+        let key = RegionKeySchedule::new(key);
+        Self { memory, key, permissions, owner, previous: None, revision: 0 }
     }
 
     //= 1rma#4.3-one-region-per-access
@@ -124,7 +127,8 @@ impl RegionTable {
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
         let revision = self.revision + 1;
         let entry = self.get_mut(region).ok_or(RegionError::NotRegistered { region })?;
-        entry.key = RegionKeySchedule::new(key);
+        let previous = core::mem::replace(&mut entry.key, RegionKeySchedule::new(key));
+        entry.previous = Some(previous);
         entry.revision = revision;
         self.revision = revision;
         Ok(())

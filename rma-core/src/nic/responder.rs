@@ -42,6 +42,8 @@ enum Sender {
 pub(super) struct Serving<'a, A: AeadProvider> {
     pub(super) security: &'a mut Security<A>,
     pub(super) regions: &'a mut RegionTable,
+    /// Whether reads of this host wait for the window, too.
+    pub(super) reads_wait: bool,
     pub(super) counters: &'a NicCounters,
     pub(super) config: &'a NicConfig,
 }
@@ -82,11 +84,15 @@ impl<A: AeadProvider> Responder<A> {
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
         let asked = asked(claims.header, &frame);
+        if self.writes.has_come(&asked) {
+            return Err(DropReason::Duplicate);
+        }
         let span = match claims.mutation {
             Mutation::Write { region_offset, op_size } => Some((region_offset, op_size.into())),
             Mutation::Rekey => None,
         };
-        let (op_type, is_full) = (claims.mutation.op_type(), self.writes.is_full());
+        let is_full = self.writes.is_full(claims.header.class);
+        let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
         self.writes.push(now, asked, admitted);
@@ -103,7 +109,8 @@ impl<A: AeadProvider> Responder<A> {
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
-        self.writes.handle_data(clock, source, claims, frame, window, serving)
+        let Self { admission, writes, .. } = self;
+        writes.handle_data(clock, source, claims, frame, window, admission, serving)
     }
 
     /// Expires whatever is due.
@@ -121,6 +128,11 @@ impl<A: AeadProvider> Responder<A> {
     /// and need no timer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.writes.poll_timeout()
+    }
+
+    /// Whether a mutation waits for the window.
+    pub(super) fn mutations_wait(&self) -> bool {
+        self.writes.any_waits()
     }
 
     /// Whether a frame waits to be sent.

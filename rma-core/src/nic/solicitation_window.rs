@@ -9,11 +9,20 @@ use crate::limits::OP_SIZE_MAX;
 pub(super) struct SolicitationWindow {
     size: u32,
     free: u32,
+    /// Who entered last.
+    last: Solicitor,
+}
+
+/// Who may wait for the window: this host's reads, and the mutations that others ask it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Solicitor {
+    Read,
+    Mutation,
 }
 
 impl SolicitationWindow {
     pub(super) const fn new(size: u32) -> Self {
-        Self { size, free: size }
+        Self { size, free: size, last: Solicitor::Mutation }
     }
 
     /// Whether an op may enter service: only when a whole op of the largest size is free, whatever its
@@ -23,10 +32,17 @@ impl SolicitationWindow {
         self.free >= OP_SIZE_MAX
     }
 
+    /// Whether an op of `solicitor` may enter service. While the other one waits too they take turns, whatever
+    /// the rhythm in which they ask.
+    pub(super) fn admits(&self, solicitor: Solicitor, other_waits: bool) -> bool {
+        self.admits_op() && !(other_waits && self.last == solicitor)
+    }
+
     /// Takes an op's real size out of the window.
     //= 1rma#3.1-window-debit
-    pub(super) fn debit(&mut self, op_size: u32) {
-        self.free = self.free.checked_sub(op_size).expect("`admits_op` was asked first");
+    pub(super) fn debit(&mut self, solicitor: Solicitor, op_size: u32) {
+        self.free = self.free.checked_sub(op_size).expect("`admits` was asked first");
+        self.last = solicitor;
     }
 
     /// Gives back what an op took, when it completes in any way.
@@ -52,7 +68,7 @@ mod tests {
     fn a_small_op_waits_for_a_whole_op_of_window() {
         let mut window = SolicitationWindow::new(OP_SIZE_MAX + 63);
         assert!(window.admits_op());
-        window.debit(64);
+        window.debit(Solicitor::Read, 64);
         assert!(!window.admits_op(), "4095 bytes are free and the next op may be small");
         window.refund(64);
         assert!(window.admits_op());
@@ -65,11 +81,25 @@ mod tests {
     #[test]
     fn an_op_takes_its_real_size_and_gives_it_back() {
         let mut window = SolicitationWindow::new(2 * OP_SIZE_MAX);
-        window.debit(100);
+        window.debit(Solicitor::Read, 100);
         assert_eq!(window.debited(), 100);
-        window.debit(OP_SIZE_MAX);
+        window.debit(Solicitor::Mutation, OP_SIZE_MAX);
         window.refund(100);
         assert_eq!(window.debited(), OP_SIZE_MAX);
+    }
+
+    #[test]
+    fn the_two_who_wait_take_turns_and_one_alone_does_not_wait() {
+        let mut window = SolicitationWindow::new(2 * OP_SIZE_MAX);
+        for _ in 0..3 {
+            assert!(
+                window.admits(Solicitor::Read, true) && !window.admits(Solicitor::Mutation, true)
+            );
+            window.debit(Solicitor::Read, 1);
+            assert!(!window.admits(Solicitor::Read, true) && window.admits(Solicitor::Read, false));
+            assert!(window.admits(Solicitor::Mutation, true));
+            window.debit(Solicitor::Mutation, 1);
+        }
     }
 
     #[test]

@@ -127,6 +127,7 @@ impl<A: AeadProvider> Initiator<A> {
         if slot.has_data_to_send() {
             self.sending.push_back(&mut self.sending_links, id);
         }
+        self.data_first = false;
         transmit
     }
 

@@ -474,32 +474,38 @@ fn permissions_and_bounds_hold_for_each_type_of_op() {
     assert_eq!(pair.target(), before);
 }
 
+/// What the target would answer to `request` if its region had another key: an honest refusal. Who controls the wire
+/// could make one himself.
+fn refusal_of(pair: &Pair, request: &Flight) -> Flight {
+    let mut other = Host::new("192.0.2.2", NicConfigBuilder::default());
+    other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([9; 16])).unwrap();
+    other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([8; 16])).unwrap();
+    let refused = deliver(&mut other.nic, pair.now, request, wire::FRAME_LEN_MAX);
+    assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
+    other.transmit(pair.now).remove(0)
+}
+
 #[test]
 fn a_notice_cannot_end_a_write_whose_data_is_under_way() {
     let mut pair = Pair::new();
     pair.issue(pair.write(0, 0, 64));
     let request = pair.requests().remove(0);
+    let notice = refusal_of(&pair, &request);
     pair.deliver_to_b(&request).unwrap();
     let solicitation = pair.responses().remove(0);
-    // Somebody replays the request when the region has another key: an honest refusal, and an early one.
-    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
-    assert_eq!(pair.deliver_to_b(&request), Err(DropReason::RequestUnauthenticated));
-    let notice = pair.responses().remove(0);
     pair.deliver_to_a(&solicitation).unwrap();
     assert_eq!(pair.deliver_to_a(&notice), Err(DropReason::NoticeAfterSolicitation));
     assert!(pair.a.nic.poll_completion().is_none());
     pair.exchange();
-    assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure, "by its acknowledgement");
+    assert_eq!(pair.status(), OpStatus::Ok);
 
     // The other way round: the op is over, and no data is sent for it.
     let mut pair = Pair::new();
     pair.issue(pair.write(0, 0, 64));
     let request = pair.requests().remove(0);
+    let notice = refusal_of(&pair, &request);
     pair.deliver_to_b(&request).unwrap();
     let solicitation = pair.responses().remove(0);
-    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
-    assert!(pair.deliver_to_b(&request).is_err());
-    let notice = pair.responses().remove(0);
     pair.deliver_to_a(&notice).unwrap();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
     assert_eq!(pair.deliver_to_a(&solicitation), Err(DropReason::LateOrUnsolicited));
@@ -561,9 +567,12 @@ fn a_region_deregistered_under_a_write_is_not_touched_and_the_op_is_told() {
     let region = pair.b.region;
     pair.b.nic.regions_mut().deregister(region).unwrap();
     assert_eq!(pair.deliver_to_b(&data), Err(DropReason::OldKey));
-    assert_eq!(pair.b.nic.window_debited(), 0);
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    assert_eq!(pair.deliver_to_b(&data), Err(DropReason::UnknownPendingWrite));
+    assert_eq!(pair.b.nic.window_debited(), 64, "data may still be under way");
+    pair.advance(pair.timeout());
+    assert_eq!(pair.b.nic.window_debited(), 0);
     assert_eq!(pair.target(), before);
     // Nor one that was deregistered before the solicitation.
     let mut pair = Pair::new();
@@ -635,5 +644,48 @@ proptest! {
         let mut expected = before;
         expected[9..9 + size as usize].copy_from_slice(&data[..size as usize]);
         prop_assert_eq!(pair.target(), expected);
+    }
+}
+
+//= 1rma#5.1-replay
+//= type=test
+#[test]
+fn duplicates_of_requests_take_no_place_in_the_table() {
+    let mut pair = Pair::new();
+    for round in 0..2_000 {
+        pair.issue(pair.write(0, 0, 64));
+        let request = pair.requests().remove(0);
+        pair.deliver_to_b(&request).unwrap();
+        assert_eq!(pair.deliver_to_b(&request), Err(DropReason::Duplicate), "{round}");
+        pair.exchange();
+        // Even after the op is over.
+        assert_eq!(pair.deliver_to_b(&request), Err(DropReason::Duplicate), "{round}");
+        pair.advance(Duration::from_micros(100));
+        assert_eq!(pair.status(), OpStatus::Ok);
+        assert_eq!(pair.b.nic.window_debited(), 0);
+    }
+}
+
+//= 1rma#5.1-writes-solicited
+//= type=test
+#[test]
+fn the_window_of_a_write_that_was_cut_short_is_held_while_its_data_may_be_under_way() {
+    let settings =
+        NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
+    let mut pair = Pair::with(settings);
+    let (memory, key) = (pair.b.memory.clone(), pair.b.key);
+    let other = register(&mut pair.b.nic, &memory, &key, Permissions::WRITE);
+    let data = pair.data_of(pair.write(0, 0, 4096));
+    pair.issue(Command { remote_region: other, ..pair.write(1, 0, 4096) });
+    let second = pair.requests().remove(0);
+    pair.deliver_to_b(&second).unwrap();
+    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
+    assert_eq!(pair.deliver_to_b(&data[0]), Err(DropReason::OldKey));
+    let answers = pair.responses();
+    assert_eq!(answers.len(), 1, "the acknowledgement, and no solicitation");
+    pair.deliver_to_a(&answers[0]).unwrap();
+    assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    for late in &data[1..] {
+        assert_eq!(pair.deliver_to_b(late), Err(DropReason::UnknownPendingWrite));
     }
 }

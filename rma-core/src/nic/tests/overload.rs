@@ -157,3 +157,150 @@ fn reads_that_a_stalled_device_kept_for_too_long_are_not_answered() {
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::Ok);
 }
+
+/// Ops of one kind that a host runs without pause, and how they ended.
+#[derive(Default)]
+struct Flow([u32; OpStatus::ALL.len()]);
+
+impl Flow {
+    fn count(&mut self, status: OpStatus) {
+        self.0[status as usize] += 1;
+    }
+
+    fn ok(&self) -> u32 {
+        self.0[OpStatus::Ok as usize]
+    }
+
+    fn all(&self) -> u32 {
+        self.0.iter().sum()
+    }
+}
+
+/// The window is always full, one response comes in each turn, and a turn asks for frames as often as an engine does.
+#[test]
+fn neither_class_starves_the_other_at_a_window_that_is_always_full() {
+    for idle_turns in 0..3 {
+        let receive_len_max = ReceiveLenMax::of_mtu(9000);
+        let mut pair =
+            Pair::with(NicConfigBuilder { receive_len_max, ..NicConfigBuilder::default() });
+        pair.a.nic.configure_slots(8..200, Some(PID));
+        let class = |slot: u16| ClassOfService::ALL[usize::from(slot % 2)];
+        for slot in 0..200 {
+            pair.issue(Command { class: class(slot), ..pair.read(slot, 0, 4096) });
+        }
+        let mut under_way = std::collections::VecDeque::new();
+        let mut flows = [Flow::default(), Flow::default()];
+        for _ in 0..5_000 {
+            for request in pair.requests() {
+                pair.deliver_to_b(&request).unwrap();
+            }
+            for _ in 0..idle_turns {
+                assert!(pair.requests().is_empty());
+            }
+            under_way.extend(pair.responses());
+            if let Some(response) = under_way.pop_front() {
+                let _ = pair.deliver_to_a(&response);
+            }
+            pair.advance(Duration::from_micros(3));
+            while let Some(completion) = pair.a.nic.poll_completion() {
+                let slot = completion.slot.0;
+                flows[class(slot) as usize].count(completion.status);
+                pair.issue(Command { class: class(slot), ..pair.read(slot, 0, 4096) });
+            }
+        }
+        let [latency, throughput] = flows.map(|flow| flow.ok());
+        assert!(latency.abs_diff(throughput) <= 2, "{latency} and {throughput}");
+        assert!(latency > 2_000);
+    }
+}
+
+#[test]
+fn own_reads_and_the_writes_of_others_share_a_window_that_is_always_full() {
+    let settings =
+        NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
+    let mut pair = Pair::with(settings);
+    let (responder, local_region) = (pair.a.addr, pair.b.region);
+    let binding = KeyBinding { initiator: pair.b.addr, responder, pid: PID, op_type: OpType::Read };
+    let key = crate::crypto::RegionKeySchedule::new(&pair.a.key).derive(&binding);
+    let own = |pair: &Pair, slot: u16| {
+        let op = CommandOp::Read(Transfer { local_region, ..pair.transfer(0, 64) });
+        Command { responder, remote_region: pair.a.region, key, ..pair.command(slot, op) }
+    };
+    for slot in 0..4 {
+        pair.b.nic.handle_command(pair.now, own(&pair, slot)).unwrap();
+        pair.issue(pair.write(slot, 0, 64));
+    }
+    let (mut reads, mut writes) = (Flow::default(), Flow::default());
+    for _ in 0..5_000 {
+        for flight in pair.requests() {
+            pair.deliver_to_b(&flight).unwrap();
+        }
+        for flight in pair.responses() {
+            pair.deliver_to_a(&flight).unwrap();
+        }
+        pair.advance(Duration::from_micros(10));
+        while let Some(completion) = pair.a.nic.poll_completion() {
+            writes.count(completion.status);
+            pair.issue(pair.write(completion.slot.0, 0, 64));
+        }
+        while let Some(completion) = pair.b.nic.poll_completion() {
+            reads.count(completion.status);
+            pair.b.nic.handle_command(pair.now, own(&pair, completion.slot.0)).unwrap();
+        }
+    }
+    assert_eq!((reads.ok(), writes.ok()), (reads.all(), writes.all()), "nobody is shed");
+    assert!(reads.ok().abs_diff(writes.ok()) <= 4, "{} and {}", reads.ok(), writes.ok());
+    assert!(writes.ok() > 500);
+}
+
+#[test]
+fn bulk_writes_leave_places_for_the_other_class() {
+    let mut pair = Pair::new();
+    pair.a.nic.configure_slots(8..128, Some(PID));
+    let bulk = |pair: &Pair, slot| {
+        let class = ClassOfService::Throughput;
+        Command { class, ..pair.write(slot, 0, 4096) }
+    };
+    (1..128).for_each(|slot| pair.issue(bulk(&pair, slot)));
+    pair.issue(pair.write(0, 0, 64));
+    let mut latency = Flow::default();
+    for _ in 0..500 {
+        // Its requests are always the last to come.
+        let mut requests = pair.requests();
+        requests.sort_by_key(|flight| slot_of(flight) == 0);
+        for flight in requests {
+            let _ = pair.deliver_to_b(&flight);
+        }
+        for flight in pair.responses() {
+            let _ = pair.deliver_to_a(&flight);
+        }
+        pair.advance(Duration::from_micros(10));
+        while let Some(completion) = pair.a.nic.poll_completion() {
+            if completion.slot.0 == 0 {
+                latency.count(completion.status);
+                pair.issue(pair.write(0, 0, 64));
+            } else {
+                pair.issue(bulk(&pair, completion.slot.0));
+            }
+        }
+    }
+    assert_eq!(latency.ok(), latency.all());
+    assert!(latency.ok() > 100, "{}", latency.ok());
+}
+
+#[test]
+fn a_write_does_not_wait_behind_reads_that_wait_for_the_window() {
+    let settings =
+        NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
+    let mut pair = Pair::with(settings);
+    // The window is full of what a dead host will not send.
+    let dead: HostAddr = "192.0.2.99".parse().unwrap();
+    pair.issue(Command { responder: dead, ..pair.read(0, 0, 4096) });
+    let _ = pair.requests();
+    pair.issue(Command { responder: dead, ..pair.read(1, 0, 4096) });
+    pair.advance(Duration::from_micros(1));
+    pair.issue(pair.write(2, 0, 64));
+    pair.exchange();
+    let completion = pair.completion();
+    assert_eq!((completion.slot, completion.status), (CommandSlotId(2), OpStatus::Ok));
+}

@@ -90,6 +90,7 @@ fn ops_under_way_finish_before_the_rekey_or_fail_with_remote_authentication_fail
                 OpStatus::RemoteAuthenticationFailure => failed += 1,
                 other => panic!("{other} when the key changes after {point} frames"),
             }
+            pair.advance(pair.a.nic.config().settings().timing.timeout);
             assert_eq!((pair.a.nic.window_debited(), pair.b.nic.window_debited()), (0, 0));
         }
         assert!(failed > 0, "some point lies within the op");
@@ -190,4 +191,39 @@ fn no_key_is_ever_on_the_wire_in_clear() {
         }
         assert_eq!(pair.status(), OpStatus::Ok);
     }
+}
+
+//= 1rma#5.2-rekey-atomic
+//= type=test
+#[test]
+fn everybody_with_the_previous_key_is_told_whatever_the_limit_on_notices_to_strangers() {
+    let settings = NicConfigBuilder { notices_per_second: 1, ..NicConfigBuilder::default() };
+    let mut pair = Pair::with(settings);
+    pair.a.nic.configure_slots(8..1000, Some(PID));
+    // Strangers have used up the limit.
+    let key = DerivedRegionKey::from_bytes([0xee; 16]);
+    pair.issue(Command { key, ..pair.read(0, 0, 64) });
+    let forged = pair.requests().remove(0);
+    for _ in 0..1000 {
+        assert_eq!(pair.deliver_to_b(&forged), Err(DropReason::RequestUnauthenticated));
+        let _ = pair.responses();
+    }
+    for slot in 1..1000 {
+        pair.issue(pair.read(slot, 0, 64));
+    }
+    let requests = pair.requests();
+    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes(NEW)).unwrap();
+    for request in &requests {
+        assert_eq!(pair.deliver_to_b(request), Err(DropReason::OldKey));
+        for notice in pair.responses() {
+            assert!(notice.bytes.len() < request.bytes.len(), "no amplifier");
+            pair.deliver_to_a(&notice).unwrap();
+        }
+        assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    }
+    // The key before the previous one is a stranger's.
+    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
+    pair.issue(pair.read(1, 0, 64));
+    let request = pair.requests().remove(0);
+    assert_eq!(pair.deliver_to_b(&request), Err(DropReason::RequestUnauthenticated));
 }
