@@ -241,8 +241,7 @@ impl<A: AeadProvider> Nic<A> {
             }
             FrameView::SolicitedData(view) => {
                 let (responder, window, mut serving) = self.serving();
-                let RxFrame { source, bytes, .. } = frame;
-                responder.handle_data(clock, source, view.claims(), bytes, window, &mut serving)
+                responder.handle_data(clock, view.claims(), frame, window, &mut serving)
             }
             FrameView::Acknowledgement(view) => {
                 let (initiator, mut context) = self.initiating();

@@ -332,39 +332,39 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 2591368f3f42fc2c, 895 events, 32994226 ns
-427 frames sent, 417 copies received, 10 had no room
-8 pauses, 6 crashes, 5 changes, 5 stalls
+digest a26e11d7375bec8f, 883 events, 34512656 ns
+419 frames sent, 410 copies received, 9 had no room
+8 pauses, 6 crashes, 4 changes, 5 stalls
 0 late effects counted
-at most 4096 B solicited and in flight; 4 refused
-      16 Read OK
-       3 Read REMOTE_AUTHENTICATION_FAILURE
-       3 Read TIMEOUT
-       2 Read DISPATCH_TIMEOUT
+at most 4096 B solicited and in flight; 5 refused
+      10 Read OK
+       4 Read REMOTE_AUTHENTICATION_FAILURE
+       5 Read TIMEOUT
+       4 Read DISPATCH_TIMEOUT
        1 Read REMOTE_OUT_OF_BOUNDS
        1 Read REMOTE_PERMISSION_DENIED
        3 Read INVALID_COMMAND
-      21 Write OK
-       4 Write REMOTE_AUTHENTICATION_FAILURE
+      20 Write OK
+       5 Write REMOTE_AUTHENTICATION_FAILURE
        8 Write NACK
-       9 Write TIMEOUT
+       8 Write TIMEOUT
        3 Write REMOTE_OUT_OF_BOUNDS
-       5 Write INVALID_COMMAND
+       4 Write INVALID_COMMAND
        9 Rekey OK
        2 Rekey REMOTE_AUTHENTICATION_FAILURE
-       1 Rekey NACK
+       2 Rekey NACK
        4 Rekey TIMEOUT
        2 Rekey REMOTE_PERMISSION_DENIED
-       1 dropped: UnknownRegion
-      14 dropped: RequestUnauthenticated
-       5 dropped: RequestOutOfBounds
+       3 dropped: UnknownRegion
+      12 dropped: RequestUnauthenticated
+       4 dropped: RequestOutOfBounds
        4 dropped: RequestNotPermitted
-       9 dropped: InboundQueueFull
+      12 dropped: InboundQueueFull
        7 dropped: NoticeRateLimited
-       5 dropped: LateOrUnsolicited
-      12 dropped: UnknownPendingWrite
+       7 dropped: LateOrUnsolicited
+       1 dropped: UnknownPendingWrite
        2 dropped: DataUnauthenticated
-       4 dropped: OldKey
+       5 dropped: OldKey
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.

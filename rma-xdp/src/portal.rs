@@ -36,8 +36,8 @@ impl Portal {
         Arc::ptr_eq(&self.retired, retired)
     }
 
-    /// Waits for the next completion: spins, then yields. It comes within the NIC's dispatch timeout plus
-    /// timeout (P1), as long as the engine's thread is scheduled.
+    /// Waits for the next completion: spins, then yields. It comes within
+    /// [`Timing::bound`](crate::Timing::bound) of its type of op (P1), as long as the engine's thread is scheduled.
     ///
     /// # Errors
     /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so does

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     addr::HostAddr,
-    backend::Transmit,
+    backend::{RxFrame, Transmit},
     crypto::{AeadProvider, Iv, RegionKey},
     error::DropReason,
     op::{ClassOfService, OpStatus},
@@ -211,9 +211,8 @@ impl<A: AeadProvider> PendingWrites<A> {
     pub(super) fn handle_data(
         &mut self,
         clock: &impl Clock,
-        source: HostAddr,
         claims: SolicitedData,
-        frame: &mut [u8],
+        frame: RxFrame<'_>,
         window: &mut SolicitationWindow,
         admission: &mut Admission<A>,
         serving: &mut Serving<'_, A>,
@@ -221,11 +220,11 @@ impl<A: AeadProvider> PendingWrites<A> {
         let index = claims.pending;
         let entry = self.entries.get_mut(usize::from(index));
         let entry = entry
-            .filter(|entry| entry.is_of(source, &claims))
+            .filter(|entry| entry.is_of(frame.source, &claims))
             .ok_or(DropReason::UnknownPendingWrite)?;
         let opened = serving
             .security
-            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame)
+            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame.bytes)
             .ok_or(DropReason::DataUnauthenticated)?;
         let (data, payload) = *opened;
         let (start, end) = data.span();

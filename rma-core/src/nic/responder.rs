@@ -14,7 +14,6 @@ use super::{
     solicitation_window::SolicitationWindow,
 };
 use crate::{
-    addr::HostAddr,
     backend::{RxFrame, Transmit},
     crypto::AeadProvider,
     error::DropReason,
@@ -103,14 +102,13 @@ impl<A: AeadProvider> Responder<A> {
     pub(super) fn handle_data(
         &mut self,
         clock: &impl Clock,
-        source: HostAddr,
         claims: SolicitedData,
-        frame: &mut [u8],
+        frame: RxFrame<'_>,
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
         let Self { admission, writes, .. } = self;
-        writes.handle_data(clock, source, claims, frame, window, admission, serving)
+        writes.handle_data(clock, claims, frame, window, admission, serving)
     }
 
     /// Expires whatever is due.

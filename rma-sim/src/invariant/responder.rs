@@ -155,11 +155,22 @@ impl Checker {
         acknowledgement: &Acknowledgement,
     ) -> Option<Meant> {
         let status = acknowledgement.status;
-        let is_answering = |pending: &Pending| matches!(pending.state, PendingState::Answering(_, answer) if answer == status);
+        if status != OpStatus::Ok {
+            let is_refused = |pending: &Pending| {
+                matches!(pending.state, PendingState::Refused { answered: false, .. })
+            };
+            let pending = self.find(frame, &acknowledgement.header, is_refused)?;
+            let PendingState::Refused { by, answered, .. } = &mut pending.state else {
+                return None;
+            };
+            *answered = true;
+            return Some(Meant { solicitation: Some(*by), op: Some(pending.op) });
+        }
+        let is_answering = |pending: &Pending| matches!(pending.state, PendingState::Answering(_));
         let pending = self.find(frame, &acknowledgement.header, is_answering)?;
-        let PendingState::Answering(solicitation, _) = pending.state else { return None };
+        let PendingState::Answering(solicitation) = pending.state else { return None };
         let op = Some(pending.op);
-        let answered = |pending: &Pending| matches!(pending.state, PendingState::Answering(by, _) if by == solicitation);
+        let answered = |pending: &Pending| pending.state == PendingState::Answering(solicitation);
         self.nodes[frame.from.index()].pending.retain(|pending| !answered(pending));
         Some(Meant { op, solicitation: Some(solicitation) })
     }
@@ -200,12 +211,15 @@ impl Checker {
         }
         let twice = Violation::AcceptedTwice { node, slot };
         let pending = state.solicited(solicitation).ok_or(twice)?;
-        let status = if is_old {
+        if is_old {
+            let PendingState::Solicited(by, at) = pending.state else { return Err(twice) };
             if !pending.stale {
                 return Err(Violation::NotOld { node, initiator: op.initiator, slot });
             }
-            OpStatus::RemoteAuthenticationFailure
-        } else {
+            pending.state = PendingState::Refused { by, at, answered: false };
+            return Ok(());
+        }
+        {
             let granules = granules(data.span());
             if pending.arrived & granules != 0 {
                 return Err(twice);
@@ -226,13 +240,12 @@ impl Checker {
             if pending.arrived != all_granules(op.size) {
                 return Ok(());
             }
-            OpStatus::Ok
-        };
-        pending.state = PendingState::Answering(solicitation, status);
+        }
+        pending.state = PendingState::Answering(solicitation);
         let in_flight = core::mem::take(&mut pending.in_flight);
         state.in_flight -= in_flight;
         // Answers are sent in the order in which there came to be something to answer.
-        let is_it = |pending: &Pending| matches!(pending.state, PendingState::Answering(by, _) if by == solicitation);
+        let is_it = |pending: &Pending| pending.state == PendingState::Answering(solicitation);
         if let Some(place) = state.pending.iter().position(is_it) {
             state.pending[place..].rotate_left(1);
         }
@@ -252,16 +265,20 @@ impl Checker {
         let slack = sim.wake_slack(node);
         if sim.condition(node) == Condition::Running {
             let in_flight = &mut state.in_flight;
-            state.pending.retain(|pending| {
+            state.pending.retain_mut(|pending| {
                 let kept = match pending.state {
                     PendingState::Waiting => {
                         local.since(pending.arrived_at) <= timing.dispatch_timeout + slack
                     }
                     PendingState::Solicited(_, at) => local.since(at) <= timing.timeout + slack,
-                    PendingState::Answering(..) => true,
+                    PendingState::Answering(_) => true,
+                    PendingState::Refused { at, .. } => local.since(at) <= timing.timeout + slack,
                 };
-                *in_flight -= if kept { 0 } else { pending.in_flight };
-                kept
+                if !kept {
+                    *in_flight -= core::mem::take(&mut pending.in_flight);
+                }
+                // Its answer may wait for longer than it is remembered.
+                kept || matches!(pending.state, PendingState::Refused { answered: false, .. })
             });
         }
         // What is due this very instant may or may not have been forgotten.
@@ -270,13 +287,13 @@ impl Checker {
             let size = self.ops[pending.op].size;
             match pending.state {
                 PendingState::Waiting => {}
-                PendingState::Solicited(_, at) => {
+                PendingState::Solicited(_, at) | PendingState::Refused { at, .. } => {
                     let kept = local.since(at) < timing.timeout;
                     least += if kept { size } else { 0 };
                     most += size;
                     entries += u32::from(kept);
                 }
-                PendingState::Answering(..) => entries += 1,
+                PendingState::Answering(_) => entries += 1,
             }
         }
         if sim.condition(node) == Condition::Paused {

@@ -115,8 +115,14 @@ pub(super) enum PendingState {
     Waiting,
     /// By this frame, sent at this time by the responder's clock.
     Solicited(FrameNumber, Instant),
-    /// Was solicited by this frame, and is to be answered with this.
-    Answering(FrameNumber, OpStatus),
+    /// Was solicited by this frame, all its data has come, and it is to be acknowledged.
+    Answering(FrameNumber),
+    /// Was solicited so, and then its region changed. It holds its share of the window as long as before.
+    Refused {
+        by: FrameNumber,
+        at: Instant,
+        answered: bool,
+    },
 }
 
 /// What has been seen of one node in its present life.

@@ -17,11 +17,11 @@
 //! | `receive_notice`: `in_time` | `initiator.rs`: `handle_failure` | |
 //! | `Frame::AuthenticationFailure` | `security.rs`: `seal_failure` under the reserved key | deliverable as soon as the request was sent: who has seen that can forge it |
 //! | `target::Entry` | `pending_writes.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
-//! | `receive_request` | `admission.rs`; `pending_writes.rs`: `is_full`, `push` | every copy of a request makes an entry |
+//! | `receive_request` | `admission.rs`; `pending_writes.rs`: `is_full`, `push` | every copy of a request makes an entry, also those that `has_come` would drop |
 //! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: `poll_transmit` | in any order, not by class and arrival; a granule stands for half of 4 KiB; no reads share the window |
 //! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: `handle_timeout`, `next_in_time` | at any time, which is more than the code does |
 //! | `receive_data`: `header`, `bound`, `repeated` | `pending_writes.rs`: `is_of`, `handle_data`; `security.rs`: `open_data` | |
-//! | `Entry::revision`, `may_refuse`, `Action::Refuse` | `region_table.rs`: `get_at`; `pending_writes.rs`: `settle`, or `refuse` before hop 2 | after hop 2 also before data comes |
+//! | `Entry::revision`, `may_refuse`, `Action::Refuse` | `region_table.rs`: `get_at`; `pending_writes.rs`: `State::Refused`, or `refuse` before hop 2 | after hop 2 also before data comes; the code holds the share of the window for longer, as more data may be under way |
 //! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes.rs`: `deadline_nanos`, `GUARD_PART` | |
 //! | `Action::Copy`, ticks before it | `pending_writes.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
 //! | `Action::LookAgain`, `Script::late_from` | `pending_writes.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
