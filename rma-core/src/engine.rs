@@ -384,15 +384,19 @@ mod tests {
             portals[0].write(&grant(OpType::Write), 4096, &own, 0, 4096).unwrap();
         }
         portals[0].read(&grant(OpType::Read), 0, &local, 0, 64).unwrap();
-        let mut done = 0;
+        let (mut ok, mut nacks) = (0, 0);
         for _ in 0..2000 {
             engine.turn();
             while let Some(completion) = portals[0].poll() {
-                done += 1;
-                assert!(matches!(completion.status, OpStatus::Ok | OpStatus::Nack));
+                match completion.status {
+                    OpStatus::Ok => ok += 1,
+                    OpStatus::Nack => nacks += 1,
+                    other => panic!("{other}"),
+                }
             }
         }
-        assert_eq!(done, count + 1);
+        // One class may have 24 of the 32 entries of the pending-write table; the read is none of them.
+        assert_eq!((ok + nacks, ok), (count + 1, 25));
         let mut bytes = [0; 4096];
         own.read(4096, &mut bytes).unwrap();
         assert_eq!(bytes, [9; 4096]);
