@@ -3,8 +3,15 @@
 //! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use the
 //! state directory share, that the block is gone: the *high-water mark*, the first value that nobody has
 //! ever reserved. So blocks are disjoint across engines, processes and network namespaces, and across
-//! restarts, crashes and steps of the clock. A block also begins no lower than the wall clock in
+//! restarts, crashes and steps of the clock. A host's first block also begins no lower than the wall clock in
 //! nanoseconds: that is the second line, for a state directory that was lost.
+//!
+//! The second line holds if the clock is right and past every value that was used. A host uses values far more
+//! slowly than the clock goes on, so that is so unless a block begins ahead of the clock. A first block begins at the mark at
+//! the lowest, so the mark must not be ahead: the first block of a host is short, and later ones end with the clock
+//! (`store`). Then a mark that is lost under a right clock repeats nothing, if hosts that share a directory are not opened more
+//! often than seven times a second for long, and send less than a frame in six nanoseconds together. Where a mark
+//! is ahead nevertheless, by a clock that was ahead or by a burst of hosts, [`Counter::fallback`] says so and until when.
 //!
 //! `store` reserves, `keeper` does so ahead of need on a thread of its own. Nothing here runs on an engine's thread
 //! but [`BlockSupply::turn`].
@@ -14,8 +21,8 @@
 //! clock alone, and a virtual machine that is set back to a snapshot while its hosts run goes on with the
 //! values that it had then.
 //!
-//! Invariant: a value leaves this module only after a mark above it is durable; unless there is no usable
-//! state directory, which [`CounterSource`] says.
+//! Invariant: a value leaves this module only after a mark above it is durable; unless there is no state
+//! directory and none can be made, which [`CounterSource`] says.
 
 mod error;
 mod keeper;
@@ -23,7 +30,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
+use core::{fmt, time::Duration};
 use std::{
     env,
     ffi::OsString,
@@ -34,9 +41,10 @@ use rma_core::crypto::CounterBlock;
 
 use crate::clock::wall_clock_nanos;
 pub use error::CounterError;
+use error::Moment;
 pub(crate) use keeper::BlockSupply;
 use keeper::Keeper;
-use store::Store;
+use store::{FIRST_LEN, Store};
 
 /// How a host gets the values of its message counter.
 #[derive(Clone, Debug)]
@@ -46,14 +54,21 @@ pub struct CounterConfig {
     /// address must share one directory; hosts with different addresses may. It must be on a local disk and
     /// survive reboots.
     ///
-    /// `None`: `/var/lib/1rma` for root, otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`; and where that
-    /// cannot be written, the wall clock alone, which is reported ([`crate::Host::fallbacks`]). A directory that is
-    /// named here must be usable. Default: `None`.
+    /// `None`: `/var/lib/1rma` for root, otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`. Where that is
+    /// not there and cannot be made, or none is known: the wall clock alone, which is reported
+    /// ([`crate::Host::fallbacks`]). A directory that is there may have a mark, so it must be usable, as must one
+    /// that is named here; a read-only one is not. Default: `None`.
+    ///
+    /// To change to another directory, or to begin anew when the mark is lost, is safe if the system clock is past every value
+    /// that was ever reserved, in nanoseconds since 1970. That is so if the clock was never ahead of what it is now,
+    /// and [`crate::Host::fallbacks`] never said otherwise. If in doubt, one of two things makes it safe: open the first host
+    /// with `nic.counter_start` above all these values (what the mark says, or a day after any time that the clock
+    /// has shown); or give new keys to all regions that the hosts of this address serve or have grants for
+    /// ([`crate::Host::rekey`]), which makes what was sealed under the old ones harmless.
     pub state_dir: Option<PathBuf>,
-    /// How many values are reserved at once. Larger: a host whose disk fails goes on for longer. Smaller:
-    /// hosts that are opened often leave the wall clock behind less, by a nanosecond for each value that
-    /// they did not use, which matters once the state directory is lost. Default: 2^34, 17 s of values,
-    /// which last for an hour at five million frames a second.
+    /// How many values are reserved at once, at most. A host's first block has 2^27 at most, and later ones what
+    /// the wall clock has passed since the mark, if that is less. Larger: a host whose disk fails
+    /// goes on for longer. Default: 2^34, which last for an hour at five million frames a second.
     pub block_len: u64,
     /// The wall clock in nanoseconds since 1970; `None` if it cannot be told. Only tests have a reason to
     /// set it.
@@ -72,7 +87,7 @@ impl Default for CounterConfig {
 pub enum CounterSource {
     /// From blocks that are reserved in a file.
     File(PathBuf),
-    /// From the wall clock, which must not be set back across a restart.
+    /// From the wall clock at the time of opening, which must not be set back across a restart.
     WallClock {
         /// Why no file could be used.
         reason: Box<str>,
@@ -94,7 +109,13 @@ impl fmt::Display for CounterSource {
 #[derive(Debug)]
 pub(crate) struct Counter {
     source: CounterSource,
+    /// Ends before anything else goes.
     keeper: Option<Keeper>,
+    clock: WallClock,
+    /// The first value.
+    first: u64,
+    /// How far ahead of the clock that may be without a word.
+    margin: u64,
 }
 
 impl Counter {
@@ -119,18 +140,20 @@ impl Counter {
         let opened = dir
             .and_then(|dir| Store::open(dir, clock, block_len))
             .and_then(|store| Ok((store.reserve(floor)?, store)));
-        let (store, block) = match opened {
-            Ok((block, store)) => (store, block),
-            Err(reason) if !named && reason.nothing_is_known() => {
-                let source = CounterSource::WallClock { reason: reason.to_string().into() };
-                let first = clock.floor(floor).ok_or(CounterError::NoClock)?;
-                let block = CounterBlock::new(first, u64::MAX);
-                return Ok((Self { source, keeper: None }, block));
+        let (source, keeper, block) = match opened {
+            Ok((block, store)) => {
+                let source = CounterSource::File(store.mark().to_owned());
+                (source, Some(Keeper::start(store, block.end())?), block)
+            }
+            Err(reason) if !named && reason.no_directory() => {
+                let reason = reason.to_string().into_boxed_str();
+                let block = by_the_clock(clock, floor, &reason)?;
+                (CounterSource::WallClock { reason }, None, block)
             }
             Err(error) => return Err(error),
         };
-        let source = CounterSource::File(store.mark().to_owned());
-        Ok((Self { source, keeper: Some(Keeper::start(store)?) }, block))
+        let margin = block_len.max(FIRST_LEN);
+        Ok((Self { source, keeper, clock, first: block.first(), margin }, block))
     }
 
     /// Where values come from.
@@ -147,8 +170,40 @@ impl Counter {
     pub(crate) fn fallback(&self) -> Option<String> {
         match &self.source {
             source @ CounterSource::WallClock { .. } => Some(source.to_string()),
-            CounterSource::File(_) => self.keeper.as_ref()?.trouble(),
+            CounterSource::File(path) => {
+                self.keeper.as_ref()?.trouble().or_else(|| self.no_second_line(path))
+            }
         }
+    }
+
+    /// Says that the clock could not stand in for the mark.
+    fn no_second_line(&self, mark: &Path) -> Option<String> {
+        let (mark, first) = (mark.display(), self.first);
+        let Some(now) = self.clock.now() else {
+            return Some(format!(
+                "the message counter's mark alone, instead of the mark and the wall clock: the system clock is not \
+                 set; were {mark} lost, IVs could repeat"
+            ));
+        };
+        let ahead = first.saturating_sub(now);
+        (ahead > self.margin).then(|| {
+            let (ahead, until) = (Duration::from_nanos(ahead).as_secs(), Moment(first));
+            format!(
+                "the message counter's mark alone, instead of the mark and the wall clock, until {until}: this host \
+                 counts from {first}, {ahead} s ahead of the system clock; see that the clock is right; were {mark} \
+                 lost before then, IVs could repeat"
+            )
+        })
+    }
+}
+
+/// Values from the clock's on, where there is no directory for `reason`.
+fn by_the_clock(clock: WallClock, floor: u64, reason: &str) -> Result<CounterBlock, CounterError> {
+    match clock.now() {
+        Some(now) if floor <= now => Ok(CounterBlock::new(now, u64::MAX)),
+        None if floor == 0 => Err(CounterError::NoClock),
+        // The next start would have the same one.
+        _ => Err(CounterError::StartNotKept { start: floor, reason: reason.into() }),
     }
 }
 
@@ -165,12 +220,6 @@ impl WallClock {
 
     fn now(self) -> Option<u64> {
         (self.0)().filter(|now| (Self::EARLIEST..Self::LATEST).contains(now))
-    }
-
-    /// The lowest value that a counter may begin with, as far as the clock and `floor` can tell. A `floor`
-    /// above zero was chosen by somebody, and is enough.
-    fn floor(self, floor: u64) -> Option<u64> {
-        self.now().max((floor > 0).then_some(floor))
     }
 }
 

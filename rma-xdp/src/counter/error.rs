@@ -1,7 +1,17 @@
 //! Why counter values could not be reserved.
 
-use core::time::Duration;
+use core::{fmt, time::Duration};
 use std::{io, path::PathBuf};
+
+/// What to do about a mark that is lost.
+macro_rules! begin_anew {
+    () => {
+        "without the mark, IVs could repeat. To begin anew, with the file removed or another directory in \
+         `counter.state_dir` of the host, is safe only above every value that was ever reserved: open the first host \
+         with `nic.counter_start` above them (they are nanoseconds since 1970; a day after any time that the system \
+         clock has shown), or give new keys to all regions that hosts of this address serve or have grants for"
+    };
+}
 
 /// Why a message counter has no values that are certain to be fresh.
 #[derive(Debug, thiserror::Error)]
@@ -13,10 +23,21 @@ pub enum CounterError {
          high-water mark; set one of them, or `counter.state_dir` of the host"
     )]
     NoDirectory,
-    /// The state directory cannot be used, and no mark is known.
+    /// There is no state directory, and none can be made.
+    #[error(
+        "there is no directory {path} for the message counter's high-water mark, and it cannot be made: {source}; make \
+         it, writable for this user, or name another in `counter.state_dir` of the host"
+    )]
+    NoneMade {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The state directory cannot be used. It has no mark; it may have had one.
     #[error(
         "the message counter's high-water mark cannot be kept in {path}: {doing}: {source}; make the directory \
-         writable, or name another in `counter.state_dir` of the host"
+         writable, or, if no host of this address ever used it, name another in `counter.state_dir` of the host"
     )]
     Unusable {
         /// The mark's file.
@@ -26,11 +47,10 @@ pub enum CounterError {
         /// What the system said.
         source: io::Error,
     },
-    /// There is a mark, and it cannot be read.
+    /// There is a mark, or there may be one, and it cannot be read.
     #[error(
-        "the message counter's high-water mark in {path} cannot be read: {source}; without it, IVs could repeat: \
-         repair the disk, or name another directory in `counter.state_dir` of the host if the system clock is right \
-         and has never been set back"
+        "the message counter's high-water mark in {path} cannot be read: {source}; let this user read it, or repair the \
+         disk: {}", begin_anew!()
     )]
     Unreadable {
         /// The mark's file.
@@ -40,8 +60,9 @@ pub enum CounterError {
     },
     /// There is a mark, and it cannot be moved on.
     #[error(
-        "the message counter's high-water mark in {path} is {mark} and cannot be moved on: {doing}: {source}; make \
-         its directory writable and see that the disk has room: without it, IVs could repeat"
+        "the message counter's high-water mark in {path} is {mark}, which is {}, and cannot be moved on: {doing}: \
+         {source}; make its directory writable and see that the disk has room; or name another in \
+         `counter.state_dir` of the host, and {mark} in `nic.counter_start`: without it, IVs could repeat", Moment(*mark)
     )]
     NotMoved {
         /// The mark's file.
@@ -55,14 +76,16 @@ pub enum CounterError {
     },
     /// The file is damaged, or is something else.
     #[error(
-        "{path} is not a message counter's high-water mark of version 1: it holds {found:?}; restore it, or remove \
-         it if the system clock is right and has never been set back"
+        "{path} is not a message counter's high-water mark of version 1: it holds {found:?}{}; {}", Readable(*mark), begin_anew!()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// How it begins.
         found: Box<str>,
+        /// What may have been the mark, if there is something to be read. Where the file is damaged in one place, the mark was
+        /// no higher.
+        mark: Option<u64>,
     },
     /// Another process has the lock and does not go on.
     #[error(
@@ -93,6 +116,17 @@ pub enum CounterError {
          message counter yet; set the clock once"
     )]
     NoClock,
+    /// A start was chosen that the clock does not confirm, and nothing would remember that it was used.
+    #[error(
+        "`nic.counter_start` is {start}, the system clock is not set or behind that, and no mark is kept, so that the \
+         next start would repeat its values: set the clock, or see that the mark can be kept: {reason}"
+    )]
+    StartNotKept {
+        /// The start.
+        start: u64,
+        /// Why no mark is kept.
+        reason: Box<str>,
+    },
     /// A block without values.
     #[error("`counter.block_len` is 0: it must be at least 1")]
     EmptyBlocks,
@@ -105,8 +139,50 @@ pub enum CounterError {
 }
 
 impl CounterError {
-    /// Whether no mark is known, and none could be: the wall clock is then as good as it gets.
-    pub(super) const fn nothing_is_known(&self) -> bool {
-        matches!(self, Self::NoDirectory | Self::Unusable { .. })
+    /// Whether there is no state directory and none can be made: the wall clock is then as good as it gets. Where
+    /// there is one, there may be or have been a mark.
+    pub(super) const fn no_directory(&self) -> bool {
+        matches!(self, Self::NoDirectory | Self::NoneMade { .. })
+    }
+}
+
+/// What can still be read of a damaged mark, for people.
+struct Readable(Option<u64>);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(mark) => write!(f, ", maybe a mark of {mark}, which is {}", Moment(mark)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A counter value, read as nanoseconds since 1970, as a date.
+pub(super) struct Moment(pub(super) u64);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // When the clock shows this second, the value is past.
+        let seconds = self.0.div_ceil(1_000_000_000);
+        let (mut day, second) = (seconds / 86_400, seconds % 86_400);
+        let mut year: u64 = 1970;
+        let is_leap = |year: u64| {
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+        };
+        while day >= 365 + u64::from(is_leap(year)) {
+            day -= 365 + u64::from(is_leap(year));
+            year += 1;
+        }
+        let mut month = 1;
+        for len in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+            if day < len {
+                break;
+            }
+            day -= len;
+            month += 1;
+        }
+        let (day, hour, minute, second) = (day + 1, second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
     }
 }

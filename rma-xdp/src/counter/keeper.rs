@@ -21,7 +21,7 @@ use rma_core::{
 
 use super::{CounterError, store::Store};
 
-/// How long after a failure the thread tries again. Half a block lasts for longer.
+/// How long after a failure the thread tries again. Half of a first block lasts for longer.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What the engine and the thread share.
@@ -34,7 +34,8 @@ struct Shared {
     trouble: Mutex<Option<CounterError>>,
 }
 
-/// The thread. Dropped, it ends.
+/// The thread. Dropped, it ends at once, or when a write of a few octets that is under way is over: it waits for
+/// nobody else then.
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -42,7 +43,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn start(store: Store) -> Result<Self, CounterError> {
+    /// `after` is where the first block ended.
+    pub(super) fn start(store: Store, after: u64) -> Result<Self, CounterError> {
         let shared = Arc::new(Shared {
             wanted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -52,7 +54,7 @@ impl Keeper {
         let seen = shared.clone();
         let thread = thread::Builder::new()
             .name("rma-counter".into())
-            .spawn(move || keep(&store, &seen))
+            .spawn(move || keep(&store, after, &seen))
             .map_err(|source| CounterError::Thread { source })?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -87,8 +89,9 @@ impl Drop for Keeper {
 ///
 /// `wanted` stays true until the block is in the queue, so an engine that asks meanwhile does not ask twice. A
 /// wish that crosses with that is forgotten; the engine has it again the next time.
-fn keep(store: &Store, shared: &Shared) {
-    while !shared.stop.load(SeqCst) {
+fn keep(store: &Store, mut after: u64, shared: &Shared) {
+    let stopped = || shared.stop.load(SeqCst);
+    while !stopped() {
         if !shared.wanted.load(SeqCst) {
             thread::park();
             continue;
@@ -98,18 +101,22 @@ fn keep(store: &Store, shared: &Shared) {
             shared.wanted.store(false, SeqCst);
             continue;
         }
-        let reserved = store.reserve(0);
+        let reserved = store.reserve_next(after, stopped);
         let mut trouble = shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match reserved {
             Ok(block) => {
                 *trouble = None;
+                after = block.end();
                 shared.reserved.push(block).expect("this thread alone fills the queue");
                 shared.wanted.store(false, SeqCst);
             }
             Err(error) => {
                 *trouble = Some(error);
                 drop(trouble);
-                thread::park_timeout(RETRY);
+                // Waiting for the lock may have taken the wake-up call that came with `stop`.
+                if !stopped() {
+                    thread::park_timeout(RETRY);
+                }
             }
         }
     }

@@ -14,6 +14,9 @@
 //! because the newer one is damaged would repeat values. The price is a second sync, once every few
 //! thousand million frames.
 //!
+//! Where a block lies and how long it is, is chosen so that the mark stays behind the wall clock if the clock
+//! allows it ([`place`]): then a mark that is lost later was needed by nobody.
+//!
 //! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the
 //! past. The kernel releases it however its holder ends.
 
@@ -22,7 +25,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{
         self,
-        ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied},
+        ErrorKind::{AlreadyExists, NotADirectory, NotFound},
         Write,
     },
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -41,8 +44,16 @@ use crate::clock::TscClock;
 /// How long to wait for others who reserve. Each takes about a millisecond.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How much of a foreign file is shown.
-const SHOWN: usize = 60;
+/// How much of a foreign file is shown: all of a damaged mark.
+const SHOWN: usize = 70;
+
+/// How many values a host's first block has at most: 0.13 s of clock.
+///
+/// A first block begins at the clock or above, so each opening of a host moves the mark on by as much.
+/// So short, hosts may be opened seven times a second for ever, and the mark stays behind the clock. And long enough for
+/// the next block to arrive: half of it lasts for 13 s at five million frames a second, which is more than waiting for the lock
+/// and for another attempt takes.
+pub(super) const FIRST_LEN: u64 = 1 << 27;
 
 /// The state directory.
 #[derive(Debug)]
@@ -50,7 +61,7 @@ pub(super) struct Store {
     directory: Directory,
     lock: PathBuf,
     clock: WallClock,
-    block_len: u64,
+    lengths: Lengths,
     /// How long to wait for the lock.
     pub(super) patience: Duration,
 }
@@ -69,8 +80,15 @@ impl Store {
         let directory =
             Directory { mark: dir.join("counter"), temporary: dir.join("counter.new"), dir };
         let lock = directory.dir.join("lock");
-        made.map_err(|source| directory.error("making the directory", source))?;
-        Ok(Self { directory, lock, clock, block_len, patience: PATIENCE })
+        if let Err(source) = made {
+            return Err(if is_certainly_absent(&directory.dir) {
+                CounterError::NoneMade { path: directory.dir, source }
+            } else {
+                directory.error("making the directory", source)
+            });
+        }
+        let lengths = Lengths { first: block_len.min(FIRST_LEN), most: block_len };
+        Ok(Self { directory, lock, clock, lengths, patience: PATIENCE })
     }
 
     /// The mark's file.
@@ -78,16 +96,30 @@ impl Store {
         &self.directory.mark
     }
 
-    /// Reserves a block that nobody has had or will have, of values not below `floor`. May block for as
-    /// long as the disk takes and others reserve.
+    /// Reserves a host's first block, of values not below `floor` that nobody has had or will have. May block for
+    /// as long as the disk takes and others reserve.
     pub(super) fn reserve(&self, floor: u64) -> Result<CounterBlock, CounterError> {
-        let _lock = self.lock()?;
-        reserve(&self.directory, self.clock.floor(floor), self.block_len)
-            .map_err(|fault| self.directory.explain(fault, self.block_len))
+        self.grant(Wish::First { floor }, || false)
+    }
+
+    /// Reserves the block to go on with, for a host whose last one ended with `after`. Others that reserve
+    /// are waited for until `give_up` says so; it is asked often.
+    pub(super) fn reserve_next(
+        &self,
+        after: u64,
+        give_up: impl Fn() -> bool,
+    ) -> Result<CounterBlock, CounterError> {
+        self.grant(Wish::Next { after }, give_up)
+    }
+
+    fn grant(&self, wish: Wish, give_up: impl Fn() -> bool) -> Result<CounterBlock, CounterError> {
+        let _lock = self.lock(give_up)?;
+        reserve(&self.directory, self.clock.now(), wish, self.lengths)
+            .map_err(|fault| self.directory.explain(fault))
     }
 
     /// Waits for the lock. It is gone when the file is closed.
-    fn lock(&self) -> Result<File, CounterError> {
+    fn lock(&self, give_up: impl Fn() -> bool) -> Result<File, CounterError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options
@@ -102,7 +134,7 @@ impl Store {
             }
             let clock = waiting.get_or_insert_with(TscClock::new);
             let waited = Duration::from_nanos(clock.now().as_nanos());
-            if waited > self.patience {
+            if waited > self.patience || give_up() {
                 return Err(CounterError::Locked { path: self.lock.clone(), waited });
             }
             std::thread::park_timeout(Duration::from_millis(1));
@@ -129,25 +161,73 @@ pub(super) trait Disk {
 pub(super) enum Fault {
     Io { doing: &'static str, source: io::Error },
     Damaged(Vec<u8>),
-    UsedUp { mark: u64 },
+    UsedUp { mark: u64, len: u64 },
     NoClock,
 }
 
+/// What is to be reserved.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish {
+    /// A host's first block, of values not below `floor`.
+    First { floor: u64 },
+    /// The block to go on with, for a host whose last one ended with `after`.
+    Next { after: u64 },
+}
+
+/// How many values a block has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    /// A host's first one; and the least of any.
+    pub(super) first: u64,
+    /// Any, at most.
+    pub(super) most: u64,
+}
+
+/// The first value of a block and how many there are. `None` if neither a mark nor the clock says what is fresh.
+///
+/// A host's first block begins no lower than the clock: if the mark was lost, the clock stands in for it.
+/// A later one need not, since its host's earlier blocks did. It lies in what the clock has passed since the mark, is as
+/// long as there is room, and ends with the clock: so it does not move the mark ahead of the clock. Only where
+/// there is less room than for a short block is it ahead, by less than that.
+fn place(
+    mark: Option<u64>,
+    clock: Option<u64>,
+    wish: Wish,
+    lengths: Lengths,
+) -> Option<(u64, u64)> {
+    match (wish, mark) {
+        (Wish::First { floor }, _) => {
+            // A floor above zero was chosen by somebody who knows what is fresh.
+            let floor = (floor > 0).then_some(floor);
+            Some((mark.max(clock).max(floor)?, lengths.first))
+        }
+        // It was lost while the host ran. Without the clock, the marks of others cannot be made good.
+        (Wish::Next { after }, None) => Some((clock?.max(after), lengths.first)),
+        (Wish::Next { after }, Some(mark)) => {
+            // Below `after` only if an older file was put in its place.
+            let least = mark.max(after);
+            let now = clock.unwrap_or(0);
+            let len = now.saturating_sub(least).clamp(lengths.first, lengths.most);
+            Some((least.max(now.saturating_sub(len)), len))
+        }
+    }
+}
+
 //= 1rma#A-iv-counter-and-sender
-/// Reserves `len` values, not below the mark and not below `floor`. The caller has the lock.
+/// Reserves values that nobody has had. The caller has the lock.
 pub(super) fn reserve(
     disk: &impl Disk,
-    floor: Option<u64>,
-    len: u64,
+    clock: Option<u64>,
+    wish: Wish,
+    lengths: Lengths,
 ) -> Result<CounterBlock, Fault> {
     let failed = |doing| move |source| Fault::Io { doing, source };
     let mark = match disk.read_mark().map_err(failed("reading it"))? {
         Some(contents) => Some(parse(&contents).ok_or(Fault::Damaged(contents))?),
         None => None,
     };
-    // Without a mark there may have been one, once: then the clock must stand in for it.
-    let first = mark.max(floor).ok_or(Fault::NoClock)?;
-    let end = first.checked_add(len).ok_or(Fault::UsedUp { mark: first })?;
+    let (first, len) = place(mark, clock, wish, lengths).ok_or(Fault::NoClock)?;
+    let end = first.checked_add(len).ok_or(Fault::UsedUp { mark: first, len })?;
     disk.write_temporary(&render(end)).map_err(failed("writing a new one"))?;
     disk.sync_temporary().map_err(failed("syncing the new one"))?;
     disk.rename_to_mark().map_err(failed("renaming the new one"))?;
@@ -168,6 +248,14 @@ pub(super) fn parse(contents: &[u8]) -> Option<u64> {
     (contents == render(mark)).then_some(mark)
 }
 
+/// What a damaged file may have said: the highest number that can still be read in either of its places. Of one that
+/// was damaged in one place, that is no lower than the mark.
+pub(super) fn salvage(contents: &[u8]) -> Option<u64> {
+    // Where `render` puts them.
+    let number = |at| str::from_utf8(contents.get(at)?).ok()?.parse::<u64>().ok();
+    number(21..41).max(number(48..68).map(|check| !check))
+}
+
 /// A directory of the file system.
 #[derive(Debug)]
 struct Directory {
@@ -177,30 +265,32 @@ struct Directory {
 }
 
 impl Directory {
-    fn explain(&self, fault: Fault, len: u64) -> CounterError {
+    fn explain(&self, fault: Fault) -> CounterError {
         let path = self.mark.clone();
         match fault {
             Fault::Io { doing, source } => self.error(doing, source),
             Fault::Damaged(contents) => {
                 let shown = &contents[..contents.len().min(SHOWN)];
-                CounterError::Damaged { path, found: String::from_utf8_lossy(shown).into() }
+                let found = String::from_utf8_lossy(shown).into();
+                CounterError::Damaged { path, found, mark: salvage(&contents) }
             }
-            Fault::UsedUp { mark } => CounterError::UsedUp { path, mark, len },
+            Fault::UsedUp { mark, len } => CounterError::UsedUp { path, mark, len },
             Fault::NoClock => CounterError::NoClock,
         }
     }
 
-    /// `doing` failed: with what consequence depends on whether there is a mark.
+    /// `doing` failed: with what consequence depends on whether there is a mark. Where that cannot be told, there
+    /// may be one.
     fn error(&self, doing: &'static str, source: io::Error) -> CounterError {
         let path = self.mark.clone();
         match self.read_mark() {
             Ok(Some(contents)) => match parse(&contents) {
                 Some(mark) => CounterError::NotMoved { path, mark, doing, source },
-                None => self.explain(Fault::Damaged(contents), 0),
+                None => self.explain(Fault::Damaged(contents)),
             },
             Ok(None) => CounterError::Unusable { path, doing, source },
-            // Another user's, or no place for files at all.
-            Err(error) if matches!(error.kind(), PermissionDenied | NotADirectory) => {
+            // The directory is a file.
+            Err(error) if error.kind() == NotADirectory => {
                 CounterError::Unusable { path, doing, source }
             }
             Err(source) => CounterError::Unreadable { path, source },
@@ -252,6 +342,20 @@ fn make_dir(dir: &Path) -> io::Result<()> {
         result => result?,
     }
     sync_dir(parent.unwrap_or(Path::new(".")))
+}
+
+/// Whether there is no such directory, and so no mark in it. A directory that cannot be looked for may be
+/// there, and a link that leads nowhere shows that something was.
+fn is_certainly_absent(dir: &Path) -> bool {
+    for path in dir.ancestors() {
+        match fs::symlink_metadata(path) {
+            // The nearest thing that is there.
+            Ok(_) => return path != dir && fs::metadata(path).is_ok(),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {}
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 fn sync_dir(dir: &Path) -> io::Result<()> {

@@ -24,6 +24,7 @@ use crate::{
     RegionKey, RegisteredRegion, TscClock,
 };
 
+mod loss;
 mod model;
 
 const DAY: u64 = 86_400_000_000_000;
@@ -193,7 +194,7 @@ fn a_directory_that_was_named_must_be_usable() {
     fs::write(scratch.0.join("file"), "").unwrap();
     let text =
         Counter::open(config(scratch.0.join("file/state"), today), 0).unwrap_err().to_string();
-    assert!(text.contains("file/state/counter") && text.contains("state_dir"), "{text}");
+    assert!(text.contains("file/state") && text.contains("state_dir"), "{text}");
     let empty = CounterConfig { block_len: 0, ..config(&scratch.0, today) };
     assert!(Counter::open(empty, 0).unwrap_err().to_string().contains("block_len"));
 }

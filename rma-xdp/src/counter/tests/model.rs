@@ -1,5 +1,6 @@
 //! Reserving on a disk that forgets what was not synced, by processes that die at any step, under a clock
-//! that goes both ways: no value is ever counted twice.
+//! that goes both ways: no value is ever counted twice. Nor where the mark itself is lost, as long as the
+//! clock is right.
 
 use core::cell::RefCell;
 use std::{collections::BTreeSet, io};
@@ -7,9 +8,9 @@ use std::{collections::BTreeSet, io};
 use proptest::prelude::*;
 use rma_core::crypto::IvCounter;
 
-use super::super::store::{Disk, Fault, parse, reserve};
+use super::super::store::{Disk, Fault, Lengths, Wish, parse, reserve};
 
-const LEN: u64 = 8;
+const LENGTHS: Lengths = Lengths { first: 8, most: 128 };
 const START: u64 = 2_000_000_000_000_000_000;
 
 /// A file's contents: as a process reads them, and what of them has been synced.
@@ -127,6 +128,10 @@ enum Event {
     StepClock(i64),
     /// The clock cannot be told for a while, or can again.
     LoseClock(bool),
+    /// Time passes.
+    Pass(u16),
+    /// Somebody removes the mark's file.
+    LoseMark,
 }
 
 fn whim() -> impl Strategy<Value = Whim> {
@@ -134,7 +139,7 @@ fn whim() -> impl Strategy<Value = Whim> {
         .prop_map(|(names_made_it, contents)| Whim { names_made_it, contents })
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn process_event() -> impl Strategy<Value = Event> {
     let process = 0..3_usize;
     prop_oneof![
         6 => (process.clone(), 1..30_u8).prop_map(|(process, times)| Event::Count { process, times }),
@@ -142,9 +147,45 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(process, at_step, power)| Event::Die { process, at_step, power }),
         1 => process.prop_map(|process| Event::Stop { process }),
         1 => whim().prop_map(Event::CutPower),
-        2 => prop_oneof![-100_i64..100, -(1 << 50)..1_i64 << 50].prop_map(Event::StepClock),
+    ]
+}
+
+fn event_under_a_clock_that_steps() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => process_event(),
+        2 => prop_oneof![-200_i64..200, -(1 << 50)..1_i64 << 50].prop_map(Event::StepClock),
         1 => any::<bool>().prop_map(Event::LoseClock),
     ]
+}
+
+fn event_under_a_right_clock() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => process_event(),
+        1 => (0..400_u16).prop_map(Event::Pass),
+        2 => Just(Event::LoseMark),
+    ]
+}
+
+/// How fast a clock goes, if it is right.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// For each value that is counted.
+    value: u64,
+    /// For each time that a process is started.
+    opening: u64,
+}
+
+/// The fastest hosts and the most openings that the mark's loss may meet: see the module `counter`.
+const RIGHT: Pace = Pace { value: 6, opening: LENGTHS.first };
+/// One first block for the last opening, and one for each process that may need a block just then.
+const AHEAD_MAX: u64 = 4 * LENGTHS.first;
+
+/// A process that runs.
+#[derive(Debug)]
+struct Process {
+    counter: IvCounter,
+    /// Where its last block ended.
+    after: u64,
 }
 
 /// Three processes on one machine.
@@ -152,31 +193,49 @@ struct World {
     disk: Model,
     clock: u64,
     clock_is_lost: bool,
-    processes: [Option<IvCounter>; 3],
+    /// `None`: it stands, or steps.
+    right: Option<Pace>,
+    processes: [Option<Process>; 3],
     seen: BTreeSet<u64>,
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(right: Option<Pace>) -> Self {
         Self {
             disk: Model::default(),
             clock: START,
             clock_is_lost: false,
+            right,
             processes: [const { None }; 3],
             seen: BTreeSet::new(),
         }
     }
 
+    fn wants(&self, process: usize) -> bool {
+        self.processes[process].as_ref().is_none_or(|process| process.counter.wants_block())
+    }
+
     /// Reserves for a process. `false` if it could not, or died.
     fn reserve(&mut self, process: usize) -> bool {
+        let wish = match &self.processes[process] {
+            Some(Process { after, .. }) => Wish::Next { after: *after },
+            None => {
+                self.clock += self.right.map_or(0, |pace| pace.opening);
+                Wish::First { floor: 0 }
+            }
+        };
         let clock = (!self.clock_is_lost).then_some(self.clock);
-        match reserve(&self.disk, clock, LEN) {
+        match reserve(&self.disk, clock, wish, LENGTHS) {
             Ok(block) => {
+                let after = block.end();
                 match &mut self.processes[process] {
-                    Some(counter) => {
-                        counter.add(block).expect("room, and a block above the others")
+                    Some(running) => {
+                        running.after = after;
+                        running.counter.add(block).expect("room, and a block above the others");
                     }
-                    counter => *counter = Some(IvCounter::new(block)),
+                    stopped => {
+                        *stopped = Some(Process { counter: IvCounter::new(block), after });
+                    }
                 }
                 true
             }
@@ -191,12 +250,12 @@ impl World {
 
     fn count(&mut self, process: usize, times: u8) {
         for _ in 0..times {
-            let wants = self.processes[process].as_ref().is_none_or(IvCounter::wants_block);
-            if wants && !self.reserve(process) && self.processes[process].is_none() {
+            if self.wants(process) && !self.reserve(process) && self.processes[process].is_none() {
                 return;
             }
-            let counter = self.processes[process].as_mut().expect("it runs");
-            if let Some(value) = counter.next() {
+            let running = self.processes[process].as_mut().expect("it runs");
+            if let Some(value) = running.counter.next() {
+                self.clock += self.right.map_or(0, |pace| pace.value);
                 assert!(self.seen.insert(value), "{value} was counted twice");
             }
         }
@@ -212,7 +271,7 @@ impl World {
             Event::Count { process, times } => self.count(process, times),
             Event::Die { process, at_step, power } => {
                 self.disk.0.borrow_mut().steps_left = Some(at_step);
-                if self.processes[process].as_ref().is_none_or(|counter| counter.wants_block()) {
+                if self.wants(process) {
                     self.reserve(process);
                 }
                 self.disk.0.borrow_mut().steps_left = None;
@@ -225,11 +284,21 @@ impl World {
             Event::CutPower(whim) => self.cut_power(whim),
             Event::StepClock(by) => self.clock = self.clock.saturating_add_signed(by),
             Event::LoseClock(lost) => self.clock_is_lost = lost,
+            Event::Pass(ticks) => self.clock += u64::from(ticks),
+            Event::LoseMark => {
+                let mut state = self.disk.0.borrow_mut();
+                (state.names.mark, state.durable_names.mark) = (None, None);
+                // A moment passes: who removes a file is not that quick to start a host.
+                self.clock += AHEAD_MAX;
+            }
         }
         let state = self.disk.0.borrow();
         if let Some(mark) = state.names.mark {
             let mark = parse(&state.inodes[mark].contents).expect("the mark is always whole");
             assert!(self.seen.last().is_none_or(|&last| last < mark), "counted beyond the mark");
+            if self.right.is_some() {
+                assert!(mark <= self.clock + AHEAD_MAX, "{} ahead of the clock", mark - self.clock);
+            }
         }
     }
 }
@@ -241,9 +310,21 @@ proptest! {
     //= type=test
     #[test]
     fn no_value_is_counted_twice_whatever_dies_and_however_the_clock_steps(
-        events in proptest::collection::vec(event(), 1..40),
+        events in proptest::collection::vec(event_under_a_clock_that_steps(), 1..40),
     ) {
-        let mut world = World::new();
+        let mut world = World::new(None);
+        for event in &events {
+            world.happen(event);
+        }
+    }
+
+    //= 1rma#A-iv-counter-and-sender
+    //= type=test
+    #[test]
+    fn no_value_is_counted_twice_whatever_dies_and_however_often_the_mark_is_lost_under_a_right_clock(
+        events in proptest::collection::vec(event_under_a_right_clock(), 1..100),
+    ) {
+        let mut world = World::new(Some(RIGHT));
         for event in &events {
             world.happen(event);
         }
