@@ -1,4 +1,5 @@
-//! P4: hosts that are killed, restarted, and lied to about the time never use a counter value twice.
+//! P4: hosts that are killed, restarted, and lied to about the time never use a counter value twice; nor do hosts whose
+//! mark is lost under a right clock.
 //!
 //! The hosts are processes of their own, killed with SIGKILL while they send. The test plays their peer: it
 //! reads the counter of each frame, which is in clear, and sends some frames back, so that the hosts seal
@@ -22,7 +23,7 @@ use rma_tests::hosts::free_port;
 use rustix::time::{ClockId, clock_gettime};
 
 const DAY: i64 = 86_400;
-/// What a host reserves by default.
+/// What a host reserves at most by default.
 const BLOCK_LEN: u64 = 1 << 34;
 
 struct Scratch(PathBuf);
@@ -159,6 +160,31 @@ fn a_host_that_is_killed_and_restarted_under_a_clock_set_back_uses_new_counters_
 #[test]
 fn an_inline_host_that_is_killed_and_restarted_under_a_clock_set_back_uses_new_counters_only() {
     a_host_that_is_killed_under_a_clock_that_steps("inline", [23, 24]);
+}
+
+#[test]
+fn hosts_whose_mark_is_lost_between_two_starts_under_a_right_clock_use_new_counters_only() {
+    let scratch = Scratch::new();
+    let mut peer = Peer::new(free_port(), [31, 32]);
+    let mut seen = BTreeSet::new();
+    for _ in 0..3 {
+        for _ in 0..3 {
+            let host = peer.start("thread", &scratch.0, 0, BLOCK_LEN);
+            let mut counters = peer.counters(200);
+            host.kill();
+            counters.append(&mut peer.rest());
+            assert!(seen.is_disjoint(&counters), "a value was used twice");
+            seen.append(&mut counters);
+        }
+        // As fast as processes start, hosts are opened more often than they may be for long: three of them
+        // are ahead of the clock by less than a second.
+        let last = *seen.last().unwrap();
+        assert!(last < now() + 1_000_000_000, "{} ns ahead of the clock", last - now());
+        while now() <= last {
+            std::thread::yield_now();
+        }
+        fs::remove_file(scratch.0.join("counter")).unwrap();
+    }
 }
 
 #[test]
