@@ -1,7 +1,9 @@
 //! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of each.
 
+use core::time::Duration;
+
 use rma_bench::lab::{Lab, LabConfig};
-use rma_xdp::{CounterConfig, Host, HostAddr, HostConfig, NicConfigBuilder, Pid};
+use rma_xdp::{CounterConfig, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
 
 /// How the two hosts are opened.
 #[derive(Clone, Debug)]
@@ -51,6 +53,16 @@ pub struct Hosts {
 pub const CLIENT_PID: Pid = Pid(1001);
 const SERVER_PID: Pid = Pid(1002);
 
+/// `nic` with timeouts that no stall of a busy machine runs off, unless it has timeouts of its own: what scenarios
+/// are about is not how soon an op gives up.
+fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
+    if nic.timing != Timing::default() {
+        return nic;
+    }
+    let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
+    NicConfigBuilder { timing, ..nic }
+}
+
 /// A port that nobody else on this machine uses just now, and that is not handed out to others.
 ///
 /// # Panics
@@ -81,7 +93,8 @@ impl Hosts {
         let port = free_port();
         let open = |addr: HostAddr, pid| {
             let counter = counter.clone();
-            let config = HostConfig { port, pid, nic, counter, ..HostConfig::udp(addr) };
+            let config =
+                HostConfig { port, pid, nic: patient(nic), counter, ..HostConfig::udp(addr) };
             Host::open(config).expect("UDP sockets on loopback")
         };
         Self {
@@ -115,7 +128,7 @@ impl Hosts {
                     rma_xdp::Device::Xdp { interface: Lab::INTERFACE.into(), mode: setup.mode };
                 HostConfig { device, ..HostConfig::udp(addr) }
             };
-            Host::open(HostConfig { port, pid, nic: setup.nic, ..config })
+            Host::open(HostConfig { port, pid, nic: patient(setup.nic), ..config })
                 .expect("a host in the lab")
         };
         let client = {

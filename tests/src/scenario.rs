@@ -451,8 +451,8 @@ pub fn a_dead_peer_is_a_timeout_within_the_bound(hosts: &mut Hosts) {
     for _ in 0..8 {
         let completion = portal.wait().expect("ops are in flight");
         assert_eq!(completion.status, OpStatus::Timeout);
-        // 100 ms each for dispatch and data, and ample room for a busy machine's scheduler.
+        // 0.4 s for dispatch and 1 s for data, and ample room for a busy machine's scheduler.
         assert!(completion.total_delay() < Duration::from_secs(5), "{completion:?}");
     }
-    assert!(clock.now().as_nanos() >= 100_000_000, "no op gives up before its timeout");
+    assert!(clock.now().as_nanos() >= 1_000_000_000, "no op gives up before its timeout");
 }
