@@ -36,7 +36,7 @@ use crate::{
 };
 use ivs::FreshIvs;
 use responder::Applied;
-use state::{FrameNumber, NodeState, Op, OpIndex, Pending, PendingState};
+use state::{FrameNumber, NodeState, Op, OpIndex};
 
 /// Follows a simulation and finds broken promises.
 #[derive(Debug, Default)]
@@ -103,15 +103,6 @@ impl Checker {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.nodes.iter().map(|state| state.outstanding).sum()
-    }
-
-    /// Whether a mutation that was cut short still holds an entry and its share of a window. One whose answer was
-    /// never sent is remembered for longer than that.
-    pub(crate) fn any_refused(&self, sim: &Sim) -> bool {
-        let is_refused = |pending: &Pending| matches!(pending.state, PendingState::Refused { .. });
-        self.nodes.iter().zip(sim.nodes()).any(|(state, node)| {
-            state.pending.iter().any(is_refused) && sim.nic(node).window_debited() > 0
-        })
     }
 
     /// The most solicited payload that was ever on its way to one node, in bytes.

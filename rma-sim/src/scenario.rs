@@ -190,10 +190,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         if self.phase == Phase::Safety {
             return outstanding < self.sim.nic(node).slot_count();
         }
-        // What a rotation cut short holds its place for as long as its data may be under way.
-        outstanding == 0
-            && self.checker.outstanding() < self.outstanding_max
-            && !self.checker.any_refused(&self.sim)
+        outstanding == 0 && self.checker.outstanding() < self.outstanding_max
     }
 
     /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about that.

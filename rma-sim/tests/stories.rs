@@ -232,7 +232,7 @@ fn writers_share_the_targets_window_and_those_who_wait_too_long_are_refused() {
 #[test]
 fn an_engine_that_is_stopped_between_its_clock_and_the_copy_counts_what_may_have_been_late() {
     let mut options = mutating(3, Chance::ppm(100_000));
-    options.mishaps.stall = Chance::ppm(200_000);
+    options.mishaps.stall = Chance::ppm(300_000);
     options.mishaps.pause_max = Duration::from_millis(8);
     let report = outcome(&options);
     assert!(report.stalls > 50 && report.late_effects > 0, "{report}");
@@ -332,8 +332,8 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest a26e11d7375bec8f, 883 events, 34512656 ns
-419 frames sent, 410 copies received, 9 had no room
+digest 924efe06d85d7b57, 928 events, 34524288 ns
+441 frames sent, 426 copies received, 15 had no room
 8 pauses, 6 crashes, 4 changes, 5 stalls
 0 late effects counted
 at most 4096 B solicited and in flight; 5 refused
@@ -346,8 +346,8 @@ at most 4096 B solicited and in flight; 5 refused
        3 Read INVALID_COMMAND
       20 Write OK
        5 Write REMOTE_AUTHENTICATION_FAILURE
-       8 Write NACK
-       8 Write TIMEOUT
+       7 Write NACK
+       9 Write TIMEOUT
        3 Write REMOTE_OUT_OF_BOUNDS
        4 Write INVALID_COMMAND
        9 Rekey OK
@@ -359,7 +359,7 @@ at most 4096 B solicited and in flight; 5 refused
       12 dropped: RequestUnauthenticated
        4 dropped: RequestOutOfBounds
        4 dropped: RequestNotPermitted
-      12 dropped: InboundQueueFull
+      11 dropped: InboundQueueFull
        7 dropped: NoticeRateLimited
        7 dropped: LateOrUnsolicited
        1 dropped: UnknownPendingWrite

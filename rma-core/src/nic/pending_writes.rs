@@ -2,8 +2,9 @@
 //!
 //! An entry goes round: free → waiting (admitted, waits for the solicitation window) → solicited (hop 2 is out, data
 //! may come) → answering (its last frame waits to be sent) → free. The table has a fixed size; a request that finds no
-//! entry is NACKed, and so is one that waits too long. No class of service can take all entries. An entry that ends
-//! before its data has come keeps its share of the window until that data cannot be under way any more.
+//! entry is NACKed, and so is one that waits too long. No class of service can take all entries. An entry keeps its
+//! share of the window until all its data has come or cannot be under way any more, also when its region has another
+//! key by then: that data is authenticated, and not applied.
 //!
 //! A request that has come before is dropped for as long as its entry has not been another's: the network's own
 //! duplicates cost nothing.
@@ -65,7 +66,10 @@ struct Pending<K> {
     solicited_at: Instant,
     /// What binds data and acknowledgement to hop 2.
     solicitation_iv: Iv,
+    /// What data has come, applied or not.
     arrived: Granules,
+    /// What the acknowledgement will say.
+    status: OpStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +79,6 @@ enum State {
     Solicited,
     /// All data has come, and the acknowledgement waits to be sent.
     Answering,
-    /// Data may come for as long as the op was solicited for, and none is taken.
-    Refused,
 }
 
 impl<K> Pending<K> {
@@ -204,6 +206,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         entry.key = Some(key.clone());
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
+        entry.status = OpStatus::Ok;
         self.waiting[request.header.class as usize].push_back(&mut self.links, index);
     }
 
@@ -214,7 +217,6 @@ impl<A: AeadProvider> PendingWrites<A> {
         claims: SolicitedData,
         frame: RxFrame<'_>,
         window: &mut SolicitationWindow,
-        admission: &mut Admission<A>,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
         let index = claims.pending;
@@ -237,32 +239,15 @@ impl<A: AeadProvider> PendingWrites<A> {
         if entry.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
-        if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
-            entry.state = State::Refused;
-            let status = OpStatus::RemoteAuthenticationFailure;
-            let mut out = [0; ACKNOWLEDGEMENT_LEN];
-            if admission.has_room(serving)
-                && let Some(transmit) = entry.write_acknowledgement(status, serving, &mut out)
-            {
-                admission.push(out, transmit);
-            }
-            return Err(DropReason::OldKey);
-        }
-        // The turn's reading may be old by now; this one is not.
-        //= 1rma#5.1-timeout-at-both-ends
-        if clock.now().nanos_since(entry.solicited_at) >= entry.deadline_nanos() {
-            return Err(DropReason::DataLate);
-        }
-        entry.apply(start, payload, serving);
-        if clock.now().nanos_since(entry.solicited_at) >= entry.given_up_nanos() {
-            // Too late to undo, and so to be known.
-            serving.counters.count_late_effect();
+        let applied = entry.land(clock, start, payload, serving);
+        if applied == Err(DropReason::DataLate) {
+            return applied;
         }
         entry.arrived = entry.arrived.with(granules);
         if entry.arrived == Granules::of(0, size) {
             self.settle(index, window);
         }
-        Ok(())
+        applied
     }
 
     /// Ends an op whose data has all come: its share of the window is free again, and its answer waits to be sent.
@@ -340,7 +325,7 @@ impl<A: AeadProvider> PendingWrites<A> {
     ) -> Option<Transmit> {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
             let entry = &mut self.entries[usize::from(index)];
-            let transmit = entry.write_acknowledgement(OpStatus::Ok, serving, out);
+            let transmit = entry.write_acknowledgement(serving, out);
             self.release(index);
             return transmit;
         }
@@ -404,7 +389,33 @@ impl<K: Clone + Send> Pending<K> {
             solicited_at: Instant::ZERO,
             solicitation_iv: Iv::NONE,
             arrived: Granules::NONE,
+            status: OpStatus::Ok,
         }
+    }
+
+    /// Applies authentic data, if it is in time and its region is as it was when the op was admitted.
+    fn land<A: AeadProvider<Key = K>>(
+        &mut self,
+        clock: &impl Clock,
+        start: u32,
+        payload: &[u8],
+        serving: &mut Serving<'_, A>,
+    ) -> Result<(), DropReason> {
+        if serving.regions.get_at(self.asked.header.region, self.revision).is_none() {
+            self.status = OpStatus::RemoteAuthenticationFailure;
+            return Err(DropReason::OldKey);
+        }
+        // The turn's reading may be old by now; this one is not.
+        //= 1rma#5.1-timeout-at-both-ends
+        if clock.now().nanos_since(self.solicited_at) >= self.deadline_nanos() {
+            return Err(DropReason::DataLate);
+        }
+        self.apply(start, payload, serving);
+        if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
+            // Too late to undo, and so to be known.
+            serving.counters.count_late_effect();
+        }
+        Ok(())
     }
 
     /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
@@ -452,11 +463,10 @@ impl<K: Clone + Send> Pending<K> {
 
     fn write_acknowledgement<A: AeadProvider<Key = K>>(
         &self,
-        status: OpStatus,
         serving: &mut Serving<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let acknowledgement = Acknowledgement { header: self.asked.header, status };
+        let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
         let key = self.key.as_ref()?;
         let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
         let iv = &self.solicitation_iv;

@@ -107,8 +107,7 @@ impl<A: AeadProvider> Responder<A> {
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
-        let Self { admission, writes, .. } = self;
-        writes.handle_data(clock, claims, frame, window, admission, serving)
+        self.writes.handle_data(clock, claims, frame, window, serving)
     }
 
     /// Expires whatever is due.

@@ -71,6 +71,7 @@ impl Checker {
                 arrived_at,
                 stale: false,
                 state: PendingState::Waiting,
+                refused: false,
                 arrived: 0,
                 in_flight: 0,
             });
@@ -148,25 +149,16 @@ impl Checker {
         Some(pending.op)
     }
 
-    /// Hop 4 was sent. `None` if nothing was applied that it could acknowledge, or was refused.
+    /// Hop 4 was sent. `None` if not all data has come, or something else became of it than it says.
     pub(super) fn acknowledgement_sent(
         &mut self,
         frame: &Frame,
         acknowledgement: &Acknowledgement,
     ) -> Option<Meant> {
-        let status = acknowledgement.status;
-        if status != OpStatus::Ok {
-            let is_refused = |pending: &Pending| {
-                matches!(pending.state, PendingState::Refused { answered: false, .. })
-            };
-            let pending = self.find(frame, &acknowledgement.header, is_refused)?;
-            let PendingState::Refused { by, answered, .. } = &mut pending.state else {
-                return None;
-            };
-            *answered = true;
-            return Some(Meant { solicitation: Some(*by), op: Some(pending.op) });
-        }
-        let is_answering = |pending: &Pending| matches!(pending.state, PendingState::Answering(_));
+        let is_refused = acknowledgement.status != OpStatus::Ok;
+        let is_answering = |pending: &Pending| {
+            matches!(pending.state, PendingState::Answering(_)) && pending.refused == is_refused
+        };
         let pending = self.find(frame, &acknowledgement.header, is_answering)?;
         let PendingState::Answering(solicitation) = pending.state else { return None };
         let op = Some(pending.op);
@@ -211,19 +203,16 @@ impl Checker {
         }
         let twice = Violation::AcceptedTwice { node, slot };
         let pending = state.solicited(solicitation).ok_or(twice)?;
+        let granules = granules(data.span());
+        if pending.arrived & granules != 0 {
+            return Err(twice);
+        }
         if is_old {
-            let PendingState::Solicited(by, at) = pending.state else { return Err(twice) };
             if !pending.stale {
                 return Err(Violation::NotOld { node, initiator: op.initiator, slot });
             }
-            pending.state = PendingState::Refused { by, at, answered: false };
-            return Ok(());
-        }
-        {
-            let granules = granules(data.span());
-            if pending.arrived & granules != 0 {
-                return Err(twice);
-            }
+            pending.refused = true;
+        } else {
             if pending.stale {
                 return Err(Violation::OldKey { node, initiator: op.initiator, slot });
             }
@@ -236,10 +225,10 @@ impl Checker {
             if !applied.counted {
                 op.changed_until = op.changed_until.max(applied.over_at);
             }
-            pending.arrived |= granules;
-            if pending.arrived != all_granules(op.size) {
-                return Ok(());
-            }
+        }
+        pending.arrived |= granules;
+        if pending.arrived != all_granules(op.size) {
+            return Ok(());
         }
         pending.state = PendingState::Answering(solicitation);
         let in_flight = core::mem::take(&mut pending.in_flight);
@@ -272,13 +261,11 @@ impl Checker {
                     }
                     PendingState::Solicited(_, at) => local.since(at) <= timing.timeout + slack,
                     PendingState::Answering(_) => true,
-                    PendingState::Refused { at, .. } => local.since(at) <= timing.timeout + slack,
                 };
                 if !kept {
                     *in_flight -= core::mem::take(&mut pending.in_flight);
                 }
-                // Its answer may wait for longer than it is remembered.
-                kept || matches!(pending.state, PendingState::Refused { answered: false, .. })
+                kept
             });
         }
         // What is due this very instant may or may not have been forgotten.
@@ -287,7 +274,7 @@ impl Checker {
             let size = self.ops[pending.op].size;
             match pending.state {
                 PendingState::Waiting => {}
-                PendingState::Solicited(_, at) | PendingState::Refused { at, .. } => {
+                PendingState::Solicited(_, at) => {
                     let kept = local.since(at) < timing.timeout;
                     least += if kept { size } else { 0 };
                     most += size;

@@ -104,7 +104,9 @@ pub(super) struct Pending {
     pub(super) limit: Duration,
     pub(super) stale: bool,
     pub(super) state: PendingState,
-    /// One bit for each granule that was applied.
+    /// Data of it came after its region had changed, and was not applied.
+    pub(super) refused: bool,
+    /// One bit for each granule that has come, applied or not.
     pub(super) arrived: u64,
     /// Payload that is on its way to it.
     pub(super) in_flight: u64,
@@ -117,12 +119,6 @@ pub(super) enum PendingState {
     Solicited(FrameNumber, Instant),
     /// Was solicited by this frame, all its data has come, and it is to be acknowledged.
     Answering(FrameNumber),
-    /// Was solicited so, and then its region changed. It holds its share of the window as long as before.
-    Refused {
-        by: FrameNumber,
-        at: Instant,
-        answered: bool,
-    },
 }
 
 /// What has been seen of one node in its present life.

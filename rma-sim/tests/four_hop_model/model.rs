@@ -128,11 +128,7 @@ impl Model for Script {
             Action::Solicit { index } => network.send(target.solicit(self, index)),
             Action::Shed { index } => network.send(target.shed(index)),
             Action::Forget { index } => target.forget(self, index),
-            Action::Refuse { index } => {
-                if let Some(frame) = target.refuse(self, index) {
-                    network.send(frame);
-                }
-            }
+            Action::Refuse { index } => target.refuse(self, index),
             Action::Copy => target::copy(self, &mut state),
             Action::LookAgain => target::look_again(self, &mut state),
             Action::DriverRekey => {

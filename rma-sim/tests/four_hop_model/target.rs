@@ -118,7 +118,7 @@ impl Target {
 
     pub(crate) fn may_solicit(&self, script: &Script, index: u8) -> bool {
         self.entry(index).is_some_and(|entry| entry.solicitation.is_none())
-            && !self.may_refuse(script, index)
+            && !self.is_outdated(script, index)
             && self.solicited < script.solicitations
             // As for reads: what is free must do for an op of the largest size.
             && script.window - self.debited >= GRANULES_MAX
@@ -154,13 +154,28 @@ impl Target {
         self.remove(script, index);
     }
 
-    pub(crate) fn may_refuse(&self, script: &Script, index: u8) -> bool {
+    /// Whether the key that an entry was admitted under has been replaced.
+    fn is_outdated(&self, script: &Script, index: u8) -> bool {
         self.entry(index).is_some_and(|entry| entry.revision != self.revision)
             && !script.has(Flaw::RevisionUnchecked)
     }
 
-    /// Ends an entry whose key was replaced. Before hop 2 a notice says so: it is one that anybody could make.
-    pub(crate) fn refuse(&mut self, script: &Script, index: u8) -> Option<Frame> {
+    pub(crate) fn may_refuse(&self, script: &Script, index: u8) -> bool {
+        self.is_outdated(script, index) && self.may_shed(index)
+    }
+
+    /// Forgets an entry that waits and whose key was replaced. A notice says so: it is one that anybody could make.
+    pub(crate) fn refuse(&mut self, script: &Script, index: u8) {
+        self.remove(script, index);
+    }
+
+    /// Data came under a key that was replaced: nothing of it is copied, and after the last of it hop 4 says so.
+    fn discard(&mut self, script: &Script, index: u8, granule: u8) -> Option<Frame> {
+        let entry = self.entries[usize::from(index)].as_mut().expect("the caller saw it");
+        entry.arrived |= 1 << granule;
+        if entry.arrived != script.op(entry.op).all() {
+            return None;
+        }
         let debited = self.debited;
         let by = self.remove(script, index).solicitation?;
         if script.has(Flaw::RefusedWithoutRefund) {
@@ -269,8 +284,8 @@ fn receive_data(script: &Script, state: &mut State, op: OpId, by: SolicitationId
     if !header || !authentic || repeated {
         return;
     }
-    if state.target.may_refuse(script, index) {
-        if let Some(frame) = state.target.refuse(script, index) {
+    if state.target.is_outdated(script, index) {
+        if let Some(frame) = state.target.discard(script, index, granule) {
             state.network.send(frame);
         }
         return;

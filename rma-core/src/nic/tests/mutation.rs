@@ -5,6 +5,7 @@ use core::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::mutation::DATA_OVERHEAD;
 
 /// The frames of one op, hop by hop.
 impl Pair {
@@ -570,9 +571,7 @@ fn a_region_deregistered_under_a_write_is_not_touched_and_the_op_is_told() {
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
     assert_eq!(pair.deliver_to_b(&data), Err(DropReason::UnknownPendingWrite));
-    assert_eq!(pair.b.nic.window_debited(), 64, "data may still be under way");
-    pair.advance(pair.timeout());
-    assert_eq!(pair.b.nic.window_debited(), 0);
+    assert_eq!(pair.b.nic.window_debited(), 0, "all data has come");
     assert_eq!(pair.target(), before);
     // Nor one that was deregistered before the solicitation.
     let mut pair = Pair::new();
@@ -669,23 +668,53 @@ fn duplicates_of_requests_take_no_place_in_the_table() {
 //= 1rma#5.1-writes-solicited
 //= type=test
 #[test]
-fn the_window_of_a_write_that_was_cut_short_is_held_while_its_data_may_be_under_way() {
+fn a_write_that_was_cut_short_holds_its_place_until_its_data_has_come_and_no_longer() {
     let settings =
         NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
     let mut pair = Pair::with(settings);
     let (memory, key) = (pair.b.memory.clone(), pair.b.key);
     let other = register(&mut pair.b.nic, &memory, &key, Permissions::WRITE);
-    let data = pair.data_of(pair.write(0, 0, 4096));
+    let (before, data) = (pair.target(), pair.data_of(pair.write(0, 0, 4096)));
     pair.issue(Command { remote_region: other, ..pair.write(1, 0, 4096) });
     let second = pair.requests().remove(0);
     pair.deliver_to_b(&second).unwrap();
     pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
-    assert_eq!(pair.deliver_to_b(&data[0]), Err(DropReason::OldKey));
+    let (last, first) = data.split_last().unwrap();
+    for flight in first {
+        assert_eq!(pair.deliver_to_b(flight), Err(DropReason::OldKey));
+        assert_eq!(pair.deliver_to_b(flight), Err(DropReason::Duplicate));
+        assert!(pair.responses().is_empty(), "neither an answer nor a solicitation");
+    }
+    assert_eq!(pair.b.nic.window_debited(), 4096);
+    assert_eq!(pair.deliver_to_b(last), Err(DropReason::OldKey));
     let answers = pair.responses();
-    assert_eq!(answers.len(), 1, "the acknowledgement, and no solicitation");
+    assert_eq!(answers.len(), 2, "its acknowledgement, and the other region's solicitation");
     pair.deliver_to_a(&answers[0]).unwrap();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    assert_eq!(pair.target(), before);
+    pair.deliver_to_a(&answers[1]).unwrap();
+    pair.exchange();
+    assert_eq!(pair.status(), OpStatus::Ok);
+}
+
+//= 1rma#5.2-rekey
+//= type=test
+#[test]
+fn a_write_whose_key_is_rotated_between_its_frames_is_told_and_applies_no_more() {
+    let mut pair = Pair::new();
+    let fill = pair.fill();
+    let mut expected = pair.target();
+    let data = pair.data_of(pair.write(0, 0, 4096));
+    assert!(data.len() > 1);
+    pair.deliver_to_b(&data[0]).unwrap();
+    let landed = data[0].bytes.len() - DATA_OVERHEAD;
+    expected[..landed].copy_from_slice(&fill[..landed]);
+    pair.b.nic.regions_mut().rekey(pair.b.region, &RegionKey::from_bytes([9; 16])).unwrap();
     for late in &data[1..] {
-        assert_eq!(pair.deliver_to_b(late), Err(DropReason::UnknownPendingWrite));
+        assert_eq!(pair.deliver_to_b(late), Err(DropReason::OldKey));
     }
+    pair.exchange();
+    assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
+    assert_eq!(pair.target(), expected);
+    assert_eq!(pair.b.nic.window_debited(), 0);
 }
