@@ -253,16 +253,14 @@ impl<A: AeadProvider> Nic<A> {
 
     /// The initiator, and what it works with.
     fn initiating(&mut self) -> (&mut Initiator<A>, Context<'_, A>) {
-        let Self { config, security, regions, window, initiator, responder, .. } = self;
-        let mutations_wait = responder.mutations_wait();
-        (initiator, Context { security, regions, window, mutations_wait, config })
+        let Self { config, security, regions, window, initiator, .. } = self;
+        (initiator, Context { security, regions, window, config })
     }
 
     /// The responder, the window, and what else it works with.
     fn serving(&mut self) -> (&mut Responder<A>, &mut SolicitationWindow, Serving<'_, A>) {
-        let Self { config, security, regions, window, initiator, responder, counters, .. } = self;
-        let reads_wait = initiator.reads_wait();
-        (responder, window, Serving { security, regions, reads_wait, counters, config })
+        let Self { config, security, regions, window, responder, counters, .. } = self;
+        (responder, window, Serving { security, regions, counters, config })
     }
 
     /// Expires whatever is due. Early or repeated calls do nothing.
@@ -282,6 +280,9 @@ impl<A: AeadProvider> Nic<A> {
         if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
             return None;
         }
+        let (reads_wait, mutations_wait) =
+            (self.initiator.reads_wait(), self.responder.mutations_wait());
+        self.window.note_waiting(reads_wait, mutations_wait);
         let transmit = if self.responder_first {
             self.poll_responder(now, out).or_else(|| self.poll_initiator(now, out))
         } else {

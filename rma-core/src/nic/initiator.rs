@@ -304,7 +304,7 @@ impl<A: AeadProvider> Initiator<A> {
         context: &mut Context<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let admits_read = context.window.admits(Solicitor::Read, context.mutations_wait);
+        let admits_read = context.window.admits(Solicitor::Read);
         let id = self.next_ready(admits_read)?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
@@ -516,8 +516,6 @@ pub(super) struct Context<'a, A: AeadProvider> {
     pub(super) security: &'a mut Security<A>,
     pub(super) regions: &'a RegionTable,
     pub(super) window: &'a mut SolicitationWindow,
-    /// Whether mutations of others wait for the window, too.
-    pub(super) mutations_wait: bool,
     pub(super) config: &'a NicConfig,
 }
 

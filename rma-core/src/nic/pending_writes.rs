@@ -330,7 +330,7 @@ impl<A: AeadProvider> PendingWrites<A> {
             return transmit;
         }
         //= 1rma#5.1-writes-solicited
-        if !window.admits(Solicitor::Mutation, serving.reads_wait) {
+        if !window.admits(Solicitor::Mutation) {
             return None;
         }
         let index = self.next_in_time(now, serving)?;

@@ -41,8 +41,6 @@ enum Sender {
 pub(super) struct Serving<'a, A: AeadProvider> {
     pub(super) security: &'a mut Security<A>,
     pub(super) regions: &'a mut RegionTable,
-    /// Whether reads of this host wait for the window, too.
-    pub(super) reads_wait: bool,
     pub(super) counters: &'a NicCounters,
     pub(super) config: &'a NicConfig,
 }

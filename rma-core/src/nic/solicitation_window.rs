@@ -11,6 +11,8 @@ pub(super) struct SolicitationWindow {
     free: u32,
     /// Who entered last.
     last: Solicitor,
+    /// Whether both wait.
+    contended: bool,
 }
 
 /// Who may wait for the window: this host's reads, and the mutations that others ask it for.
@@ -22,7 +24,7 @@ pub(super) enum Solicitor {
 
 impl SolicitationWindow {
     pub(super) const fn new(size: u32) -> Self {
-        Self { size, free: size, last: Solicitor::Mutation }
+        Self { size, free: size, last: Solicitor::Mutation, contended: false }
     }
 
     /// Whether an op may enter service: only when a whole op of the largest size is free, whatever its
@@ -32,10 +34,15 @@ impl SolicitationWindow {
         self.free >= OP_SIZE_MAX
     }
 
+    /// Takes in who waits. To be called before the next [`SolicitationWindow::admits`], not after every change.
+    pub(super) const fn note_waiting(&mut self, reads: bool, mutations: bool) {
+        self.contended = reads && mutations;
+    }
+
     /// Whether an op of `solicitor` may enter service. While the other one waits too they take turns, whatever
     /// the rhythm in which they ask.
-    pub(super) fn admits(&self, solicitor: Solicitor, other_waits: bool) -> bool {
-        self.admits_op() && !(other_waits && self.last == solicitor)
+    pub(super) fn admits(&self, solicitor: Solicitor) -> bool {
+        self.admits_op() && !(self.contended && self.last == solicitor)
     }
 
     /// Takes an op's real size out of the window.
@@ -92,12 +99,12 @@ mod tests {
     fn the_two_who_wait_take_turns_and_one_alone_does_not_wait() {
         let mut window = SolicitationWindow::new(2 * OP_SIZE_MAX);
         for _ in 0..3 {
-            assert!(
-                window.admits(Solicitor::Read, true) && !window.admits(Solicitor::Mutation, true)
-            );
+            window.note_waiting(true, true);
+            assert!(window.admits(Solicitor::Read) && !window.admits(Solicitor::Mutation));
             window.debit(Solicitor::Read, 1);
-            assert!(!window.admits(Solicitor::Read, true) && window.admits(Solicitor::Read, false));
-            assert!(window.admits(Solicitor::Mutation, true));
+            assert!(!window.admits(Solicitor::Read) && window.admits(Solicitor::Mutation));
+            window.note_waiting(true, false);
+            assert!(window.admits(Solicitor::Read));
             window.debit(Solicitor::Mutation, 1);
         }
     }
