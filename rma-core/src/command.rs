@@ -214,6 +214,11 @@ impl Completion {
         core::time::Duration::from_nanos(self.total_delay_nanos - self.issue_delay_nanos)
     }
 
+    /// `issue_delay` and `total_delay` in nanoseconds, the first at most the second.
+    pub(crate) const fn delays_nanos(&self) -> (u64, u64) {
+        (self.issue_delay_nanos, self.total_delay_nanos)
+    }
+
     /// The completion as the line that goes into the portal's completion ring.
     #[must_use]
     pub const fn to_line(&self) -> Line {

@@ -13,6 +13,7 @@
 //! | module | knows | does not know |
 //! |---|---|---|
 //! | [`portal`] | slots and rings of one application | frames |
+//! | [`cc`] | congestion windows, by what completions say | ops, frames, the NIC |
 //! | [`engine`] | whom to ask next: backend, portals, NIC | what is in a frame |
 //! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
@@ -29,6 +30,7 @@
 
 pub mod addr;
 pub mod backend;
+pub mod cc;
 pub mod command;
 pub mod crypto;
 pub mod engine;

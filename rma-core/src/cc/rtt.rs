@@ -1,0 +1,41 @@
+//! The round-trip time that pacing and decreases go by (RTT in 1RMA §6 and Algorithm 1).
+//!
+//! The paper does not say how RTT is measured. Here it is the smoothed `total_delay` of ops that succeeded, of one
+//! remote NIC and direction: the time after which a change of the window shows in completions, waiting in the
+//! local NIC included, and the one with which OpSize × CWND / RTT is the rate that a full window has anyway.
+
+use core::time::Duration;
+
+use super::Feedback;
+use crate::{op::OpStatus, time};
+
+/// A smoothed round-trip time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rtt {
+    nanos: f64,
+}
+
+impl Rtt {
+    /// The weight of a new sample: that of TCP (RFC 6298), a window of ops being a sample each.
+    const GAIN: f64 = 0.125;
+
+    /// `rtt`, until samples say otherwise.
+    #[must_use]
+    pub const fn new(rtt: Duration) -> Self {
+        Self { nanos: time::nanos(rtt) as f64 }
+    }
+
+    /// In nanoseconds.
+    #[must_use]
+    pub const fn nanos(self) -> f64 {
+        self.nanos
+    }
+
+    /// Takes the sample of a completion. Failures have none: a timeout measures its timer, and a refused op
+    /// transferred nothing.
+    pub fn on_completion(&mut self, feedback: &Feedback) {
+        if feedback.status == OpStatus::Ok {
+            self.nanos += Self::GAIN * (feedback.total_delay_nanos as f64 - self.nanos);
+        }
+    }
+}

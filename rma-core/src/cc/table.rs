@@ -1,0 +1,244 @@
+//! The congestion windows of one CommandExecutor: one for the local NIC, and one for each remote NIC and direction
+//! (1RMA §6).
+//!
+//! The paper keeps this state in host memory, for as many remote NICs as there are. Here the table has a fixed
+//! size: an entry that nobody holds keeps its window until its place is needed for another (a clock hand picks one
+//! that has not been used for a while). A remote NIC that was forgotten starts anew.
+//!
+//! Invariant: an entry that is held does not move and is not forgotten.
+
+use thiserror::Error;
+
+use super::{
+    CcConfig, CongestionController, Controller, Direction, Feedback, OpCharge, Rtt, Window,
+    window::Pacing,
+};
+use crate::addr::HostAddr;
+
+/// The name of a remote window that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteWindowId(u32);
+
+/// No remote window is free.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error(
+    "all {remotes} remote congestion windows are in use; let some transfers end, or raise `remotes`"
+)]
+pub struct AllHeld {
+    /// How many there are.
+    pub remotes: u32,
+}
+
+/// The congestion windows of one CommandExecutor.
+//= 1rma#6-windows
+#[derive(Debug)]
+pub struct CongestionControl {
+    config: CcConfig,
+    op_charge: OpCharge,
+    pacing: Pacing,
+    local: Controller,
+    /// Grows to its capacity, and never shrinks.
+    remotes: Vec<Remote>,
+    /// First entries of chains, by hash.
+    buckets: Box<[u32]>,
+    /// The entry that is looked at next when one must be forgotten.
+    hand: u32,
+}
+
+#[derive(Debug)]
+struct Remote {
+    controller: Controller,
+    rtt: Rtt,
+    addr: HostAddr,
+    direction: Direction,
+    holders: u32,
+    used: bool,
+    /// The next entry of the same bucket.
+    next: u32,
+}
+
+/// The end of a chain.
+const NONE: u32 = u32::MAX;
+
+impl CongestionControl {
+    /// Windows as they are at the start. Allocates all there will be.
+    #[must_use]
+    pub fn new(config: CcConfig) -> Self {
+        let remotes = config.settings().remotes;
+        let buckets = vec![NONE; remotes.next_power_of_two() as usize];
+        Self {
+            config,
+            op_charge: config.op_charge(),
+            pacing: config.pacing(),
+            local: config.local_controller(),
+            remotes: Vec::with_capacity(remotes as usize),
+            buckets: buckets.into(),
+            hand: 0,
+        }
+    }
+
+    /// Names the window to `addr` in `direction`, and keeps it until as many [`CongestionControl::release`]s.
+    ///
+    /// Two windows of one remote NIC in both directions are two; the ops of all transfers that have one in common
+    /// share it.
+    ///
+    /// # Errors
+    /// If all windows are held.
+    pub fn hold(
+        &mut self,
+        addr: HostAddr,
+        direction: Direction,
+    ) -> Result<RemoteWindowId, AllHeld> {
+        let bucket = self.bucket(addr, direction);
+        let mut at = self.buckets[bucket];
+        while at != NONE {
+            let remote = &mut self.remotes[at as usize];
+            if remote.addr == addr && remote.direction == direction {
+                remote.holders += 1;
+                return Ok(RemoteWindowId(at));
+            }
+            at = remote.next;
+        }
+        let remote = Remote {
+            controller: self.config.remote_controller(direction),
+            rtt: Rtt::new(self.config.rtt(direction)),
+            addr,
+            direction,
+            holders: 1,
+            used: true,
+            next: NONE,
+        };
+        let at = self.place(remote)?;
+        // Now, not before: making place may have changed this chain.
+        self.remotes[at as usize].next = self.buckets[bucket];
+        self.buckets[bucket] = at;
+        Ok(RemoteWindowId(at))
+    }
+
+    /// Ends one [`CongestionControl::hold`]. The window is remembered while there is room.
+    ///
+    /// # Panics
+    /// If the window is not held.
+    pub fn release(&mut self, id: RemoteWindowId) {
+        let remote = &mut self.remotes[id.0 as usize];
+        remote.holders = remote.holders.checked_sub(1).expect("a window is released once per hold");
+        remote.used = true;
+    }
+
+    /// Reacts to the completion of an op to the remote NIC that `id` names.
+    pub fn on_completion(&mut self, id: RemoteWindowId, feedback: &Feedback) {
+        let remote = &mut self.remotes[id.0 as usize];
+        remote.rtt.on_completion(feedback);
+        self.local.on_completion(feedback, remote.rtt);
+        remote.controller.on_completion(feedback, remote.rtt);
+    }
+
+    /// What may be outstanding to the remote NIC that `id` names, and how fast ops may follow each other.
+    ///
+    /// The local window bounds every remote one by itself, not their sum: the rate of each transfer follows from
+    /// the more restrictive of its two windows. Transfers to several remote NICs that compete for the local one so
+    /// have equal shares as soon as its window is the smaller one.
+    //= 1rma#6-smaller-window-rules
+    #[must_use]
+    pub fn window(&self, id: RemoteWindowId) -> Window {
+        let remote = &self.remotes[id.0 as usize];
+        Window {
+            cwnd: self.local.cwnd().min(remote.controller.cwnd()),
+            rtt: remote.rtt,
+            op_charge: self.op_charge,
+            pacing: self.pacing,
+        }
+    }
+
+    /// The window of the local NIC, in ops.
+    #[must_use]
+    pub fn local_cwnd(&self) -> f64 {
+        self.local.cwnd()
+    }
+
+    /// The window of the remote NIC that `id` names, in ops.
+    #[must_use]
+    pub fn remote_cwnd(&self, id: RemoteWindowId) -> f64 {
+        self.remotes[id.0 as usize].controller.cwnd()
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &CcConfig {
+        &self.config
+    }
+
+    /// Puts `remote` into a new entry, or into that of another that is then forgotten.
+    fn place(&mut self, remote: Remote) -> Result<u32, AllHeld> {
+        let capacity = self.config.settings().remotes;
+        let count = self.remotes.len() as u32;
+        if count < capacity {
+            self.remotes.push(remote);
+            return Ok(count);
+        }
+        // Twice around at most: the first time may only find that all have been used.
+        for _ in 0..2 * u64::from(capacity) {
+            let at = self.hand;
+            self.hand = if at + 1 == capacity { 0 } else { at + 1 };
+            let old = &mut self.remotes[at as usize];
+            if old.holders == 0 && !core::mem::take(&mut old.used) {
+                self.unchain(at);
+                self.remotes[at as usize] = remote;
+                return Ok(at);
+            }
+        }
+        Err(AllHeld { remotes: capacity })
+    }
+
+    fn unchain(&mut self, at: u32) {
+        let Remote { addr, direction, next, .. } = self.remotes[at as usize];
+        let bucket = self.bucket(addr, direction);
+        if self.buckets[bucket] == at {
+            self.buckets[bucket] = next;
+            return;
+        }
+        let mut before = self.buckets[bucket];
+        while self.remotes[before as usize].next != at {
+            before = self.remotes[before as usize].next;
+        }
+        self.remotes[before as usize].next = next;
+    }
+
+    /// Addresses come from the application itself: nothing is to be gained by choosing ones that collide. But those of
+    /// one network differ in a few bits only, wherever these are.
+    fn bucket(&self, addr: HostAddr, direction: Direction) -> usize {
+        let octets = u128::from_le_bytes(addr.to_octets());
+        let (low, high) = (octets as u64, (octets >> 64) as u64);
+        mix(mix(low ^ direction as u64) ^ high) as usize & (self.buckets.len() - 1)
+    }
+}
+
+/// Every bit of the result depends on many of `bits`, whether high or low.
+const fn mix(bits: u64) -> u64 {
+    let product = bits as u128 * 0x9e37_79b9_7f4a_7c15;
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::CcConfigBuilder;
+
+    #[test]
+    fn hosts_of_one_network_do_not_share_a_bucket() {
+        let config = CcConfigBuilder::default().build().unwrap();
+        let v4 = |at: u16| HostAddr::from([10, 1, (at >> 8) as u8, at as u8]);
+        let far = |at: u16| HostAddr::from([at as u8, (at >> 8) as u8, 0, 1]);
+        let v6 =
+            |at: u16| HostAddr::from(core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, at, 0, 0, 0, 1));
+        for addr in [v4, far, v6] {
+            let cc = CongestionControl::new(config);
+            let mut lengths = vec![0; cc.buckets.len()];
+            for at in 0..cc.buckets.len() as u16 / 2 {
+                lengths[cc.bucket(addr(at), Direction::Inbound)] += 1;
+                lengths[cc.bucket(addr(at), Direction::Outbound)] += 1;
+            }
+            assert!(lengths.iter().all(|&length| length <= 8), "{:?}", lengths.iter().max());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which windows there are, and which are remembered.
+
+use super::*;
+use crate::addr::HostAddr;
+
+fn addr(last: u8) -> HostAddr {
+    [192, 0, 2, last].into()
+}
+
+fn control(remotes: u32) -> CongestionControl {
+    let builder = CcConfigBuilder { remotes, ..CcConfigBuilder::default() };
+    CongestionControl::new(builder.build().unwrap())
+}
+
+fn nack(cc: &mut CongestionControl, id: RemoteWindowId) {
+    cc.on_completion(id, &feedback(RTT, OpStatus::Nack, 0.0, 5.0));
+}
+
+//= 1rma#6-windows
+//= type=test
+#[test]
+fn each_remote_nic_and_direction_has_a_window_of_its_own() {
+    let mut cc = control(8);
+    let id = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let others = [
+        cc.hold(addr(1), Direction::Outbound).unwrap(),
+        cc.hold(addr(2), Direction::Inbound).unwrap(),
+        cc.hold("2001:db8::1".parse().unwrap(), Direction::Inbound).unwrap(),
+    ];
+    nack(&mut cc, id);
+    assert!(cc.remote_cwnd(id) < 2.0);
+    for other in others {
+        assert_eq!(cc.remote_cwnd(other), 16.0);
+    }
+    assert_eq!(cc.hold(addr(1), Direction::Inbound), Ok(id), "held twice, one window");
+}
+
+//= 1rma#6-windows
+//= type=test
+#[test]
+fn there_is_one_local_window_for_all_remote_nics() {
+    let mut cc = control(8);
+    let ids = [1, 2].map(|last| cc.hold(addr(last), Direction::Inbound).unwrap());
+    cc.on_completion(ids[0], &feedback(RTT, OpStatus::DispatchTimeout, 10.0, 0.0));
+    for id in ids {
+        assert_near(cc.window(id).cwnd(), 1.6);
+    }
+}
+
+//= 1rma#6-windows
+//= type=test
+#[test]
+fn reads_are_inbound_and_writes_outbound() {
+    assert_eq!(Direction::of(OpType::Read), Direction::Inbound);
+    assert_eq!(Direction::of(OpType::Write), Direction::Outbound);
+    assert_eq!(Direction::of(OpType::Rekey), Direction::Outbound);
+}
+
+#[test]
+fn a_released_window_is_remembered_until_its_place_is_needed() {
+    let mut cc = control(2);
+    let first = cc.hold(addr(1), Direction::Inbound).unwrap();
+    nack(&mut cc, first);
+    cc.release(first);
+    let again = cc.hold(addr(1), Direction::Inbound).unwrap();
+    assert_near(cc.remote_cwnd(again), 1.6);
+    cc.release(again);
+    // Two others take both places.
+    for last in [2, 3] {
+        cc.hold(addr(last), Direction::Inbound).unwrap();
+    }
+    let error = cc.hold(addr(1), Direction::Inbound).unwrap_err();
+    assert_eq!(error, AllHeld { remotes: 2 });
+    assert!(error.to_string().starts_with("all 2 remote congestion windows are in use"));
+}
+
+#[test]
+fn a_held_window_is_never_forgotten() {
+    let mut cc = control(4);
+    let held = cc.hold(addr(1), Direction::Inbound).unwrap();
+    nack(&mut cc, held);
+    for last in 2..=255 {
+        let other = cc.hold(addr(last), Direction::Inbound).unwrap();
+        assert_ne!(other, held);
+        assert_eq!(cc.remote_cwnd(other), 16.0, "a new remote NIC starts anew");
+        cc.release(other);
+        assert_eq!(cc.hold(addr(last), Direction::Inbound), Ok(other));
+        cc.release(other);
+    }
+    assert_eq!(cc.hold(addr(1), Direction::Inbound), Ok(held));
+    assert_near(cc.remote_cwnd(held), 1.6);
+}
+
+#[test]
+#[should_panic(expected = "a window is released once per hold")]
+fn a_window_is_not_released_twice() {
+    let mut cc = control(2);
+    let id = cc.hold(addr(1), Direction::Inbound).unwrap();
+    cc.release(id);
+    cc.release(id);
+}
