@@ -12,6 +12,7 @@
 //!
 //! | module | knows | does not know |
 //! |---|---|---|
+//! | [`executor`] | calls of any size, retry, order, pace | frames |
 //! | [`portal`] | slots and rings of one application | frames |
 //! | [`cc`] | congestion windows, by what completions say | ops, frames, the NIC |
 //! | [`engine`] | whom to ask next: backend, portals, NIC | what is in a frame |
@@ -35,7 +36,9 @@ pub mod command;
 pub mod crypto;
 pub mod engine;
 pub mod error;
+pub mod executor;
 pub mod grant;
+mod index_list;
 pub mod limits;
 pub mod nic;
 pub mod op;

@@ -18,7 +18,6 @@ mod counter_blocks;
 mod counters;
 mod granules;
 mod inbound_reads;
-mod index_list;
 mod initiator;
 mod key_cache;
 mod memory;

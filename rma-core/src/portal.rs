@@ -25,7 +25,7 @@ use crate::{
     error::SubmitError,
     grant::Grant,
     limits::OP_SIZE_MAX,
-    op::ClassOfService,
+    op::{ClassOfService, OpType},
     region::{NicTag, RegionId, RegisteredRegion},
 };
 
@@ -184,11 +184,20 @@ impl CommandPortal {
     /// # Errors
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
     pub fn issue_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.batch().read(op)
+    }
+
+    /// Issues several ops at once: an engine that sleeps is woken once, when the batch is dropped.
+    pub const fn batch(&mut self) -> Batch<'_> {
+        Batch { portal: self }
+    }
+
+    fn place_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
         let &ReadOp { grant, remote_offset, sink, sink_offset, op_size, class } = op;
         let local = self.checked(sink, sink_offset, op_size)?;
         let transfer =
             Transfer { op_size, remote_offset, local_region: local, local_offset: sink_offset };
-        self.issue_op(grant, class, CommandOp::Read(transfer))
+        self.place(grant, class, CommandOp::Read(transfer))
     }
 
     /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in the latency
@@ -218,11 +227,15 @@ impl CommandPortal {
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
     //= 1rma#5.1-write
     pub fn issue_write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.batch().write(op)
+    }
+
+    fn place_write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
         let &WriteOp { grant, remote_offset, source, source_offset, op_size, class } = op;
         let local = self.checked(source, source_offset, op_size)?;
         let transfer =
             Transfer { op_size, remote_offset, local_region: local, local_offset: source_offset };
-        self.issue_op(grant, class, CommandOp::Write(transfer))
+        self.place(grant, class, CommandOp::Write(transfer))
     }
 
     /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come under keys derived
@@ -236,7 +249,9 @@ impl CommandPortal {
     /// # Errors
     /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was issued.
     pub fn rekey(&mut self, grant: &Grant, key: RegionKey) -> Result<CommandSlotId, SubmitError> {
-        self.issue_op(grant, ClassOfService::Latency, CommandOp::Rekey(key))
+        let slot = self.place(grant, ClassOfService::Latency, CommandOp::Rekey(key))?;
+        self.ring();
+        Ok(slot)
     }
 
     /// The name of `local`, if it has `op_size` bytes at `offset`.
@@ -250,22 +265,32 @@ impl CommandPortal {
             return Err(SubmitError::OpSize { op_size });
         }
         let (region, region_len) = (local.id(), local.len());
-        if local.nic() != self.nic {
-            return Err(SubmitError::RegionOfAnotherHost { region });
-        }
+        self.check_local(local)?;
         if offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
             return Err(SubmitError::LocalOutOfBounds { region, region_len, offset, op_size });
         }
         Ok(region)
     }
 
-    fn issue_op(
+    /// Puts a command into the ring, and does not wake the engine.
+    fn place(
         &mut self,
         grant: &Grant,
         class: ClassOfService,
         op: CommandOp,
     ) -> Result<CommandSlotId, SubmitError> {
-        let (granted, wanted) = (grant.op_type, op.op_type());
+        self.check_grant(grant, op.op_type())?;
+        //= 1rma#4.3-slots-cap-ops
+        let slots = self.slots.len() as u16;
+        let slot = self.take_slot().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
+        let Grant { responder, region, key, .. } = *grant;
+        self.put(&Command { slot, class, responder, remote_region: region, key, op });
+        Ok(slot)
+    }
+
+    /// Whether `grant` is one for ops of this type from this portal.
+    pub(crate) fn check_grant(&self, grant: &Grant, wanted: OpType) -> Result<(), SubmitError> {
+        let granted = grant.op_type;
         if granted != wanted {
             return Err(SubmitError::GrantForAnotherOpType { granted, wanted });
         }
@@ -278,19 +303,38 @@ impl CommandPortal {
         if self.addresses.toward(grant.responder) != Some(grant.initiator) {
             return Err(SubmitError::GrantForAnotherHost { granted: grant.initiator });
         }
-        //= 1rma#4.3-slots-cap-ops
-        let slots = self.slots.len() as u16;
-        let slot = self.free.pop().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
-        let Grant { responder, region, key, .. } = *grant;
-        self.issue(&Command { slot, class, responder, remote_region: region, key, op });
-        Ok(slot)
+        Ok(())
+    }
+
+    /// Whether `local` is a region of this portal's host.
+    pub(crate) fn check_local(&self, local: &RegisteredRegion) -> Result<(), SubmitError> {
+        if local.nic() != self.nic {
+            return Err(SubmitError::RegionOfAnotherHost { region: local.id() });
+        }
+        Ok(())
+    }
+
+    /// A slot that is free, and is not from now on.
+    pub(crate) fn take_slot(&mut self) -> Option<CommandSlotId> {
+        self.free.pop()
+    }
+
+    /// Issues `command` unseen, as a hostile application could.
+    #[cfg(test)]
+    pub(crate) fn issue(&mut self, command: &Command) {
+        self.put(command);
+        self.ring();
     }
 
     //= 1rma#B-command-store
     //= type=deviation
-    /// Issues `command` unseen, as a hostile application could.
-    pub(crate) fn issue(&mut self, command: &Command) {
+    /// Puts `command` into the ring. An engine that sleeps does not see it before [`CommandPortal::ring`].
+    pub(crate) fn put(&mut self, command: &Command) {
         self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
+    }
+
+    /// Wakes an engine that sleeps. Once is enough after any number of commands.
+    pub(crate) fn ring(&self) {
         if let Some(bell) = &self.bell
             && bell.doorbell.needs_ring()
         {
@@ -306,6 +350,42 @@ impl CommandPortal {
         debug_assert!(!self.free.contains(&completion.slot), "one completion for each command");
         self.free.push(completion.slot);
         Some(completion)
+    }
+}
+
+impl AsMut<Self> for CommandPortal {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// Ops that are issued together. See [`CommandPortal::batch`].
+#[derive(Debug)]
+pub struct Batch<'a> {
+    portal: &'a mut CommandPortal,
+}
+
+impl Batch<'_> {
+    /// Issues a read. See [`CommandPortal::issue_read`].
+    ///
+    /// # Errors
+    /// As [`CommandPortal::issue_read`]. What was issued before is not affected.
+    pub fn read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.portal.place_read(op)
+    }
+
+    /// Issues a write. See [`CommandPortal::issue_write`].
+    ///
+    /// # Errors
+    /// As [`CommandPortal::issue_write`]. What was issued before is not affected.
+    pub fn write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.portal.place_write(op)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.portal.ring();
     }
 }
 
@@ -349,7 +429,7 @@ impl PortalPort {
 
     /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
     /// completion would have no room.
-    pub(crate) fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
+    pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
         // In this order: an application that keeps to the rules makes room before it issues the command.
         if !self.commands.has_line() || !self.completions.has_room_for(self.outstanding + 1) {
             return None;
@@ -377,7 +457,7 @@ impl PortalPort {
     }
 
     /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
-    pub(crate) fn complete(&mut self, completion: &Completion) {
+    pub fn complete(&mut self, completion: &Completion) {
         self.outstanding -= 1;
         let pushed = self.completions.push(&completion.to_line());
         debug_assert!(pushed.is_ok(), "room that was seen stays");

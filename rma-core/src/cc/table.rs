@@ -19,6 +19,20 @@ use crate::addr::HostAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteWindowId(u32);
 
+impl RemoteWindowId {
+    /// That of nobody, in a place that is not used.
+    pub(crate) const NONE: Self = Self(NONE);
+
+    /// The window's place in the table, below [`CcConfigBuilder::remotes`](super::CcConfigBuilder::remotes).
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) const fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
 /// No remote window is free.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(

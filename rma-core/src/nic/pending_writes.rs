@@ -25,7 +25,6 @@ use super::{
     NicConfig,
     admission::{Admission, Admitted, Asked},
     granules::Granules,
-    index_list::{IndexList, Links},
     responder::Serving,
     security::RequestSeal,
     solicitation_window::{SolicitationWindow, Solicitor},
@@ -35,6 +34,7 @@ use crate::{
     backend::{RxFrame, Transmit},
     crypto::{AeadProvider, Iv, RegionKey},
     error::DropReason,
+    index_list::{IndexList, Links},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{

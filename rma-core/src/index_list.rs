@@ -14,38 +14,38 @@ struct Link {
 
 /// The links of all entries of one table.
 #[derive(Debug)]
-pub(super) struct Links(Box<[Link]>);
+pub(crate) struct Links(Box<[Link]>);
 
 impl Links {
     /// Bytes that each entry takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Link>();
+    pub(crate) const ENTRY_LEN: usize = size_of::<Link>();
 
-    pub(super) fn new(entries: usize) -> Self {
+    pub(crate) fn new(entries: usize) -> Self {
         Self(vec![Link { previous: NONE, next: NONE }; entries].into_boxed_slice())
     }
 }
 
 /// One list.
 #[derive(Debug)]
-pub(super) struct IndexList {
+pub(crate) struct IndexList {
     head: u16,
     tail: u16,
 }
 
 impl IndexList {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { head: NONE, tail: NONE }
     }
 
-    pub(super) fn front(&self) -> Option<u16> {
+    pub(crate) fn front(&self) -> Option<u16> {
         (self.head != NONE).then_some(self.head)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    pub(super) fn push_back(&mut self, links: &mut Links, entry: u16) {
+    pub(crate) fn push_back(&mut self, links: &mut Links, entry: u16) {
         links.0[usize::from(entry)] = Link { previous: self.tail, next: NONE };
         match self.tail {
             NONE => self.head = entry,
@@ -54,14 +54,14 @@ impl IndexList {
         self.tail = entry;
     }
 
-    pub(super) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
+    pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
         let entry = self.front()?;
         self.remove(links, entry);
         Some(entry)
     }
 
     /// Takes `entry` out. It must be in this list.
-    pub(super) fn remove(&mut self, links: &mut Links, entry: u16) {
+    pub(crate) fn remove(&mut self, links: &mut Links, entry: u16) {
         let Link { previous, next } = links.0[usize::from(entry)];
         match previous {
             NONE => self.head = next,

@@ -1,0 +1,401 @@
+//! The CommandExecutor: transfers of any size over one portal (1RMA §4.4, §6).
+//!
+//! It cuts calls into ops of at most 4 KiB, issues them as fast as congestion control and the portal's slots allow,
+//! issues again what failed in passing, and tells the application what became of each call. It does in software what
+//! the paper's NIC does not: chunking, pacing, congestion control, retry and ordering.
+//!
+//! # Who goes next
+//!
+//! Calls to one remote NIC in one direction share a congestion window; such a pair is a *path* (not in the paper).
+//! Paths that may issue take turns, an op each; in a path the two classes of service take turns, and in a class the
+//! calls do. So a call of one op waits for at most one op of each other call, however large those are. Ops of
+//! [`ClassOfService::Throughput`] leave some of the portal's slots free, so that bulk transfers to hosts that do not
+//! answer cannot take all of them until they time out.
+//!
+//! # How to drive it
+//!
+//! [`CommandExecutor::submit`] takes a call; [`CommandExecutor::poll`] takes completions and issues ops: call it
+//! whenever there may be a completion, and not later than [`CommandExecutor::poll_timeout`] says;
+//! [`CommandExecutor::poll_outcome`] gives back calls that are over. It reads no clock: time is an argument. It
+//! belongs to one thread, as its portal does.
+//!
+//! # What it is not
+//!
+//! No order among calls or within one, but for [`CommandExecutor::fence`]. No memory of its own: data moves between
+//! registered regions. Nothing that one executor does is seen by another, also not its congestion windows.
+//!
+//! Invariants: each call has one outcome; every byte of it is either transferred or told as missing; a call is over
+//! only when none of its ops is under way. After it was made the executor allocates only for calls with more pieces
+//! than any before, and for failures.
+
+mod call;
+mod calls;
+mod config;
+mod cut;
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+pub use call::{
+    Call, CallError, CallId, CallStatus, Missing, Outcome, PIECES_MAX, Piece, RetryPolicy,
+};
+pub use config::{ExecutorConfig, ExecutorConfigError, PayloadLenMax};
+
+use self::{
+    calls::{Calls, Phase, Span},
+    cut::Cut,
+    paths::{Issue, Paths, Turn},
+};
+use crate::{
+    cc::{CongestionControl, Direction, Feedback},
+    command::{Command, CommandOp, Completion, Transfer},
+    op::{OpStatus, OpType},
+    portal::CommandPortal,
+    time::Instant,
+};
+
+/// An op under way, by its command slot.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    call: u16,
+    span: Span,
+    /// What it takes of its path's window.
+    charge: u32,
+}
+
+/// See the module.
+//= 1rma#4.4-executor
+#[derive(Debug)]
+pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
+    portal: P,
+    /// The first of the portal's slots.
+    first_slot: u16,
+    /// How many slots ops of the throughput class leave free.
+    reserved: usize,
+    /// By command slot.
+    ops: Box<[Op]>,
+    calls: Calls,
+    paths: Paths,
+    cc: CongestionControl,
+    /// With IPv4 and with IPv6.
+    cuts: [Cut; 2],
+    /// Calls that wait for those before a fence, in the order of submission.
+    held: VecDeque<u16>,
+    /// How often a fence was set, and how many fences have been passed.
+    fences: u32,
+    passed: u32,
+    /// Calls that have been let past all fences before them and are not over.
+    active: usize,
+    deadlines: BinaryHeap<Reverse<(Instant, CallId)>>,
+    /// Calls that are over and whose outcomes have not been taken.
+    over: VecDeque<u16>,
+}
+
+impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+    /// An executor over `portal`, of which nothing may be under way.
+    ///
+    /// # Errors
+    /// The first setting that cannot work, with its value and the rule.
+    ///
+    /// # Panics
+    /// If an op of the portal is under way.
+    pub fn new(mut portal: P, config: ExecutorConfig) -> Result<Self, ExecutorConfigError> {
+        let cc = config.build()?;
+        let slots = {
+            let portal = portal.as_mut();
+            assert_eq!(portal.outstanding(), 0, "an executor has its portal to itself");
+            portal.slots().clone()
+        };
+        let payload = config.payload_len_max;
+        let none = Op { call: 0, span: Span::NONE, charge: 0 };
+        Ok(Self {
+            portal,
+            first_slot: slots.start,
+            reserved: slots.len() / RESERVED_PART,
+            ops: vec![none; slots.len()].into(),
+            calls: Calls::new(config.calls),
+            paths: Paths::new(config.cc.remotes, config.calls),
+            cc: CongestionControl::new(cc),
+            cuts: [payload.ipv4, payload.ipv6].map(|payload| Cut::new(payload, config.op_size_max)),
+            held: VecDeque::with_capacity(config.calls.into()),
+            fences: 0,
+            passed: 0,
+            active: 0,
+            // Twice as many, so that they seldom have to be looked through.
+            deadlines: BinaryHeap::with_capacity(2 * usize::from(config.calls)),
+            over: VecDeque::with_capacity(config.calls.into()),
+        })
+    }
+
+    /// Takes a call. Its first ops may be issued at once, with all others in the next [`CommandExecutor::poll`].
+    ///
+    /// Until the call is over, the local bytes of a read may change at any moment, and those of a write must not.
+    ///
+    /// # Errors
+    /// If the call cannot be right, or there is no room for it. Then nothing was issued.
+    pub fn submit(&mut self, now: Instant, call: &Call<'_>) -> Result<CallId, CallError> {
+        let op_type = call::check(call.pieces)?;
+        let portal = self.portal.as_mut();
+        for (piece, it) in call.pieces.iter().enumerate() {
+            let usable =
+                portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
+            usable.map_err(|error| CallError::Submit { piece, error })?;
+        }
+        let index =
+            self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
+        let responder = call.pieces[0].grant.responder;
+        let path = match self.cc.hold(responder, Direction::of(op_type)) {
+            Ok(path) => path,
+            Err(error) => {
+                self.calls.give_back(index);
+                return Err(error.into());
+            }
+        };
+        let cut = self.cuts[usize::from(!responder.is_ipv4())];
+        let id = self.calls.begin(index, call, path, cut, self.fences);
+        if let Some(deadline) = call.deadline {
+            self.expect(deadline, id);
+        }
+        if self.fences == self.passed {
+            self.activate(now, index);
+        } else {
+            self.held.push_back(index);
+        }
+        Ok(id)
+    }
+
+    /// From now on, what is submitted waits until everything that was submitted before is over, well or not.
+    pub fn fence(&mut self) {
+        self.fences = self.fences.wrapping_add(1);
+        self.pass_fences();
+    }
+
+    /// Gives up a call: no more ops of it are issued. It is over when those that are under way are. Of a call that is
+    /// over, or whose outcome was taken, nothing changes.
+    pub fn cancel(&mut self, call: CallId) {
+        if self.calls.is_current(call) {
+            self.stop(call.index, CallStatus::Cancelled);
+        }
+    }
+
+    /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do.
+    pub fn poll(&mut self, now: Instant) -> usize {
+        let mut work = 0;
+        // No more than there are slots, or an engine that answers faster than this thread asks could keep it here.
+        for _ in 0..self.ops.len() {
+            let Some(completion) = self.portal.as_mut().poll() else { break };
+            self.complete(now, &completion);
+            work += 1;
+        }
+        self.expire(now);
+        work + self.issue(now)
+    }
+
+    /// When [`CommandExecutor::poll`] has something to do even if no completion comes.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let deadline = self.deadlines.peek().map(|&Reverse((at, _))| at);
+        [deadline, self.paths.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// The outcome of a call that is over. Its [`CallId`] may be another call's from now on.
+    pub fn poll_outcome(&mut self) -> Option<Outcome> {
+        let index = self.over.pop_front()?;
+        Some(self.calls.end(index))
+    }
+
+    /// How many calls are not over, or their outcomes have not been taken.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls.in_use()
+    }
+
+    /// How many ops are under way.
+    #[must_use]
+    pub fn ops_outstanding(&mut self) -> usize {
+        self.portal.as_mut().outstanding()
+    }
+
+    /// The portal, to wait for completions. They are to be taken by [`CommandExecutor::poll`] alone.
+    pub const fn portal(&self) -> &P {
+        &self.portal
+    }
+
+    /// Congestion control, to look at its windows.
+    #[must_use]
+    pub const fn congestion_control(&self) -> &CongestionControl {
+        &self.cc
+    }
+
+    /// Takes note of a deadline. Those of calls that are over go when there are many of them.
+    fn expect(&mut self, deadline: Instant, call: CallId) {
+        let Self { deadlines, calls, .. } = self;
+        if deadlines.len() == deadlines.capacity() {
+            deadlines.retain(|Reverse((_, call))| calls.is_current(*call));
+        }
+        deadlines.push(Reverse((deadline, call)));
+    }
+
+    /// Lets a call have its turns.
+    fn activate(&mut self, now: Instant, index: u16) {
+        self.active += 1;
+        let call = &mut self.calls[index];
+        call.phase = Phase::Active;
+        self.paths.enqueue(now, call.path, call.class, index);
+    }
+
+    /// Lets through what no longer has anything before it.
+    fn pass_fences(&mut self) {
+        while self.active == 0 && self.passed != self.fences {
+            match self.held.front().map(|&index| self.calls[index].fence) {
+                // Nothing was submitted between the fences before this call, or none is left.
+                Some(fence) if fence != self.passed => self.passed = fence,
+                Some(_) => break,
+                None => self.passed = self.fences,
+            }
+        }
+    }
+
+    /// Calls that a passed fence held begin.
+    fn release_held(&mut self, now: Instant) {
+        self.pass_fences();
+        while let Some(&index) = self.held.front()
+            && self.calls[index].fence == self.passed
+        {
+            self.held.pop_front();
+            self.activate(now, index);
+        }
+    }
+
+    /// Ends calls whose deadline has come.
+    fn expire(&mut self, now: Instant) {
+        while let Some(&Reverse((at, call))) = self.deadlines.peek()
+            && (at <= now || !self.calls.is_current(call))
+        {
+            self.deadlines.pop();
+            if self.calls.is_current(call) {
+                self.stop(call.index, CallStatus::DeadlineExceeded);
+            }
+        }
+    }
+
+    /// Issues no more ops of a call.
+    fn stop(&mut self, index: u16, status: CallStatus) {
+        let call = &mut self.calls[index];
+        match call.phase {
+            Phase::Held => {
+                call.status = Some(status);
+                self.held.retain(|&held| held != index);
+                self.finish(index, false);
+            }
+            Phase::Active => {
+                call.status.get_or_insert(status);
+                self.settle(index);
+            }
+            Phase::Free | Phase::Over => {}
+        }
+    }
+
+    /// Takes a call out of its turns if it has nothing to issue, and ends it if nothing of it is under way either.
+    fn settle(&mut self, index: u16) {
+        let call = &self.calls[index];
+        if call.has_next() {
+            return;
+        }
+        self.paths.dequeue(call.path, call.class, index);
+        if call.outstanding == 0 {
+            self.finish(index, true);
+        }
+    }
+
+    /// A call is over.
+    fn finish(&mut self, index: u16, was_active: bool) {
+        let call = &mut self.calls[index];
+        call.phase = Phase::Over;
+        self.cc.release(call.path);
+        self.over.push_back(index);
+        self.active -= usize::from(was_active);
+    }
+
+    fn complete(&mut self, now: Instant, completion: &Completion) {
+        let op = usize::from(completion.slot.0 - self.first_slot);
+        let Op { call: index, span, charge } = self.ops[op];
+        let call = &mut self.calls[index];
+        self.cc.on_completion(call.path, &Feedback::of(completion, span.len, now));
+        self.paths.on_completion(call.path, charge);
+        call.outstanding -= 1;
+        if completion.status == OpStatus::Ok {
+            call.bytes_done += u64::from(span.len);
+        } else if call.fail(span, completion.status) {
+            self.paths.enqueue(now, call.path, call.class, index);
+        }
+        self.settle(index);
+    }
+
+    /// Issues ops, a path's turn after the other's, until there is no slot, no window or nothing to issue.
+    //= 1rma#6-congestion-control
+    fn issue(&mut self, now: Instant) -> usize {
+        self.release_held(now);
+        self.paths.wake(now);
+        let (mut issued, mut without_slot) = (0, 0);
+        let mut free = self.ops.len() - self.portal.as_mut().outstanding();
+        while let Some(path) = self.paths.next()
+            && free > 0
+            && without_slot < self.paths.ready()
+        {
+            let window = self.cc.window(path);
+            let next_len = |call| self.calls[call].next_len();
+            match self.paths.turn(now, &window, free > self.reserved, next_len) {
+                Turn::Issue(Issue { call, charge }) => {
+                    self.issue_op(call, charge);
+                    (issued, without_slot) = (issued + 1, 0);
+                    free -= 1;
+                }
+                Turn::NoSlot => without_slot += 1,
+                Turn::Nothing => {}
+            }
+        }
+        if issued > 0 {
+            self.portal.as_mut().ring();
+        }
+        issued
+    }
+
+    fn issue_op(&mut self, index: u16, charge: u32) {
+        let call = &mut self.calls[index];
+        let span = call.take_next();
+        let extent = &call.extents[usize::from(span.piece)];
+        let transfer = Transfer {
+            op_size: span.len,
+            remote_offset: extent.remote_offset + span.offset,
+            local_region: extent.local_region,
+            local_offset: extent.local_offset + span.offset,
+        };
+        let portal = self.portal.as_mut();
+        let slot = portal.take_slot().expect("one is free");
+        portal.put(&Command {
+            slot,
+            class: call.class,
+            responder: call.responder,
+            remote_region: extent.remote_region,
+            key: extent.key,
+            op: match call.op_type {
+                OpType::Write => CommandOp::Write(transfer),
+                OpType::Read | OpType::Rekey => CommandOp::Read(transfer),
+            },
+        });
+        self.ops[usize::from(slot.0 - self.first_slot)] = Op { call: index, span, charge };
+        if !call.has_next() {
+            self.paths.dequeue(call.path, call.class, index);
+        }
+    }
+}
+
+/// The part of the slots that ops of the throughput class leave free. Smaller: bulk transfers have more slots. Larger:
+/// more small ops find one at once when hosts do not answer.
+const RESERVED_PART: usize = 8;

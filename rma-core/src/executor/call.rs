@@ -1,0 +1,346 @@
+//! What an application asks of a [`CommandExecutor`](super::CommandExecutor), and what it gets back.
+
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::{
+    cc::AllHeld,
+    error::SubmitError,
+    grant::Grant,
+    limits::OP_SIZE_MAX,
+    op::{ClassOfService, OpStatus, OpType},
+    region::{RegionId, RegisteredRegion},
+    time::Instant,
+};
+
+/// The most pieces that a call may have.
+pub const PIECES_MAX: usize = 1024;
+
+/// A run of bytes that is one both in a remote and in a local region.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The permission to read or write the remote bytes.
+    pub grant: &'a Grant,
+    /// Where in the remote region, in bytes.
+    pub remote_offset: u64,
+    /// The local region: where a read's data lands, or a write's data comes from.
+    pub local: &'a RegisteredRegion,
+    /// Where in `local`, in bytes.
+    pub local_offset: u64,
+    /// How many bytes; at least one.
+    pub len: u64,
+}
+
+/// One read or write of any size, scattered or gathered over any number of pieces.
+///
+/// All pieces are with one host, and all grants for one type of op. There is no order among the bytes of a call: an
+/// application that polls memory may see any of them first.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Call<'a> {
+    /// What to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written must not overlap.
+    pub pieces: &'a [Piece<'a>],
+    /// With which class of service. `None`: [`ClassOfService::Latency`] if one op can do it, or else
+    /// [`ClassOfService::Throughput`].
+    pub class: Option<ClassOfService>,
+    /// What to do when ops fail.
+    pub retry: RetryPolicy,
+    /// When to give up: no op is issued from then on. The call is over when those that are under way are, which
+    /// promise P1 bounds.
+    pub deadline: Option<Instant>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `pieces`, with the default policy and without a deadline.
+    pub const fn of(pieces: &'a [Piece<'a>]) -> Self {
+        Self { pieces, class: None, retry: RetryPolicy::DEFAULT, deadline: None }
+    }
+
+    /// The class of service that its ops have.
+    #[must_use]
+    pub const fn class(&self) -> ClassOfService {
+        match (self.class, self.pieces) {
+            (Some(class), _) => class,
+            (None, [piece]) if piece.len <= OP_SIZE_MAX as u64 => ClassOfService::Latency,
+            (None, _) => ClassOfService::Throughput,
+        }
+    }
+}
+
+/// What to do when an op of a call fails.
+///
+/// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion and loss. A write may be
+/// repeated after any of them, as an op that was reported as failed changes nothing any more (promise P2). The others
+/// say that the same op would fail again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// How often each op is issued at most; at least 1, and 0 is taken for it. More: a busy host is asked for longer.
+    /// Fewer: the application can turn to another replica sooner.
+    pub attempts: u8,
+}
+
+impl RetryPolicy {
+    /// Four attempts: a lost frame is made good, and a dead host known after four timeouts.
+    pub const DEFAULT: Self = Self { attempts: 4 };
+
+    /// Every failure ends the call, for applications that have another replica.
+    pub const NONE: Self = Self { attempts: 1 };
+
+    /// Whether an op that ended with `status` in its `attempt`th attempt, counted from 1, is issued again.
+    pub(super) const fn retries(self, status: OpStatus, attempt: u8) -> bool {
+        let transient =
+            matches!(status, OpStatus::Nack | OpStatus::Timeout | OpStatus::DispatchTimeout);
+        transient && attempt < self.attempts
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The name of a call, until its outcome has been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    pub(super) index: u16,
+    pub(super) generation: u32,
+}
+
+impl CallId {
+    /// A small number that no other call has at the same time: below
+    /// [`ExecutorConfig::calls`](super::ExecutorConfig::calls). Lets an application keep what belongs to a call in a
+    /// table.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallStatus {
+    /// All bytes were transferred.
+    Ok,
+    /// An op failed in this way, and was not to be retried.
+    Failed(OpStatus),
+    /// The deadline came first.
+    DeadlineExceeded,
+    /// The application gave up.
+    Cancelled,
+}
+
+impl fmt::Display for CallStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ok => f.write_str("OK"),
+            Self::Failed(status) => status.fmt(f),
+            Self::DeadlineExceeded => f.write_str("the deadline has passed"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+/// Bytes of a call that were not transferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Of which piece, by its place in [`Call::pieces`].
+    pub piece: usize,
+    /// Where in the piece, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// How the last op that tried ended. Then the bytes at the sink, or at the target, may have changed in part.
+    /// `None`: no op has tried, and nothing has changed.
+    pub tried: Option<OpStatus>,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Outcome {
+    /// Of which call.
+    pub call: CallId,
+    /// How it ended.
+    pub status: CallStatus,
+    /// How many bytes were transferred.
+    pub bytes_done: u64,
+    /// How many ops were issued again.
+    pub retries: u32,
+    /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK, and only then.
+    pub missing: Vec<Missing>,
+}
+
+impl Outcome {
+    /// The part of `pieces`, those of the call, that is missing: what to ask of another replica, with the grants
+    /// that `grant_of` has for each.
+    pub fn remaining<'a>(
+        &self,
+        pieces: &[Piece<'a>],
+        grant_of: impl Fn(&Piece<'a>) -> &'a Grant,
+    ) -> Vec<Piece<'a>> {
+        let piece = |missing: &Missing| {
+            let whole = &pieces[missing.piece];
+            Piece {
+                grant: grant_of(whole),
+                remote_offset: whole.remote_offset + missing.offset,
+                local_offset: whole.local_offset + missing.offset,
+                len: missing.len,
+                ..*whole
+            }
+        };
+        self.missing.iter().map(piece).collect()
+    }
+}
+
+/// Why a call was refused. Caused by the caller, never by the network; then nothing was issued.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is nothing to transfer.
+    #[error("a call has {pieces} pieces: it must have 1..={PIECES_MAX}")]
+    Pieces {
+        /// How many it has.
+        pieces: usize,
+    },
+    /// A piece has no bytes.
+    #[error("piece {piece} has no bytes; leave it out")]
+    EmptyPiece {
+        /// Which.
+        piece: usize,
+    },
+    /// A piece reaches outside the remote region.
+    #[error(
+        "piece {piece}: {len} bytes at offset {offset} do not fit into remote region {region} of {region_len} bytes"
+    )]
+    RemoteOutOfBounds {
+        /// Which.
+        piece: usize,
+        /// The region.
+        region: RegionId,
+        /// Its length in bytes, when the grant was made.
+        region_len: u64,
+        /// The refused offset.
+        offset: u64,
+        /// The refused length.
+        len: u64,
+    },
+    /// A piece reaches outside the local region.
+    #[error(
+        "piece {piece}: {len} bytes at offset {offset} do not fit into local region {region} of {region_len} bytes"
+    )]
+    LocalOutOfBounds {
+        /// Which.
+        piece: usize,
+        /// The region.
+        region: RegionId,
+        /// Its length in bytes.
+        region_len: u64,
+        /// The refused offset.
+        offset: u64,
+        /// The refused length.
+        len: u64,
+    },
+    /// Two pieces would change the same bytes, and there is no order among them.
+    #[error(
+        "pieces {first} and {second} change the same bytes; make them two calls with a fence between them"
+    )]
+    Overlap {
+        /// One.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+    /// Pieces of one call are with two hosts.
+    #[error("piece {piece} is with another host than the first; make one call for each host")]
+    AnotherHost {
+        /// Which.
+        piece: usize,
+    },
+    /// The grant of the first piece is for something else than reads and writes.
+    #[error(
+        "the grant is for {granted}, and calls read or write; ask for a grant for READ or WRITE"
+    )]
+    NoTransfer {
+        /// What it is for.
+        granted: OpType,
+    },
+    /// The grant or the local region is not one for this portal.
+    #[error("piece {piece}: {error}")]
+    Submit {
+        /// Which.
+        piece: usize,
+        /// What is wrong with it.
+        error: SubmitError,
+    },
+    /// As many calls as there can be are not over, or their outcomes have not been taken.
+    #[error("all {calls} calls of this executor are in use; take outcomes, or raise `calls`")]
+    TooManyCalls {
+        /// How many there are.
+        calls: u16,
+    },
+    /// As many remote NICs as there can be have calls.
+    #[error(transparent)]
+    TooManyRemotes(#[from] AllHeld),
+}
+
+/// What `pieces` transfer, once they have been found to make sense by themselves.
+pub(super) fn check(pieces: &[Piece<'_>]) -> Result<OpType, CallError> {
+    let first = pieces.first().filter(|_| pieces.len() <= PIECES_MAX);
+    let first = first.ok_or(CallError::Pieces { pieces: pieces.len() })?;
+    let op_type = first.grant.op_type;
+    if op_type == OpType::Rekey {
+        return Err(CallError::NoTransfer { granted: op_type });
+    }
+    for (index, piece) in pieces.iter().enumerate() {
+        check_piece(index, piece)?;
+        if piece.grant.responder != first.grant.responder {
+            return Err(CallError::AnotherHost { piece: index });
+        }
+    }
+    if pieces.len() > 1 {
+        check_overlap(op_type, pieces)?;
+    }
+    Ok(op_type)
+}
+
+fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
+    let &Piece { grant, remote_offset, local, local_offset, len } = it;
+    let outside =
+        |offset: u64, region_len| offset.checked_add(len).is_none_or(|end| end > region_len);
+    if len == 0 {
+        return Err(CallError::EmptyPiece { piece });
+    }
+    if outside(remote_offset, grant.region_len) {
+        let (region, region_len, offset) = (grant.region, grant.region_len, remote_offset);
+        return Err(CallError::RemoteOutOfBounds { piece, region, region_len, offset, len });
+    }
+    if outside(local_offset, local.len()) {
+        let (region, region_len, offset) = (local.id(), local.len(), local_offset);
+        return Err(CallError::LocalOutOfBounds { piece, region, region_len, offset, len });
+    }
+    Ok(())
+}
+
+/// Whether two pieces change the same bytes: local ones if they are read, remote ones if they are written.
+fn check_overlap(op_type: OpType, pieces: &[Piece<'_>]) -> Result<(), CallError> {
+    let changed = |index: usize| {
+        let piece = &pieces[index];
+        let (region, offset) = match op_type {
+            OpType::Read => (piece.local.id(), piece.local_offset),
+            OpType::Write | OpType::Rekey => (piece.grant.region, piece.remote_offset),
+        };
+        (region, offset, offset + piece.len)
+    };
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_unstable_by_key(|&index| changed(index));
+    for pair in order.windows(2) {
+        let (before, after) = (changed(pair[0]), changed(pair[1]));
+        if before.0 == after.0 && before.2 > after.1 {
+            let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+            return Err(CallError::Overlap { first, second });
+        }
+    }
+    Ok(())
+}

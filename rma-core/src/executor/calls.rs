@@ -1,0 +1,281 @@
+//! The calls of one executor: what each has still to issue, and what became of the rest.
+//!
+//! Bytes are issued in the order of the pieces, so what was transferred needs no map: it is all that lies before the
+//! cursor, but for the spans of ops that failed.
+
+use core::ops::{Index, IndexMut};
+
+use super::{
+    call::{Call, CallId, CallStatus, Missing, Outcome, Piece, RetryPolicy},
+    cut::Cut,
+};
+use crate::{
+    addr::HostAddr,
+    cc::RemoteWindowId,
+    crypto::DerivedRegionKey,
+    op::{ClassOfService, OpStatus, OpType},
+    region::RegionId,
+};
+
+/// The bytes of one op.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) piece: u16,
+    /// In how manieth attempt; counted from 1.
+    pub(super) attempt: u8,
+    pub(super) len: u32,
+    /// In the piece.
+    pub(super) offset: u64,
+}
+
+impl Span {
+    pub(super) const NONE: Self = Self { piece: 0, attempt: 0, len: 0, offset: 0 };
+
+    const fn missing(self, tried: OpStatus) -> Missing {
+        let Self { piece, len, offset, .. } = self;
+        Missing { piece: piece as usize, offset, len: len as u64, tried: Some(tried) }
+    }
+}
+
+/// A [`Piece`], as its call keeps it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) remote_region: RegionId,
+    pub(super) local_region: RegionId,
+    pub(super) key: DerivedRegionKey,
+    pub(super) remote_offset: u64,
+    pub(super) local_offset: u64,
+    len: u64,
+}
+
+impl Extent {
+    fn of(piece: &Piece<'_>) -> Self {
+        Self {
+            remote_region: piece.grant.region,
+            local_region: piece.local.id(),
+            key: piece.grant.key,
+            remote_offset: piece.remote_offset,
+            local_offset: piece.local_offset,
+            len: piece.len,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Free,
+    /// Waits for what was submitted before a fence.
+    Held,
+    Active,
+    /// Nothing of it is under way, and the application has not been told.
+    Over,
+}
+
+#[derive(Debug)]
+pub(super) struct CallState {
+    pub(super) phase: Phase,
+    generation: u32,
+    pub(super) path: RemoteWindowId,
+    pub(super) class: ClassOfService,
+    pub(super) op_type: OpType,
+    pub(super) responder: HostAddr,
+    /// How many fences had been set before it.
+    pub(super) fence: u32,
+    cut: Cut,
+    retry: RetryPolicy,
+    pub(super) extents: Vec<Extent>,
+    /// The first byte that no op has been issued for.
+    piece: usize,
+    offset: u64,
+    /// Failed, and to be issued again.
+    again: Vec<(Span, OpStatus)>,
+    /// Failed, and not to be issued again.
+    failed: Vec<(Span, OpStatus)>,
+    /// Ops under way.
+    pub(super) outstanding: u32,
+    retries: u32,
+    pub(super) bytes_done: u64,
+    /// Why no more ops are issued, if that is not because all were.
+    pub(super) status: Option<CallStatus>,
+}
+
+impl CallState {
+    const fn free() -> Self {
+        Self {
+            phase: Phase::Free,
+            generation: 0,
+            path: RemoteWindowId::NONE,
+            class: ClassOfService::Latency,
+            op_type: OpType::Read,
+            responder: HostAddr::from_octets([0; 16]),
+            fence: 0,
+            cut: Cut::NONE,
+            retry: RetryPolicy::NONE,
+            extents: Vec::new(),
+            piece: 0,
+            offset: 0,
+            again: Vec::new(),
+            failed: Vec::new(),
+            outstanding: 0,
+            retries: 0,
+            bytes_done: 0,
+            status: None,
+        }
+    }
+
+    /// Whether an op is to be issued.
+    pub(super) fn has_next(&self) -> bool {
+        self.status.is_none() && (self.piece < self.extents.len() || !self.again.is_empty())
+    }
+
+    /// How many bytes the next op has. The caller knows that there is one.
+    pub(super) fn next_len(&self) -> u32 {
+        match self.again.last() {
+            Some((span, _)) => span.len,
+            None => self.cut.next(self.extents[self.piece].len - self.offset),
+        }
+    }
+
+    /// The next op. The caller knows that there is one.
+    pub(super) fn take_next(&mut self) -> Span {
+        self.outstanding += 1;
+        if let Some((span, _)) = self.again.pop() {
+            self.retries += 1;
+            return Span { attempt: span.attempt + 1, ..span };
+        }
+        let (piece, offset, len) = (self.piece as u16, self.offset, self.next_len());
+        self.offset += u64::from(len);
+        if self.offset == self.extents[self.piece].len {
+            (self.piece, self.offset) = (self.piece + 1, 0);
+        }
+        Span { piece, attempt: 1, len, offset }
+    }
+
+    /// An op failed. Whether it is to be issued again.
+    pub(super) fn fail(&mut self, span: Span, status: OpStatus) -> bool {
+        if self.status.is_none() && self.retry.retries(status, span.attempt) {
+            self.again.push((span, status));
+            return true;
+        }
+        self.failed.push((span, status));
+        self.status.get_or_insert(CallStatus::Failed(status));
+        false
+    }
+
+    /// What was not transferred, in order.
+    fn missing(&self) -> Vec<Missing> {
+        let tried = self.failed.iter().chain(&self.again);
+        let tried = tried.map(|&(span, status)| span.missing(status));
+        let untried = self.extents.iter().enumerate().skip(self.piece).map(|(piece, extent)| {
+            let offset = if piece == self.piece { self.offset } else { 0 };
+            Missing { piece, offset, len: extent.len - offset, tried: None }
+        });
+        let mut all: Vec<_> = tried.chain(untried).collect();
+        all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
+        all.dedup_by(|next, before| {
+            let joins = next.piece == before.piece
+                && next.offset == before.offset + before.len
+                && next.tried == before.tried;
+            if joins {
+                before.len += next.len;
+            }
+            joins
+        });
+        all
+    }
+}
+
+/// All calls that there can be.
+#[derive(Debug)]
+pub(super) struct Calls {
+    entries: Box<[CallState]>,
+    free: Vec<u16>,
+}
+
+impl Calls {
+    pub(super) fn new(count: u16) -> Self {
+        Self {
+            entries: (0..count).map(|_| CallState::free()).collect(),
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    pub(super) const fn count(&self) -> u16 {
+        self.entries.len() as u16
+    }
+
+    pub(super) fn in_use(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(super) fn take(&mut self) -> Option<u16> {
+        self.free.pop()
+    }
+
+    pub(super) fn give_back(&mut self, index: u16) {
+        self.free.push(index);
+    }
+
+    /// Begins a call in an entry that was taken.
+    pub(super) fn begin(
+        &mut self,
+        index: u16,
+        call: &Call<'_>,
+        path: RemoteWindowId,
+        cut: Cut,
+        fence: u32,
+    ) -> CallId {
+        let first = call.pieces[0].grant;
+        let state = &mut self[index];
+        state.phase = Phase::Held;
+        state.path = path;
+        state.class = call.class();
+        (state.op_type, state.responder) = (first.op_type, first.responder);
+        state.fence = fence;
+        state.cut = cut;
+        state.retry = call.retry;
+        state.extents.extend(call.pieces.iter().map(Extent::of));
+        CallId { index, generation: state.generation }
+    }
+
+    /// Whether `call` names a call that is not over, or whose outcome has not been taken.
+    pub(super) fn is_current(&self, call: CallId) -> bool {
+        let state = &self[call.index];
+        state.generation == call.generation && state.phase != Phase::Free
+    }
+
+    /// What became of a call that is over; its entry is free from now on.
+    pub(super) fn end(&mut self, index: u16) -> Outcome {
+        let state = &mut self[index];
+        let outcome = Outcome {
+            call: CallId { index, generation: state.generation },
+            status: state.status.unwrap_or(CallStatus::Ok),
+            bytes_done: state.bytes_done,
+            retries: state.retries,
+            missing: if state.status.is_some() { state.missing() } else { Vec::new() },
+        };
+        state.phase = Phase::Free;
+        state.generation = state.generation.wrapping_add(1);
+        (state.piece, state.offset) = (0, 0);
+        (state.retries, state.bytes_done, state.status) = (0, 0, None);
+        state.extents.clear();
+        state.again.clear();
+        state.failed.clear();
+        self.free.push(index);
+        outcome
+    }
+}
+
+impl Index<u16> for Calls {
+    type Output = CallState;
+
+    fn index(&self, index: u16) -> &CallState {
+        &self.entries[usize::from(index)]
+    }
+}
+
+impl IndexMut<u16> for Calls {
+    fn index_mut(&mut self, index: u16) -> &mut CallState {
+        &mut self.entries[usize::from(index)]
+    }
+}

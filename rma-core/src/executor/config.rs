@@ -1,0 +1,94 @@
+//! Settings of a CommandExecutor.
+
+use thiserror::Error;
+
+use crate::{
+    cc::{CcConfig, CcConfigBuilder, CcConfigError},
+    limits::OP_SIZE_MAX,
+    nic::NicConfigBuilder,
+    wire::read::RESPONSE_OVERHEAD,
+};
+
+/// Settings of one CommandExecutor. Nothing is believed until it is made.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct ExecutorConfig {
+    /// How many calls there can be that are not over, or whose outcomes have not been taken. 1 to 65535. Default:
+    /// 1024, about 0.2 KiB each.
+    pub calls: u16,
+    /// The largest payload of one frame, in bytes, with IPv4 and with IPv6: transfers are cut by it. Default: what
+    /// an MTU of 1500 leaves.
+    pub payload_len_max: PayloadLenMax,
+    /// The largest op that a transfer is cut into, in bytes; 64 to 4096, and what the frame makes of it. Default:
+    /// 4096. Smaller: other transfers wait for less, and each byte costs more.
+    pub op_size_max: u32,
+    /// Congestion control.
+    pub cc: CcConfigBuilder,
+}
+
+/// The largest payload of one frame, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadLenMax {
+    /// In an IPv4 datagram.
+    pub ipv4: u32,
+    /// In an IPv6 datagram.
+    pub ipv6: u32,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self::for_nic(&NicConfigBuilder::default())
+    }
+}
+
+impl ExecutorConfig {
+    /// What suits a NIC with these settings: its frames, and congestion control for its RTT.
+    pub fn for_nic(nic: &NicConfigBuilder) -> Self {
+        let payload =
+            |frame: usize| frame.saturating_sub(RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize) as u32;
+        let receive = nic.receive_len_max;
+        Self {
+            calls: 1024,
+            payload_len_max: PayloadLenMax {
+                ipv4: payload(receive.ipv4),
+                ipv6: payload(receive.ipv6),
+            },
+            op_size_max: OP_SIZE_MAX,
+            cc: CcConfigBuilder::software(nic.rtt),
+        }
+    }
+
+    pub(super) fn build(self) -> Result<CcConfig, ExecutorConfigError> {
+        if self.calls == 0 || self.calls == u16::MAX {
+            return Err(ExecutorConfigError::Calls { calls: self.calls });
+        }
+        if !(OP_SIZE_MIN..=OP_SIZE_MAX).contains(&self.op_size_max) {
+            return Err(ExecutorConfigError::OpSizeMax { op_size_max: self.op_size_max });
+        }
+        Ok(self.cc.build()?)
+    }
+}
+
+/// Below a granule, ops would be all request.
+const OP_SIZE_MIN: u32 = crate::limits::GRANULE;
+
+/// A setting that cannot work.
+#[derive(Clone, Copy, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ExecutorConfigError {
+    /// There must be a call, and the largest number marks the end of a list.
+    #[error("`calls` is {calls}: it must be in 1..={}", u16::MAX - 1)]
+    Calls {
+        /// The refused value.
+        calls: u16,
+    },
+    /// Ops have 64 to 4096 bytes.
+    #[error("`op_size_max` is {op_size_max}: it must be in {OP_SIZE_MIN}..={OP_SIZE_MAX}")]
+    OpSizeMax {
+        /// The refused value.
+        op_size_max: u32,
+    },
+    /// Congestion control has a setting that cannot work.
+    #[error(transparent)]
+    Cc(#[from] CcConfigError),
+}
