@@ -21,6 +21,7 @@ pub mod model;
 pub mod out;
 pub mod pair;
 pub mod pattern;
+pub mod rates;
 pub mod rotation;
 pub mod serve;
 pub mod timeline;

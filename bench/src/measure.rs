@@ -25,7 +25,7 @@ use crate::{
 pub const WARM: u64 = 64 << 10;
 
 /// UDP payload of a frame of 64 bytes with its headers.
-const SMALL: usize = 22;
+pub const SMALL: usize = 22;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -147,16 +147,22 @@ fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
     if pair.run(run).is_ok() { received(pair).saturating_sub(before).max(1) as usize } else { 1 }
 }
 
-fn raw(
-    pair: &mut Pair,
-    lab: &Lab,
-    floor: Floor,
-    counts: (u64, u64),
-) -> Result<RoundTrips, PairError> {
-    let data = match floor {
-        Floor::FramesOf(op_type, size) => data_frames(pair, op_type, size),
-        Floor::TwoSmall | Floor::FourSmall => 1,
-    };
+/// The sockets of both hosts, for a raw floor: the same that their engines use between two measurements.
+#[derive(Debug)]
+pub struct Sides<'a> {
+    /// The one that reads and writes.
+    pub client: Side<'a>,
+    /// The one that has the region.
+    pub server: Side<'a>,
+    /// The UDP port of both.
+    pub port: u16,
+}
+
+/// Lends the sockets of a pair, whose engines must not turn meanwhile. `lab` is where the pair is.
+///
+/// # Errors
+/// [`PairError::NoRawSockets`] if the pair is not on AF_XDP.
+pub fn sides<'a>(pair: &'a mut Pair, lab: &Lab) -> Result<Sides<'a>, PairError> {
     let (client_core, server_core) = cores();
     let one = *pair.client.grants.any();
     let macs = (lab.a().interface_mac(Lab::INTERFACE)?, lab.b().interface_mac(Lab::INTERFACE)?);
@@ -169,6 +175,20 @@ fn raw(
     };
     let client = side(from, one.initiator, macs.0, client_core);
     let server = side(to, one.responder, macs.1, server_core);
+    Ok(Sides { client, server, port })
+}
+
+fn raw(
+    pair: &mut Pair,
+    lab: &Lab,
+    floor: Floor,
+    counts: (u64, u64),
+) -> Result<RoundTrips, PairError> {
+    let data = match floor {
+        Floor::FramesOf(op_type, size) => data_frames(pair, op_type, size),
+        Floor::TwoSmall | Floor::FourSmall => 1,
+    };
+    let Sides { client, server, port } = sides(pair, lab)?;
     Ok(match floor {
         Floor::TwoSmall => {
             let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };

@@ -293,11 +293,15 @@ fn the_floor_measures_without_losing_packets() {
         assert_eq!((result.times.len(), result.lost), (500, 0));
     }
     let (client, server) = (side(&mut a, End::A, mac_a), side(&mut b, End::B, mac_b));
-    let rate = floor::echo(client, server, PORT, exchange, (4, Duration::from_millis(50)));
-    assert!(rate.per_second() > 0.0 && rate.elapsed >= Duration::from_millis(50));
-    let (client, server) = (side(&mut a, End::A, mac_a), side(&mut b, End::B, mac_b));
-    let rate = floor::flood(client, server, PORT, 64, Duration::from_millis(50));
-    assert!(rate.count > 0);
+    let rate = floor::pipeline(client, server, PORT, exchange, 32, (100, 2000));
+    assert!(rate.count > 0 && rate.count <= 2100 && rate.per_second() > 0.0, "{rate:?}");
+    assert_eq!(rate.lost, 0);
+    for len in [22, 3358, 5000] {
+        let (from, to) = (side(&mut b, End::B, mac_b), side(&mut a, End::A, mac_a));
+        let rate = floor::flood(from, to, PORT, len, (100, 5000));
+        assert!(rate.count > 0 && rate.count + rate.lost <= 5100, "{len}: {rate:?}");
+        assert!(rate.bytes_per_second(len) > 0.0, "{len}: {rate:?}");
+    }
     assert_eq!(a.counters().chunks_lost.load() + b.counters().chunks_lost.load(), 0);
 }
 

@@ -1,0 +1,99 @@
+//! Rates that are measured in turns: what is compared runs alternately, in short rounds.
+//!
+//! Not latencies ([`crate::measure`]). A round that the scheduler spoiled spoils one value of many, so medians are
+//! quoted; and a ratio is taken within each round, so that a machine whose speed drifts drifts under both.
+
+use crate::{interrupt::Interrupt, pair::PairError};
+
+/// Measures a rate once, on what all that take turns share.
+pub type Measure<'a, S> = dyn FnMut(&mut S) -> Result<f64, PairError> + 'a;
+
+/// The rates of one kind, in the order in which they were measured.
+#[derive(Clone, Debug, Default)]
+pub struct Rates(Vec<f64>);
+
+impl Rates {
+    /// The middle one; not a number if there is none.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        median(self.0.clone())
+    }
+
+    /// The lowest and the highest.
+    #[must_use]
+    pub fn range(&self) -> (f64, f64) {
+        let fold = |of: fn(f64, f64) -> f64| self.0.iter().copied().fold(f64::NAN, of);
+        (fold(f64::min), fold(f64::max))
+    }
+
+    /// The median of the ratios to `other`, round by round.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> f64 {
+        median(self.0.iter().zip(&other.0).map(|(of, to)| of / to).collect())
+    }
+}
+
+/// Lets each of `measures` measure once in each of `rounds` rounds, one after the other, on `shared`: a pair of
+/// hosts, for example.
+///
+/// # Errors
+/// What a measure returns, or that somebody pressed Ctrl-C.
+pub fn in_turns<S, const N: usize>(
+    shared: &mut S,
+    mut measures: [&mut Measure<'_, S>; N],
+    rounds: u64,
+    interrupt: &Interrupt,
+) -> Result<[Rates; N], PairError> {
+    let mut rates = core::array::from_fn(|_| Rates::default());
+    for _ in 0..rounds {
+        for (measure, rates) in measures.iter_mut().zip(&mut rates) {
+            if interrupt.is_set() {
+                return Err(PairError::Interrupted);
+            }
+            rates.0.push(measure(shared)?);
+        }
+    }
+    Ok(rates)
+}
+
+/// The middle one; of an even number, the lower of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_compared_takes_turns() {
+        let mut order = String::new();
+        let mut next = 0.0;
+        let mut first = |order: &mut String| {
+            order.push('a');
+            next += 1.0;
+            Ok(next)
+        };
+        let mut second = |order: &mut String| {
+            order.push('b');
+            Ok(2.0)
+        };
+        let uninterrupted = Interrupt::default();
+        let [a, b] = in_turns(&mut order, [&mut first, &mut second], 5, &uninterrupted).unwrap();
+        assert_eq!(order, "ababababab");
+        assert_eq!((a.median(), a.range(), b.median()), (3.0, (1.0, 5.0), 2.0));
+        assert_eq!(a.over(&b), 1.5);
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_does_not_change_the_ratio() {
+        let fast_and_slow = [Rates(vec![8.0, 8.0, 4.0]), Rates(vec![2.0, 2.0, 1.0])];
+        assert_eq!(fast_and_slow[0].over(&fast_and_slow[1]), 4.0);
+    }
+
+    #[test]
+    fn without_a_measurement_there_is_no_number() {
+        assert!(Rates::default().median().is_nan() && Rates::default().range().0.is_nan());
+    }
+}
