@@ -18,6 +18,10 @@ pub(crate) struct Options {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Fail if a figure is beyond its limit. One that is is measured again, up to three times in all: a busy machine
+    /// can do that. Every value is shown.
+    #[arg(long, conflicts_with = "list")]
+    check: bool,
     /// List the figures' names.
     #[arg(long)]
     list: bool,
@@ -47,6 +51,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     }
     if let Some(name) = &options.only {
         cargo = cargo.args(["--only", name]);
+    }
+    if options.check {
+        cargo = cargo.args(["--check"]);
     }
     if options.list {
         cargo = cargo.args(["--list"]);

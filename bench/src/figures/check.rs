@@ -1,0 +1,211 @@
+//! Holds figures to their limits.
+//!
+//! A busy machine can take a figure beyond its limit, so one that misses it is measured again; every value is shown.
+//! Invariant: a figure for which noise is no excuse is within its limit in every measurement, or it has missed it.
+
+use core::fmt;
+
+use super::{
+    FiguresError,
+    table::{Benchmark, Measured, Spec},
+};
+use crate::interrupt::Interrupt;
+
+/// How often a figure is measured at most.
+pub(super) const ATTEMPTS: usize = 3;
+
+/// A figure and all its values, in the order in which they were measured.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub(super) spec: Spec,
+    pub(super) values: Vec<f64>,
+}
+
+impl Checked {
+    /// Whether the figure keeps its limit, if it has one.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let mut values = self.values.iter();
+        match self.spec.limit {
+            None => true,
+            Some(limit) if self.spec.noisy => values.any(|&value| limit.holds(value)),
+            Some(limit) => values.all(|&value| limit.holds(value)),
+        }
+    }
+
+    /// Whether another measurement can help.
+    fn wants_another(&self) -> bool {
+        self.spec.noisy && !self.holds()
+    }
+}
+
+impl fmt::Display for Checked {
+    /// `read64_over_floor 1.452, then 1.391 (at most 1.4)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec.name)?;
+        for (index, value) in self.values.iter().enumerate() {
+            write!(f, "{} {value:.3}", if index == 0 { "" } else { ", then" })?;
+        }
+        match self.spec.limit {
+            Some(limit) => write!(f, " ({limit})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Measures those figures of a benchmark that are `wanted`, and again, at most `attempts` times in all, if one misses
+/// its limit. `show` is given every value, with the number of the measurement.
+pub(super) fn measure(
+    benchmark: &Benchmark,
+    wanted: impl Fn(&str) -> bool,
+    attempts: usize,
+    interrupt: &Interrupt,
+    mut show: impl FnMut(&Spec, &Measured, usize),
+) -> Result<Vec<Checked>, FiguresError> {
+    let wanted = benchmark.figures.iter().filter(|spec| wanted(spec.name));
+    let mut figures: Vec<Checked> =
+        wanted.map(|&spec| Checked { spec, values: Vec::new() }).collect();
+    for attempt in 1..=attempts {
+        let measured = (benchmark.run)(interrupt)?;
+        for Checked { spec, values } in &mut figures {
+            let measured = measured.iter().find(|measured| measured.name == spec.name);
+            let measured = measured.ok_or(FiguresError::NotMeasured { name: spec.name })?;
+            values.push(measured.value);
+            show(spec, measured, attempt);
+        }
+        if !figures.iter().any(Checked::wants_another) {
+            break;
+        }
+    }
+    Ok(figures)
+}
+
+/// What all measurements say together: how many limits are kept, and for which figures it took more than one.
+///
+/// # Errors
+/// [`FiguresError::Missed`] with every figure that missed its limit, and [`FiguresError::NothingToCheck`].
+pub(super) fn verdict(figures: &[Checked]) -> Result<String, FiguresError> {
+    let limited = figures.iter().filter(|figure| figure.spec.limit.is_some());
+    let (kept, missed): (Vec<&Checked>, Vec<_>) = limited.partition(|figure| figure.holds());
+    if !missed.is_empty() {
+        return Err(FiguresError::Missed { figures: missed.into_iter().cloned().collect() });
+    }
+    if kept.is_empty() {
+        return Err(FiguresError::NothingToCheck);
+    }
+    let once_missed: Vec<String> = kept
+        .iter()
+        .filter(|figure| {
+            !figure.values.iter().all(|&v| figure.spec.limit.is_some_and(|l| l.holds(v)))
+        })
+        .map(ToString::to_string)
+        .collect();
+    let all = format!("limits kept: {}", kept.len());
+    Ok(if once_missed.is_empty() {
+        all
+    } else {
+        format!("{all}; not in every measurement: {}", once_missed.join("; "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{figures::limit::Limit, pair::PairError};
+
+    thread_local! {
+        static RUNS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn made_up(name: &'static str, values: [f64; ATTEMPTS]) -> Measured {
+        Measured { name, value: values[(RUNS.get() - 1) % ATTEMPTS], detail: String::new() }
+    }
+
+    const fn spec(name: &'static str, limit: Limit, noisy: bool) -> Spec {
+        Spec { name, unit: "ratio", limit: Some(limit), noisy }
+    }
+
+    /// One figure for each way in which three measurements can end.
+    fn run(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+        RUNS.set(RUNS.get() + 1);
+        Ok(vec![
+            made_up("good", [1.3, 9.9, 9.9]),
+            made_up("late", [1.5, 1.6, 1.4]),
+            made_up("bad", [1.5, 1.7, 1.6]),
+            made_up("slow", [3.0, 2.0, 1.0]),
+            made_up("broken", [0.0, 1.0, 0.0]),
+            made_up("free", [9.0, 9.0, 9.0]),
+        ])
+    }
+
+    const MADE_UP: Benchmark = Benchmark {
+        run,
+        figures: &[
+            spec("good", Limit::AtMost(1.4), true),
+            spec("late", Limit::AtMost(1.4), true),
+            spec("bad", Limit::AtMost(1.4), true),
+            spec("slow", Limit::AtLeast(200_000.0), true),
+            spec("broken", Limit::AtMost(0.0), false),
+            Spec { name: "free", unit: "ratio", limit: None, noisy: true },
+        ],
+    };
+
+    /// What a check of these figures says, and how many values it showed.
+    fn check(names: &[&str]) -> (Result<String, FiguresError>, usize) {
+        let mut shown = 0;
+        let wanted = |name: &str| names.contains(&name);
+        let uninterrupted = Interrupt::default();
+        let figures = measure(&MADE_UP, wanted, ATTEMPTS, &uninterrupted, |_, _, _| shown += 1);
+        (verdict(&figures.unwrap()), shown)
+    }
+
+    #[test]
+    fn a_check_fails_on_a_figure_beyond_its_limit_and_says_every_value() {
+        let (verdict, shown) = check(&["good", "bad", "slow"]);
+        let error = verdict.unwrap_err().to_string();
+        assert_eq!(shown, 9);
+        assert!(error.contains("bad 1.500, then 1.700, then 1.600 (at most 1.4)"), "{error}");
+        assert!(error.contains("slow 3.000, then 2.000, then 1.000 (at least 200,000)"), "{error}");
+        assert!(!error.contains("good"), "{error}");
+    }
+
+    #[test]
+    fn a_figure_within_its_limit_is_measured_once() {
+        let (verdict, shown) = check(&["good", "free"]);
+        assert_eq!((verdict.unwrap().as_str(), shown), ("limits kept: 1", 2));
+    }
+
+    #[test]
+    fn a_figure_that_keeps_its_limit_at_last_passes_and_the_verdict_tells() {
+        let (verdict, shown) = check(&["late"]);
+        let verdict = verdict.unwrap();
+        assert_eq!(shown, 3);
+        assert!(verdict.contains("late 1.500, then 1.600, then 1.400 (at most 1.4)"), "{verdict}");
+    }
+
+    #[test]
+    fn where_noise_is_no_excuse_every_measurement_counts() {
+        // Measured again because of the other figure only.
+        let (verdict, _) = check(&["late", "broken"]);
+        let error = verdict.unwrap_err().to_string();
+        assert!(error.contains("broken 0.000, then 1.000, then 0.000 (at most 0)"), "{error}");
+        RUNS.set(1);
+        let (verdict, shown) = check(&["broken"]);
+        assert!(matches!(verdict, Err(FiguresError::Missed { .. })));
+        assert_eq!(shown, 1, "another measurement would not help");
+    }
+
+    #[test]
+    fn a_check_without_a_limit_is_no_check() {
+        assert!(matches!(check(&["free"]), (Err(FiguresError::NothingToCheck), 1)));
+    }
+
+    #[test]
+    fn a_figure_that_its_measurement_forgets_is_an_error() {
+        let forgets = Benchmark { run: |_| Ok(Vec::new()), ..MADE_UP };
+        let figures = measure(&forgets, |_| true, 1, &Interrupt::default(), |_, _, _| ());
+        assert!(matches!(figures, Err(FiguresError::NotMeasured { name: "good" })));
+    }
+}

@@ -1,0 +1,144 @@
+//! The table of all figures: name, unit, limit, and the measurement that it comes from.
+//!
+//! To add a figure: an entry here, a measuring function in a file beside this one, and a row in
+//! docs/BENCHMARKING.md, which a test compares with this table.
+
+use super::{death, limit::Limit, reads, rekey, simulator, writes};
+use crate::{interrupt::Interrupt, pair::PairError};
+
+/// A measurement, and the figures that come out of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Benchmark {
+    /// Measures all of them at once.
+    pub(super) run: fn(&Interrupt) -> Result<Vec<Measured>, PairError>,
+    /// Which figures.
+    pub(super) figures: &'static [Spec],
+}
+
+/// What is known of a figure before it is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) limit: Option<Limit>,
+    /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it counts.
+    pub(super) noisy: bool,
+}
+
+/// A figure's value, as its measurement gives it.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    /// Of which figure: one of those that the table says come out of this measurement.
+    pub(super) name: &'static str,
+    pub(super) value: f64,
+    /// Under which conditions, and what it is made of.
+    pub(super) detail: String,
+}
+
+impl Spec {
+    const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, limit: None, noisy: true }
+    }
+
+    const fn at_most(self, limit: f64) -> Self {
+        Self { limit: Some(Limit::AtMost(limit)), ..self }
+    }
+
+    const fn at_least(self, limit: f64) -> Self {
+        Self { limit: Some(Limit::AtLeast(limit)), ..self }
+    }
+
+    /// Noise is no excuse.
+    const fn always(self) -> Self {
+        Self { noisy: false, ..self }
+    }
+}
+
+pub(super) const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        run: reads::read64,
+        figures: &[
+            Spec::new("read64_over_floor", "ratio").at_most(1.4),
+            Spec::new("read64_p99_over_floor", "ratio").at_most(2.0),
+        ],
+    },
+    Benchmark {
+        run: reads::read4096,
+        figures: &[Spec::new("read4096_over_floor", "ratio").at_most(1.6)],
+    },
+    Benchmark { run: reads::read64_cold, figures: &[Spec::new("read64_cold_over_floor", "ratio")] },
+    Benchmark {
+        run: reads::read4096_cold,
+        figures: &[Spec::new("read4096_cold_over_floor", "ratio")],
+    },
+    Benchmark {
+        run: writes::write64,
+        figures: &[Spec::new("write64_over_read64", "ratio").at_most(2.2)],
+    },
+    Benchmark {
+        run: rekey::rekey,
+        figures: &[
+            Spec::new("rekey_gap_over_read", "ratio").at_most(1.5),
+            Spec::new("rekey_gap_max_over_read", "ratio"),
+            Spec::new("rekey_other_region_failures", "ops").at_most(0.0).always(),
+        ],
+    },
+    Benchmark {
+        run: death::peer_death,
+        figures: &[
+            // Its limit is 1 and the noise of the run, so it is the next one that is held to a number.
+            Spec::new("peer_death_over_bound", "ratio"),
+            Spec::new("peer_death_over_bound_and_noise", "ratio").at_most(1.0),
+            Spec::new("peer_death_noise", "ms"),
+        ],
+    },
+    Benchmark {
+        run: simulator::events,
+        figures: &[Spec::new("sim_events_per_s", "1/s").at_least(200_000.0)],
+    },
+];
+
+/// The figures' names, in the order in which they are measured.
+pub(super) fn names() -> Vec<&'static str> {
+    BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures).map(|spec| spec.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// The figures of the table in the documentation, each with what stands in the column of limits.
+    fn documented() -> BTreeMap<&'static str, &'static str> {
+        let document = include_str!("../../../docs/BENCHMARKING.md");
+        let table = document.lines().skip_while(|line| !line.starts_with("| figure |"));
+        let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+        let mut documented = BTreeMap::new();
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [figures, _value, limit] = cells[..] else { panic!("three columns: {row}") };
+            for name in figures.split(", ") {
+                let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')).unwrap();
+                assert_eq!(documented.insert(name, limit), None, "{name} stands there twice");
+            }
+        }
+        documented
+    }
+
+    #[test]
+    fn the_documentation_says_the_same_limits() {
+        let specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
+        let limit = |spec: &Spec| spec.limit.map(|limit| limit.to_string()).unwrap_or_default();
+        let here: BTreeMap<&str, String> = specs.map(|spec| (spec.name, limit(spec))).collect();
+        let documented = documented();
+        let here: BTreeMap<&str, &str> = here.iter().map(|(name, l)| (*name, l.as_str())).collect();
+        assert_eq!(documented, here);
+    }
+
+    #[test]
+    fn no_two_figures_have_one_name() {
+        let names = names();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    }
+}
