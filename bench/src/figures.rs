@@ -5,6 +5,7 @@
 
 mod check;
 mod death;
+mod floors;
 mod limit;
 mod reads;
 mod rekey;

@@ -3,7 +3,7 @@
 //! To add a figure: an entry here, a measuring function in a file beside this one, and a row in
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
-use super::{death, limit::Limit, reads, rekey, simulator, writes};
+use super::{death, floors, limit::Limit, reads, rekey, simulator, writes};
 use crate::{interrupt::Interrupt, pair::PairError};
 
 /// A measurement, and the figures that come out of it.
@@ -95,6 +95,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: simulator::events,
         figures: &[Spec::new("sim_events_per_s", "1/s").at_least(200_000.0)],
+    },
+    Benchmark {
+        run: floors::floors,
+        figures: &[Spec::new("floor_flood_gbps", "Gbit/s"), Spec::new("floor_echo_rate", "1/s")],
     },
 ];
 

@@ -1,0 +1,71 @@
+//! The raw floors of throughput: packets in one direction, and many small exchanges under way at once.
+
+use rma_xdp::xdp::packet::{ETHERNET_LEN, Headers};
+
+use super::{MTU, lab, table::Measured};
+use crate::{
+    floor::{self, Exchange},
+    interrupt::Interrupt,
+    measure::{SMALL, Sides, sides},
+    pair::{Pair, PairConfig, PairError, Place},
+    rates,
+};
+
+/// Packets of a flood, or exchanges, in each round: for nothing, and counted.
+const COUNTS: (u64, u64) = (2_000, 50_000);
+/// Rounds. An odd number has a middle one.
+const ROUNDS: u64 = 21;
+/// Exchanges under way at once.
+const DEPTH: u64 = 32;
+
+pub(super) fn floors(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let packet_len = ETHERNET_LEN + MTU as usize;
+    // Packets that did not arrive, and exchanges that did not end.
+    let (mut packets_lost, mut exchanges_lost) = (0, 0);
+    let mut flood = |pair: &mut Pair| {
+        let Sides { client, server, port } = sides(pair, &lab)?;
+        let len = packet_len - Headers::len_for(client.address);
+        // As the data of READs goes.
+        let rate = floor::flood(server, client, port, len, COUNTS);
+        packets_lost += rate.lost;
+        Ok(rate.per_second())
+    };
+    let mut echo = |pair: &mut Pair| {
+        let Sides { client, server, port } = sides(pair, &lab)?;
+        let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
+        let rate = floor::pipeline(client, server, port, exchange, DEPTH, COUNTS);
+        exchanges_lost += rate.lost;
+        Ok(rate.per_second())
+    };
+    let [packets, exchanges] =
+        rates::in_turns(&mut pair, [&mut flood, &mut echo], ROUNDS, interrupt)?;
+    let of_rounds = |rates: &rates::Rates| {
+        let (low, high) = rates.range();
+        format!("median of {ROUNDS} rounds from {low:.0} to {high:.0}, of {} each", COUNTS.1)
+    };
+    let bytes = packets.median() * packet_len as f64;
+    Ok(vec![
+        Measured {
+            name: "floor_flood_gbps",
+            value: bytes * 8.0 / 1e9,
+            detail: format!(
+                "{:.0} frames of {packet_len} B a second one way, {:.0} MB/s with their headers; {}; {packets_lost} lost; raw AF_XDP, \
+                 veth MTU {MTU}, one pinned core each",
+                packets.median(),
+                bytes / 1e6,
+                of_rounds(&packets),
+            ),
+        },
+        Measured {
+            name: "floor_echo_rate",
+            value: exchanges.median(),
+            detail: format!(
+                "frames of 64 B there and back, {DEPTH} under way at once; {}; {exchanges_lost} lost; raw AF_XDP, veth MTU {MTU}, one \
+                 pinned core each",
+                of_rounds(&exchanges),
+            ),
+        },
+    ])
+}
