@@ -95,8 +95,8 @@ pub enum FiguresError {
         /// Which, with all their values.
         figures: Vec<Checked>,
     },
-    /// None of the figures that were measured has a limit.
-    #[error("nothing to check: no figure that was measured has a limit; leave out --check")]
+    /// None of the figures that were asked for has a limit.
+    #[error("nothing to check: none of these figures has a limit; leave out --check")]
     NothingToCheck,
 }
 
@@ -112,6 +112,10 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
     let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
     if !names().into_iter().any(wanted) {
         return Err(FiguresError::Unknown { name: args.only.clone().unwrap_or_default() });
+    }
+    let mut specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
+    if args.check && !specs.any(|spec| wanted(spec.name) && spec.limit.is_some()) {
+        return Err(FiguresError::NothingToCheck);
     }
     if !args.json {
         line!("  {:31} {:>11} {:21} {:6} detail", "figure", "value", "(limit)", "unit");

@@ -273,6 +273,8 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
     assert!(core.contains("core 9999"), "{core}");
     let figure = refused(&["figures", "--only", "nosuch"]);
     assert!(figure.contains("read64_over_floor"), "{figure}");
+    let limitless = refused(&["figures", "--check", "--only", "floor_echo_rate"]);
+    assert!(limitless.contains("nothing to check"), "{limitless}");
     let list = refused(&["figures", "--check", "--list"]);
     assert!(list.contains("--check") && list.contains("--list"), "{list}");
     assert!(!Path::new(grant).exists(), "no grant without a server");

@@ -7,8 +7,9 @@ use super::{
     wire::{Wire, clock, echoing, run},
 };
 
-/// Waits in a row in which nothing arrived, after which the rest is given up.
-const FRUITLESS_MAX: u32 = 20;
+/// Waits in a row in which nothing arrived, two seconds, after which the rest is given up. Not earlier: the scheduler
+/// may have taken the server's core, and what is sent again for what comes late makes the pipeline deeper.
+const SILENT_MAX: u32 = 20;
 
 /// Keeps `depth` exchanges under way until `count` have ended after `warm_up` others. Each side sends what it owes
 /// for all that it found in its receive ring, with one doorbell.
@@ -41,18 +42,16 @@ fn keep_full(
 ) -> Rate {
     // Of the exchange that was answered only in part so far.
     let mut parts = 0;
-    let (mut done, mut lost, mut fruitless) = (0, 0, 0);
+    let (mut done, mut silent) = (0, 0);
     let mut first: Option<(Duration, u64)> = None;
     wire.send(depth);
-    while done < warm_up + count && fruitless < FRUITLESS_MAX {
+    while done < warm_up + count && silent < SILENT_MAX {
         let new = wire.receive(1);
         if new == 0 {
-            // Whatever was under way is lost.
-            (lost, parts, fruitless) = (lost + depth, 0, fruitless + 1);
-            wire.send(depth);
+            silent += 1;
             continue;
         }
-        fruitless = 0;
+        silent = 0;
         parts += new;
         wire.send(parts / responses);
         done += parts / responses;
@@ -63,9 +62,12 @@ fn keep_full(
     }
     let end = clock();
     // Those still under way are not counted, but it is seen whether one was lost on the way.
-    let wanted = depth * responses - parts;
-    let arrived = wire.receive(wanted).min(wanted);
-    lost += (wanted - arrived).div_ceil(responses);
+    let mut missing = depth * responses - parts;
+    while missing > 0 && silent < SILENT_MAX {
+        missing = missing.saturating_sub(wire.receive(missing));
+        silent += 1;
+    }
+    let lost = missing.div_ceil(responses);
     let (start, before) = first.unwrap_or((end, done));
     Rate { count: done - before, elapsed: end - start, lost }
 }
