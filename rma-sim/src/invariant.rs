@@ -10,6 +10,7 @@
 //! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
 //! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
 //! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
+//! | P10 no amplifier | a failure notice answers one request that came, is bound to it and shorter, and those to strangers keep the configured rate |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //!
 //! That data is right (P6), that no process gets at what another's key or region would be needed for (P8), and that only
@@ -17,6 +18,7 @@
 
 mod initiator;
 mod ivs;
+mod notices;
 mod responder;
 mod state;
 #[cfg(test)]
@@ -234,12 +236,18 @@ impl Checker {
                 let op = self.response_sent(sim, seen, frame, &response, arrives);
                 if let Some(op) = op {
                     self.check_in_flight(op)?;
+                    if response.span().1 == self.ops[op].size {
+                        self.request_answered(node, op);
+                    }
                 }
                 (response.header, ToInitiator, op.map(of))
             }
             FrameView::Solicitation(view) => {
                 let solicitation = view.claims();
                 let op = self.solicitation_sent(seen, frame, &solicitation);
+                if let Some(op) = op {
+                    self.request_answered(node, op);
+                }
                 (solicitation.header, ToInitiator, op.map(of))
             }
             FrameView::SolicitedData(view) => {
@@ -251,7 +259,11 @@ impl Checker {
                 let meant = self.acknowledgement_sent(frame, &acknowledgement);
                 (acknowledgement.header, ToInitiator, meant)
             }
-            FrameView::Failure(view) => (view.claims().header, ToInitiator, Some(Meant::default())),
+            FrameView::Failure(view) => {
+                let failure = view.claims();
+                self.notice_sent(sim, seen, frame, &failure)?;
+                (failure.header, ToInitiator, Some(Meant::default()))
+            }
         };
         let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
         let direction = direction as u8;
@@ -303,6 +315,12 @@ impl Checker {
         }
         // What was sent was checked when it was sent.
         let Ok(view) = FrameView::parse(&frame.bytes) else { return Ok(()) };
+        if let Some(altered) = altered {
+            self.request_came(sim, seen, frame, altered, None, *result)?;
+        } else if matches!(view, FrameView::ReadRequest(_) | FrameView::MutationRequest(_)) {
+            let op = self.meant[frame.number as usize].op;
+            self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
+        }
         match (view, *result) {
             (FrameView::ReadRequest(view), Ok(())) => {
                 self.request_accepted(sim, seen, frame, &view.claims().header)

@@ -36,7 +36,8 @@ impl Options {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let [mut prng, mut mishaps, mut clocks] = [0, 1, 2].map(|part| prng.fork(0x5eed + part));
+        let [mut prng, mut mishaps, mut clocks, mut floods] =
+            [0, 1, 2, 3].map(|part| prng.fork(0x5eed + part));
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
@@ -68,7 +69,7 @@ impl Options {
         let gap_max = turnaround.as_nanos() as u64;
         let safety_ops = prng.between(1, 40) as u32;
         let gap = Duration::from_nanos(prng.magnitude(gap_max));
-        Self {
+        let options = Self {
             seed,
             nodes,
             link,
@@ -80,8 +81,26 @@ impl Options {
             rekeys: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
             gap,
             hopeless: Chance::ppm(hopeless),
-        }
+        };
+        if floods.below(FLOOD_EVERY) == 0 { flooded(options, &mut floods) } else { options }
     }
+}
+
+/// One network in so many is flooded. They take long.
+const FLOOD_EVERY: u64 = 64;
+
+/// Two nodes that ask each other for what they must not have, so often that not all are told so: the limit on notices
+/// lets some hundreds pass at first.
+fn flooded(options: Options, prng: &mut Prng) -> Options {
+    let Options { mut nodes, mut link, .. } = options;
+    nodes.truncate(2);
+    for node in &mut nodes {
+        node.nic.notices_per_second = prng.choose(&[1_000, 30_011, 700_000]);
+        node.nic.command_slots = 64;
+    }
+    link.faults.duplicate = Chance::ppm(1_000_000);
+    let (safety_ops, hopeless) = (prng.between(200, 400) as u32, Chance::ppm(1_000_000));
+    Options { nodes, link, safety_ops, hopeless, ..options }
 }
 
 /// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by the fastest

@@ -162,6 +162,35 @@ pub enum Violation {
         /// The responder.
         node: NodeId,
     },
+    /// P10. A failure notice that answers no request that came, or one that it has answered before, or that is not
+    /// bound to it, or that says something else than what became of it.
+    #[error("P10: {node} sent {destination} a notice of {status}, and no request asks for it")]
+    UnaskedNotice {
+        /// The responder.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+        /// What it says.
+        status: OpStatus,
+    },
+    /// P10. More failure notices to senders that did not authenticate than their rate allows.
+    #[error("P10: {node} sent strangers more than {per_second} notices a second")]
+    NoticesTooFast {
+        /// The responder.
+        node: NodeId,
+        /// The configured rate.
+        per_second: u32,
+    },
+    /// P10. A failure notice is not shorter than the request.
+    #[error("P10: {node} answered a request of {cause_len} bytes with a notice of {len}")]
+    Amplified {
+        /// The responder.
+        node: NodeId,
+        /// Bytes of the notice.
+        len: usize,
+        /// Bytes of the request.
+        cause_len: usize,
+    },
     /// P11. Something was admitted, or applied, under a key that was no longer the region's.
     #[error("P11: {node} believed slot {slot} of {initiator}, whose key is no longer the region's")]
     OldKey {

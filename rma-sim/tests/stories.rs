@@ -155,6 +155,18 @@ fn hopeless_ops_end_in_the_way_that_they_deserve() {
     assert_eq!(count(&report, OpStatus::Ok) + count(&report, OpStatus::Timeout), 0);
 }
 
+/// P10: that they are no more is checked by the run itself.
+#[test]
+fn strangers_are_told_so_at_first_and_then_at_the_configured_rate() {
+    let mut options = Options { hopeless: Chance::ppm(1_000_000), ..network(2) };
+    options.nodes.iter_mut().for_each(|node| node.nic.notices_per_second = 1_000);
+    options.link.faults.duplicate = Chance::ppm(1_000_000);
+    options.safety_ops = 400;
+    let report = outcome(&options);
+    assert!(report.drops[DropReason::NoticeRateLimited as usize] > 50, "{report}");
+    assert!(count(&report, OpStatus::RemoteAuthenticationFailure) > 150, "{report}");
+}
+
 #[test]
 fn hosts_with_every_mtu_understand_each_other() {
     let mut options = network(6);

@@ -19,8 +19,8 @@ impl NoticeLimiter {
         let nanos_per_notice = if notices_per_second == 0 {
             u64::MAX
         } else {
-            // No rate is so high that notices cost nothing.
-            (1_000_000_000 / notices_per_second as u64).max(1)
+            // Rounded up: never faster than the rate, and no rate is so high that notices cost nothing.
+            1_000_000_000_u64.div_ceil(notices_per_second.into())
         };
         Self { nanos_per_notice, earned_nanos: u64::MAX, seen: Instant::ZERO }
     }
@@ -50,6 +50,14 @@ mod tests {
         assert_eq!(admitted, BURST);
         now = now + Duration::from_millis(5);
         assert_eq!((0..100).filter(|_| limiter.admits(now)).count(), 5);
+    }
+
+    #[test]
+    fn a_rate_that_is_no_whole_number_of_nanoseconds_is_not_exceeded() {
+        let mut limiter = NoticeLimiter::new(700_000_000);
+        assert_eq!((0..1000).filter(|_| limiter.admits(Instant::ZERO)).count() as u64, BURST);
+        let admitted = (1..=1000).filter(|&now| limiter.admits(Instant::from_nanos(now))).count();
+        assert!(admitted <= 700, "{admitted} in a microsecond");
     }
 
     #[test]

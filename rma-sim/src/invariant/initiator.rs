@@ -48,6 +48,7 @@ impl Checker {
                 let state = &mut self.nodes[node.index()];
                 state.slots[usize::from(slot)] = Some(Outstanding {
                     op_type,
+                    key: command.key,
                     target,
                     stale: false,
                     issued_at,
@@ -82,6 +83,7 @@ impl Checker {
             slot: header.slot.0,
             generation: header.generation,
             op_type,
+            key: outstanding.key,
             size,
             target: outstanding.target,
             stale: outstanding.stale,

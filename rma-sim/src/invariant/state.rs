@@ -3,18 +3,22 @@
 use core::time::Duration;
 
 use rma_core::{
+    crypto::DerivedRegionKey,
     limits::GRANULE,
     op::{ClassOfService, OpStatus, OpType},
     region::RegionId,
     time::Instant,
 };
 
+use super::notices::Notices;
 use crate::node::NodeId;
 
 /// A command whose completion has not been seen. Times are by its node's clock but for `due`.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     pub(super) op_type: OpType,
+    /// K_d, right or wrong.
+    pub(super) key: DerivedRegionKey,
     /// What it asks for, and of whom.
     pub(super) target: Option<(NodeId, RegionId)>,
     /// The key that it has is no longer the region's.
@@ -58,6 +62,7 @@ pub(super) struct Op {
     pub(super) slot: u16,
     pub(super) generation: u32,
     pub(super) op_type: OpType,
+    pub(super) key: DerivedRegionKey,
     pub(super) size: u32,
     pub(super) target: Option<(NodeId, RegionId)>,
     pub(super) stale: bool,
@@ -137,6 +142,7 @@ pub(super) struct NodeState {
     pub(super) jobs: [Vec<Job>; 2],
     /// In the order in which they were accepted.
     pub(super) pending: Vec<Pending>,
+    pub(super) notices: Notices,
     /// Above all counters that it has used, in its former lives, too.
     pub(super) counters_used: u64,
 }

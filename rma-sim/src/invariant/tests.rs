@@ -6,10 +6,14 @@ use rma_core::{
     addr::HostAddr,
     backend::Transmit,
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    crypto::{AeadProvider, DerivedRegionKey, Iv, PortableAead, SealJob},
+    error::DropReason,
+    limits::TAG_LEN,
     op::OpStatus,
     region::RegionId,
     wire::{
-        Acknowledgement, Header, Mutation, MutationRequest, Solicitation, SolicitedData,
+        Acknowledgement, Failure, Header, Mutation, MutationRequest, Solicitation, SolicitedData,
+        failure::FAILURE_LEN,
         mutation::{ACKNOWLEDGEMENT_LEN, DATA_OVERHEAD, MUTATION_REQUEST_LEN, SOLICITATION_LEN},
     },
 };
@@ -27,21 +31,6 @@ fn sim() -> Sim {
 
 fn seen(what: What) -> Seen {
     Seen { at: Instant::ZERO, local: Instant::ZERO, node: NodeId(0), what }
-}
-
-fn notice(number: u64) -> Arc<Frame> {
-    let mut bytes = [0; rma_core::wire::failure::FAILURE_LEN];
-    let header = Header {
-        class: Default::default(),
-        pid: rma_core::addr::Pid(1),
-        region: RegionId::from_bits(0),
-        slot: CommandSlotId(0),
-        generation: 1,
-        engine: Default::default(),
-        counter: 9,
-    };
-    rma_core::wire::Failure { header, status: OpStatus::Nack }.emit(&mut bytes);
-    frame(number, 0, &bytes)
 }
 
 fn addr(host: u8) -> HostAddr {
@@ -70,27 +59,27 @@ fn a_completion_that_nobody_asked_for_is_found() {
 }
 
 #[test]
-fn a_repeated_iv_is_found_also_after_a_crash_and_so_is_an_accepted_corruption() {
-    let sim = sim();
-    let mut checker = Checker::new(&sim);
-    let sent = |number| seen(What::Sent { frame: notice(number), arrives: true, extra_copies: 0 });
-    assert_eq!(checker.take(&sim, &sent(0)), Ok(()));
-    assert_eq!(checker.counters_used(NodeId(0)), 10);
-    assert_eq!(checker.take(&sim, &seen(What::Crashed)), Ok(()));
-    assert_eq!(checker.counters_used(NodeId(0)), 10);
-    let found = checker.take(&sim, &sent(1));
-    assert!(matches!(found, Err(Violation::IvRepeated { counter: 9, .. })));
+fn an_accepted_corruption_is_found() {
+    let (mut write, [request, _]) = Write::solicited();
     let altered = Some(vec![0; 5].into());
     let received = What::Received {
-        frame: notice(0),
+        frame: request,
         altered,
-        extra: false,
+        extra: true,
         result: Ok(()),
         stalled: core::time::Duration::ZERO,
         counted_late: false,
     };
-    let found = checker.take(&sim, &seen(received));
-    assert!(matches!(found, Err(Violation::CorruptedAccepted { .. })));
+    assert!(matches!(write.see(1, received), Err(Violation::CorruptedAccepted { .. })));
+}
+
+#[test]
+fn a_repeated_iv_is_found_also_after_a_crash() {
+    let (mut write, [request, _]) = Write::solicited();
+    assert_eq!(write.see(0, What::Crashed), Ok(()));
+    assert_eq!(write.issue(), Ok(()));
+    let again = write.frame(0, &request.bytes);
+    assert!(matches!(write.send(&again), Err(Violation::IvRepeated { counter: 100, .. })));
 }
 
 /// The op of before the crash is over, and its slot free.
@@ -119,6 +108,7 @@ struct Write {
 }
 
 const REGION: RegionId = RegionId::from_bits(5);
+const KEY: DerivedRegionKey = DerivedRegionKey::from_bytes([0; 16]);
 const STATUS_OK: OpStatus = OpStatus::Ok;
 
 impl Write {
@@ -129,6 +119,15 @@ impl Write {
         sim.nic_mut(NodeId(0)).configure_slots(0..1, pid);
         let checker = Checker::new(&sim);
         let mut write = Self { sim, checker, frames: 0 };
+        assert_eq!(write.issue(), Ok(()));
+        let request = write.request();
+        assert_eq!(write.pass(&request), Ok(()));
+        let solicitation = write.solicitation();
+        assert_eq!(write.pass(&solicitation), Ok(()));
+        (write, [request, solicitation])
+    }
+
+    fn issue(&mut self) -> Result<(), Violation> {
         let transfer =
             Transfer { op_size: 100, remote_offset: 0, local_region: REGION, local_offset: 0 };
         let command = Command {
@@ -136,15 +135,10 @@ impl Write {
             class: Default::default(),
             responder: addr(2),
             remote_region: REGION,
-            key: rma_core::crypto::DerivedRegionKey::from_bytes([0; 16]),
+            key: KEY,
             op: CommandOp::Write(transfer),
         };
-        assert_eq!(write.see(0, What::Issued { command, result: Ok(()) }), Ok(()));
-        let request = write.request();
-        assert_eq!(write.pass(&request), Ok(()));
-        let solicitation = write.solicitation();
-        assert_eq!(write.pass(&solicitation), Ok(()));
-        (write, [request, solicitation])
+        self.see(0, What::Issued { command, result: Ok(()) })
     }
 
     fn header(&self) -> Header {
@@ -186,6 +180,25 @@ impl Write {
         self.frame(0, &out)
     }
 
+    /// A notice of `status` that is sealed under `key` and bound to `request`.
+    fn notice(&mut self, status: OpStatus, key: &DerivedRegionKey, request: &Frame) -> Arc<Frame> {
+        let mut out = [0; FAILURE_LEN];
+        let header = self.header();
+        Failure { header, status }.emit(&mut out);
+        let Ok(FrameView::MutationRequest(view)) = FrameView::parse(&request.bytes) else {
+            panic!("a request");
+        };
+        let tag = request.bytes.last_chunk::<TAG_LEN>().unwrap();
+        let asked = view.claims().header;
+        let asked = Iv::new(Direction::ToResponder, asked.engine, asked.counter);
+        let (own, sealed) = out.split_last_chunk_mut::<TAG_LEN>().unwrap();
+        let aad = [&*own, asked.octets(), tag].concat();
+        let iv = Iv::new(Direction::ToInitiator, header.engine, header.counter);
+        let (key, payload) = (&PortableAead.prepare(key), &mut [][..]);
+        PortableAead.seal(&mut [SealJob { key, iv, aad: &aad, payload, tag: sealed }]);
+        self.frame(1, &out)
+    }
+
     fn acknowledgement(&mut self, status: OpStatus) -> Arc<Frame> {
         let mut out = [0; ACKNOWLEDGEMENT_LEN];
         Acknowledgement { header: self.header(), status }.emit(&mut out);
@@ -201,8 +214,22 @@ impl Write {
         self.see(frame.from.0, What::Sent { frame, arrives: true, extra_copies: 1 })
     }
 
+    /// A copy of `frame` arrives and is dropped.
+    fn refuse(&mut self, frame: &Arc<Frame>, reason: DropReason) -> Result<(), Violation> {
+        self.receive(frame, 0, Err(reason))
+    }
+
     /// A copy of `frame` arrives and is accepted, by a node that is stopped for so long meanwhile.
     fn accept(&mut self, frame: &Arc<Frame>, nanos: u64) -> Result<(), Violation> {
+        self.receive(frame, nanos, Ok(()))
+    }
+
+    fn receive(
+        &mut self,
+        frame: &Arc<Frame>,
+        nanos: u64,
+        result: Result<(), DropReason>,
+    ) -> Result<(), Violation> {
         let frame = frame.clone();
         let to = 1 - frame.from.0;
         self.see(
@@ -212,7 +239,7 @@ impl Write {
                 altered: None,
                 extra: true,
                 stalled: core::time::Duration::from_nanos(nanos),
-                result: Ok(()),
+                result,
                 counted_late: false,
             },
         )
@@ -299,4 +326,51 @@ fn what_is_believed_under_an_old_key_is_found() {
     write.checker.region_changed(NodeId(1), REGION);
     assert!(matches!(write.accept(&data, 0), Err(Violation::OldKey { slot: 0, .. })));
     assert!(matches!(write.accept(&request, 0), Err(Violation::OldKey { slot: 0, .. })));
+}
+
+#[test]
+fn a_notice_answers_one_copy_of_one_request_and_says_what_became_of_it() {
+    let (mut write, [request, _]) = Write::solicited();
+    let denied = OpStatus::RemotePermissionDenied;
+    let nack = |write: &mut Write| write.notice(OpStatus::Nack, &KEY, &request);
+    let is_unasked = |found| matches!(found, Err(Violation::UnaskedNotice { .. }));
+    let early = nack(&mut write);
+    assert!(is_unasked(write.send(&early)), "the one copy that came was solicited");
+    assert_eq!(write.refuse(&request, DropReason::InboundQueueFull), Ok(()));
+    let wrong = write.notice(denied, &KEY, &request);
+    assert!(is_unasked(write.send(&wrong)));
+    let reserved = write.notice(OpStatus::Nack, &DerivedRegionKey::RESERVED, &request);
+    assert!(is_unasked(write.send(&reserved)), "under the wrong key");
+    let unbound = write.notice(OpStatus::Nack, &KEY, &another_tag(&request));
+    assert!(is_unasked(write.send(&unbound)), "to another request");
+    write.frames = 2;
+    let right = nack(&mut write);
+    assert_eq!(write.send(&right), Ok(()));
+    let again = nack(&mut write);
+    assert!(is_unasked(write.send(&again)));
+}
+
+/// A request that differs from `request` in its tag alone.
+fn another_tag(request: &Frame) -> Frame {
+    let mut bytes = request.bytes.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    Frame { number: 0, from: request.from, to: request.to, transmit: request.transmit, bytes }
+}
+
+#[test]
+fn notices_to_strangers_are_counted_and_those_to_others_are_not() {
+    let (mut write, [request, _]) = Write::solicited();
+    let burst = 256;
+    let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+    let mut refused = |reason| {
+        assert_eq!(write.refuse(&request, reason), Ok(()));
+        let notice = write.notice(unauthenticated, &DerivedRegionKey::RESERVED, &request);
+        write.send(&notice)
+    };
+    for _ in 0..burst {
+        assert_eq!(refused(DropReason::RequestUnauthenticated), Ok(()));
+        assert_eq!(refused(DropReason::OldKey), Ok(()));
+    }
+    let found = refused(DropReason::UnknownRegion);
+    assert!(matches!(found, Err(Violation::NoticesTooFast { per_second: 100_000, .. })));
 }
