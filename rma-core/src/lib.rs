@@ -18,6 +18,7 @@
 //! | [`engine`] | whom to ask next: backend, portals, NIC | what is in a frame |
 //! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
+//! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
 //!
 //! # How to drive a NIC
@@ -33,6 +34,7 @@ pub mod addr;
 pub mod backend;
 pub mod cc;
 pub mod command;
+pub mod counter_mark;
 pub mod crypto;
 pub mod engine;
 pub mod error;

@@ -113,12 +113,6 @@ impl Checker {
         self.peak_in_flight
     }
 
-    /// A counter above all that `node` has used.
-    #[must_use]
-    pub fn counters_used(&self, node: NodeId) -> u64 {
-        self.nodes[node.index()].counters_used
-    }
-
     /// The op that a frame is part of, which has been taken in; `None` for failure notices.
     #[must_use]
     pub fn op_of(&self, frame: &Frame) -> Option<OpName> {
@@ -270,8 +264,6 @@ impl Checker {
         if !self.ivs.insert(sender, engine, direction, counter) {
             return Err(Violation::IvRepeated { sender, engine, direction, counter });
         }
-        let used = &mut self.nodes[node.index()].counters_used;
-        *used = counter.saturating_add(1).max(*used);
         self.meant.push(meant.ok_or(wrong)?);
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! | [`switch`] | an output port for each node, shared by all that send to it |
 //! | [`clock`] | a node's own clock, which is wrong |
 //! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
+//! | [`counter`] | where a node's counter values come from, over all its lives |
 //! | [`mishap`] | pauses, crashes, restarts, regions that change |
 //! | [`sim`] | nodes, links, and the heap of events |
 //! | [`trace`] | what happened, as data |
@@ -31,6 +32,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod counter;
+mod disk;
 pub mod fuzzing;
 pub mod invariant;
 pub mod link;

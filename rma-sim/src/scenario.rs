@@ -12,7 +12,8 @@ use core::time::Duration;
 
 use rma_core::{
     command::{Command, CommandSlotId, Completion},
-    nic::ConfigError,
+    crypto::CounterBlock,
+    nic::{ConfigError, NicConfigBuilder},
     op::{OpStatus, OpType},
     region::RegionId,
     time::Instant,
@@ -21,6 +22,7 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
+    counter::Counters,
     invariant::{Checker, OpName},
     link::Faults,
     mishap::{Change, Mishap, Mishaps},
@@ -79,6 +81,7 @@ struct Run<'a, W> {
     checker: Checker,
     world: World,
     mishaps: Mishaps,
+    counters: Counters,
     phase: Phase,
     pace: Prng,
     /// How many ops may be outstanding in the liveness phase.
@@ -97,11 +100,23 @@ struct Pace {
     left: u32,
 }
 
+/// A node whose counter begins with `block`.
+fn with_block(node: &NodeOptions, block: &CounterBlock) -> NodeOptions {
+    let (counter_start, counter_end) = (block.first(), block.end());
+    NodeOptions { nic: NicConfigBuilder { counter_start, counter_end, ..node.nic }, ..*node }
+}
+
 impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     fn new(options: &'a Options, watch: W) -> Result<Self, ConfigError> {
         let prng = Prng::new(options.seed);
         let Options { nodes, link, switch, mishaps, .. } = options;
-        let mut sim = Sim::new(nodes, *link, *switch, prng.fork(0).next())?;
+        let marks = nodes.iter().map(|node| node.nic.counter_start);
+        let mut counters = Counters::new(options.counters, marks, &prng.fork(4));
+        let first_life = |(number, node): (u16, &NodeOptions)| {
+            with_block(node, &counters.first(NodeId(number), node.clock.starts_at))
+        };
+        let nodes: Vec<NodeOptions> = (0..).zip(nodes).map(first_life).collect();
+        let mut sim = Sim::new(&nodes, *link, *switch, prng.fork(0).next())?;
         sim.set_stalls(StallOptions { chance: mishaps.stall, length_max: mishaps.pause_max });
         let world = World::new(&mut sim, prng.fork(1));
         Ok(Self {
@@ -110,6 +125,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             sim,
             world,
             mishaps: Mishaps::new(*mishaps, nodes.len(), &prng.fork(3)),
+            counters,
             phase: Phase::Safety,
             pace: prng.fork(2),
             outstanding_max: options.outstanding_max(),
@@ -124,6 +140,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         self.phase(self.options.safety_ops)?;
         self.sim.set_faults(Faults::default());
         self.sim.set_stalls(StallOptions::default());
+        self.counters.hurry();
         self.phase = Phase::Liveness;
         self.phase(self.options.liveness_ops)
     }
@@ -141,7 +158,16 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             let next = next.map(|(&node, pace)| (pace.at.max(self.sim.now()), node)).min();
             let event = self.sim.next_at();
             let is_first = |at| event.is_none_or(|event| at <= event);
+            let others = self.mishaps.next().into_iter().chain(next).map(|(at, _)| at).min();
             match (self.mishaps.next(), next) {
+                _ if let Some((at, node)) = self.counters.next()
+                    && is_first(at)
+                    && others.is_none_or(|other| at <= other) =>
+                {
+                    self.sim.advance_to(at);
+                    let block = self.counters.take(node, self.sim.local_now(node));
+                    self.sim.add_counter_block(node, block);
+                }
                 (Some((at, node)), next)
                     if is_first(at) && next.is_none_or(|(next, _)| at <= next) =>
                 {
@@ -151,13 +177,16 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 (_, Some((at, node))) if is_first(at) => {
                     self.sim.advance_to(at);
                     self.issue(node);
+                    self.supply(node);
                     let gap = self.draw_gap();
                     let pace = &mut paces[node.index()];
                     pace.left -= 1;
                     pace.at = at + gap;
                 }
                 _ if event.is_some() => {
-                    self.sim.step();
+                    if let Some(node) = self.sim.step() {
+                        self.supply(node);
+                    }
                     self.report.steps += 1;
                     if self.report.steps > STEPS_MAX {
                         return Err(Violation::Restless { steps: self.report.steps });
@@ -173,6 +202,14 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         }
         self.checker.check_rest(&self.sim)?;
         self.world.check_rest(&self.sim)
+    }
+
+    /// Begins to reserve counter values, if `node` wants more.
+    fn supply(&mut self, node: NodeId) {
+        let is_up = self.sim.condition(node) != Condition::Down;
+        if is_up && self.sim.nic(node).wants_counter_block() {
+            self.counters.want(self.sim.now(), node);
+        }
     }
 
     fn draw_gap(&mut self) -> Duration {
@@ -232,6 +269,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             Mishap::Crash => {
                 self.report.take_counters(self.sim.nic(node).counters());
                 self.sim.crash(node);
+                self.counters.crash(node, self.sim.local_now(node));
                 let slots = (node, 0)..=(node, u16::MAX);
                 let lost: Vec<_> = self.planned.extract_if(slots, |_, _| true).collect();
                 for (_, planned) in lost {
@@ -257,10 +295,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 let before = &self.options.nodes[node.index()];
                 let local = self.sim.local_now(node);
                 let clock = self.mishaps.restarted_clock(node, local, before.clock);
-                // What the host guarantees is above, and nothing else: just above is the worst case.
-                let counter_start = self.checker.counters_used(node);
-                let nic = rma_core::nic::NicConfigBuilder { counter_start, ..before.nic };
-                let options = NodeOptions { nic, clock, ..*before };
+                let block = self.counters.first(node, clock.starts_at);
+                let options = with_block(&NodeOptions { clock, ..*before }, &block);
                 self.sim.restart(node, &options).expect("these options have worked before");
                 for region in self.world.restart(&mut self.sim, node, new_keys) {
                     self.region_changed(node, region, None);

@@ -13,6 +13,7 @@ use std::{collections::BinaryHeap, sync::Arc};
 use rma_core::{
     addr::HostAddr,
     command::Command,
+    crypto::CounterBlock,
     error::CommandError,
     nic::{ConfigError, Nic},
     time::Instant,
@@ -208,6 +209,15 @@ impl Sim {
     /// Exchanges what has happened since the last call for an empty list.
     pub const fn swap_seen(&mut self, empty: &mut Vec<Seen>) {
         core::mem::swap(&mut self.seen, empty);
+    }
+
+    /// Gives the NIC of `node` the counter values to go on with, which it has asked for.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn add_counter_block(&mut self, node: NodeId, block: CounterBlock) {
+        self.nic_mut(node).add_counter_block(block).expect("asked for, and fresh");
+        self.settle(node);
     }
 
     /// Issues a command now.

@@ -13,6 +13,7 @@ use rma_core::{
 
 use crate::{
     clock::ClockOptions,
+    counter::CounterOptions,
     link::{Faults, LinkOptions},
     mishap::MishapOptions,
     node::{NodeOptions, ip_udp_len},
@@ -36,8 +37,8 @@ impl Options {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let [mut prng, mut mishaps, mut clocks, mut floods] =
-            [0, 1, 2, 3].map(|part| prng.fork(0x5eed + part));
+        let [mut prng, mut mishaps, mut clocks, mut floods, mut counters] =
+            [0, 1, 2, 3, 4].map(|part| prng.fork(0x5eed + part));
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
@@ -75,6 +76,7 @@ impl Options {
             link,
             switch,
             mishaps: draw_mishaps(&mut mishaps, longest, gap * safety_ops),
+            counters: draw_counters(&mut counters, turnaround),
             safety_ops,
             liveness_ops: prng.between(1, 6) as u32,
             mutations: Chance::ppm(prng.choose(&[0, 300_000, 700_000, 1_000_000])),
@@ -157,6 +159,14 @@ fn draw_mishaps(prng: &mut Prng, timeout: Duration, length: Duration) -> MishapO
         clock_step_max: most(prng, Duration::from_secs(86_400)),
     };
     if prng.below(2) > 0 { mishaps } else { MishapOptions::default() }
+}
+
+/// Blocks so small that they are used up while the next one is being reserved, and larger ones.
+fn draw_counters(prng: &mut Prng, turnaround: Duration) -> CounterOptions {
+    let first = prng.choose(&[8, 8, 64, 1 << 20]);
+    let most = first * prng.choose(&[1, 4, 1 << 20]);
+    let latency = prng.magnitude(4 * turnaround.as_nanos() as u64);
+    CounterOptions { first, most, latency_max: Duration::from_nanos(latency) }
 }
 
 fn v6_addr(host: u8) -> HostAddr {
@@ -255,6 +265,7 @@ pub fn load() -> Options {
             pause_max: Duration::from_micros(500),
             ..MishapOptions::default()
         },
+        counters: CounterOptions::default(),
         safety_ops: 10_000,
         liveness_ops: 100,
         gap: Duration::from_micros(1),

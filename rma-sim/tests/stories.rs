@@ -11,6 +11,7 @@ use rma_core::{
 };
 use rma_sim::{
     clock::ClockOptions,
+    counter::CounterOptions,
     link::{Faults, LinkOptions},
     mishap::MishapOptions,
     node::NodeOptions,
@@ -47,6 +48,7 @@ fn network(nodes: u8) -> Options {
         link: LinkOptions::default(),
         switch: None,
         mishaps: MishapOptions::default(),
+        counters: CounterOptions::default(),
         safety_ops: 200,
         liveness_ops: 20,
         gap: Duration::from_micros(2),
@@ -301,11 +303,12 @@ fn a_paused_node_goes_on_with_what_its_device_held_and_with_all_that_is_due() {
     assert!(report.lost > 20, "{report}");
 }
 
-/// P4 and P7 in the worst case: regions have the names and keys of before, counters go on just above, clocks
+/// P4 and P7 in the worst case: regions have the names and keys of before, counters go on a few values above, clocks
 /// step, and every frame of before arrives again.
 #[test]
 fn a_restarted_node_is_not_taken_in_by_frames_of_its_former_life() {
     let mut options = struck(Chance::ppm(1_000_000));
+    options.counters = CounterOptions { first: 8, most: 8, latency_max: Duration::ZERO };
     options.link.faults = Faults {
         replay: Chance::ppm(1_000_000),
         replay_within: Duration::from_micros(100),
@@ -317,6 +320,19 @@ fn a_restarted_node_is_not_taken_in_by_frames_of_its_former_life() {
     for reason in [DropReason::LateOrUnsolicited, DropReason::ResponseUnauthenticated] {
         assert!(report.drops[reason as usize] > 0, "{reason:?}: {report}");
     }
+}
+
+/// P4: blocks so small that each is used up before the next one is there.
+#[test]
+fn a_node_without_counter_values_sends_nothing_until_it_has_some_again() {
+    let mut options = mutating(3, Chance::NEVER);
+    options.counters = CounterOptions { first: 8, most: 64, latency_max: Duration::ZERO };
+    let report = outcome(&options);
+    assert_eq!(count(&report, OpStatus::Ok), 3 * 220, "{report}");
+    options.counters.latency_max = Duration::from_millis(5);
+    let report = outcome(&options);
+    let late = count(&report, OpStatus::Timeout) + count(&report, OpStatus::DispatchTimeout);
+    assert!(late > 50 && count(&report, OpStatus::Ok) > 3 * 20, "{report}");
 }
 
 /// P12.
@@ -344,39 +360,37 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 924efe06d85d7b57, 928 events, 34524288 ns
-441 frames sent, 426 copies received, 15 had no room
-8 pauses, 6 crashes, 4 changes, 5 stalls
+digest 10b1f8aadc310e2a, 872 events, 34598258 ns
+415 frames sent, 408 copies received, 7 had no room
+9 pauses, 6 crashes, 5 changes, 5 stalls
 0 late effects counted
-at most 4096 B solicited and in flight; 5 refused
-      10 Read OK
-       4 Read REMOTE_AUTHENTICATION_FAILURE
+at most 4096 B solicited and in flight; 4 refused
+      14 Read OK
+       3 Read REMOTE_AUTHENTICATION_FAILURE
        5 Read TIMEOUT
        4 Read DISPATCH_TIMEOUT
        1 Read REMOTE_OUT_OF_BOUNDS
-       1 Read REMOTE_PERMISSION_DENIED
        3 Read INVALID_COMMAND
-      20 Write OK
-       5 Write REMOTE_AUTHENTICATION_FAILURE
-       7 Write NACK
+      23 Write OK
+       4 Write REMOTE_AUTHENTICATION_FAILURE
+       3 Write NACK
        9 Write TIMEOUT
        3 Write REMOTE_OUT_OF_BOUNDS
-       4 Write INVALID_COMMAND
-       9 Rekey OK
-       2 Rekey REMOTE_AUTHENTICATION_FAILURE
-       2 Rekey NACK
-       4 Rekey TIMEOUT
+       5 Write INVALID_COMMAND
+       7 Rekey OK
+       1 Rekey REMOTE_AUTHENTICATION_FAILURE
+       1 Rekey NACK
+       5 Rekey TIMEOUT
        2 Rekey REMOTE_PERMISSION_DENIED
-       3 dropped: UnknownRegion
-      12 dropped: RequestUnauthenticated
+       5 dropped: UnknownRegion
+      13 dropped: RequestUnauthenticated
        4 dropped: RequestOutOfBounds
        4 dropped: RequestNotPermitted
-      11 dropped: InboundQueueFull
-       7 dropped: NoticeRateLimited
-       7 dropped: LateOrUnsolicited
-       1 dropped: UnknownPendingWrite
+       5 dropped: InboundQueueFull
+      11 dropped: NoticeRateLimited
+       1 dropped: LateOrUnsolicited
        2 dropped: DataUnauthenticated
-       5 dropped: OldKey
+       4 dropped: OldKey
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.

@@ -9,11 +9,11 @@
 //! The second line holds if the clock is right and past every value that was used. A host uses values far more
 //! slowly than the clock goes on, so that is so unless a block begins ahead of the clock. A first block begins at the mark at
 //! the lowest, so the mark must not be ahead: the first block of a host is short, and later ones end with the clock
-//! (`store`). Then a mark that is lost under a right clock repeats nothing, if hosts that share a directory are not opened more
+//! ([`rma_core::counter_mark`]). Then a mark that is lost under a right clock repeats nothing, if hosts that share a directory are not opened more
 //! often than seven times a second for long, and send less than a frame in six nanoseconds together. Where a mark
 //! is ahead nevertheless, by a clock that was ahead or by a burst of hosts, [`Counter::fallback`] says so and until when.
 //!
-//! `store` reserves, `keeper` does so ahead of need on a thread of its own. Nothing here runs on an engine's thread
+//! `store` reserves in a directory, `keeper` does so ahead of need on a thread of its own. Nothing here runs on an engine's thread
 //! but [`BlockSupply::turn`].
 //!
 //! Not covered, because no file can: two state directories that serve one host address (two users, a

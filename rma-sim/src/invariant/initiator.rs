@@ -295,9 +295,7 @@ impl Checker {
     /// A node has forgotten everything, and its applications are gone.
     pub(super) fn crashed(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.index()];
-        let counters_used = state.counters_used;
-        let fresh = NodeState { counters_used, ..NodeState::new(state.slots.len()) };
-        let lost = core::mem::replace(state, fresh);
+        let lost = core::mem::replace(state, NodeState::new(state.slots.len()));
         for (slot, outstanding) in lost.slots.into_iter().enumerate() {
             let Some(Outstanding { due, entered, .. }) = outstanding else { continue };
             self.deadlines.remove(&(due, node, slot as u16));

@@ -143,8 +143,6 @@ pub(super) struct NodeState {
     /// In the order in which they were accepted.
     pub(super) pending: Vec<Pending>,
     pub(super) notices: Notices,
-    /// Above all counters that it has used, in its former lives, too.
-    pub(super) counters_used: u64,
 }
 
 impl NodeState {

@@ -5,6 +5,7 @@ use core::{fmt, time::Duration};
 use rma_core::{limits::OP_SIZE_MAX, wire::read::RESPONSE_OVERHEAD};
 
 use crate::{
+    counter::CounterOptions,
     link::{Faults, LinkOptions},
     mishap::MishapOptions,
     node::{NodeOptions, wire_len},
@@ -25,6 +26,8 @@ pub struct Options {
     pub switch: Option<QueueOptions>,
     /// What befalls nodes in the safety phase.
     pub mishaps: MishapOptions,
+    /// How nodes reserve the values of their message counters, all above the `counter_start` of their settings.
+    pub counters: CounterOptions,
     /// Ops that each node issues in the safety phase.
     pub safety_ops: u32,
     /// Ops that each node issues in the liveness phase.
@@ -116,6 +119,8 @@ impl fmt::Display for Options {
              {new_keys}, clocks stepping up to {clock_step_max:?}; else {change} changes, or pauses up to \
              {pause_max:?}; {stall} stalls"
         )?;
+        let CounterOptions { first, most, latency_max } = self.counters;
+        writeln!(f, "  counters: blocks of {first} to {most}, reserved within {latency_max:?}")?;
         write!(
             f,
             "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {mutations} mutations, of these \

@@ -1,21 +1,10 @@
-//! The high-water mark on disk, and how a block is reserved.
+//! The high-water mark in a directory of the file system, and who may reserve when.
+//!
+//! How a block is reserved, step by step, is [`rma_core::counter_mark`]; here are the files, and the lock that
+//! reserving asks for.
 //!
 //! One file for all hosts of the machine that share the directory, whatever their addresses: values are
-//! plenty, and one file has no names to get wrong. Reserving, under an exclusive lock on a second file:
-//!
-//! 1. read the mark
-//! 2. write the new mark into a temporary file, and sync that
-//! 3. rename it over the old one, and sync the directory
-//! 4. only now hand the block out
-//!
-//! A rename and not a write in place: after a crash or a power cut at any step the file is the old one or
-//! the new one, whole. So a file that is not well-formed is damage, never the trace of a crash, and is
-//! refused. With a write in place the two could not be told apart, and to take the older of two marks
-//! because the newer one is damaged would repeat values. The price is a second sync, once every few
-//! thousand million frames.
-//!
-//! Where a block lies and how long it is, is chosen so that the mark stays behind the wall clock if the clock
-//! allows it ([`place`]): then a mark that is lost later was needed by nobody.
+//! plenty, and one file has no names to get wrong.
 //!
 //! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the
 //! past. The kernel releases it however its holder ends.
@@ -32,7 +21,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rma_core::{crypto::CounterBlock, time::Clock};
+use rma_core::{
+    counter_mark::{Disk, Fault, Lengths, Wish, parse, reserve, salvage},
+    crypto::CounterBlock,
+    time::Clock,
+};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -140,120 +133,6 @@ impl Store {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }
-}
-
-/// What reserving does to a disk, step by step.
-pub(super) trait Disk {
-    /// The mark's file. `None` if there is none.
-    fn read_mark(&self) -> io::Result<Option<Vec<u8>>>;
-    /// Replaces the contents of the temporary file.
-    fn write_temporary(&self, contents: &[u8]) -> io::Result<()>;
-    /// The temporary file's contents are durable when this returns.
-    fn sync_temporary(&self) -> io::Result<()>;
-    /// The temporary file becomes the mark's file.
-    fn rename_to_mark(&self) -> io::Result<()>;
-    /// The rename is durable when this returns.
-    fn sync_directory(&self) -> io::Result<()>;
-}
-
-/// What stops a reservation.
-#[derive(Debug)]
-pub(super) enum Fault {
-    Io { doing: &'static str, source: io::Error },
-    Damaged(Vec<u8>),
-    UsedUp { mark: u64, len: u64 },
-    NoClock,
-}
-
-/// What is to be reserved.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
-    /// A host's first block, of values not below `floor`.
-    First { floor: u64 },
-    /// The block to go on with, for a host whose last one ended with `after`.
-    Next { after: u64 },
-}
-
-/// How many values a block has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
-    /// A host's first one; and the least of any.
-    pub(super) first: u64,
-    /// Any, at most.
-    pub(super) most: u64,
-}
-
-/// The first value of a block and how many there are. `None` if neither a mark nor the clock says what is fresh.
-///
-/// A host's first block begins no lower than the clock: if the mark was lost, the clock stands in for it.
-/// A later one need not, since its host's earlier blocks did. It lies in what the clock has passed since the mark, is as
-/// long as there is room, and ends with the clock: so it does not move the mark ahead of the clock. Only where
-/// there is less room than for a short block is it ahead, by less than that.
-fn place(
-    mark: Option<u64>,
-    clock: Option<u64>,
-    wish: Wish,
-    lengths: Lengths,
-) -> Option<(u64, u64)> {
-    match (wish, mark) {
-        (Wish::First { floor }, _) => {
-            // A floor above zero was chosen by somebody who knows what is fresh.
-            let floor = (floor > 0).then_some(floor);
-            Some((mark.max(clock).max(floor)?, lengths.first))
-        }
-        // It was lost while the host ran. Without the clock, the marks of others cannot be made good.
-        (Wish::Next { after }, None) => Some((clock?.max(after), lengths.first)),
-        (Wish::Next { after }, Some(mark)) => {
-            // Below `after` only if an older file was put in its place.
-            let least = mark.max(after);
-            let now = clock.unwrap_or(0);
-            let len = now.saturating_sub(least).clamp(lengths.first, lengths.most);
-            Some((least.max(now.saturating_sub(len)), len))
-        }
-    }
-}
-
-//= 1rma#A-iv-counter-and-sender
-/// Reserves values that nobody has had. The caller has the lock.
-pub(super) fn reserve(
-    disk: &impl Disk,
-    clock: Option<u64>,
-    wish: Wish,
-    lengths: Lengths,
-) -> Result<CounterBlock, Fault> {
-    let failed = |doing| move |source| Fault::Io { doing, source };
-    let mark = match disk.read_mark().map_err(failed("reading it"))? {
-        Some(contents) => Some(parse(&contents).ok_or(Fault::Damaged(contents))?),
-        None => None,
-    };
-    let (first, len) = place(mark, clock, wish, lengths).ok_or(Fault::NoClock)?;
-    let end = first.checked_add(len).ok_or(Fault::UsedUp { mark: first, len })?;
-    disk.write_temporary(&render(end)).map_err(failed("writing a new one"))?;
-    disk.sync_temporary().map_err(failed("syncing the new one"))?;
-    disk.rename_to_mark().map_err(failed("renaming the new one"))?;
-    disk.sync_directory().map_err(failed("syncing the directory"))?;
-    Ok(CounterBlock::new(first, end))
-}
-
-/// The contents of the mark's file: the mark twice, once with every bit inverted, so that no damage goes
-/// unnoticed.
-pub(super) fn render(mark: u64) -> Vec<u8> {
-    format!("1RMA counter 1\nmark  {mark:020}\ncheck {:020}\n", !mark).into_bytes()
-}
-
-/// The mark, if these are the contents of its file, octet by octet.
-pub(super) fn parse(contents: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(contents).ok()?;
-    let mark = text.lines().nth(1)?.strip_prefix("mark  ")?.parse().ok()?;
-    (contents == render(mark)).then_some(mark)
-}
-
-/// What a damaged file may have said: the highest number that can still be read in either of its places. Of one that
-/// was damaged in one place, that is no lower than the mark.
-pub(super) fn salvage(contents: &[u8]) -> Option<u64> {
-    // Where `render` puts them.
-    let number = |at| str::from_utf8(contents.get(at)?).ok()?.parse::<u64>().ok();
-    number(21..41).max(number(48..68).map(|check| !check))
 }
 
 /// A directory of the file system.

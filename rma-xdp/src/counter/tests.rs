@@ -9,6 +9,7 @@ use std::{fs, sync::Arc};
 
 use rma_core::{
     backend::{Backend, RxFrame, Transmit},
+    counter_mark::render,
     engine::Engine,
     nic::{Nic, RegionEntry},
     portal::{CommandPortal, PortalConfig, portal},
@@ -18,7 +19,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::{store::render, *};
+use super::*;
 use crate::{
     DerivedRegionKey, Grant, HostAddr, NicConfigBuilder, OpType, Permissions, Pid, RegionId,
     RegionKey, RegisteredRegion, TscClock,

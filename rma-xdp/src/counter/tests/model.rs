@@ -6,9 +6,10 @@ use core::cell::RefCell;
 use std::{collections::BTreeSet, io};
 
 use proptest::prelude::*;
-use rma_core::crypto::IvCounter;
-
-use super::super::store::{Disk, Fault, Lengths, Wish, parse, reserve};
+use rma_core::{
+    counter_mark::{Disk, Fault, Lengths, Wish, parse, reserve},
+    crypto::IvCounter,
+};
 
 const LENGTHS: Lengths = Lengths { first: 8, most: 128 };
 const START: u64 = 2_000_000_000_000_000_000;
