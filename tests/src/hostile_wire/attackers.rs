@@ -5,7 +5,10 @@
 //!
 //! Neither may read or change anything, and neither may stop the others for longer than it tries.
 
-use std::{collections::BTreeMap, net::UdpSocket};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv6Addr, UdpSocket},
+};
 
 use rma_bench::{lab::Lab, pattern::Pattern};
 use rma_core::{
@@ -30,8 +33,14 @@ use crate::hosts::CLIENT_PID;
 /// The process of A1.
 const ATTACKER_PID: Pid = Pid(6666);
 
-/// Another address of the client's interface, for an attacker on another host.
-const ELSEWHERE: [u8; 4] = [192, 0, 2, 77];
+/// Another address for the client's interface, for an attacker on another host, and its prefix.
+fn elsewhere(ends: &Ends) -> (HostAddr, u8) {
+    if ends.client_addr().is_ipv4() {
+        ([192, 0, 2, 77].into(), Lab::V4_PREFIX)
+    } else {
+        (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 77).into(), Lab::V6_PREFIX)
+    }
+}
 
 const REGION_LEN: usize = 64 << 10;
 
@@ -99,25 +108,27 @@ pub fn a1_a_process_without_the_key(ends: &mut Ends) {
 
     ends.open_client(ATTACKER_PID);
     ends.wire().start_tape();
-    another_process_of_the_same_host(ends.client(), &secret.grants, ends.setup.seed);
+    another_process_of_the_same_host(ends, &secret.grants);
     a_reader_that_wants_more(ends, &secret);
     assert_nothing_was_served(&ends.wire().take_tape());
     secret.assert_unchanged(ends);
 
     // The same PID on another host: PIDs are no secret, and hosts choose them.
-    let elsewhere = HostAddr::from(ELSEWHERE);
-    if ends.client_addr().is_ipv4() {
-        let address = format!("{elsewhere}/{}", Lab::V4_PREFIX);
-        let netns = ends.lab.netns(End::A);
-        netns.ip(&["addr", "add", &address, "dev", Lab::INTERFACE]).expect("the ip command");
-        ends.open_client_at(CLIENT_PID, elsewhere);
-        // A responder does not look for the way to a stranger: without this, ops end with TIMEOUT.
-        ends.server().resolve(elsewhere).expect("a way to the attacker");
-        ends.wire().start_tape();
-        let stolen = secret.grants.map(|grant| Grant { initiator: elsewhere, ..grant });
-        assert_all_refused(ends.client(), &stolen.repeat(10));
-        assert_nothing_was_served(&ends.wire().take_tape());
+    let (elsewhere, prefix) = elsewhere(ends);
+    let address = format!("{elsewhere}/{prefix}");
+    let mut add = vec!["addr", "add", &address, "dev", Lab::INTERFACE];
+    if !elsewhere.is_ipv4() {
+        // Otherwise the kernel would not use it before it has looked for others that have it.
+        add.push("nodad");
     }
+    ends.lab.netns(End::A).ip(&add).expect("the ip command");
+    ends.open_client_at(CLIENT_PID, elsewhere);
+    // A responder does not look for the way to a stranger: without this, ops end with TIMEOUT.
+    ends.server().resolve(elsewhere).expect("a way to the attacker");
+    ends.wire().start_tape();
+    let stolen = secret.grants.map(|grant| Grant { initiator: elsewhere, ..grant });
+    assert_all_refused(ends.client(), &stolen.repeat(10));
+    assert_nothing_was_served(&ends.wire().take_tape());
 
     // A process may also send datagrams past its NIC, from the address of the victim's host.
     ends.open_client(CLIENT_PID);
@@ -130,7 +141,8 @@ pub fn a1_a_process_without_the_key(ends: &mut Ends) {
 }
 
 /// Every kind of guess, through a portal of its own.
-fn another_process_of_the_same_host(attacker: &Host, stolen: &[Grant; 3], seed: u64) {
+fn another_process_of_the_same_host(ends: &Ends, stolen: &[Grant; 3]) {
+    let (attacker, seed) = (ends.client(), ends.setup.seed);
     let mut portal = attacker.portal(1).expect("a slot");
     let memory = attacker.register(4096, Permissions::NONE).expect("a region");
     let mut prng = Prng::new(seed).fork(3);
@@ -141,7 +153,7 @@ fn another_process_of_the_same_host(attacker: &Host, stolen: &[Grant; 3], seed: 
             SubmitError::GrantForAnotherProcess { granted: CLIENT_PID, portal: ATTACKER_PID };
         assert_eq!(refused, Err(another));
         let own = Grant { pid: ATTACKER_PID, ..stolen };
-        let elsewhere = Grant { initiator: HostAddr::from(ELSEWHERE), ..own };
+        let elsewhere = Grant { initiator: elsewhere(ends).0, ..own };
         let refused = issue(&mut portal, &elsewhere, &memory, 64);
         assert_eq!(refused, Err(SubmitError::GrantForAnotherHost { granted: elsewhere.initiator }));
         guesses.extend([
