@@ -13,9 +13,13 @@
 //! | P10 no amplifier | a failure notice answers one request that came, is bound to it and shorter, and those to strangers keep the configured rate |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //!
+//! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only if its answer would
+//! come too late, or there is no place for it.
+//!
 //! That data is right (P6), that no process gets at what another's key or region would be needed for (P8), and that only
 //! ops on a region that has changed fail for it (P11) is checked by [`crate::scenario`], which knows memory and keys.
 
+mod fairness;
 mod initiator;
 mod ivs;
 mod notices;
@@ -27,7 +31,8 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc};
 
 use rma_core::{
-    crypto::Direction, nic::NicConfigBuilder, op::OpType, time::Instant, wire::FrameView,
+    crypto::Direction, error::DropReason, nic::NicConfigBuilder, op::OpType, time::Instant,
+    wire::FrameView,
 };
 
 use crate::{
@@ -36,6 +41,7 @@ use crate::{
     trace::{Frame, Seen, What},
     violation::Violation,
 };
+pub use fairness::Turn;
 use ivs::FreshIvs;
 use responder::Applied;
 use state::{FrameNumber, NodeState, Op, OpIndex};
@@ -217,12 +223,14 @@ impl Checker {
                 let request = view.claims();
                 let size = request.op_size.into();
                 let op = self.entered_service(seen, &request.header, OpType::Read, size, copies);
+                self.served(sim, seen, Turn::Service, request.header.class, OpType::Read)?;
                 (request.header, ToResponder, op.map(of))
             }
             FrameView::MutationRequest(view) => {
                 let request = view.claims();
                 let (op_type, size) = (request.mutation.op_type(), request.mutation.op_size());
                 let op = self.entered_service(seen, &request.header, op_type, size, copies);
+                self.served(sim, seen, Turn::Service, request.header.class, op_type)?;
                 (request.header, ToResponder, op.map(of))
             }
             FrameView::ReadResponse(view) => {
@@ -230,6 +238,7 @@ impl Checker {
                 let op = self.response_sent(sim, seen, frame, &response, arrives);
                 if let Some(op) = op {
                     self.check_in_flight(op)?;
+                    self.served(sim, seen, Turn::Response, response.header.class, OpType::Read)?;
                     if response.span().1 == self.ops[op].size {
                         self.request_answered(node, op);
                     }
@@ -240,6 +249,9 @@ impl Checker {
                 let solicitation = view.claims();
                 let op = self.solicitation_sent(seen, frame, &solicitation);
                 if let Some(op) = op {
+                    let Op { op_type, .. } = self.ops[op];
+                    let class = solicitation.header.class;
+                    self.served(sim, seen, Turn::Solicitation, class, op_type)?;
                     self.request_answered(node, op);
                 }
                 (solicitation.header, ToInitiator, op.map(of))
@@ -312,6 +324,11 @@ impl Checker {
         } else if matches!(view, FrameView::ReadRequest(_) | FrameView::MutationRequest(_)) {
             let op = self.meant[frame.number as usize].op;
             self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
+        }
+        if let (FrameView::ReadRequest(view), Ok(()) | Err(DropReason::InboundQueueFull)) =
+            (view, *result)
+        {
+            self.check_queue(sim, seen, view.claims().header.class, result.is_err())?;
         }
         match (view, *result) {
             (FrameView::ReadRequest(view), Ok(())) => {

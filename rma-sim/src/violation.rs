@@ -2,10 +2,15 @@
 
 use core::time::Duration;
 
-use rma_core::{addr::HostAddr, error::CommandError, op::OpStatus, time::Instant};
+use rma_core::{
+    addr::HostAddr,
+    error::CommandError,
+    op::{ClassOfService, OpStatus},
+    time::Instant,
+};
 use thiserror::Error;
 
-use crate::node::NodeId;
+use crate::{invariant::Turn, node::NodeId};
 
 /// A promise that was not kept. Each one is a bug in the NIC, or in this crate.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -216,6 +221,28 @@ pub enum Violation {
     WrongKey {
         /// The responder.
         node: NodeId,
+    },
+    /// Ops of one class waited while the other was served twice.
+    #[error("{node} served the other class twice while ops of class {class:?} waited: {turn:?}")]
+    Starved {
+        /// The node.
+        node: NodeId,
+        /// Which class waited.
+        class: ClassOfService,
+        /// What for.
+        turn: Turn,
+    },
+    /// A read was refused that would have been answered in time, or accepted too late (section 6.1).
+    #[error("{node} had {jobs} reads and {bytes} B before one of which it said NACK: {nacked}")]
+    Nacked {
+        /// The responder.
+        node: NodeId,
+        /// Reads in the queue of its class.
+        jobs: u32,
+        /// Bytes of answers before it.
+        bytes: u64,
+        /// Whether it was refused.
+        nacked: bool,
     },
     /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is not its own,
     /// too long for its way, or an answer to nothing.

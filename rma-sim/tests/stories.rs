@@ -143,6 +143,28 @@ fn a_busy_responder_says_so_and_its_queue_does_not_grow() {
     assert!(count(&report, OpStatus::Nack) > 0, "{report}");
 }
 
+/// The run itself checks that each NACK has its reason, and that none is missing. Here no queue can be full, so the reason
+/// is how many bytes wait: more than are sent in the time that is left (section 6.1).
+//= 1rma#6.1-nack-threshold
+//= type=test
+#[test]
+fn a_responder_that_would_answer_too_late_says_so_though_its_queue_has_places() {
+    let mut options = network(6);
+    for node in &mut options.nodes {
+        node.nic.rtt = Duration::from_micros(10);
+        // What is left of the timeout is 990 us.
+        node.nic.bandwidth = 20_000_000;
+        node.rate = 125_000_000;
+    }
+    options.gap = Duration::from_nanos(100);
+    options.liveness_ops = 0;
+    let slow = outcome(&options);
+    assert!(count(&slow, OpStatus::Nack) > 50, "{slow}");
+    options.nodes.iter_mut().for_each(|node| node.nic.bandwidth = 125_000_000_000);
+    let fast = outcome(&options);
+    assert_eq!(count(&fast, OpStatus::Nack), 0, "{fast}");
+}
+
 #[test]
 fn hopeless_ops_end_in_the_way_that_they_deserve() {
     let report = outcome(&Options { hopeless: Chance::ppm(1_000_000), ..network(3) });

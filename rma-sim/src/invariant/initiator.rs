@@ -48,6 +48,7 @@ impl Checker {
                 let state = &mut self.nodes[node.index()];
                 state.slots[usize::from(slot)] = Some(Outstanding {
                     op_type,
+                    class: command.class,
                     key: command.key,
                     target,
                     stale: false,

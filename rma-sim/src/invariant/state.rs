@@ -10,13 +10,14 @@ use rma_core::{
     time::Instant,
 };
 
-use super::notices::Notices;
+use super::{fairness::Fairness, notices::Notices};
 use crate::node::NodeId;
 
 /// A command whose completion has not been seen. Times are by its node's clock but for `due`.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     pub(super) op_type: OpType,
+    pub(super) class: ClassOfService,
     /// K_d, right or wrong.
     pub(super) key: DerivedRegionKey,
     /// What it asks for, and of whom.
@@ -143,6 +144,7 @@ pub(super) struct NodeState {
     /// In the order in which they were accepted.
     pub(super) pending: Vec<Pending>,
     pub(super) notices: Notices,
+    pub(super) fairness: Fairness,
 }
 
 impl NodeState {
