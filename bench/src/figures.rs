@@ -11,6 +11,7 @@ mod reads;
 mod rekey;
 mod simulator;
 mod table;
+mod turn;
 mod writes;
 
 use clap::Args;

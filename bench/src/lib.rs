@@ -25,4 +25,5 @@ pub mod rates;
 pub mod rotation;
 pub mod serve;
 pub mod timeline;
+pub mod turn;
 pub mod write_lat;

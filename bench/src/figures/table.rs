@@ -3,7 +3,7 @@
 //! To add a figure: an entry here, a measuring function in a file beside this one, and a row in
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
-use super::{death, floors, limit::Limit, reads, rekey, simulator, writes};
+use super::{death, floors, limit::Limit, reads, rekey, simulator, turn, writes};
 use crate::{interrupt::Interrupt, pair::PairError};
 
 /// A measurement, and the figures that come out of it.
@@ -95,6 +95,15 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: simulator::events,
         figures: &[Spec::new("sim_events_per_s", "1/s").at_least(200_000.0)],
+    },
+    Benchmark {
+        run: turn::turn64,
+        figures: &[
+            Spec::new("turn64_over_aead", "ratio").at_most(2.0),
+            Spec::new("turn64_initiator_ops_per_s", "1/s"),
+            Spec::new("turn64_responder_ops_per_s", "1/s"),
+            Spec::new("turn64_aead_share", "ratio"),
+        ],
     },
     Benchmark {
         run: floors::floors,

@@ -1,0 +1,452 @@
+//! What an engine's turn costs for a 64 B read, beside the AES-GCM calls that it makes for it.
+//!
+//! Two engines in one thread, joined by memory instead of a device: no system call, no other core, no doorbell. A batch
+//! of reads goes through a portal; the turns of each side are timed apart, a batch at a time, so that reading the
+//! clock costs next to nothing. In turns with that, the same AES-GCM calls alone: same lengths, same number of frames,
+//! keys as the NICs prepare them.
+//!
+//! Not measured: what an application does to issue a read and to poll its completion.
+
+use std::{cell::RefCell, rc::Rc, sync::Arc};
+
+use rma_core::{
+    addr::{HostAddr, Pid},
+    backend::{Backend, RxFrame, Transmit},
+    crypto::{
+        AeadProvider, DerivedRegionKey, Direction, EngineId, Iv, KeyBinding, OpenJob, RegionKey,
+        RegionKeySchedule, SealJob,
+    },
+    engine::Engine,
+    grant::Grant,
+    limits::TAG_LEN,
+    nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry},
+    op::{OpStatus, OpType},
+    portal::{CommandPortal, PortalConfig, portal},
+    region::{NicTag, Permissions, RegisteredRegion},
+    time::{Clock, Instant},
+    wire::read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
+};
+use rma_xdp::{Region, TscClock};
+
+/// Reads under way at once: those of one batch.
+pub const BATCH: usize = 32;
+
+/// Bytes of each read.
+const SIZE: usize = 64;
+
+/// Bytes of each region, which a cache holds.
+const REGION_LEN: usize = 4096;
+
+/// Regions with keys of their own, where every read is to come under another key than those before it: more than the
+/// responder keeps keys of, and not a multiple of a batch, so that no command slot sees the same one again soon.
+const REGIONS: usize = 75;
+
+/// The largest frame: what an MTU of 1500 leaves.
+const FRAME_LEN: usize = 1472;
+
+const PID: Pid = Pid(7);
+
+/// Under which keys reads come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// All under one: both sides have it prepared.
+    Known,
+    /// Each under another one than its predecessors: the initiator prepares it, the responder derives and prepares it.
+    Fresh,
+}
+
+/// What one side spends on a read, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    /// In all its turns.
+    pub turn: f64,
+    /// In the AES-GCM calls of these turns, key derivation and preparation included, when nothing else is done.
+    pub aead: f64,
+}
+
+impl Side {
+    /// The turn as a multiple of its AES-GCM calls.
+    #[must_use]
+    pub fn over_aead(&self) -> f64 {
+        self.turn / self.aead
+    }
+
+    /// How many reads a second one core could do on this side.
+    #[must_use]
+    pub fn ops_per_s(&self) -> f64 {
+        1e9 / self.turn
+    }
+
+    /// Which part of the turn its AES-GCM calls are.
+    #[must_use]
+    pub fn aead_share(&self) -> f64 {
+        self.aead / self.turn
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// The side that reads.
+    pub initiator: Side,
+    /// The side that is read.
+    pub responder: Side,
+}
+
+impl Turns {
+    /// Both sides.
+    #[must_use]
+    pub const fn sides(&self) -> [Side; 2] {
+        [self.initiator, self.responder]
+    }
+}
+
+/// Measures `rounds` rounds of 32 batches of turns and as many of AES-GCM calls alone, and takes the medians of the
+/// batches.
+///
+/// # Panics
+/// If a read does not succeed, or lands other bytes than those that it reads.
+#[must_use]
+pub fn measure<A: AeadProvider + Copy>(aead: A, keys: Keys, rounds: usize) -> Turns {
+    const BATCHES: usize = 32;
+    let clock = TscClock::new();
+    let mut engines = Engines::new(aead, keys, clock.clone());
+    let mut calls = Calls::new(aead, keys);
+    let mut times: [Vec<u64>; 4] = Default::default();
+    for round in 0..=rounds {
+        let turns: Vec<_> = (0..BATCHES).map(|_| engines.batch(&clock)).collect();
+        let alone: Vec<_> = (0..BATCHES).map(|_| calls.batch(&clock)).collect();
+        // The first round warms up.
+        for (turns, alone) in turns.into_iter().zip(alone).filter(|_| round > 0) {
+            for (times, nanos) in times.iter_mut().zip(turns.into_iter().chain(alone)) {
+                times.push(nanos);
+            }
+        }
+    }
+    engines.check();
+    let [initiator, responder, initiator_aead, responder_aead] = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2] as f64 / BATCH as f64
+    });
+    Turns {
+        initiator: Side { turn: initiator, aead: initiator_aead },
+        responder: Side { turn: responder, aead: responder_aead },
+    }
+}
+
+/// Runs `batches` batches of turns and nothing else, for a profiler.
+///
+/// # Panics
+/// As [`measure`].
+pub fn profile<A: AeadProvider + Copy>(aead: A, keys: Keys, batches: u64) {
+    let clock = TscClock::new();
+    let mut engines = Engines::new(aead, keys, clock.clone());
+    for _ in 0..batches {
+        engines.batch(&clock);
+    }
+    engines.check();
+}
+
+/// A frame on its way.
+#[repr(align(64))]
+struct Frame {
+    transmit: Transmit,
+    bytes: [u8; FRAME_LEN],
+}
+
+/// One direction of the wire: a ring of buffers that are used again and again.
+struct Wire {
+    frames: Box<[Frame]>,
+    first: usize,
+    used: usize,
+}
+
+impl Wire {
+    fn new() -> Rc<RefCell<Self>> {
+        let nobody = HostAddr::from_octets([0; 16]);
+        let transmit =
+            Transmit { source: nobody, destination: nobody, len: 0, flow: 0, may_resolve: true };
+        let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
+        Rc::new(RefCell::new(Self { frames, first: 0, used: 0 }))
+    }
+}
+
+/// One end of the wire.
+struct Memory {
+    inbound: Rc<RefCell<Wire>>,
+    outbound: Rc<RefCell<Wire>>,
+}
+
+impl Backend for Memory {
+    fn rx_burst(&mut self, max: usize, mut on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+        let wire = &mut *self.inbound.borrow_mut();
+        let count = wire.used.min(max);
+        for _ in 0..count {
+            let Frame { transmit, bytes } = &mut wire.frames[wire.first];
+            on_frame(RxFrame {
+                source: transmit.source,
+                destination: transmit.destination,
+                reply_len_max: FRAME_LEN,
+                bytes: &mut bytes[..transmit.len],
+            });
+            wire.first = (wire.first + 1) % (2 * BATCH);
+        }
+        wire.used -= count;
+        count
+    }
+
+    fn tx_burst(
+        &mut self,
+        max: usize,
+        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
+    ) -> usize {
+        let wire = &mut *self.outbound.borrow_mut();
+        let room = (2 * BATCH - wire.used).min(max);
+        for sent in 0..room {
+            let frame = &mut wire.frames[(wire.first + wire.used) % (2 * BATCH)];
+            let Some(transmit) = fill(&mut frame.bytes) else { return sent };
+            frame.transmit = transmit;
+            wire.used += 1;
+        }
+        room
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+fn addresses() -> [HostAddr; 2] {
+    [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]
+}
+
+/// Regions' keys, and what K_d is derived from.
+fn keys(keys: Keys) -> (Vec<RegionKey>, KeyBinding) {
+    let count = if keys == Keys::Fresh { REGIONS } else { 1 };
+    let [initiator, responder] = addresses();
+    (
+        (0..count).map(|number| RegionKey::from_bytes([number as u8; 16])).collect(),
+        KeyBinding { initiator, responder, pid: PID, op_type: OpType::Read },
+    )
+}
+
+/// Two engines and a portal.
+struct Engines<A: AeadProvider> {
+    initiator: Engine<Memory, TscClock, A>,
+    responder: Engine<Memory, TscClock, A>,
+    portal: CommandPortal,
+    grants: Vec<Grant>,
+    sink: RegisteredRegion,
+    /// What each region holds.
+    source: [u8; REGION_LEN],
+    reads: usize,
+}
+
+impl<A: AeadProvider + Copy> Engines<A> {
+    fn new(aead: A, which: Keys, clock: TscClock) -> Self {
+        let (there, back) = (Wire::new(), Wire::new());
+        let ends = [
+            Memory { inbound: Rc::clone(&back), outbound: Rc::clone(&there) },
+            Memory { inbound: there, outbound: back },
+        ];
+        let mut ends = ends.into_iter().zip(addresses()).map(|(end, address)| {
+            let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
+            let addresses = address.into();
+            let config =
+                NicConfigBuilder { addresses, receive_len_max, ..NicConfigBuilder::default() };
+            let config = config.build().expect("the defaults work");
+            Engine::new(Nic::with_aead(config, aead), end, clock.clone())
+        });
+        let mut engine = || ends.next().expect("there are two");
+        let (mut initiator, mut responder) = (engine(), engine());
+
+        let (regions, binding) = keys(which);
+        let source = core::array::from_fn(|i| (i * 7 / 3) as u8);
+        let mut register = |key: &RegionKey| {
+            let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
+            memory.copy_in(0, &source).expect("as long");
+            let entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
+            responder.nic_mut().regions_mut().register(entry).expect("there is room")
+        };
+        let grants = regions.iter().map(|key| Grant {
+            responder: binding.responder,
+            region: register(key),
+            region_len: REGION_LEN as u64,
+            initiator: binding.initiator,
+            pid: binding.pid,
+            op_type: binding.op_type,
+            key: RegionKeySchedule::new(key).derive(&binding),
+        });
+        let grants = grants.collect();
+
+        let slots = 0..BATCH as u16;
+        initiator.nic_mut().configure_slots(slots.clone(), Some(PID));
+        let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
+        let entry =
+            RegionEntry::new(Arc::clone(&memory), &regions[0], Permissions::NONE, binding.pid);
+        let sink = initiator.nic_mut().regions_mut().register(Box::new(entry)).expect("room");
+        let sink = RegisteredRegion::new(sink, memory, NicTag(1));
+        let (portal, port) = portal(PortalConfig {
+            slots,
+            pid: PID,
+            addresses: binding.initiator.into(),
+            bell: None,
+            nic: NicTag(1),
+        });
+        initiator.attach(port);
+        Self { initiator, responder, portal, grants, sink, source, reads: 0 }
+    }
+
+    /// One batch: nanoseconds at the initiator, and at the responder.
+    fn batch(&mut self, clock: &TscClock) -> [u64; 2] {
+        for _ in 0..BATCH {
+            let grant = &self.grants[self.reads % self.grants.len()];
+            // Wherever a read comes from, that is where it lands.
+            let offset = (self.reads * SIZE % REGION_LEN) as u64;
+            let issued = self.portal.read(grant, offset, &self.sink, offset, SIZE as u32);
+            issued.expect("as many as there are slots");
+            self.reads += 1;
+        }
+        let issued = clock.now();
+        initiator_turn(&mut self.initiator);
+        let requested = clock.now();
+        responder_turn(&mut self.responder);
+        let answered = clock.now();
+        initiator_turn(&mut self.initiator);
+        let landed = clock.now();
+        for _ in 0..BATCH {
+            let status = self.portal.poll().map(|completion| completion.status);
+            assert_eq!(status, Some(OpStatus::Ok), "two turns are enough");
+        }
+        let initiator = requested.nanos_since(issued) + landed.nanos_since(answered);
+        [initiator, answered.nanos_since(requested)]
+    }
+
+    /// Whether everything that was read has landed.
+    fn check(&self) {
+        let mut landed = [0; REGION_LEN];
+        self.sink.read(0, &mut landed).expect("as long");
+        assert!(landed == self.source, "what was read is what was there");
+    }
+}
+
+/// A function of its own, so that a profiler can tell the sides apart.
+#[inline(never)]
+fn initiator_turn<A: AeadProvider>(engine: &mut Engine<Memory, TscClock, A>) -> usize {
+    engine.turn()
+}
+
+/// As [`initiator_turn`]. The second call of `turn` there keeps either from being all of it.
+#[inline(never)]
+fn responder_turn<A: AeadProvider>(engine: &mut Engine<Memory, TscClock, A>) -> usize {
+    core::hint::black_box(engine).turn()
+}
+
+/// The AES-GCM calls of a batch, and nothing else. One side seals what the other opens.
+struct Calls<A: AeadProvider> {
+    aead: A,
+    which: Keys,
+    regions: Vec<(RegionKeySchedule, DerivedRegionKey)>,
+    binding: KeyBinding,
+    frames: Vec<Sealed<A::Key>>,
+    sealed: u64,
+}
+
+/// A request and its response, and the keys of both sides.
+struct Sealed<K> {
+    keys: [K; 2],
+    request: [u8; REQUEST_HEADER_LEN],
+    request_tag: [u8; TAG_LEN],
+    response: [u8; RESPONSE_HEADER_LEN + 12],
+    payload: [u8; SIZE],
+    response_tag: [u8; TAG_LEN],
+    ivs: [Iv; 2],
+}
+
+impl<A: AeadProvider> Calls<A> {
+    fn new(aead: A, which: Keys) -> Self {
+        let (regions, binding) = keys(which);
+        let regions = regions.iter().map(|key| {
+            let schedule = RegionKeySchedule::new(key);
+            let derived = schedule.derive(&binding);
+            (schedule, derived)
+        });
+        let regions: Vec<_> = regions.collect();
+        let iv = Iv::new(Direction::ToResponder, EngineId(0), 0);
+        let frames = (0..BATCH).map(|_| Sealed {
+            keys: [aead.prepare(&regions[0].1), aead.prepare(&regions[0].1)],
+            request: [1; _],
+            request_tag: [0; _],
+            response: [2; _],
+            payload: [3; _],
+            response_tag: [0; _],
+            ivs: [iv, iv],
+        });
+        let frames = frames.collect();
+        Self { aead, which, regions, binding, frames, sealed: 0 }
+    }
+
+    /// One batch: nanoseconds at the initiator, and at the responder.
+    fn batch(&mut self, clock: &TscClock) -> [u64; 2] {
+        let Self { aead, which, regions, binding, frames, sealed } = self;
+        let first = *sealed as usize;
+        for frame in &mut *frames {
+            *sealed += 1;
+            let [request, response] = [Direction::ToResponder, Direction::ToInitiator];
+            frame.ivs = [request, response].map(|it| Iv::new(it, EngineId(0), *sealed));
+        }
+        let start = clock.now();
+        for (index, frame) in frames.iter_mut().enumerate() {
+            if *which == Keys::Fresh {
+                frame.keys[0] = aead.prepare(&regions[(first + index) % regions.len()].1);
+            }
+            let [iv, _] = frame.ivs;
+            let (aad, tag) = (&frame.request, &mut frame.request_tag);
+            aead.seal(&mut [SealJob { key: &frame.keys[0], iv, aad, payload: &mut [], tag }]);
+        }
+        let requested = clock.now();
+        for (index, frame) in frames.iter_mut().enumerate() {
+            if *which == Keys::Fresh {
+                let (schedule, _) = &regions[(first + index) % regions.len()];
+                frame.keys[1] = aead.prepare(&schedule.derive(binding));
+            }
+            let [iv, _] = frame.ivs;
+            let (aad, tag) = (&frame.request, &frame.request_tag);
+            let key = &frame.keys[1];
+            let mut jobs = [OpenJob { key, iv, aad, payload: &mut [], tag, authentic: false }];
+            aead.open(&mut jobs);
+            assert!(jobs[0].authentic, "it was just sealed");
+        }
+        for frame in &mut *frames {
+            let [_, iv] = frame.ivs;
+            let (aad, payload) = (&frame.response, &mut frame.payload);
+            let (key, tag) = (&frame.keys[1], &mut frame.response_tag);
+            aead.seal(&mut [SealJob { key, iv, aad, payload, tag }]);
+        }
+        let answered = clock.now();
+        for frame in &mut *frames {
+            let [_, iv] = frame.ivs;
+            let (aad, payload) = (&frame.response, &mut frame.payload);
+            let (key, tag) = (&frame.keys[0], &frame.response_tag);
+            let mut jobs = [OpenJob { key, iv, aad, payload, tag, authentic: false }];
+            aead.open(&mut jobs);
+            assert!(jobs[0].authentic, "it was just sealed");
+        }
+        let landed = clock.now();
+        let initiator = requested.nanos_since(start) + landed.nanos_since(answered);
+        [initiator, answered.nanos_since(requested)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_land_under_known_and_under_fresh_keys_and_cost_more_than_their_aead() {
+        for keys in [Keys::Known, Keys::Fresh] {
+            let turns = measure(PortableAead, keys, 2);
+            for side in turns.sides() {
+                assert!(side.aead > 0.0 && side.turn > 0.0, "{turns:?}");
+            }
+        }
+    }
+}
