@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::{
     NicConfig,
-    key_cache::KeyCache,
+    key_cache::{KeyCache, KeyId},
     notice_limiter::NoticeLimiter,
     responder::Serving,
     security::{Authentic, RequestSeal},
@@ -63,10 +63,10 @@ pub(super) struct Wanted<T> {
 }
 
 /// A request that is authentic, permitted and in bounds, and that there is a place for.
-pub(super) struct Admitted<'a, T, K> {
+pub(super) struct Admitted<T> {
     pub(super) request: Authentic<T>,
-    /// The prepared K_d. Half a kilobyte, to be copied once, to where it will be needed.
-    pub(super) key: &'a K,
+    /// The prepared K_d, among [`Admission::keys`].
+    pub(super) key: KeyId,
     /// Under which key of the region it is so.
     pub(super) revision: u64,
 }
@@ -83,7 +83,7 @@ const NOTICES_MAX: usize = 256;
 pub(super) struct Admission<A: AeadProvider> {
     notices: VecDeque<Notice>,
     limiter: NoticeLimiter,
-    keys: KeyCache<A::Key>,
+    pub(super) keys: KeyCache<A::Key>,
 }
 
 impl<A: AeadProvider> Admission<A> {
@@ -97,7 +97,8 @@ impl<A: AeadProvider> Admission<A> {
         Self {
             notices: VecDeque::with_capacity(NOTICES_MAX),
             limiter: NoticeLimiter::new(config.settings.notices_per_second),
-            keys: KeyCache::new(),
+            // One for each read that waits for its responses.
+            keys: KeyCache::new(2 * config.settings.inbound_queue as usize),
         }
     }
 
@@ -111,7 +112,7 @@ impl<A: AeadProvider> Admission<A> {
         wanted: Wanted<T>,
         frame: &mut [u8],
         serving: &mut Serving<'_, A>,
-    ) -> Result<Admitted<'_, T, A::Key>, DropReason> {
+    ) -> Result<Admitted<T>, DropReason> {
         let Wanted { claims, op_type, span, is_full } = wanted;
         let Some(region) = serving.regions.get(asked.header.region) else {
             self.refuse_unauthenticated(now, asked, serving);
@@ -125,16 +126,16 @@ impl<A: AeadProvider> Admission<A> {
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
         let revision = region.revision;
-        let (request, place) = if let Some(place) = self.keys.find(revision, &binding) {
-            let key = self.keys.at(place);
-            (serving.security.open_request(key, claims, &asked.seal, frame), Some(place))
+        let (request, key) = if let Some(id) = self.keys.find(revision, &binding) {
+            let key = self.keys.at(id);
+            (serving.security.open_request(key, claims, &asked.seal, frame), Some(id))
         } else {
             let key = serving.security.prepare(&region.key.derive(&binding));
             let request = serving.security.open_request(&key, claims, &asked.seal, frame);
-            let place = request.is_some().then(|| self.keys.insert(revision, binding, key));
-            (request, place)
+            let id = request.is_some().then(|| self.keys.insert(revision, binding, key));
+            (request, id)
         };
-        let (Some(request), Some(place)) = (request, place) else {
+        let (Some(request), Some(key)) = (request, key) else {
             let under_previous = region.previous.as_ref().is_some_and(|previous| {
                 let key = serving.security.prepare(&previous.derive(&binding));
                 serving.security.open_request(&key, claims, &asked.seal, frame).is_some()
@@ -158,11 +159,11 @@ impl<A: AeadProvider> Admission<A> {
             None
         };
         if let Some((status, reason)) = refused {
-            let key = self.keys.at(place).clone();
+            let key = self.keys.at(key).clone();
             self.refuse(asked, &key, status, serving);
             return Err(reason);
         }
-        Ok(Admitted { request, key: self.keys.at(place), revision })
+        Ok(Admitted { request, key, revision })
     }
 
     /// Refuses a request that was authentic.

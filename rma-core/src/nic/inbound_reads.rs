@@ -10,6 +10,7 @@ use super::{
     NicConfig,
     admission::{Admission, Admitted, Asked},
     granules::cut,
+    key_cache::{KeyCache, KeyId},
     responder::Serving,
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
 
 /// An admitted request whose responses are not all sent.
 //= 1rma#4.2-no-peer-state
-struct Job<K> {
+struct Job {
     asked: Asked,
     arrived_at: Instant,
     region_offset: u64,
@@ -37,12 +38,13 @@ struct Job<K> {
     /// The largest payload that both sides and the path between them can carry.
     payload_len_max: usize,
     revision: u64,
-    key: K,
+    /// The prepared K_d, held.
+    key: KeyId,
 }
 
-pub(super) struct InboundReads<A: AeadProvider> {
+pub(super) struct InboundReads {
     /// One for each class of service. They never grow past `depth`.
-    queues: [VecDeque<Job<A::Key>>; 2],
+    queues: [VecDeque<Job>; 2],
     /// Bytes that the jobs of each queue still have to send.
     bytes: [u64; 2],
     depth: usize,
@@ -52,9 +54,9 @@ pub(super) struct InboundReads<A: AeadProvider> {
     first: ClassOfService,
 }
 
-impl<A: AeadProvider> InboundReads<A> {
+impl InboundReads {
     /// Bytes that each entry of a queue takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Job<A::Key>>();
+    pub(super) const ENTRY_LEN: usize = size_of::<Job>();
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let depth = config.settings.inbound_queue as usize;
@@ -78,17 +80,19 @@ impl<A: AeadProvider> InboundReads<A> {
     }
 
     /// Queues an admitted read. It was asked `is_full`.
-    pub(super) fn push(
+    pub(super) fn push<K>(
         &mut self,
         now: Instant,
         asked: Asked,
-        admitted: Admitted<'_, Request, A::Key>,
+        admitted: Admitted<Request>,
         reply_len_max: usize,
+        keys: &mut KeyCache<K>,
     ) {
         let Admitted { request, key, revision } = admitted;
         let class = request.header.class as usize;
         let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
         self.bytes[class] += u64::from(request.op_size);
+        keys.hold(key);
         self.queues[class].push_back(Job {
             asked,
             arrived_at: now,
@@ -98,24 +102,30 @@ impl<A: AeadProvider> InboundReads<A> {
             // A path that carries no granule is a device's mistake; one granule may still get through.
             payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
             revision,
-            key: key.clone(),
+            key,
         });
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
-    pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_, A>) {
+    pub(super) fn handle_timeout<A: AeadProvider>(
+        &mut self,
+        now: Instant,
+        admission: &mut Admission<A>,
+        serving: &Serving<'_, A>,
+    ) {
         for class in ClassOfService::ALL {
             while let Some(job) = self.queues[class as usize].front()
                 && now.nanos_since(job.arrived_at) >= self.timeout_nanos
             {
-                self.pop(class);
+                self.pop(class, &mut admission.keys);
                 serving.counters.count_abandoned();
             }
         }
     }
 
-    fn pop(&mut self, class: ClassOfService) {
+    fn pop<K>(&mut self, class: ClassOfService, keys: &mut KeyCache<K>) {
         if let Some(job) = self.queues[class as usize].pop_front() {
+            keys.release(job.key);
             self.bytes[class as usize] -= u64::from(job.op_size - job.sent);
         }
     }
@@ -125,7 +135,7 @@ impl<A: AeadProvider> InboundReads<A> {
     }
 
     /// Writes the next response, if there is one.
-    pub(super) fn poll_transmit(
+    pub(super) fn poll_transmit<A: AeadProvider>(
         &mut self,
         serving: &mut Serving<'_, A>,
         admission: &mut Admission<A>,
@@ -134,15 +144,16 @@ impl<A: AeadProvider> InboundReads<A> {
         let class = self.next_class()?;
         let job = self.queues[class as usize].front_mut()?;
         let sent_before = job.sent;
-        let transmit = job.write_response(serving, out);
+        let transmit = job.write_response(admission.keys.at(job.key), serving, out);
         self.bytes[class as usize] -= u64::from(job.sent - sent_before);
         if transmit.is_none() {
             serving.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
-            admission.refuse(&job.asked, &job.key, status, serving);
+            let key = admission.keys.at(job.key).clone();
+            admission.refuse(&job.asked, &key, status, serving);
         }
         if transmit.is_none() || job.sent == job.op_size {
-            self.pop(class);
+            self.pop(class, &mut admission.keys);
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
         transmit.or_else(|| admission.poll_transmit(out))
@@ -158,11 +169,12 @@ impl<A: AeadProvider> InboundReads<A> {
     }
 }
 
-impl<K: Clone + Send> Job<K> {
+impl Job {
     /// Reads the next part of the region into `out` and seals it. `None` if the region is gone, or has another
     /// key.
-    fn write_response<A: AeadProvider<Key = K>>(
+    fn write_response<A: AeadProvider>(
         &mut self,
+        key: &A::Key,
         serving: &mut Serving<'_, A>,
         out: &mut [u8],
     ) -> Option<Transmit> {
@@ -179,7 +191,7 @@ impl<K: Clone + Send> Job<K> {
             op_offset: self.sent,
             payload_len: payload_len as u16,
         };
-        serving.security.seal_response(&self.key, &self.asked.seal.iv, response, frame);
+        serving.security.seal_response(key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
         Some(self.asked.reply(RESPONSE_OVERHEAD + payload_len, true))
     }

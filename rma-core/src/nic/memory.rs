@@ -2,7 +2,7 @@
 
 use super::{
     Nic, admission::Admission, inbound_reads::InboundReads, initiator::Initiator,
-    region_table::RegionTable,
+    key_cache::KeyCache, region_table::RegionTable,
 };
 use crate::{crypto::AeadProvider, nic::pending_writes::PendingWrites};
 
@@ -40,7 +40,11 @@ impl<A: AeadProvider> Nic<A> {
             table("command slots", settings.command_slots, Initiator::<A>::ENTRY_LEN),
             table("regions", settings.regions, RegionTable::ENTRY_LEN),
             // One queue for each class of service.
-            table("inbound queue", 2 * settings.inbound_queue, InboundReads::<A>::ENTRY_LEN),
+            table(
+                "inbound queue",
+                2 * settings.inbound_queue,
+                InboundReads::ENTRY_LEN + KeyCache::<A::Key>::ENTRY_LEN,
+            ),
             table("pending writes", settings.pending_writes, PendingWrites::<A>::ENTRY_LEN),
             table(
                 "traces of pending writes",

@@ -190,9 +190,10 @@ impl<A: AeadProvider> PendingWrites<A> {
         &mut self,
         now: Instant,
         asked: Asked,
-        admitted: Admitted<'_, MutationRequest, A::Key>,
+        admitted: &Admitted<MutationRequest>,
+        key: &A::Key,
     ) {
-        let Admitted { request, key, revision } = admitted;
+        let &Admitted { request, revision, .. } = admitted;
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
         self.traces[self.trace(&asked)] = index;
         self.used[request.header.class as usize] += 1;

@@ -24,7 +24,7 @@ use crate::{
 
 pub(super) struct Responder<A: AeadProvider> {
     admission: Admission<A>,
-    reads: InboundReads<A>,
+    reads: InboundReads,
     writes: PendingWrites<A>,
     /// Who is asked first for the next frame.
     first: Sender,
@@ -68,7 +68,7 @@ impl<A: AeadProvider> Responder<A> {
         let is_full = self.reads.is_full(claims.header.class);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        self.reads.push(now, asked, admitted, frame.reply_len_max);
+        self.reads.push(now, asked, admitted, frame.reply_len_max, &mut self.admission.keys);
         Ok(())
     }
 
@@ -92,7 +92,8 @@ impl<A: AeadProvider> Responder<A> {
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        self.writes.push(now, asked, admitted);
+        let key = self.admission.keys.at(admitted.key);
+        self.writes.push(now, asked, &admitted, key);
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl<A: AeadProvider> Responder<A> {
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_, A>,
     ) {
-        self.reads.handle_timeout(now, serving);
+        self.reads.handle_timeout(now, &mut self.admission, serving);
         self.writes.handle_timeout(now, window, &mut self.admission, serving);
     }
 
