@@ -1,0 +1,250 @@
+use super::*;
+use crate::{
+    addr::{HostAddr, Pid},
+    backend::{RxFrame, Transmit},
+    command::{Command, CommandSlotId},
+    command::{CommandOp, Transfer},
+    crypto::DerivedRegionKey,
+    grant::Grant,
+    nic::{NicConfigBuilder, RegionEntry},
+    op::{OpStatus, OpType},
+    portal::{CommandPortal, PortalConfig, portal},
+    region::{NicTag, Permissions, RegionId, RegisteredRegion},
+};
+use core::{cell::Cell, time::Duration};
+use std::sync::Arc;
+
+const PID: Pid = Pid(5);
+/// Command slots of each portal: more than are taken from one portal in one turn.
+const SLOTS: u16 = 48;
+
+/// A device whose frames all get lost.
+struct Lost;
+
+impl Backend for Lost {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(RxFrame<'_>)) -> usize {
+        0
+    }
+
+    fn tx_burst(
+        &mut self,
+        max: usize,
+        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
+    ) -> usize {
+        (0..max).map_while(|_| fill(&mut [0; crate::wire::FRAME_LEN_MAX])).count()
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+#[derive(Default)]
+struct HandClock(Cell<Instant>);
+
+impl Clock for HandClock {
+    fn now(&self) -> Instant {
+        self.0.get()
+    }
+}
+
+fn local() -> HostAddr {
+    "192.0.2.1".parse().unwrap()
+}
+
+/// An engine with `count` portals, and where their data would land.
+fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, RegisteredRegion) {
+    let addresses = local().into();
+    let config = NicConfigBuilder { addresses, ..NicConfigBuilder::default() };
+    let mut nic = Nic::new(config.build().unwrap());
+    let memory = Arc::new(rma_shm::Region::new(64).unwrap());
+    let key = crate::crypto::RegionKey::from_bytes([1; 16]);
+    let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
+    let sink = RegisteredRegion::new(
+        nic.regions_mut().register(Box::new(entry)).unwrap(),
+        memory,
+        NicTag(1),
+    );
+    let mut engine = Engine::new(nic, Lost, HandClock::default());
+    let portals = (0..count)
+        .map(|number| {
+            let slots = number * SLOTS..(number + 1) * SLOTS;
+            engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+            let (portal, port) =
+                portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
+            engine.attach(port);
+            portal
+        })
+        .collect();
+    (engine, portals, sink)
+}
+
+fn read(portal: &mut CommandPortal, sink: &RegisteredRegion) {
+    let grant = Grant {
+        responder: "192.0.2.2".parse().unwrap(),
+        region: RegionId::from_bits(0),
+        region_len: 64,
+        initiator: local(),
+        pid: PID,
+        op_type: OpType::Read,
+        key: DerivedRegionKey::from_bytes([2; 16]),
+    };
+    portal.read(&grant, 0, sink, 0, 64).unwrap();
+}
+
+fn pass(engine: &Engine<Lost, HandClock>, time: Duration) {
+    engine.clock.0.set(engine.clock.now() + time);
+}
+
+#[test]
+fn completions_go_to_their_portals_after_any_other_was_detached() {
+    for gone in 0..4 {
+        let (mut engine, mut portals, sink) = engine(4);
+        let slots = portals.remove(gone).slots().clone();
+        assert_eq!(engine.detach(&slots).unwrap().slots(), &slots);
+        assert!(engine.detach(&slots).is_none(), "it is gone");
+        for portal in &mut portals {
+            read(portal, &sink);
+        }
+        engine.turn();
+        pass(&engine, Duration::from_secs(1));
+        engine.turn();
+        for portal in &mut portals {
+            let completion = portal.poll().unwrap();
+            assert_eq!(completion.status, OpStatus::Timeout);
+            assert!(portal.slots().contains(&completion.slot.0));
+            assert!(portal.poll().is_none());
+        }
+        // Its slots can be another portal's.
+        engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+        let config =
+            PortalConfig { slots, pid: PID, addresses: local().into(), bell: None, nic: NicTag(1) };
+        let (mut again, port) = portal(config);
+        engine.attach(port);
+        read(&mut again, &sink);
+        engine.turn();
+        pass(&engine, Duration::from_secs(1));
+        engine.turn();
+        assert!(again.poll().is_some());
+    }
+}
+
+#[test]
+fn a_portal_that_was_dropped_is_detached_once_its_last_op_has_completed() {
+    let (mut engine, mut portals, sink) = engine(1);
+    read(&mut portals[0], &sink);
+    engine.turn();
+    drop(portals);
+    assert!(engine.detach(&(0..SLOTS)).is_none(), "an op is under way");
+    assert!(!engine.nic().are_free(0..SLOTS));
+    pass(&engine, Duration::from_secs(1));
+    engine.turn();
+    assert!(engine.detach(&(0..SLOTS)).is_some());
+    assert!(engine.nic().are_free(0..SLOTS));
+    assert_eq!(engine.nic().window_debited(), 0);
+}
+
+#[test]
+fn frames_of_a_host_to_itself_reach_it_past_no_device() {
+    // All frames that the device is given get lost.
+    let (mut engine, mut portals, local) = engine(1);
+    let memory = Arc::new(rma_shm::Region::new(3 * 4096).unwrap());
+    let key = crate::crypto::RegionKey::from_bytes([7; 16]);
+    let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
+    let entry = RegionEntry::new(memory.clone(), &key, all, PID);
+    let region = engine.nic_mut().regions_mut().register(Box::new(entry)).unwrap();
+    let grant = |op_type| {
+        let grant = Grant {
+            responder: self::local(),
+            region,
+            region_len: 3 * 4096,
+            initiator: self::local(),
+            pid: PID,
+            op_type,
+            key: DerivedRegionKey::from_bytes([0; 16]),
+        };
+        grant.under(&key)
+    };
+    let own = RegisteredRegion::new(region, memory, NicTag(1));
+    own.write(0, &[9; 4096]).unwrap();
+    // More at once than the loopback holds.
+    let count = usize::from(SLOTS) - 1;
+    for _ in 0..count {
+        portals[0].write(&grant(OpType::Write), 4096, &own, 0, 4096).unwrap();
+    }
+    portals[0].read(&grant(OpType::Read), 0, &local, 0, 64).unwrap();
+    let (mut ok, mut nacks) = (0, 0);
+    for _ in 0..2000 {
+        engine.turn();
+        while let Some(completion) = portals[0].poll() {
+            match completion.status {
+                OpStatus::Ok => ok += 1,
+                OpStatus::Nack => nacks += 1,
+                other => panic!("{other}"),
+            }
+        }
+    }
+    // One class may have 24 of the 32 entries of the pending-write table; the read is none of them.
+    assert_eq!((ok + nacks, ok), (count + 1, 25));
+    let mut bytes = [0; 4096];
+    own.read(4096, &mut bytes).unwrap();
+    assert_eq!(bytes, [9; 4096]);
+    assert!(engine.is_idle());
+}
+
+fn command(slot: u16, sink: &RegisteredRegion) -> Command {
+    Command {
+        slot: CommandSlotId(slot),
+        responder: "192.0.2.2".parse().unwrap(),
+        op: CommandOp::Read(Transfer {
+            op_size: 1,
+            remote_offset: 0,
+            local_region: sink.id(),
+            local_offset: 0,
+        }),
+        ..Command::NONE
+    }
+}
+
+#[test]
+fn a_portal_cannot_use_the_slots_of_another_and_owes_nothing_for_having_tried() {
+    let (mut engine, mut portals, sink) = engine(2);
+    for slot in [SLOTS, 2 * SLOTS, u16::MAX] {
+        portals[0].issue(&command(slot, &sink));
+    }
+    engine.turn();
+    assert_eq!(engine.nic().counters().commands_refused(), 3);
+    assert!(engine.nic().are_free(0..2 * SLOTS));
+    assert!(engine.detach(&(0..SLOTS)).is_some());
+}
+
+#[test]
+fn a_slot_issued_twice_completes_once_and_its_portal_still_settles() {
+    let (mut engine, mut portals, sink) = engine(1);
+    portals[0].issue(&command(0, &sink));
+    portals[0].issue(&command(0, &sink));
+    engine.turn();
+    assert_eq!(engine.nic().counters().commands_refused(), 1);
+    assert!(engine.detach(&(0..SLOTS)).is_none(), "the first op is under way");
+    pass(&engine, Duration::from_secs(1));
+    engine.turn();
+    let port = engine.detach(&(0..SLOTS)).unwrap();
+    assert_eq!(engine.nic().counters().completions(OpStatus::Timeout), 1);
+    assert!(port.is_settled() && engine.nic().are_free(0..SLOTS));
+}
+
+#[test]
+fn a_turn_takes_some_commands_of_every_portal_and_the_next_turn_the_rest() {
+    let (mut engine, mut portals, sink) = engine(2);
+    for portal in &mut portals {
+        (0..SLOTS).for_each(|_| read(portal, &sink));
+    }
+    let in_use = |engine: &Engine<Lost, HandClock>, slots: Range<u16>| {
+        slots.filter(|&slot| !engine.nic().are_free(slot..slot + 1)).count()
+    };
+    engine.turn();
+    assert_eq!(in_use(&engine, 0..SLOTS), COMMANDS_PER_PORTAL);
+    assert_eq!(in_use(&engine, SLOTS..2 * SLOTS), COMMANDS_PER_PORTAL);
+    assert!(!engine.is_idle());
+    engine.turn();
+    assert_eq!(in_use(&engine, 0..2 * SLOTS), 2 * usize::from(SLOTS));
+    assert!(engine.is_idle());
+}
