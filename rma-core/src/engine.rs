@@ -21,7 +21,8 @@ use loopback::Loopback;
 /// flood of frames. Smaller: more system calls for the same traffic.
 const BURST: usize = 64;
 
-/// Commands taken from one portal in one turn, so that a busy portal does not hold up another's.
+/// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames nor the next
+/// turn for long.
 const COMMANDS_PER_PORTAL: usize = 32;
 
 /// A NIC with a backend, a clock, and the engine's ends of its portals.
@@ -31,6 +32,10 @@ pub struct Engine<B, C, A: AeadProvider = PortableAead> {
     backend: B,
     clock: C,
     portals: Vec<PortalPort>,
+    /// Which of `portals` is asked for a command first.
+    first_portal: usize,
+    /// Those that had a command in each round of this turn. Empty between turns.
+    busy: Vec<u16>,
     /// Frames from this host to itself.
     loopback: Loopback,
     /// Which of `portals` a slot belongs to.
@@ -51,6 +56,8 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
             clock,
             // One slot each is the most portals there can be.
             portals: Vec::with_capacity(slots),
+            first_portal: 0,
+            busy: Vec::with_capacity(slots),
             loopback: Loopback::new(),
             owners: vec![NOBODY; slots].into_boxed_slice(),
         }
@@ -164,28 +171,32 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         sent + looped
     }
 
+    /// Portals take turns, a command each, so that what a portal issues comes before all but one of each other's
+    /// commands of the same turn, however many there are. (It comes after those that the NIC has taken before: as
+    /// many as the other portal has slots, which is what the driver bounds.)
     fn take_commands(&mut self, now: Instant) -> usize {
-        let mut taken = 0;
-        for port in &mut self.portals {
-            for _ in 0..COMMANDS_PER_PORTAL {
-                let Some(command) = port.take() else { break };
-                taken += 1;
-                let slot = command.as_ref().map_or_else(|&slot| slot, |command| command.slot);
-                let accepted = if !port.owns(slot) {
-                    self.nic.counters().count_refused();
-                    false
-                } else {
-                    match command {
-                        Ok(command) => self.nic.handle_command(now, command).is_ok(),
-                        Err(slot) => self.nic.handle_unreadable_command(now, slot).is_ok(),
-                    }
-                };
-                if !accepted {
-                    port.forget();
-                }
+        let Self { nic, portals, first_portal, busy, .. } = self;
+        let (first, count) = (*first_portal, portals.len());
+        for index in (first..count).chain(0..first.min(count)) {
+            let port = &mut portals[index];
+            if take_command(nic, port, now) {
+                busy.push(index as u16);
             }
-            self.nic.counters().count_impossible(port.impossible_indexes());
+            nic.counters().count_impossible(port.impossible_indexes());
         }
+        let mut taken = busy.len();
+        if let Some(&first) = busy.first() {
+            // Who was first is last the next time. A turn without commands changes nothing: turns come in rhythms.
+            *first_portal = usize::from(first) + 1;
+        }
+        for _ in 1..COMMANDS_PER_PORTAL {
+            busy.retain(|&index| take_command(nic, &mut portals[usize::from(index)], now));
+            if busy.is_empty() {
+                break;
+            }
+            taken += busy.len();
+        }
+        busy.clear();
         taken
     }
 
@@ -198,6 +209,25 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         }
         completed
     }
+}
+
+/// Takes the next command of a portal, and whatever comes of it. `false` if there is none.
+fn take_command<A: AeadProvider>(nic: &mut Nic<A>, port: &mut PortalPort, now: Instant) -> bool {
+    let Some(command) = port.take() else { return false };
+    let slot = command.as_ref().map_or_else(|&slot| slot, |command| command.slot);
+    let accepted = if !port.owns(slot) {
+        nic.counters().count_refused();
+        false
+    } else {
+        match command {
+            Ok(command) => nic.handle_command(now, command).is_ok(),
+            Err(slot) => nic.handle_unreadable_command(now, slot).is_ok(),
+        }
+    };
+    if !accepted {
+        port.forget();
+    }
+    true
 }
 
 fn slot_indices(slots: &Range<u16>) -> Range<usize> {

@@ -10,6 +10,7 @@ use crate::{
     op::{OpStatus, OpType},
     portal::{CommandPortal, PortalConfig, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
+    wire::FrameView,
 };
 use core::{cell::Cell, time::Duration};
 use std::sync::Arc;
@@ -18,8 +19,9 @@ const PID: Pid = Pid(5);
 /// Command slots of each portal: more than are taken from one portal in one turn.
 const SLOTS: u16 = 48;
 
-/// A device whose frames all get lost.
-struct Lost;
+/// A device whose frames all get lost; it keeps the slots of the requests.
+#[derive(Default)]
+struct Lost(Vec<u16>);
 
 impl Backend for Lost {
     fn rx_burst(&mut self, _: usize, _: impl FnMut(RxFrame<'_>)) -> usize {
@@ -31,7 +33,17 @@ impl Backend for Lost {
         max: usize,
         mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> usize {
-        (0..max).map_while(|_| fill(&mut [0; crate::wire::FRAME_LEN_MAX])).count()
+        let mut out = [0; crate::wire::FRAME_LEN_MAX];
+        let mut sent = 0;
+        while sent < max
+            && let Some(transmit) = fill(&mut out)
+        {
+            if let Ok(FrameView::ReadRequest(request)) = FrameView::parse(&out[..transmit.len]) {
+                self.0.push(request.claims().header.slot.0);
+            }
+            sent += 1;
+        }
+        sent
     }
 
     fn flush(&mut self, _: Instant) {}
@@ -63,7 +75,7 @@ fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, Registere
         memory,
         NicTag(1),
     );
-    let mut engine = Engine::new(nic, Lost, HandClock::default());
+    let mut engine = Engine::new(nic, Lost::default(), HandClock::default());
     let portals = (0..count)
         .map(|number| {
             let slots = number * SLOTS..(number + 1) * SLOTS;
@@ -247,4 +259,62 @@ fn a_turn_takes_some_commands_of_every_portal_and_the_next_turn_the_rest() {
     engine.turn();
     assert_eq!(in_use(&engine, 0..2 * SLOTS), 2 * usize::from(SLOTS));
     assert!(engine.is_idle());
+}
+
+/// The portals whose requests have been sent since the last call, in that order.
+fn sent(engine: &mut Engine<Lost, HandClock>) -> Vec<u16> {
+    core::mem::take(&mut engine.backend_mut().0).into_iter().map(|slot| slot / SLOTS).collect()
+}
+
+#[test]
+fn portals_take_turns_command_by_command_and_each_is_first_once() {
+    let (mut engine, mut portals, sink) = engine(3);
+    for first in [0, 1, 2, 0] {
+        for portal in &mut portals {
+            (0..4).for_each(|_| read(portal, &sink));
+        }
+        engine.turn();
+        let turns: Vec<_> = (first..first + 12).map(|index| index % 3).collect();
+        assert_eq!(sent(&mut engine), turns);
+        // Turns without commands do not count.
+        (0..first + 2).for_each(|_| assert_eq!(engine.turn(), 0));
+    }
+}
+
+#[test]
+fn one_command_waits_for_at_most_one_of_each_other_portal() {
+    let (mut engine, mut portals, sink) = engine(4);
+    for lone in 0..4 {
+        for (index, portal) in portals.iter_mut().enumerate() {
+            let commands = if index == lone { 1 } else { 12 };
+            (0..commands).for_each(|_| read(portal, &sink));
+        }
+        engine.turn();
+        let sent = sent(&mut engine);
+        let ahead = sent.iter().position(|&portal| usize::from(portal) == lone).unwrap();
+        assert!(ahead <= 3, "{sent:?}");
+        assert_eq!(sent.len(), 37);
+    }
+}
+
+#[test]
+fn turns_go_on_when_portals_come_and_go() {
+    let (mut engine, mut portals, sink) = engine(3);
+    for portal in &mut portals {
+        read(portal, &sink);
+    }
+    engine.turn();
+    read(&mut portals[2], &sink);
+    // The next first one would be the fourth of three, and then of two.
+    engine.turn();
+    assert_eq!(sent(&mut engine), [0, 1, 2, 2]);
+    pass(&engine, Duration::from_secs(1));
+    engine.turn();
+    assert!(engine.detach(portals.remove(0).slots()).is_some());
+    for portal in &mut portals {
+        read(portal, &sink);
+    }
+    engine.turn();
+    // What was the last has the place of the first.
+    assert_eq!(sent(&mut engine), [2, 1]);
 }
