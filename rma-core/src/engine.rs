@@ -36,6 +36,8 @@ pub struct Engine<B, C, A: AeadProvider = PortableAead> {
     first_portal: usize,
     /// Those that had a command in each round of this turn. Empty between turns.
     busy: Vec<u16>,
+    /// Those that were given completions in this turn and whose application may sleep. Empty between turns.
+    given: Vec<u16>,
     /// Frames from this host to itself.
     loopback: Loopback,
     /// Which of `portals` a slot belongs to.
@@ -58,6 +60,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
             portals: Vec::with_capacity(slots),
             first_portal: 0,
             busy: Vec::with_capacity(slots),
+            given: Vec::with_capacity(slots),
             loopback: Loopback::new(),
             owners: vec![NOBODY; slots].into_boxed_slice(),
         }
@@ -121,7 +124,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
     }
 
     /// One turn of the busy-poll loop: receive a burst, take commands, expire, complete, transmit a burst,
-    /// ring the doorbell. Returns how much there was to do; 0 if nothing.
+    /// ring the doorbell, wake applications that sleep. Returns how much there was to do; 0 if nothing.
     pub fn turn(&mut self) -> usize {
         let now = self.clock.now();
         let received = self.receive(now);
@@ -130,6 +133,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         let completed = self.complete();
         let sent = self.transmit(now);
         self.backend.flush(now);
+        self.wake_sleepers();
         received + commands + completed + sent
     }
 
@@ -204,10 +208,20 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
         let mut completed = 0;
         while let Some(completion) = self.nic.poll_completion() {
             let owner = self.owners[completion.slot.index()];
-            self.portals[usize::from(owner)].complete(&completion);
+            if self.portals[usize::from(owner)].complete(&completion) {
+                self.given.push(owner);
+            }
             completed += 1;
         }
         completed
+    }
+
+    /// Last in a turn, as a system call takes its time and frames should not wait for it. Where nobody sleeps there
+    /// is none.
+    fn wake_sleepers(&mut self) {
+        for owner in self.given.drain(..) {
+            self.portals[usize::from(owner)].wake_sleeper();
+        }
     }
 }
 

@@ -29,16 +29,16 @@ use crate::{
     region::{NicTag, RegionId, RegisteredRegion},
 };
 
-/// Wakes an engine that sleeps in the kernel. Implemented where system calls are made.
+/// Wakes a thread that sleeps in the kernel. Implemented where system calls are made.
 pub trait Wake: core::fmt::Debug + Send + Sync {
-    /// Makes the engine's present or next sleep end at once.
+    /// Makes the thread's present or next sleep end at once. Never blocks.
     fn wake(&self);
 }
 
-/// How an application wakes its engine.
+/// How an application wakes its engine, or the engine an application's thread.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    /// Whether the engine sleeps.
+    /// Whether the one to be woken sleeps.
     pub doorbell: Arc<Doorbell>,
     /// How to wake it.
     pub wake: Arc<dyn Wake>,
@@ -342,6 +342,13 @@ impl CommandPortal {
         }
     }
 
+    /// Whether [`CommandPortal::poll`] has a completion to take. Always looks at what the engine has written, so a
+    /// thread may ask it between [`Doorbell::prepare_sleep`] and its sleep.
+    #[must_use]
+    pub fn has_completion(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// The next completion, if there is one. Its slot may be used again.
     #[must_use]
     pub fn poll(&mut self) -> Option<Completion> {
@@ -399,13 +406,31 @@ pub struct PortalPort {
     outstanding: usize,
     /// How many of the rings' impossible indexes have been told.
     impossible_told: u64,
+    /// How to wake the application's thread when it sleeps; `None` if it never does.
+    sleeper: Option<Bell>,
+    /// Whether completions have been given since the application's thread was last looked after.
+    given: bool,
 }
 
 impl PortalPort {
     /// The engine's end of rings whose other end may be anybody's. [`portal()`] makes both.
     #[must_use]
     pub const fn new(slots: Range<u16>, commands: Consumer, completions: Producer) -> Self {
-        Self { commands, completions, slots, outstanding: 0, impossible_told: 0 }
+        Self {
+            commands,
+            completions,
+            slots,
+            outstanding: 0,
+            impossible_told: 0,
+            sleeper: None,
+            given: false,
+        }
+    }
+
+    /// The engine looks after an application's thread that sleeps: it rings `bell` after completions that it has
+    /// given meanwhile, at most once a turn, and when it serves the portal no more.
+    pub fn set_sleeper(&mut self, bell: Bell) {
+        self.sleeper = Some(bell);
     }
 
     /// The portal's command slots.
@@ -457,10 +482,31 @@ impl PortalPort {
     }
 
     /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
-    pub fn complete(&mut self, completion: &Completion) {
+    /// `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be called for.
+    pub fn complete(&mut self, completion: &Completion) -> bool {
         self.outstanding -= 1;
         let pushed = self.completions.push(&completion.to_line());
         debug_assert!(pushed.is_ok(), "room that was seen stays");
+        self.sleeper.is_some() && !core::mem::replace(&mut self.given, true)
+    }
+
+    /// Wakes the application's thread if it sleeps. To be called once after a burst of completions.
+    pub(crate) fn wake_sleeper(&mut self) {
+        self.given = false;
+        if let Some(bell) = &self.sleeper
+            && bell.doorbell.needs_ring()
+        {
+            bell.wake.wake();
+        }
+    }
+}
+
+impl Drop for PortalPort {
+    /// Nobody will give completions any more: who waits for one is to learn it.
+    fn drop(&mut self) {
+        if let Some(bell) = &self.sleeper {
+            bell.wake.wake();
+        }
     }
 }
 

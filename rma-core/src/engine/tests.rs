@@ -8,11 +8,15 @@ use crate::{
     grant::Grant,
     nic::{NicConfigBuilder, RegionEntry},
     op::{OpStatus, OpType},
-    portal::{CommandPortal, PortalConfig, portal},
+    portal::{Bell, CommandPortal, PortalConfig, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,
 };
-use core::{cell::Cell, time::Duration};
+use core::{
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 use std::sync::Arc;
 
 const PID: Pid = Pid(5);
@@ -317,4 +321,48 @@ fn turns_go_on_when_portals_come_and_go() {
     engine.turn();
     // What was the last has the place of the first.
     assert_eq!(sent(&mut engine), [2, 1]);
+}
+
+/// Counts how often it is rung.
+#[derive(Debug, Default)]
+struct Rung(AtomicUsize);
+
+impl Wake for Rung {
+    fn wake(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken_once_for_the_completions_of_a_turn_and_when_its_engine_ends() {
+    let (mut engine, _, sink) = engine(0);
+    let addresses = local().into();
+    let config = PortalConfig { slots: 0..8, pid: PID, addresses, bell: None, nic: NicTag(1) };
+    engine.nic_mut().configure_slots(0..8, Some(PID));
+    let (mut portal, mut port) = portal(config);
+    let (rung, bell) = {
+        let rung = Arc::new(Rung::default());
+        (rung.clone(), Bell { doorbell: Arc::default(), wake: rung })
+    };
+    port.set_sleeper(bell.clone());
+    engine.attach(port);
+    let mut complete = |count| {
+        (0..count).for_each(|_| read(&mut portal, &sink));
+        engine.turn();
+        assert!(!portal.has_completion());
+        pass(&engine, Duration::from_secs(1));
+        engine.turn();
+        assert!(portal.has_completion());
+        assert_eq!(core::iter::from_fn(|| portal.poll()).count(), count);
+        engine.turn();
+        rung.0.load(Relaxed)
+    };
+    assert_eq!(complete(3), 0, "nobody sleeps");
+    bell.doorbell.prepare_sleep();
+    assert_eq!(complete(8), 1);
+    assert_eq!(complete(1), 2, "who was woken may not have run yet");
+    bell.doorbell.awake();
+    assert_eq!(complete(8), 2);
+    drop(engine);
+    assert_eq!(rung.0.load(Relaxed), 3);
 }
