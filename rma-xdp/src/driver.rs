@@ -27,9 +27,9 @@ use rma_core::{nic::RegionEntry, region::RegionId};
 use rma_shm::Region;
 
 use crate::{
-    control::{Answer, ControlPath, Request},
+    control::{Answer, ControlPath, Life, Request},
     error::HostError,
-    portal::{Portal, Retired},
+    portal::{Portal, Retired, Sleep},
 };
 
 #[derive(Debug)]
@@ -173,6 +173,11 @@ impl Driver {
         if slots == 0 {
             return Err(SlotError::None.into());
         }
+        let life = engine.life();
+        let sleep = match life {
+            Life::Thread(_) => Some(Sleep::new()?),
+            Life::Inline => None,
+        };
         let range = loop {
             let settled = self.reclaim(engine)?;
             match self.take(slots) {
@@ -185,17 +190,20 @@ impl Driver {
                 None => {}
             }
         };
-        let (portal, port) = portal(PortalConfig {
+        let (portal, mut port) = portal(PortalConfig {
             slots: range,
             pid: self.pid,
             addresses: self.addresses,
             bell: self.bell.clone(),
             nic: self.nic,
         });
+        if let Some(sleep) = &sleep {
+            port.set_sleeper(sleep.bell());
+        }
         let Answer::Attached = engine.ask(Request::Attach(port, self.pid))? else {
             unreachable!("answers come in the order of the questions")
         };
-        Ok(Portal::new(portal, self.retired.clone(), engine.life()))
+        Ok(Portal::new(portal, self.retired.clone(), life, sleep))
     }
 
     /// Takes back the slots of dropped portals. Returns whether all of them have settled.

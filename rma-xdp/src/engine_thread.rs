@@ -8,7 +8,7 @@ use core::{
     time::Duration,
 };
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     thread::JoinHandle,
 };
@@ -20,16 +20,14 @@ use rma_core::{
     time::Clock,
 };
 use rma_shm::Doorbell;
-use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
-    time::Timespec,
-};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     backend::HostBackend,
     clock::TscClock,
     control::{Answer, ControlPath, Life, Request, answer},
     error::HostError,
+    event_fd::{EventFd, timespec},
     housekeeping::Housekeeping,
     idle::{Idle, IdlePolicy, IdleTracker},
 };
@@ -65,33 +63,6 @@ struct Shared {
     wake: Arc<EventFd>,
 }
 
-/// An eventfd that ends the engine's sleep.
-#[derive(Debug)]
-struct EventFd(OwnedFd);
-
-impl EventFd {
-    fn new() -> Result<Self, HostError> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fd = eventfd(0, flags).map_err(|errno| HostError::System {
-            what: "creating an eventfd",
-            source: errno.into(),
-        })?;
-        Ok(Self(fd))
-    }
-
-    fn drain(&self) {
-        // Nonblocking: an error means that nobody has rung.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
-
-impl Wake for EventFd {
-    fn wake(&self) {
-        // An error means that the counter is full, and then the engine is awake already.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-}
-
 /// The driver's end of an engine thread. Stops the engine when dropped.
 #[derive(Debug)]
 pub(crate) struct EngineThread {
@@ -112,7 +83,7 @@ pub(crate) struct ThreadConfig {
 impl EngineThread {
     /// Starts an engine in the calling thread's network namespace.
     pub(crate) fn start<B>(
-        mut engine: Engine<B, TscClock>,
+        engine: Engine<B, TscClock>,
         config: ThreadConfig,
         mut housekeeping: Housekeeping,
     ) -> Result<Self, HostError>
@@ -130,6 +101,8 @@ impl EngineThread {
         let ended = Arc::new(AtomicBool::new(false));
         let (end, seen) = (EndOfLife(ended.clone()), shared.clone());
         let body = move || {
+            // Dropped last, also by a panic: its ports wake those who sleep, and they look whether it has ended.
+            let mut engine = engine;
             let _end = end;
             if let Some(core) = core {
                 core_affinity::set_for_current(core);
@@ -258,7 +231,7 @@ fn sleep<B: HostBackend>(engine: &Engine<B, TscClock>, shared: &Shared) {
         let until = engine.nic().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
         let starved = engine.nic().counter_values_left() == 0;
         let most = if starved { STARVED_SLEEP_MAX } else { SLEEP_MAX };
-        wait_readable(engine.backend(), shared.wake.0.as_fd(), until.min(most));
+        wait_readable(engine.backend(), shared.wake.as_fd(), until.min(most));
         shared.wake.drain();
     }
     shared.doorbell.awake();
@@ -276,12 +249,8 @@ fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Dur
         }
     });
     let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(wake), PollFlags::IN));
-    let timeout = Timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
     // Interrupted by a signal, or woken for nothing: the engine looks and sleeps again.
-    let _ = poll(&mut fds[..count], Some(&timeout));
+    let _ = poll(&mut fds[..count], Some(&timespec(timeout)));
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! What an engine thread does when there is nothing to do: spin, then yield, then sleep in the kernel.
+//! What a thread does when there is nothing to do, an engine's or an application's that waits for a completion:
+//! spin, then yield, then sleep in the kernel.
 
 use core::time::Duration;
 
 use rma_core::time::Instant;
 
-/// When an idle engine thread stops spinning.
+/// When a thread that has nothing to do stops spinning: an engine's, or one that waits for a completion.
 ///
-/// | phase | cost | a frame or command is seen after |
+/// | phase | cost | a frame, command or completion is seen after |
 /// |---|---|---|
 /// | spin | a whole core | less than a microsecond |
 /// | yield | what others leave of the core | up to a time slice of each other thread |
@@ -58,6 +59,11 @@ impl IdleTracker {
     /// There was work.
     pub(crate) const fn busy(&mut self) {
         self.since = None;
+    }
+
+    /// Since when there has been none, if `idle` was called since the last work.
+    pub(crate) const fn since(&self) -> Option<Instant> {
+        self.since
     }
 
     /// There was none, at `now`.

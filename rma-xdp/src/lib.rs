@@ -31,6 +31,7 @@ mod device;
 mod driver;
 mod engine_thread;
 mod error;
+mod event_fd;
 mod host;
 mod housekeeping;
 mod idle;

@@ -1,15 +1,42 @@
-//! A portal as an application holds it: the protocol's [`CommandPortal`], and the slots' way back.
+//! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions, and the slots'
+//! way back.
+//!
+//! # Sleeping until a completion
+//!
+//! The engine rings only for threads that have said that they sleep, so the order matters: say so (`arm`), look once
+//! more, and only then sleep. It is the engine's own protocol, [`rma_shm::doorbell`], with the roles exchanged.
 
-use core::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
+use core::{
+    ops::{Deref, DerefMut, Range},
+    time::Duration,
+};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
 
 use crossbeam_queue::ArrayQueue;
-use rma_core::{command::Completion, portal::CommandPortal};
+use rma_core::{
+    command::Completion,
+    portal::{Bell, CommandPortal},
+    time::Clock,
+};
+use rma_shm::Doorbell;
 
-use crate::{control::Life, error::WaitError};
+use crate::{
+    clock::TscClock,
+    control::Life,
+    error::{HostError, WaitError},
+    event_fd::EventFd,
+    idle::{Idle, IdlePolicy, IdleTracker},
+};
 
-/// How often [`Portal::wait`] looks before it lets other threads have the core.
-const SPINS: u32 = 1000;
+/// What a wait does, if the application says nothing else: most ops complete while it spins.
+const WAIT: IdlePolicy = IdlePolicy {
+    spin: Duration::from_micros(20),
+    yield_for: Duration::from_micros(100),
+    sleep: true,
+};
 
 /// Slots of portals that were dropped and whose ops may be in flight still. Shared with the portals.
 pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
@@ -24,11 +51,38 @@ pub struct Portal {
     inner: CommandPortal,
     retired: Retired,
     life: Life,
+    /// `None` if the engine is inline: then nobody would wake a sleeper.
+    sleep: Option<Sleep>,
+    idle: IdlePolicy,
+    clock: TscClock,
+}
+
+/// How the thread that uses a portal sleeps, and is woken.
+#[derive(Clone, Debug)]
+pub(crate) struct Sleep {
+    doorbell: Arc<Doorbell>,
+    event: Arc<EventFd>,
+}
+
+impl Sleep {
+    pub(crate) fn new() -> Result<Self, HostError> {
+        Ok(Self { doorbell: Arc::default(), event: Arc::new(EventFd::new()?) })
+    }
+
+    /// What the engine rings.
+    pub(crate) fn bell(&self) -> Bell {
+        Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
+    }
 }
 
 impl Portal {
-    pub(crate) const fn new(inner: CommandPortal, retired: Retired, life: Life) -> Self {
-        Self { inner, retired, life }
+    pub(crate) fn new(
+        inner: CommandPortal,
+        retired: Retired,
+        life: Life,
+        sleep: Option<Sleep>,
+    ) -> Self {
+        Self { inner, retired, life, sleep, idle: WAIT, clock: TscClock::new() }
     }
 
     /// Whether it was allocated from the host whose queue of returned slots this is.
@@ -36,30 +90,99 @@ impl Portal {
         Arc::ptr_eq(&self.retired, retired)
     }
 
-    /// Waits for the next completion: spins, then yields. It comes within
+    /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then sleeps until the
+    /// engine wakes it, which takes some tens of microseconds and the engine one system call.
+    pub const fn set_idle(&mut self, idle: IdlePolicy) {
+        self.idle = idle;
+    }
+
+    /// Waits for the next completion, as [`Portal::set_idle`] says. It comes within
     /// [`Timing::bound`](crate::Timing::bound) of its type of op (P1), as long as the engine's thread is scheduled.
     ///
     /// # Errors
     /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so does
     /// nothing while this thread waits ([`crate::InlineHost::wait`] is for those).
     pub fn wait(&mut self) -> Result<Completion, WaitError> {
-        let mut spins = 0;
+        loop {
+            if let Some(completion) = self.wait_for(None)? {
+                return Ok(completion);
+            }
+        }
+    }
+
+    /// Waits for the next completion, for no longer than `timeout`: `None` if there is none by then. The ops go on.
+    ///
+    /// # Errors
+    /// As [`Portal::wait`].
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Completion>, WaitError> {
+        self.wait_for(Some(timeout))
+    }
+
+    fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, WaitError> {
+        let mut idle = IdleTracker::new(self.idle);
         loop {
             // Looked at first: completions given before the engine ended are still there.
             let ended = self.life.ended();
             if let Some(completion) = self.inner.poll() {
-                return Ok(completion);
+                return Ok(Some(completion));
             }
             if self.inner.outstanding() == 0 {
                 return Err(WaitError::NothingOutstanding);
             }
             ended?;
-            if spins < SPINS {
-                spins += 1;
-                core::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+            let now = self.clock.now();
+            let waited = idle.since().map_or(Duration::ZERO, |since| now.since(since));
+            let left = timeout.map(|timeout| timeout.saturating_sub(waited));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
             }
+            match idle.idle(now) {
+                Idle::Spin => core::hint::spin_loop(),
+                Idle::Yield => std::thread::yield_now(),
+                Idle::Sleep => {
+                    if let Some(sleep) = self.arm().then_some(self.sleep.as_ref()).flatten() {
+                        sleep.event.sleep(left);
+                    }
+                    self.disarm();
+                }
+            }
+        }
+    }
+
+    /// A file descriptor that becomes readable when there is a completion to poll, for applications with an event
+    /// loop of their own. `None` if the engine is inline.
+    ///
+    /// It is readable only for those who have asked for it, so that the engine need not make a system call for
+    /// everybody else:
+    ///
+    /// 1. Poll completions until there are none.
+    /// 2. [`Portal::arm`]. If it returns `false`, go to 4.
+    /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else.
+    /// 4. [`Portal::disarm`], and begin anew.
+    ///
+    /// It also becomes readable when the engine ends; [`Portal::wait`] says so. Do not read from it.
+    ///
+    /// While a portal is armed, each turn of the engine that gives it completions costs a system call.
+    #[must_use]
+    pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sleep.as_ref().map(|sleep| sleep.event.as_fd())
+    }
+
+    /// Says that this thread is going to sleep on [`Portal::completion_fd`], and looks once more: `false` if it must
+    /// not, as there is a completion already, or never will be.
+    #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
+    pub fn arm(&mut self) -> bool {
+        let Some(sleep) = &self.sleep else { return false };
+        sleep.doorbell.prepare_sleep();
+        !self.inner.has_completion() && self.life.ended().is_ok()
+    }
+
+    /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable any longer.
+    pub fn disarm(&mut self) {
+        if let Some(sleep) = &self.sleep {
+            sleep.doorbell.awake();
+            // What was rung so far is for completions that are there already.
+            sleep.event.drain();
         }
     }
 }

@@ -1,0 +1,61 @@
+//! An eventfd: how a thread that sleeps in the kernel is woken. Whether it sleeps is told by a
+//! [`Doorbell`](rma_shm::Doorbell); a wake-up that comes before the sleep ends it at once.
+
+use core::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rma_core::portal::Wake;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    time::Timespec,
+};
+
+use crate::error::HostError;
+
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> Result<Self, HostError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = eventfd(0, flags).map_err(|errno| HostError::System {
+            what: "creating an eventfd",
+            source: errno.into(),
+        })?;
+        Ok(Self(fd))
+    }
+
+    /// Forgets all wake-ups so far.
+    pub(crate) fn drain(&self) {
+        // Nonblocking: an error means that nobody has rung.
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+
+    /// Sleeps until there is a wake-up that has not been drained, or `timeout` has passed; sometimes shorter.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        // Interrupted by a signal: the caller looks and sleeps again.
+        let _ = poll(&mut fds, timeout.map(timespec).as_ref());
+    }
+}
+
+impl Wake for EventFd {
+    fn wake(&self) {
+        // An error means that the counter is full, and then the thread is awake already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// `duration` as the kernel takes it.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
