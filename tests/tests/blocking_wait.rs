@@ -1,0 +1,159 @@
+//! Applications that cannot spin: waits that sleep in the kernel cost no processor time, and are always woken.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::time::Duration;
+
+use rma_tests::hosts::{CLIENT_PID, Hosts};
+use rma_xdp::{
+    Clock, Grant, Host, IdlePolicy, NicConfigBuilder, OpStatus, OpType, Permissions, Portal,
+    RegisteredRegion, Timing, TscClock, WaitError,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Longer than any wake-up takes; a lost one is noticed by it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sleeps at once, so that every wait is woken.
+const SLEEPY: IdlePolicy =
+    IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
+
+fn hosts(timeout: Duration) -> Hosts {
+    let timing = Timing::software(Duration::from_micros(10), timeout);
+    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+}
+
+fn grant(hosts: &Hosts) -> Grant {
+    let region = hosts.server().register(4096, Permissions::READ).unwrap();
+    hosts.server().grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read).unwrap()
+}
+
+fn portal(host: &Host, slots: u16) -> (Portal, RegisteredRegion) {
+    let mut portal = host.portal(slots).unwrap();
+    portal.set_idle(SLEEPY);
+    (portal, host.register(4096, Permissions::NONE).unwrap())
+}
+
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+}
+
+/// Waits until the portal's descriptor is readable.
+fn await_readable(portals: &[&Portal]) -> bool {
+    let fds = portals.iter().map(|portal| portal.completion_fd().unwrap());
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    poll(&mut fds, Some(&PATIENCE.try_into().unwrap())).unwrap() > 0
+}
+
+#[test]
+fn a_thread_that_waits_for_a_dead_peer_costs_next_to_no_processor_time() {
+    let timeout = Duration::from_millis(120);
+    let mut hosts = hosts(timeout);
+    let grant = grant(&hosts);
+    let mut portal = hosts.client.portal(1).unwrap();
+    let sink = hosts.client.register(4096, Permissions::NONE).unwrap();
+    hosts.server = None;
+    let clock = TscClock::new();
+    let (began, busy) = (clock.now(), thread_time());
+    for _ in 0..5 {
+        portal.read(&grant, 0, &sink, 0, 4096).unwrap();
+        assert_eq!(portal.wait().unwrap().status, OpStatus::Timeout);
+    }
+    let (waited, busy) = (clock.now().since(began), thread_time() - busy);
+    println!("waited for {waited:?}, {busy:?} of it on a processor");
+    assert!(waited >= 5 * timeout);
+    assert!(busy < waited / 50, "{busy:?} of {waited:?}");
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_without_the_op() {
+    let mut hosts = hosts(Duration::from_secs(1));
+    let grant = grant(&hosts);
+    let mut portal = hosts.client.portal(1).unwrap();
+    let sink = hosts.client.register(4096, Permissions::NONE).unwrap();
+    hosts.server = None;
+    let nothing = Err(WaitError::NothingOutstanding);
+    assert_eq!(portal.wait_timeout(PATIENCE), nothing);
+    portal.read(&grant, 0, &sink, 0, 4096).unwrap();
+    for limit in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(20)] {
+        let clock = TscClock::new();
+        assert_eq!(portal.wait_timeout(limit), Ok(None));
+        assert!(clock.now().as_nanos() >= limit.as_nanos() as u64);
+    }
+    assert_eq!(portal.outstanding(), 1);
+    assert_eq!(portal.wait_timeout(PATIENCE).unwrap().unwrap().status, OpStatus::Timeout);
+    assert_eq!(portal.wait_timeout(PATIENCE), nothing);
+}
+
+#[test]
+fn no_wake_up_is_lost_however_often_threads_sleep() {
+    const OPS: u32 = 3000;
+    let hosts = hosts(Duration::from_secs(2));
+    let grant = grant(&hosts);
+    std::thread::scope(|scope| {
+        for depth in [1, 2, 5] {
+            let (hosts, grant) = (&hosts, &grant);
+            scope.spawn(move || {
+                let (mut portal, sink) = portal(&hosts.client, depth);
+                for _ in 0..depth {
+                    portal.read(grant, 0, &sink, 0, 64).unwrap();
+                }
+                for _ in 0..OPS {
+                    let clock = TscClock::new();
+                    let completion = portal.wait_timeout(PATIENCE).unwrap();
+                    // Were a wake-up lost, this would be looked at once the time has passed.
+                    let waited = clock.now().as_nanos();
+                    assert!(waited < 15_000_000_000, "woken after {waited} ns");
+                    assert_eq!(completion.unwrap().status, OpStatus::Ok);
+                    portal.read(grant, 0, &sink, 0, 64).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn one_thread_polls_the_descriptors_of_several_portals() {
+    let hosts = hosts(Duration::from_secs(2));
+    let grant = grant(&hosts);
+    let mut portals = [portal(&hosts.client, 4), portal(&hosts.client, 1)];
+    let mut completed = [0; 2];
+    for (portal, sink) in &mut portals {
+        while portal.read(&grant, 0, sink, 0, 64).is_ok() {}
+    }
+    while completed.iter().any(|&count| count < 1000) {
+        let mut sleeps = true;
+        for ((portal, sink), completed) in portals.iter_mut().zip(&mut completed) {
+            while let Some(completion) = portal.poll() {
+                assert_eq!(completion.status, OpStatus::Ok);
+                *completed += 1;
+                portal.read(&grant, 0, sink, 0, 64).unwrap();
+            }
+            sleeps &= portal.arm();
+        }
+        assert!(!sleeps || await_readable(&portals.each_ref().map(|(portal, _)| portal)));
+        portals.iter_mut().for_each(|(portal, _)| portal.disarm());
+    }
+}
+
+#[test]
+fn who_sleeps_is_woken_when_the_engine_ends() {
+    let mut hosts = hosts(PATIENCE);
+    let grant = grant(&hosts);
+    hosts.server = None;
+    let [(mut armed, sink), (mut waiting, other)] = [(); 2].map(|()| portal(&hosts.client, 1));
+    armed.read(&grant, 0, &sink, 0, 64).unwrap();
+    assert!(armed.arm(), "nothing is there, and the engine lives");
+    let waiting = std::thread::spawn(move || {
+        waiting.read(&grant, 0, &other, 0, 64).unwrap();
+        waiting.wait()
+    });
+    drop(hosts);
+    assert!(await_readable(&[&armed]));
+    assert_eq!(waiting.join().unwrap(), Err(WaitError::EngineGone));
+    assert!(!armed.arm(), "nobody would wake it");
+    armed.disarm();
+    assert_eq!(armed.wait(), Err(WaitError::EngineGone));
+}
