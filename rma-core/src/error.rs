@@ -126,27 +126,6 @@ pub enum RegionError {
     },
 }
 
-/// Why command slots could not be allocated.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SlotError {
-    /// Fewer slots are free than were asked for.
-    #[error(
-        "{wanted} command slots were asked for and {free} of {capacity} are free; drop a portal, ask for fewer, or start the host with a larger command slot table"
-    )]
-    TableFull {
-        /// How many were asked for.
-        wanted: u16,
-        /// How many can be had in one piece.
-        free: u16,
-        /// How many the table has.
-        capacity: usize,
-    },
-    /// A portal needs at least one slot.
-    #[error("a portal needs at least one command slot")]
-    None,
-}
-
 /// Why a received frame died. One counter each; exhaustive, so that a new reason breaks every `match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -2,47 +2,47 @@
 //! (1RMA §4.3, "Managing hardware resources").
 //!
 //! It runs on the application's threads and never touches a frame. Its pools are as large as the NIC's
-//! tables: what it hands out, the NIC has room for; what it has not, is a clear error.
+//! tables: what it hands out, the NIC has room for; what it has not, is a clear error. Who may have how much of them
+//! is told in [`crate::tenant`] and decided in `accounts`.
 
-use core::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+mod accounts;
+mod pool;
+mod slots;
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     crypto::{KeyBinding, RegionKey},
-    error::{RegionError, SlotError},
+    error::RegionError,
     grant::Grant,
+    nic::RegionEntry,
     op::OpType,
     portal::{Bell, PortalConfig, PortalPort, portal},
     region::{NicTag, Permissions, RegisteredRegion},
 };
-use rma_core::{nic::RegionEntry, region::RegionId};
 use rma_shm::Region;
 
 use crate::{
     control::{Answer, ControlPath, Life, Request},
     error::HostError,
     portal::{Portal, Retired, Sleep},
+    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
 };
+pub(crate) use accounts::PoolSizes;
+use accounts::{Accounts, HOST};
 
 #[derive(Debug)]
 pub(crate) struct Driver {
     addresses: LocalAddresses,
     pid: Pid,
     bell: Option<Bell>,
-    slot_count: u16,
-    /// Free ranges by their start, never adjacent.
-    free: BTreeMap<u16, u16>,
     retired: Retired,
-    /// The regions that are registered. Their keys are in the NIC's table alone: a remote Rekey changes them.
-    regions: BTreeSet<RegionId>,
+    /// The tenants, and which portals and regions are whose. The keys of the regions are in the NIC's table alone: a
+    /// remote Rekey changes them.
+    accounts: Accounts,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -51,19 +51,22 @@ pub(crate) struct Driver {
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl Driver {
-    pub(crate) fn new(addresses: LocalAddresses, pid: Pid, slots: u32, bell: Option<Bell>) -> Self {
-        let slot_count = u16::try_from(slots).expect("checked by the NIC's configuration");
-        Self {
+    pub(crate) fn new(
+        addresses: LocalAddresses,
+        pid: Pid,
+        sizes: PoolSizes,
+        config: &DriverConfig,
+        bell: Option<Bell>,
+    ) -> Result<Self, AllocationError> {
+        Ok(Self {
             addresses,
             pid,
             bell,
-            slot_count,
-            free: BTreeMap::from([(0, slot_count)]),
             // One slot each is the most portals there can be.
-            retired: Arc::new(ArrayQueue::new(slot_count.into())),
-            regions: BTreeSet::new(),
+            retired: Arc::new(ArrayQueue::new(sizes.slots.into())),
+            accounts: Accounts::new(sizes, config, pid)?,
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
-        }
+        })
     }
 
     pub(crate) const fn pid(&self) -> Pid {
@@ -79,20 +82,70 @@ impl Driver {
         portal.is_of(&self.retired)
     }
 
+    /// Makes a tenant.
+    pub(crate) fn tenant(
+        &mut self,
+        engine: &mut impl ControlPath,
+        config: TenantConfig,
+    ) -> Result<Tenant, HostError> {
+        self.reclaim(engine)?;
+        let TenantConfig { name, pid, priority, quotas } = config;
+        let (pid, alive) = (pid.unwrap_or(self.pid), Arc::new(()));
+        let id = self.accounts.open(&name, pid, priority, &quotas, Some(alive.clone()))?;
+        Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
+    }
+
+    /// The account of `tenant`; the host's own if none is named.
+    fn account(&self, tenant: Option<&Tenant>) -> Result<TenantId, AllocationError> {
+        match tenant {
+            None => Ok(HOST),
+            Some(tenant) if tenant.nic == self.nic => Ok(tenant.id),
+            Some(Tenant { name, .. }) => {
+                Err(AllocationError::TenantOfAnotherHost { tenant: name.clone() })
+            }
+        }
+    }
+
+    /// What a tenant has, and could have.
+    pub(crate) fn usage(
+        &mut self,
+        engine: &mut impl ControlPath,
+        tenant: Option<&Tenant>,
+    ) -> Result<Usage, HostError> {
+        let account = self.account(tenant)?;
+        self.reclaim(engine)?;
+        Ok(self.accounts.usage(account))
+    }
+
+    /// Whether `len` bytes could be registered now. Asked before memory is allocated for them.
+    pub(crate) fn admits(
+        &mut self,
+        tenant: Option<&Tenant>,
+        len: usize,
+    ) -> Result<(), AllocationError> {
+        self.accounts.close_abandoned();
+        self.accounts.admit_region(self.account(tenant)?, len as u64).map(drop)
+    }
+
     /// Registers `memory`, protected by `key`.
     pub(crate) fn register(
         &mut self,
         engine: &mut impl ControlPath,
+        tenant: Option<&Tenant>,
         memory: Arc<Region>,
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        let entry = RegionEntry::new(memory.clone(), &key, permissions, self.pid);
+        self.accounts.close_abandoned();
+        let account = self.account(tenant)?;
+        let charge = self.accounts.admit_region(account, memory.len() as u64)?;
+        let owner = self.accounts.pid(account);
+        let entry = RegionEntry::new(memory.clone(), &key, permissions, owner);
         let Answer::Registered(result) = engine.ask(Request::Register(Box::new(entry)))? else {
             unreachable!("answers come in the order of the questions")
         };
         let id = result.map_err(|(error, _entry)| error)?;
-        self.regions.insert(id);
+        self.accounts.registered(id, charge);
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
@@ -107,7 +160,7 @@ impl Driver {
             unreachable!("answers come in the order of the questions")
         };
         result?;
-        self.regions.remove(&region.id());
+        self.accounts.deregistered(region.id());
         Ok(())
     }
 
@@ -127,7 +180,7 @@ impl Driver {
 
     /// Whether this host has registered `region`, and not another host one of the same number.
     fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
-        if region.nic() == self.nic && self.regions.contains(&region.id()) {
+        if region.nic() == self.nic && self.accounts.has_region(region.id()) {
             Ok(())
         } else {
             Err(RegionError::NotRegistered { region: region.id() })
@@ -164,35 +217,35 @@ impl Driver {
         })
     }
 
-    /// Allocates `slots` command slots as a portal.
+    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on.
     pub(crate) fn portal(
         &mut self,
         engine: &mut impl ControlPath,
+        tenant: Option<&Tenant>,
         slots: u16,
     ) -> Result<Portal, HostError> {
         if slots == 0 {
-            return Err(SlotError::None.into());
+            return Err(AllocationError::NoSlots.into());
         }
         let life = engine.life();
         let sleep = match life {
             Life::Thread(_) => Some(Sleep::new()?),
             Life::Inline => None,
         };
+        let account = self.account(tenant)?;
         let range = loop {
             let settled = self.reclaim(engine)?;
-            match self.take(slots) {
-                Some(range) => break range,
-                None if settled || !engine.wait_for_ops() => {
-                    let free = self.free.values().copied().max().unwrap_or(0);
-                    let capacity = usize::from(self.slot_count);
-                    return Err(SlotError::TableFull { wanted: slots, free, capacity }.into());
-                }
-                None => {}
+            match self.accounts.take_slots(account, slots) {
+                Ok(range) => break range,
+                // What dropped portals still have may be enough.
+                Err(error) if settled || !engine.wait_for_ops() => return Err(error.into()),
+                Err(_) => {}
             }
         };
+        let pid = self.accounts.pid(account);
         let (portal, mut port) = portal(PortalConfig {
             slots: range,
-            pid: self.pid,
+            pid,
             addresses: self.addresses,
             bell: self.bell.clone(),
             nic: self.nic,
@@ -200,13 +253,14 @@ impl Driver {
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        let Answer::Attached = engine.ask(Request::Attach(port, self.pid))? else {
+        let Answer::Attached = engine.ask(Request::Attach(port, pid))? else {
             unreachable!("answers come in the order of the questions")
         };
         Ok(Portal::new(portal, self.retired.clone(), life, sleep))
     }
 
-    /// Takes back the slots of dropped portals. Returns whether all of them have settled.
+    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns whether all
+    /// portals have settled.
     fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<bool, HostError> {
         let mut settled = true;
         for _ in 0..self.retired.len() {
@@ -216,58 +270,13 @@ impl Driver {
             };
             if let Some(port) = port {
                 drop::<PortalPort>(port);
-                self.give_back(slots);
+                self.accounts.give_slots_back(slots);
             } else {
                 settled = false;
                 self.retired.push(slots).expect("it was in the queue just now");
             }
         }
+        self.accounts.close_abandoned();
         Ok(settled)
-    }
-
-    /// The first free range that is long enough.
-    fn take(&mut self, slots: u16) -> Option<Range<u16>> {
-        let (&start, &len) = self.free.iter().find(|&(_, &len)| len >= slots)?;
-        self.free.remove(&start);
-        if len > slots {
-            self.free.insert(start + slots, len - slots);
-        }
-        Some(start..start + slots)
-    }
-
-    fn give_back(&mut self, slots: Range<u16>) {
-        let Range { mut start, mut end } = slots;
-        if let Some(after) = self.free.remove(&end) {
-            end += after;
-        }
-        if let Some((&before, &len)) = self.free.range(..start).next_back()
-            && before + len == start
-        {
-            start = before;
-        }
-        self.free.insert(start, end - start);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn driver() -> Driver {
-        let addr: HostAddr = "192.0.2.1".parse().unwrap();
-        Driver::new(addr.into(), Pid(1), 10, None)
-    }
-
-    #[test]
-    fn slots_come_back_in_one_piece_in_whatever_order_they_are_returned() {
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut driver = driver();
-            let ranges = [3, 4, 3].map(|slots| driver.take(slots).unwrap());
-            assert_eq!(driver.take(1), None);
-            for index in order {
-                driver.give_back(ranges[index].clone());
-            }
-            assert_eq!(driver.take(10), Some(0..10), "{order:?}");
-        }
     }
 }

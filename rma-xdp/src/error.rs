@@ -2,15 +2,13 @@
 
 use core::time::Duration;
 
-use rma_core::{
-    error::{RegionError, SlotError},
-    nic::ConfigError,
-};
+use rma_core::{error::RegionError, nic::ConfigError};
 use thiserror::Error;
 
 use crate::{
     counter::CounterError,
     net::{NetError, PathError},
+    tenant::AllocationError,
     udp::UdpError,
     xdp::XdpError,
 };
@@ -43,9 +41,9 @@ pub enum HostError {
     /// The memory for a region could not be had.
     #[error(transparent)]
     Memory(#[from] rma_shm::RegionError),
-    /// Command slots could not be allocated.
+    /// The driver's policy did not allow an allocation.
     #[error(transparent)]
-    Slots(#[from] SlotError),
+    Allocation(#[from] AllocationError),
     /// More than one address of one family was configured.
     #[error(
         "{first} and {second} are both IPv{version} addresses; a host has at most one of each family"

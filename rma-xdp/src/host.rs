@@ -1,5 +1,7 @@
 //! The host: one NIC with its device, its engine and its driver.
 
+mod tenants;
+
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,12 +23,13 @@ use crate::{
     control::{Answer, ControlPath, Life, Request, answer},
     counter::{Counter, CounterConfig, CounterSource},
     device::{Device, DeviceInfo, OpenDevice},
-    driver::Driver,
+    driver::{Driver, PoolSizes},
     engine_thread::{EngineThread, ThreadConfig},
     error::{HostError, WaitError},
     housekeeping::Housekeeping,
     idle::IdlePolicy,
     portal::Portal,
+    tenant::DriverConfig,
     xdp::XdpBackend,
 };
 
@@ -55,6 +58,8 @@ pub struct HostConfig {
     pub idle: IdlePolicy,
     /// Where the values of the message counter come from. They begin no lower than `nic.counter_start`.
     pub counter: CounterConfig,
+    /// Who may have how much of the NIC's tables, and of the memory.
+    pub driver: DriverConfig,
     /// The NIC. Its addresses, counter and frame lengths are set when the host is opened.
     pub nic: NicConfigBuilder,
 }
@@ -79,6 +84,7 @@ impl HostConfig {
             core: None,
             idle: IdlePolicy::default(),
             counter: CounterConfig::default(),
+            driver: DriverConfig::default(),
             nic: NicConfigBuilder::default(),
         }
     }
@@ -138,31 +144,31 @@ impl Host {
     /// # Errors
     /// What is missing or wrong, and what to do about it. Then nothing stays attached.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        let (core, idle, pid) = (config.core, config.idle, config.pid);
+        let (core, idle, pid, policy) = (config.core, config.idle, config.pid, config.driver);
         let Opened { engine, shared, addresses } = open(config)?;
-        let slots = engine.nic().config().settings().command_slots;
+        let sizes = pool_sizes(&engine);
         let thread =
             EngineThread::start(engine, ThreadConfig { core, idle }, shared.housekeeping())?;
-        let driver = Driver::new(addresses, pid, slots, Some(thread.bell()));
+        let driver = Driver::new(addresses, pid, sizes, &policy, Some(thread.bell()))?;
         Ok(Self { control: Mutex::new(Control { thread, driver }), shared })
     }
 
     /// Registers `len` bytes of zeroed memory under a fresh region key.
     ///
     /// # Errors
-    /// If the length cannot be had or the table is full.
+    /// If the length cannot be had, or the host has no region or bytes left ([`crate::AllocationError`]).
     pub fn register(
         &self,
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.register_memory(Arc::new(Region::new(len)?), random_region_key()?, permissions)
+        self.register_as(None, len, permissions)
     }
 
     /// Registers memory under a region key of the caller's.
     ///
     /// # Errors
-    /// If the table is full.
+    /// If the host has no region or bytes left ([`crate::AllocationError`]).
     pub fn register_memory(
         &self,
         memory: Arc<Region>,
@@ -170,7 +176,7 @@ impl Host {
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
         let Control { thread, driver } = &mut *self.control();
-        driver.register(thread, memory, key, permissions)
+        driver.register(thread, None, memory, key, permissions)
     }
 
     /// Ends all access to a region through the NIC. Ops on it that are in flight fail.
@@ -188,7 +194,7 @@ impl Host {
     /// If that many are not free.
     pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
         let Control { thread, driver } = &mut *self.control();
-        driver.portal(thread, slots)
+        driver.portal(thread, None, slots)
     }
 
     /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived from the old
@@ -278,10 +284,9 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::open`].
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        let pid = config.pid;
+        let (pid, policy) = (config.pid, config.driver);
         let Opened { engine, shared, addresses } = open(config)?;
-        let slots = engine.nic().config().settings().command_slots;
-        let driver = Driver::new(addresses, pid, slots, None);
+        let driver = Driver::new(addresses, pid, pool_sizes(&engine), &policy, None)?;
         let engine = InlineEngine { engine, housekeeping: shared.housekeeping() };
         Ok(Self { engine, driver, shared })
     }
@@ -329,7 +334,7 @@ impl InlineHost {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.register_memory(Arc::new(Region::new(len)?), random_region_key()?, permissions)
+        self.register_as(None, len, permissions)
     }
 
     /// See [`Host::register_memory`].
@@ -342,7 +347,7 @@ impl InlineHost {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver.register(&mut self.engine, memory, key, permissions)
+        self.driver.register(&mut self.engine, None, memory, key, permissions)
     }
 
     /// See [`Host::deregister`].
@@ -358,7 +363,7 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::portal`].
     pub fn portal(&mut self, slots: u16) -> Result<Portal, HostError> {
-        self.driver.portal(&mut self.engine, slots)
+        self.driver.portal(&mut self.engine, None, slots)
     }
 
     /// See [`Host::grant`].
@@ -454,6 +459,12 @@ impl ControlPath for InlineEngine {
         self.turn();
         true
     }
+}
+
+fn pool_sizes(engine: &Engine<AnyBackend, TscClock>) -> PoolSizes {
+    let settings = engine.nic().config().settings();
+    let slots = settings.command_slots.try_into().expect("checked by the NIC's configuration");
+    PoolSizes { slots, regions: settings.regions.into() }
 }
 
 struct Opened {

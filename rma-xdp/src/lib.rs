@@ -15,6 +15,11 @@
 //! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for applications that
 //! own their core.
 //!
+//! # Several applications
+//!
+//! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application of a host its
+//! share of them, by priority; [`DriverConfig`] is the policy.
+//!
 //! # Two devices
 //!
 //! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges.
@@ -37,6 +42,7 @@ mod housekeeping;
 mod idle;
 pub mod net;
 mod portal;
+mod tenant;
 pub mod udp;
 pub mod xdp;
 
@@ -48,12 +54,16 @@ pub use error::{HostError, WaitError};
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost, random_region_key};
 pub use idle::IdlePolicy;
 pub use portal::Portal;
+pub use tenant::{
+    AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
+    TenantConfig, Usage,
+};
 
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::{CommandSlotId, Completion},
     crypto::{DerivedRegionKey, RegionKey},
-    error::{DropReason, RegionError, SlotError, SubmitError},
+    error::{DropReason, RegionError, SubmitError},
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, NicCounters, TableMemory, Timing},

@@ -5,9 +5,9 @@ use std::net::UdpSocket;
 
 use rma_bench::pattern::Pattern;
 use rma_xdp::{
-    ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError, OpStatus, OpType,
-    Permissions, Pid, Portal, ReadOp, RegionError, RegionId, RegionKey, RegisteredRegion,
-    SlotError, SubmitError, TscClock, WriteOp, random_region_key,
+    AllocationError, ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError,
+    OpStatus, OpType, Permissions, Pid, Portal, ReadOp, RegionError, RegionId, RegionKey,
+    RegisteredRegion, Resource, SubmitError, TscClock, WriteOp, random_region_key,
 };
 
 use crate::hosts::{CLIENT_PID, Hosts};
@@ -338,7 +338,8 @@ pub fn a_host_may_use_its_own_regions(hosts: &Hosts) {
 pub fn resources_are_finite_and_come_back(hosts: &Hosts) {
     let capacity = 1024_u16;
     let refused = hosts.client.portal(0);
-    assert!(matches!(refused, Err(HostError::Slots(SlotError::None))), "{refused:?}");
+    let none = HostError::Allocation(AllocationError::NoSlots);
+    assert_eq!(refused.expect_err("no slots").to_string(), none.to_string());
     let most = hosts.client.portal(capacity - 16).expect("nearly all slots");
     let refused = hosts.client.portal(17).expect_err("more than are free");
     assert!(refused.to_string().contains("17 command slots were asked for"), "{refused}");
@@ -355,7 +356,10 @@ pub fn resources_are_finite_and_come_back(hosts: &Hosts) {
         }
         assert!(regions.len() <= 1024, "the table is finite");
     };
-    assert!(matches!(full, HostError::Region(RegionError::TableFull { .. })), "{full}");
+    let HostError::Allocation(AllocationError::PoolEmpty { resource, .. }) = full else {
+        panic!("{full}")
+    };
+    assert_eq!(resource, Resource::Regions);
     for region in &regions {
         hosts.client.deregister(region).expect("registered");
     }

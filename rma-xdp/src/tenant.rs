@@ -1,0 +1,322 @@
+//! Tenants: the applications of one host, and what of its finite resources each may have (1RMA §4.3, §7.3: "assigns
+//! finite hardware resources to applications according to their business priorities").
+//!
+//! Names, quotas and errors only. What is allocated is in `driver`.
+//!
+//! # The rules
+//!
+//! There are three pools: command slots, regions, and registered bytes. Each is divided into *reservations*, one for
+//! each tenant that has one, and the *rest*.
+//!
+//! - What a tenant has of a pool, all together, is at most its `max`.
+//! - An allocation (a portal's slots, a region, a region's bytes) comes wholly from the tenant's reservation, if that
+//!   has room, and otherwise wholly from the rest. Nobody else ever gets what is reserved. Reserved slots lie side by
+//!   side, so that other tenants' portals cannot cut them into pieces.
+//! - The rest is first come, first served, but for this: as long as the host has a tenant of a higher priority, a
+//!   tenant of a lower one gets nothing that would leave less than a given share of the rest free
+//!   ([`KeptFree`]). What it has already is not taken away.
+//!
+//! The host itself is a tenant, too: what is allocated without naming one is the host's own.
+
+use core::fmt;
+use std::sync::Arc;
+
+use rma_core::{addr::Pid, region::NicTag};
+use thiserror::Error;
+
+/// How much of one pool a tenant may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// How much nobody else can have. Default: 0.
+    pub reserved: u64,
+    /// The most it can have, with what is reserved. Default: all there is.
+    pub max: u64,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { reserved: 0, max: u64::MAX }
+    }
+}
+
+/// How much a tenant may have of each pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Command slots: how many ops may be in flight at once, and so which part of the network's capacity the tenant
+    /// can use (§7.3, figure 11b).
+    pub slots: Quota,
+    /// Entries of the registered region table.
+    pub regions: Quota,
+    /// Bytes of memory in registered regions.
+    pub bytes: Quota,
+}
+
+/// Who may use what nobody has reserved while it is scarce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Leaves [`KeptFree::by_low`] of the rest free for tenants of normal and high priority.
+    Low,
+    /// Leaves [`KeptFree::by_normal`] of the rest free for tenants of high priority.
+    #[default]
+    Normal,
+    /// May use all of the rest.
+    High,
+}
+
+/// Which share of the rest of each pool tenants leave free for those of higher priority, as long as the host has
+/// any. In percent, rounded up to whole units; more than 100 is 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptFree {
+    /// By tenants of low priority. Default: 50.
+    pub by_low: u8,
+    /// By tenants of normal priority. Default: 10.
+    pub by_normal: u8,
+}
+
+impl Default for KeptFree {
+    fn default() -> Self {
+        Self { by_low: 50, by_normal: 10 }
+    }
+}
+
+/// The driver's policy. The pools of command slots and regions are as large as the NIC's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriverConfig {
+    /// The pool of registered bytes. Default: no limit but the machine's memory.
+    pub registered_bytes: u64,
+    /// Which share of the pools tenants leave to others.
+    pub kept_free: KeptFree,
+    /// The priority of what the host allocates without naming a tenant.
+    pub priority: Priority,
+    /// How much it may have.
+    pub quotas: Quotas,
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        Self {
+            registered_bytes: u64::MAX,
+            kept_free: KeptFree::default(),
+            priority: Priority::default(),
+            quotas: Quotas::default(),
+        }
+    }
+}
+
+/// With what a tenant is made.
+#[derive(Clone, Debug)]
+pub struct TenantConfig {
+    /// Its name, for errors. Need not be unique.
+    pub name: Box<str>,
+    /// PID_initiator of its portals, and the only one whose portals may use its regions as the local end of an op.
+    /// Fixed for each portal and region when it is allocated. `None`: the host's. Tenants of one PID can use each
+    /// other's regions.
+    pub pid: Option<Pid>,
+    /// Who goes first when the rest of a pool is scarce.
+    pub priority: Priority,
+    /// How much it may have.
+    pub quotas: Quotas,
+}
+
+impl TenantConfig {
+    /// A tenant of normal priority with the host's PID, without reservations or limits.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let (pid, priority, quotas) = (None, Priority::default(), Quotas::default());
+        Self { name: name.into(), pid, priority, quotas }
+    }
+}
+
+/// One application of a host, as its allocations name it. Clones are the same tenant.
+///
+/// When the last one is dropped, portals and regions go on as they are; once they have been given back, too, nothing
+/// is reserved any more.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    pub(crate) id: TenantId,
+    pub(crate) name: Box<str>,
+    pub(crate) pid: Pid,
+    pub(crate) nic: NicTag,
+    /// The driver has a clone, and looks whether it is the only one.
+    pub(crate) _alive: Arc<()>,
+}
+
+/// Which tenant of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TenantId(pub(crate) u64);
+
+impl Tenant {
+    /// The PID that grants for this tenant's portals must name.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What a tenant has of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// What it has.
+    pub used: u64,
+    /// What it could have at this moment, in one piece: the more of what is left of its reservation, and of what it
+    /// may use of the rest.
+    pub available: u64,
+}
+
+/// What a tenant has, and could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Command slots. Those of a portal that was dropped count until its last op has completed.
+    pub slots: PoolUsage,
+    /// Regions.
+    pub regions: PoolUsage,
+    /// Bytes in registered regions.
+    pub bytes: PoolUsage,
+}
+
+/// What there is a pool of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Entries of the command slot table.
+    CommandSlots,
+    /// Entries of the registered region table.
+    Regions,
+    /// Bytes in registered regions.
+    RegisteredBytes,
+}
+
+impl Resource {
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::CommandSlots => "drop a portal, ask for fewer",
+            Self::Regions => "deregister a region",
+            Self::RegisteredBytes => "deregister a region, ask for a smaller one",
+        }
+    }
+
+    const fn larger_pool(self) -> &'static str {
+        match self {
+            Self::CommandSlots => "start the host with a larger `nic.command_slots`",
+            Self::Regions => "start the host with a larger `nic.regions`",
+            Self::RegisteredBytes => "start the host with a larger `driver.registered_bytes`",
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CommandSlots => "command slots",
+            Self::Regions => "regions",
+            Self::RegisteredBytes => "registered bytes",
+        })
+    }
+}
+
+/// Why the driver did not allocate something. Then nothing was.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AllocationError {
+    /// A portal needs at least one slot.
+    #[error("a portal needs at least one command slot")]
+    NoSlots,
+    /// The tenant has as much as it may have.
+    #[error(
+        "{wanted} {resource} were asked for and tenant `{tenant}` has {used} of the {max} that it may have; {}, or \
+         raise its quota", .resource.remedy()
+    )]
+    Quota {
+        /// What was asked for.
+        resource: Resource,
+        /// By whom.
+        tenant: Box<str>,
+        /// How much.
+        wanted: u64,
+        /// How much it has.
+        used: u64,
+        /// Its quota.
+        max: u64,
+    },
+    /// Too little is free for the tenant.
+    #[error(
+        "{wanted} {resource} were asked for; of {capacity} tenant `{tenant}` can have {reserved_free} that are \
+         reserved for it, or {rest_free} of those that are not ({kept_free} of the free ones are kept for tenants of \
+         higher priority); {}, or {}", .resource.remedy(), .resource.larger_pool()
+    )]
+    PoolEmpty {
+        /// What was asked for.
+        resource: Resource,
+        /// By whom.
+        tenant: Box<str>,
+        /// How much.
+        wanted: u64,
+        /// How much is left of its reservation.
+        reserved_free: u64,
+        /// How much it could have of what nobody has reserved.
+        rest_free: u64,
+        /// How much more of that is free, and kept for tenants of higher priority.
+        kept_free: u64,
+        /// The size of the pool.
+        capacity: u64,
+    },
+    /// So many slots are free, but not side by side.
+    #[error(
+        "{wanted} command slots were asked for and tenant `{tenant}` can have no more than {longest} in one piece, \
+         though {free} are free; drop a portal, ask for fewer, or reserve slots for the tenant"
+    )]
+    Fragmented {
+        /// By whom.
+        tenant: Box<str>,
+        /// How many.
+        wanted: u64,
+        /// How many it could have if they were side by side.
+        free: u64,
+        /// How many lie side by side.
+        longest: u64,
+    },
+    /// So much cannot be reserved.
+    #[error(
+        "{wanted} {resource} cannot be reserved for tenant `{tenant}`: of {capacity}, {free} are neither reserved for \
+         others nor in use{}; reserve less, reserve it before others allocate, or {}",
+        if *.resource == Resource::CommandSlots { ", in one piece" } else { "" }, .resource.larger_pool()
+    )]
+    Reservation {
+        /// What was to be reserved.
+        resource: Resource,
+        /// For whom.
+        tenant: Box<str>,
+        /// How much.
+        wanted: u64,
+        /// How much can be.
+        free: u64,
+        /// The size of the pool.
+        capacity: u64,
+    },
+    /// A tenant could never use what is reserved for it.
+    #[error(
+        "{reserved} {resource} are to be reserved for tenant `{tenant}`, which may have {max}; reserve less or raise \
+         `max`"
+    )]
+    QuotaBelowReservation {
+        /// Of what.
+        resource: Resource,
+        /// The tenant.
+        tenant: Box<str>,
+        /// Its reservation.
+        reserved: u64,
+        /// Its quota.
+        max: u64,
+    },
+    /// The tenant is another host's.
+    #[error("tenant `{tenant}` belongs to another host of this process; make one of this host")]
+    TenantOfAnotherHost {
+        /// The tenant.
+        tenant: Box<str>,
+    },
+}

@@ -1,0 +1,116 @@
+//! Several applications on one host: each has its share of the pools, and its own PID.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::time::Duration;
+
+use rma_tests::hosts::{CLIENT_PID, Hosts};
+use rma_xdp::{
+    AllocationError, Grant, HostError, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
+    Priority, Quota, Quotas, Tenant, TenantConfig, Timing,
+};
+
+fn hosts() -> Hosts {
+    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(500));
+    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+}
+
+fn grant(hosts: &Hosts, pid: Pid) -> Grant {
+    let region = hosts.server().register(4096, Permissions::READ).unwrap();
+    hosts.server().grant(&region, hosts.client_addr, pid, OpType::Read).unwrap()
+}
+
+fn slots(tenant: &Tenant, hosts: &Hosts) -> (u64, u64) {
+    let usage = hosts.client.usage(Some(tenant)).unwrap().slots;
+    (usage.used, usage.available)
+}
+
+#[test]
+fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
+    let mut hosts = hosts();
+    let grant = grant(&hosts, CLIENT_PID);
+    hosts.server = None;
+    let quotas = Quotas { slots: Quota { reserved: 4, max: 8 }, ..Quotas::default() };
+    let config = TenantConfig { quotas, ..TenantConfig::named("batch") };
+    let tenant = hosts.client.tenant(config).unwrap();
+    let mut portal = hosts.client.portal_for(&tenant, 8).unwrap();
+    let sink = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
+    portal.read(&grant, 0, &sink, 0, 64).unwrap();
+    assert_eq!(slots(&tenant, &hosts), (8, 0));
+    drop(portal);
+    assert_eq!(slots(&tenant, &hosts), (8, 0), "its op is in flight for 500 ms");
+    // Waits for the op, and then they are there.
+    let portal = hosts.client.portal_for(&tenant, 6).unwrap();
+    assert_eq!(slots(&tenant, &hosts), (6, 2));
+    let refused = hosts.client.portal_for(&tenant, 3).unwrap_err().to_string();
+    assert!(refused.contains("`batch` has 6 of the 8"), "{refused}");
+    drop(portal);
+    assert_eq!(slots(&tenant, &hosts), (0, 8));
+}
+
+#[test]
+fn a_tenant_has_its_own_pid_and_no_use_of_the_regions_of_others() {
+    let hosts = hosts();
+    let pid = Pid(77);
+    let config = TenantConfig { pid: Some(pid), ..TenantConfig::named("serving") };
+    let tenant = hosts.client.tenant(config).unwrap();
+    assert_eq!((tenant.pid(), tenant.name()), (pid, "serving"));
+    let grant = grant(&hosts, pid);
+    let mut portal = hosts.client.portal_for(&tenant, 1).unwrap();
+    assert_eq!(portal.pid(), pid);
+    let [own, anothers] = [
+        hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap(),
+        hosts.client.register(64, Permissions::NONE).unwrap(),
+    ];
+    for (sink, status) in [(&own, OpStatus::Ok), (&anothers, OpStatus::InvalidCommand)] {
+        portal.read(&grant, 0, sink, 0, 64).unwrap();
+        assert_eq!(portal.wait().unwrap().status, status);
+    }
+    let elsewhere = hosts.server().portal_for(&tenant, 1).unwrap_err();
+    let HostError::Allocation(AllocationError::TenantOfAnotherHost { .. }) = elsewhere else {
+        panic!("{elsewhere}")
+    };
+}
+
+#[test]
+fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
+    let hosts = hosts();
+    let quotas = Quotas {
+        regions: Quota { reserved: 2, max: 2 },
+        bytes: Quota { reserved: 0, max: 1 << 20 },
+        ..Quotas::default()
+    };
+    let config = TenantConfig { quotas, priority: Priority::Low, ..TenantConfig::named("batch") };
+    let tenant = hosts.client.tenant(config).unwrap();
+    let register = |len| hosts.client.register_for(&tenant, len, Permissions::NONE);
+    // More than any machine has.
+    let refused = register(1 << 46).unwrap_err().to_string();
+    assert!(refused.contains("registered bytes were asked for"), "{refused}");
+    let first = register(1 << 19).unwrap();
+    let refused = register((1 << 19) + 1).unwrap_err().to_string();
+    assert!(refused.contains("has 524288 of the 1048576"), "{refused}");
+    let _second = register(1 << 19).unwrap();
+    let refused = register(1).unwrap_err().to_string();
+    assert!(refused.contains("1 regions were asked for"), "{refused}");
+    hosts.client.deregister(&first).unwrap();
+    assert!(register(1 << 19).is_ok());
+}
+
+#[test]
+fn what_is_reserved_comes_back_with_the_last_handle_portal_and_region() {
+    let hosts = hosts();
+    let quotas = Quotas { slots: Quota { reserved: 1000, max: 1000 }, ..Quotas::default() };
+    let config = TenantConfig { quotas, ..TenantConfig::named("serving") };
+    let tenant = hosts.client.tenant(config).unwrap();
+    let all = |hosts: &Hosts| hosts.client.portal(1024).map(drop);
+    let refused = all(&hosts).unwrap_err().to_string();
+    assert!(refused.contains("1024 command slots") && refused.contains("or 24"), "{refused}");
+    let region = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
+    let portal = hosts.client.portal_for(&tenant.clone(), 10).unwrap();
+    drop(tenant);
+    assert!(all(&hosts).is_err());
+    drop(portal);
+    assert!(all(&hosts).is_err());
+    hosts.client.deregister(&region).unwrap();
+    all(&hosts).unwrap();
+}
