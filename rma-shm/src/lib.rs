@@ -15,7 +15,7 @@
 //! |---|---|
 //! | [`line`](mod@line) | [`Line`]: 64 bytes, one cache line, any bit pattern valid |
 //! | [`spsc`] | [`ring`]: a bounded queue of lines from one thread to one other |
-//! | [`doorbell`] | [`Doorbell`]: whether the engine sleeps in the kernel and must be woken |
+//! | [`doorbell`] | [`Doorbell`]: whether the engine, or an application, sleeps in the kernel and must be woken |
 //! | [`mod@prefetch`] | [`prefetch()`]: asking for cache lines early |
 //! | [`region`] | [`Region`]: memory that remote hosts may read and write, by copies only |
 //!
@@ -39,5 +39,5 @@ mod sync;
 pub use doorbell::Doorbell;
 pub use line::Line;
 pub use prefetch::prefetch;
-pub use region::{OutOfBounds, Region, RegionError};
+pub use region::{Backing, HugePageSize, OutOfBounds, Region, RegionError};
 pub use spsc::{Consumer, Full, Producer, RingError, ring};

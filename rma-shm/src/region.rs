@@ -45,54 +45,45 @@
 //!
 //! # Pages
 //!
-//! The memory is zeroed and aligned to pages. All pages are touched when the region is made, so the
-//! engine thread never takes a first-touch fault.
+//! The memory is aligned to pages, and zeroed unless it has a content already. All pages are touched
+//! when the region is made, so the engine thread never takes a first-touch fault.
+//!
+//! # Which memory
+//!
+//! | made by | what it is | who else has it | if somebody takes it away |
+//! |---|---|---|---|
+//! | [`Region::new`] | ordinary memory, with huge pages where the kernel gives them | nobody | nobody can |
+//! | [`Region::huge_pages`] | reserved huge pages | nobody | nobody can |
+//! | [`Region::memfd`] | shared memory | who is given [`Region::fd`] | nobody can: it is sealed against shrinking |
+//! | [`Region::map_memfd`] | the same, made by another process | that process | refused unless it is sealed |
+//! | [`Region::load_file`] | a copy of a file | nobody | nobody can |
+//! | [`Region::map_file`] | a file | who may open the file | **SIGBUS: the process is killed** |
+//!
+//! The kernel answers an access to a page that is not there any more with SIGBUS, and no check
+//! beforehand helps, as the page may go right after it. So memory that others can shrink is refused
+//! where the kernel can promise that nobody does (seals), and where it cannot, for files, what is
+//! left of the hazard is told at [`Region::map_file`].
 
 use crate::{
     prefetch::prefetch_line,
     sync::{Ordering, RegionWord},
 };
-use std::{collections::TryReserveError, fmt};
+use std::fmt;
+
+mod error;
+mod mapped;
+mod memory;
+
+pub use error::RegionError;
+use memory::Memory;
 
 /// Alignment of a region, and the granularity of its memory, in bytes. The page size of x86-64 and
 /// of most arm64 kernels; on a kernel with larger pages two regions may share one.
 pub const PAGE_SIZE: usize = 4096;
 
 const WORD: usize = size_of::<RegionWord>();
-const WORDS_PER_PAGE: usize = PAGE_SIZE / WORD;
 /// Words of a cache line, for prefetching.
 const LINE_WORDS: usize = 64 / WORD;
-/// A transparent huge page of x86-64 and of arm64 with 4 KiB pages. Smaller regions have none.
-const HUGE_PAGE_SIZE: usize = 2 << 20;
-
-/// Why a region could not be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegionError {
-    /// There is nothing to register.
-    #[error("a region of 0 bytes cannot be made: ask for at least 1")]
-    Empty,
-    /// More than an address space can hold.
-    #[error("a region of {len} bytes cannot be made: the largest possible one has {max} bytes")]
-    TooLarge {
-        /// The bytes asked for.
-        len: usize,
-        /// The most that any allocation may have.
-        max: usize,
-    },
-    /// The allocator had no such memory.
-    #[error(
-        "no memory for a region of {len} bytes: ask for less, or check `free -h`, the cgroup's memory.max \
-         and `ulimit -v`"
-    )]
-    OutOfMemory {
-        /// The bytes asked for.
-        len: usize,
-        /// What the allocator said.
-        source: TryReserveError,
-    },
-}
-
 /// The bytes named do not all lie in the region. None was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at offset {offset} do not lie in a region of {region_len} bytes")]
@@ -105,22 +96,33 @@ pub struct OutOfBounds {
     pub region_len: u64,
 }
 
-/// A page of a region.
-#[repr(C, align(4096))]
-struct Page([RegionWord; WORDS_PER_PAGE]);
-
-const _: () = assert!(size_of::<Page>() == PAGE_SIZE && align_of::<Page>() == PAGE_SIZE);
-
-impl Page {
-    fn zeroed() -> Self {
-        Self([const { RegionWord::new(0) }; WORDS_PER_PAGE])
-    }
+/// What kind of memory a region is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backing {
+    /// Ordinary memory of this process: [`Region::new`], [`Region::load_file`].
+    Ordinary,
+    /// Huge pages that were reserved beforehand: [`Region::huge_pages`].
+    HugePages(HugePageSize),
+    /// Shared memory without a name: [`Region::memfd`], [`Region::map_memfd`].
+    Memfd,
+    /// A file: [`Region::map_file`].
+    File,
 }
 
-/// Zeroed, page-aligned memory that this process owns and that many threads copy in and out of at
-/// once. See the [module](self) for what concurrent copies may see.
+/// How large a huge page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePageSize {
+    /// 2 MiB.
+    TwoMiB,
+    /// 1 GiB.
+    OneGiB,
+}
+
+/// Page-aligned memory that many threads copy in and out of at once. See the [module](self) for
+/// what concurrent copies may see, and for the kinds of memory.
 pub struct Region {
-    pages: Box<[Page]>,
+    memory: Memory,
     /// In bytes; the rest of the last page is never copied out.
     len: usize,
 }
@@ -136,27 +138,13 @@ impl Region {
     ///
     /// See [`RegionError`]: zero bytes, more than `isize::MAX`, or no memory.
     pub fn new(len: usize) -> Result<Self, RegionError> {
-        const MAX: usize = isize::MAX as usize;
-        if len == 0 {
-            return Err(RegionError::Empty);
-        }
-        if len > MAX {
-            return Err(RegionError::TooLarge { len, max: MAX });
-        }
-        let count = len.div_ceil(PAGE_SIZE);
-        let mut pages = Vec::new();
-        pages
-            .try_reserve_exact(count)
-            .map_err(|source| RegionError::OutOfMemory { len, source })?;
-        advise_huge_pages(&mut pages);
-        pages.resize_with(count, Page::zeroed);
-        let region = Self { pages: pages.into_boxed_slice(), len };
-        // An allocator may know memory that is zero without being there. An atomic store is not
-        // optimised away.
-        for page in &region.pages {
-            page.0[0].store(0, Ordering::Relaxed);
-        }
-        Ok(region)
+        Ok(Self { memory: Memory::heap(checked_len(len)?)?, len })
+    }
+
+    /// What kind of memory it is.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        self.memory.backing()
     }
 
     /// Size in bytes, as asked for.
@@ -245,29 +233,17 @@ impl Region {
     }
 
     fn words(&self) -> &[RegionWord] {
-        let first = self.pages.as_ptr().cast::<RegionWord>();
-        // SAFETY: `pages` owns this memory for as long as `self` is borrowed. A `Page` is an array
-        // of words without padding (asserted above), so `pages` is one long array of them.
-        unsafe { core::slice::from_raw_parts(first, self.pages.len() * WORDS_PER_PAGE) }
+        self.memory.words()
     }
 }
 
-/// Asks the kernel for huge pages under the memory that `pages` has reserved and not touched yet: remote
-/// hosts read at random, and each small page that is not in the TLB costs a walk. A hint: a kernel that
-/// has none gives ordinary pages.
-fn advise_huge_pages(pages: &mut Vec<Page>) {
-    let reserved = pages.spare_capacity_mut();
-    let len = size_of_val(reserved);
-    if len >= HUGE_PAGE_SIZE {
-        // SAFETY: the range is memory that `pages` has allocated and nobody uses yet; the advice changes
-        // how it is backed, not what it holds.
-        let _ = unsafe {
-            rustix::mm::madvise(
-                reserved.as_mut_ptr().cast(),
-                len,
-                rustix::mm::Advice::LinuxHugepage,
-            )
-        };
+/// `len`, if an allocation can be that long.
+fn checked_len(len: usize) -> Result<usize, RegionError> {
+    const MAX: usize = isize::MAX as usize;
+    match len {
+        0 => Err(RegionError::Empty),
+        1..=MAX => Ok(len),
+        _ => Err(RegionError::TooLarge { len, max: MAX }),
     }
 }
 
@@ -293,127 +269,14 @@ fn extract(word: &RegionWord, at: usize, bytes: &mut [u8]) {
 }
 
 impl fmt::Debug for Region {
-    /// The size only: the bytes are the application's, and may change under our eyes.
+    /// Not the bytes: they are the application's, and may change under our eyes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Region")
+            .field("len", &self.len)
+            .field("backing", &self.backing())
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pattern(len: usize) -> Vec<u8> {
-        (0..len).map(|i| (i * 7 + 1) as u8).collect()
-    }
-
-    #[test]
-    fn sizes_that_no_machine_has_are_errors() {
-        assert_eq!(Region::new(0).unwrap_err(), RegionError::Empty);
-        let len = isize::MAX as usize + 1;
-        assert_eq!(
-            Region::new(len).unwrap_err(),
-            RegionError::TooLarge { len, max: isize::MAX as usize }
-        );
-        for len in [isize::MAX as usize, isize::MAX as usize - PAGE_SIZE, 1 << 60] {
-            let error = Region::new(len).unwrap_err();
-            assert!(matches!(error, RegionError::OutOfMemory { len: got, .. } if got == len));
-            assert!(error.to_string().contains(&len.to_string()));
-        }
-    }
-
-    #[test]
-    fn a_new_region_is_zero_and_starts_at_a_page() {
-        for len in [1, 7, 8, PAGE_SIZE, PAGE_SIZE + 1] {
-            let region = Region::new(len).unwrap();
-            assert_eq!(region.words().as_ptr() as usize % PAGE_SIZE, 0);
-            let mut bytes = vec![0xff; len];
-            region.copy_out(0, &mut bytes).unwrap();
-            assert_eq!((region.len(), bytes), (len, vec![0; len]));
-        }
-    }
-
-    #[test]
-    fn bounds_are_checked_without_overflow() {
-        let region = Region::new(100).unwrap();
-        let mut one = [0xee];
-        for offset in [100, 101, u64::from(u32::MAX) + 1, u64::MAX - 1, u64::MAX] {
-            let error = OutOfBounds { offset, len: 1, region_len: 100 };
-            assert_eq!(region.copy_in(offset, &[1]), Err(error));
-            assert_eq!(region.copy_out(offset, &mut one), Err(error));
-        }
-        assert_eq!(one, [0xee]);
-        assert_eq!(
-            region.copy_in(37, &[1; 64]),
-            Err(OutOfBounds { offset: 37, len: 64, region_len: 100 })
-        );
-        assert!(region.copy_in(36, &[1; 64]).is_ok());
-        assert!(region.copy_in(100, &[]).is_ok() && region.copy_out(100, &mut []).is_ok());
-        assert!(region.copy_in(101, &[]).is_err() && region.copy_in(u64::MAX, &[]).is_err());
-    }
-
-    #[test]
-    fn every_offset_length_and_buffer_alignment_copies_just_those_bytes() {
-        let region = Region::new(64).unwrap();
-        let source = pattern(48);
-        for offset in 0..17 {
-            for len in 0..33 {
-                for skew in 0..8 {
-                    region.copy_in(0, &[0xaa; 64]).unwrap();
-                    region.copy_in(offset, &source[skew..skew + len]).unwrap();
-                    let mut expected = [0xaa; 64];
-                    expected[offset as usize..][..len].copy_from_slice(&source[skew..skew + len]);
-                    let mut all = [0; 64];
-                    region.copy_out(0, &mut all).unwrap();
-                    assert_eq!(all, expected);
-                    let mut part = [0; 48];
-                    region.copy_out(offset, &mut part[skew..skew + len]).unwrap();
-                    assert_eq!(part[skew..skew + len], source[skew..skew + len]);
-                    assert!(part[..skew].iter().chain(&part[skew + len..]).all(|&byte| byte == 0));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn concurrent_writes_to_neighbouring_bytes_do_not_undo_each_other() {
-        const ROUNDS: u32 = 20_000;
-        let region = Region::new(24).unwrap();
-        std::thread::scope(|scope| {
-            // Thread t owns bytes t, t + 3, t + 6, ..: every word is shared by all three.
-            for thread in 0..3_u64 {
-                let region = &region;
-                scope.spawn(move || {
-                    for round in 0..ROUNDS {
-                        for offset in (thread..24).step_by(3) {
-                            region.copy_in(offset, &[round as u8]).unwrap();
-                            let mut seen = [0];
-                            region.copy_out(offset, &mut seen).unwrap();
-                            assert_eq!(seen, [round as u8]);
-                        }
-                    }
-                });
-            }
-        });
-    }
-
-    #[test]
-    fn aligned_words_are_never_torn() {
-        const ROUNDS: usize = 20_000;
-        let region = Region::new(PAGE_SIZE).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for round in 0..ROUNDS {
-                    region.copy_in(0, &[round as u8; 256]).unwrap();
-                }
-            });
-            let mut bytes = [0; 256];
-            for _ in 0..ROUNDS {
-                region.copy_out(0, &mut bytes).unwrap();
-                for word in bytes.as_chunks::<8>().0 {
-                    assert!(word.iter().all(|byte| byte == &word[0]), "{word:?}");
-                }
-            }
-        });
-    }
-}
+mod tests;

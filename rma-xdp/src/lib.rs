@@ -73,4 +73,4 @@ pub use rma_core::{
     time::Clock,
     wire,
 };
-pub use rma_shm::{OutOfBounds, Region};
+pub use rma_shm::{Backing, HugePageSize, OutOfBounds, Region, RegionError as MemoryError};

@@ -1,0 +1,95 @@
+//! Why a region could not be made.
+
+use super::HugePageSize;
+use std::{collections::TryReserveError, io};
+
+/// Why a region could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// There is nothing to register.
+    #[error("a region of 0 bytes cannot be made: ask for at least 1")]
+    Empty,
+    /// More than an address space can hold.
+    #[error("a region of {len} bytes cannot be made: the largest possible one has {max} bytes")]
+    TooLarge {
+        /// The bytes asked for.
+        len: usize,
+        /// The most that any allocation may have.
+        max: usize,
+    },
+    /// The allocator had no such memory.
+    #[error(
+        "no memory for a region of {len} bytes: ask for less, or check `free -h`, the cgroup's memory.max \
+         and `ulimit -v`"
+    )]
+    OutOfMemory {
+        /// The bytes asked for.
+        len: usize,
+        /// What the allocator said.
+        source: TryReserveError,
+    },
+    /// Too few huge pages have been reserved on this machine, or this process may not have them.
+    #[error(
+        "no huge pages for a region of {len} bytes: it takes {pages} of {} KiB and {} are free ({}); reserve some, \
+         as root: echo {pages} >> {}/nr_hugepages; or check the cgroup's hugetlb limits",
+        .page.kib(),
+        .free.map_or_else(|| "an unknown number".to_owned(), |free| free.to_string()),
+        io::Error::from_raw_os_error(*.errno),
+        .page.directory()
+    )]
+    NoHugePages {
+        /// The bytes asked for.
+        len: usize,
+        /// The size of a page.
+        page: HugePageSize,
+        /// The pages that they need.
+        pages: usize,
+        /// The pages that are neither in use nor promised to others, if the kernel tells.
+        free: Option<u64>,
+        /// What the kernel said.
+        errno: i32,
+    },
+    /// The kernel refused something.
+    #[error("{what} for a region of {len} bytes: {}", io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The bytes of the region.
+        len: usize,
+        /// What the kernel said.
+        errno: i32,
+    },
+    /// Whoever has the file descriptor could shrink the memory, and so kill this process.
+    #[error(
+        "the file descriptor is not shared memory that is sealed against shrinking; its maker should add F_SEAL_SHRINK \
+         to a memfd (`Region::memfd` does), and it must not be made of huge pages"
+    )]
+    NotSealed,
+    /// Only regular files have a length that stays.
+    #[error("only a regular file can be mapped; this is none")]
+    NotARegularFile,
+    /// Others could shrink the file, and so kill this process.
+    #[error(
+        "the file belongs to user {owner} and has mode {mode:o}: users other than this process's ({user}) may write \
+         it, and could kill this process by making it shorter; chown it and `chmod go-w`, or use `Region::load_file`"
+    )]
+    FileOfOthers {
+        /// The file's owner.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+        /// The effective user of this process.
+        user: u32,
+    },
+    /// The file is shorter than the region is to be, or became so.
+    #[error(
+        "the file has {file_len} bytes and the region needs {len}; extend it first, or ask for less"
+    )]
+    FileTooShort {
+        /// The bytes asked for.
+        len: usize,
+        /// The bytes of the file.
+        file_len: u64,
+    },
+}
