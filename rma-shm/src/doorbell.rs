@@ -1,5 +1,5 @@
 //! The doorbell: whether an engine sleeps in the kernel, so that whoever pushes a command must wake
-//! it.
+//! it; or an application, so that its engine must.
 //!
 //! It is one flag and two fences, not a way to wake anybody: the system call (a write to an eventfd
 //! that the engine polls) is the caller's. While the engine spins, an application pays one fence
@@ -24,6 +24,13 @@
 //!
 //! An eventfd keeps its count, so a wake-up that arrives between steps 2 and 3 ends the sleep at
 //! once.
+//!
+//! # The other direction
+//!
+//! An application that waits for a completion sleeps in the same way, on a doorbell and an eventfd of its portal's
+//! own: it is the one that calls [`prepare_sleep`](Doorbell::prepare_sleep), and the engine asks
+//! [`needs_ring`](Doorbell::needs_ring) once after the completions of a turn. In what follows, and at each method,
+//! read *engine* for the one that sleeps and *application* for the one that pushes.
 //!
 //! # What it does not promise
 //!

@@ -4,7 +4,7 @@
 //! Covered: full, empty and the wrap of the indexes while both sides move; lengths seen meanwhile;
 //! what a push makes visible; that a command is seen no earlier than the room for its completion;
 //! a producer that writes what it likes; and the doorbell, from one sleep beside one or two
-//! applications to an engine that sleeps as often as it finds nothing.
+//! applications to an engine that sleeps as often as it finds nothing, and in the other direction.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, these tests fail. Loom never lets a load see a later store, so it
@@ -175,6 +175,47 @@ fn an_engine_that_sleeps_time_and_again_takes_every_line() {
             assert_eq!(popped, line(n));
         }
         application.join().unwrap();
+    });
+}
+
+/// The other direction: an application sleeps until a completion. When the engine ends it says so first and wakes
+/// everybody then, asked or not: nobody sleeps on, and nobody takes the end for a completion that was lost.
+#[test]
+fn an_application_that_sleeps_takes_the_last_completion_and_learns_of_the_end() {
+    loom::model(|| {
+        let doorbell = Arc::new(Doorbell::new());
+        let eventfd = Arc::new(Notify::new());
+        let ended = Arc::new(AtomicBool::new(false));
+        let (mut given, mut completions) = ring_with_first_index(1, FIRST).unwrap();
+        let engine = {
+            let (doorbell, eventfd, ended) = (doorbell.clone(), eventfd.clone(), ended.clone());
+            thread::spawn(move || {
+                given.push(&line(1)).unwrap();
+                if doorbell.needs_ring() {
+                    eventfd.notify();
+                }
+                ended.store(true, Ordering::SeqCst);
+                eventfd.notify();
+            })
+        };
+        let mut taken = 0;
+        loop {
+            let over = ended.load(Ordering::SeqCst);
+            if completions.pop().is_some() {
+                taken += 1;
+                continue;
+            }
+            if over {
+                break;
+            }
+            doorbell.prepare_sleep();
+            if completions.is_empty() && !ended.load(Ordering::SeqCst) {
+                eventfd.wait();
+            }
+            doorbell.awake();
+        }
+        assert_eq!(taken, 1);
+        engine.join().unwrap();
     });
 }
 
