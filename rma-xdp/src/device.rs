@@ -98,6 +98,14 @@ impl DeviceKeeper {
             Self::Udp => Ok(()),
         }
     }
+
+    /// Has the way to a host looked for that will soon be heard of. Does not wait.
+    pub(crate) fn prepare(&self, destination: HostAddr) {
+        match self {
+            Self::Xdp(monitor) => monitor.prepare(destination),
+            Self::Udp => {}
+        }
+    }
 }
 
 fn open_xdp(

@@ -29,6 +29,7 @@ use crate::{
     housekeeping::Housekeeping,
     idle::IdlePolicy,
     portal::Portal,
+    random::random_region_key,
     tenant::DriverConfig,
     xdp::XdpBackend,
 };
@@ -129,6 +130,15 @@ impl HostShared {
         Housekeeping::new(self.counter.supply())
     }
 
+    /// Has the way to a granted initiator looked for: a notice to it must not cause a look-up itself, as it goes to
+    /// whoever claims to be that host.
+    fn prepare(&self, grant: &Grant, local: &LocalAddresses) {
+        // No way leads over the device to the host itself.
+        if !local.contains(grant.initiator) {
+            self.device.prepare(grant.initiator);
+        }
+    }
+
     fn fallbacks(&self) -> Vec<String> {
         let device = match &self.info {
             DeviceInfo::Xdp(xdp) => xdp.fallbacks.as_slice(),
@@ -213,6 +223,11 @@ impl Host {
     ///
     /// The region must permit such ops as well: see [`Permissions`].
     ///
+    /// Over AF_XDP the host also begins to look for the way to `initiator`, without waiting: then even an op under a
+    /// grant of an earlier life of this host gets an answer. Unless [`NetMonitor::prepare`] has no room for it.
+    ///
+    /// [`NetMonitor::prepare`]: crate::net::NetMonitor::prepare
+    ///
     /// # Errors
     /// If the region is not registered, or this host has no address of the initiator's family.
     pub fn grant(
@@ -223,7 +238,9 @@ impl Host {
         op_type: OpType,
     ) -> Result<Grant, HostError> {
         let Control { thread, driver } = &mut *self.control();
-        driver.grant(thread, region, initiator, pid, op_type)
+        let grant = driver.grant(thread, region, initiator, pid, op_type)?;
+        self.shared.prepare(&grant, driver.addresses());
+        Ok(grant)
     }
 
     /// The PID that grants for this host's portals must name.
@@ -377,7 +394,9 @@ impl InlineHost {
         pid: Pid,
         op_type: OpType,
     ) -> Result<Grant, HostError> {
-        self.driver.grant(&mut self.engine, region, initiator, pid, op_type)
+        let grant = self.driver.grant(&mut self.engine, region, initiator, pid, op_type)?;
+        self.shared.prepare(&grant, self.driver.addresses());
+        Ok(grant)
     }
 
     /// See [`Host::rekey`].
@@ -485,20 +504,4 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let engine = Engine::new(nic, backend, TscClock::new());
     let shared = HostShared { info, counters, counter, device: keeper };
     Ok(Opened { engine, shared, addresses })
-}
-
-/// A region key from the kernel's random source.
-///
-/// # Errors
-/// If the kernel has none.
-pub fn random_region_key() -> Result<RegionKey, HostError> {
-    let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| HostError::System {
-            what: "reading the kernel's random source",
-            source: errno.into(),
-        })?;
-    // The kernel gives up to 256 octets in one piece once its source is seeded.
-    assert_eq!(filled, bytes.len(), "getrandom gave less than it promises");
-    Ok(RegionKey::from_bytes(bytes))
 }

@@ -42,6 +42,7 @@ mod housekeeping;
 mod idle;
 pub mod net;
 mod portal;
+mod random;
 mod tenant;
 pub mod udp;
 pub mod xdp;
@@ -51,9 +52,10 @@ pub use clock::TscClock;
 pub use counter::{CounterConfig, CounterError, CounterSource};
 pub use device::{Device, DeviceInfo};
 pub use error::{HostError, WaitError};
-pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost, random_region_key};
+pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
 pub use portal::Portal;
+pub use random::random_region_key;
 pub use tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
     TenantConfig, Usage,

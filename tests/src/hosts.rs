@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use rma_bench::lab::{Lab, LabConfig};
-use rma_xdp::{CounterConfig, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
+use rma_xdp::{CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
 
 /// How the two hosts are opened.
 #[derive(Clone, Debug)]
@@ -29,6 +29,23 @@ impl Default for Setup {
             mode: rma_xdp::xdp::Mode::Native,
             nic: NicConfigBuilder::default(),
         }
+    }
+}
+
+impl Setup {
+    /// The server of a lab, at `addr`.
+    pub fn server(&self, addr: HostAddr) -> HostConfig {
+        self.host(addr, SERVER_PID, self.udp.1)
+    }
+
+    fn host(&self, addr: HostAddr, pid: Pid, udp: bool) -> HostConfig {
+        let device = if udp {
+            Device::udp()
+        } else {
+            Device::Xdp { interface: Lab::INTERFACE.into(), mode: self.mode }
+        };
+        let nic = patient(self.nic);
+        HostConfig { device, port: rma_xdp::DEFAULT_PORT, pid, nic, ..HostConfig::udp(addr) }
     }
 }
 
@@ -120,24 +137,14 @@ impl Hosts {
             (HostAddr::from(Lab::A_V4), HostAddr::from(Lab::B_V4))
         };
         let port = rma_xdp::DEFAULT_PORT;
-        let open = |addr: HostAddr, pid, udp| {
-            let config = if udp {
-                HostConfig::udp(addr)
-            } else {
-                let device =
-                    rma_xdp::Device::Xdp { interface: Lab::INTERFACE.into(), mode: setup.mode };
-                HostConfig { device, ..HostConfig::udp(addr) }
-            };
-            Host::open(HostConfig { port, pid, nic: patient(setup.nic), ..config })
-                .expect("a host in the lab")
-        };
+        let open = |config| Host::open(config).expect("a host in the lab");
         let client = {
             let _inside = lab.a().enter().expect("namespace a");
-            open(client_addr, CLIENT_PID, setup.udp.0)
+            open(setup.host(client_addr, CLIENT_PID, setup.udp.0))
         };
         let server = {
             let _inside = lab.b().enter().expect("namespace b");
-            open(server_addr, SERVER_PID, setup.udp.1)
+            open(setup.server(server_addr))
         };
         client.resolve(server_addr).expect("a way to the server");
         server.resolve(client_addr).expect("a way to the client");

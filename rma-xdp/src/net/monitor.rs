@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -32,10 +32,14 @@ use super::{
 /// busy with others' questions.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
+/// Commands that may wait for the thread. Who wants an answer waits for a place, [`NetMonitor::prepare`] does not.
+const COMMANDS_MAX: usize = 256;
+
 /// What the handle asks of its thread.
 #[derive(Debug)]
 enum Command {
     Resolve { destination: HostAddr, deadline: Duration, reply: Reply<Path> },
+    Prepare { destination: HostAddr },
     Source { destination: HostAddr, reply: Reply<HostAddr> },
     CheckSource { source: HostAddr, reply: Reply<()> },
     Stop,
@@ -50,7 +54,7 @@ pub struct NetMonitor {
     interface: Interface,
     table: Arc<PathTable>,
     waker: Arc<Waker>,
-    commands: Sender<Command>,
+    commands: SyncSender<Command>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,7 +82,7 @@ impl NetMonitor {
             running: facts.is_running,
             rx_queues: facts.rx_queues,
         };
-        let (commands, inbox) = mpsc::channel();
+        let (commands, inbox) = mpsc::sync_channel(COMMANDS_MAX);
         let thread = Thread {
             resolver: Resolver::new(questions, link, writer),
             news,
@@ -112,6 +116,18 @@ impl NetMonitor {
     pub fn resolve(&self, destination: HostAddr, timeout: Duration) -> Result<Path, PathError> {
         let deadline = monotonic().saturating_add(timeout);
         self.ask(timeout, |reply| Command::Resolve { destination, deadline, reply })
+    }
+
+    /// Has the path to `destination` looked for, without waiting: some of its frames may be answered before it has
+    /// proved who it is, and for those nobody looks (see [`PathTable::request`]).
+    ///
+    /// It is a favour and no promise. Nothing is looked for while half of the table is taken, so that hosts that may
+    /// never come leave room for those that are there, or while too many others are asked for at once. A path that
+    /// nobody uses is forgotten as any other: after five minutes, or ten seconds if the neighbour does not answer.
+    pub fn prepare(&self, destination: HostAddr) {
+        // Full, or the thread is gone: then there is nothing to be done.
+        let _ = self.commands.try_send(Command::Prepare { destination });
+        self.waker.wake();
     }
 
     /// The address of ours that the kernel would send to `destination` from.
@@ -174,11 +190,13 @@ impl Thread {
             // Before the queues are looked at: what is queued later signals again.
             self.waker.clear();
             let now = monotonic();
-            while let Ok(command) = self.inbox.try_recv() {
+            // No more than may have waited when the signal was taken back; for later ones there is another.
+            for command in self.inbox.try_iter().take(COMMANDS_MAX) {
                 match command {
                     Command::Resolve { destination, deadline, reply } => {
                         self.resolver.resolve(destination, now, deadline, reply);
                     }
+                    Command::Prepare { destination } => self.resolver.prepare(destination, now),
                     Command::Source { destination, reply } => {
                         answer(&reply, self.resolver.source(destination));
                     }

@@ -49,6 +49,10 @@ const UNRESOLVED_IDLE: Duration = Duration::from_secs(10);
 /// does not keep this thread busy.
 const REROUTE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Destinations up to which others are looked for that nobody sends to yet. Half: hosts that may never come must not
+/// keep out those that are there.
+pub(super) const PREPARED_UP_TO: usize = DESTINATIONS_MAX / 2;
+
 /// Destinations refreshed in one turn, so that requests are not kept waiting.
 const BATCH: usize = 32;
 
@@ -165,6 +169,14 @@ impl<K: Kernel> Resolver<K> {
             }
         } else if self.destinations.len() < DESTINATIONS_MAX {
             self.refresh(destination, now);
+        }
+    }
+
+    /// Finds a path that may be needed, if there is ample room.
+    pub(super) fn prepare(&mut self, destination: HostAddr, now: Duration) {
+        let known = self.destinations.contains_key(&destination);
+        if known || self.destinations.len() < PREPARED_UP_TO {
+            self.want(destination, now);
         }
     }
 

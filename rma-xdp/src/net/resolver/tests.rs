@@ -216,6 +216,34 @@ fn requests_for_a_destination_without_route_do_not_each_cost_a_question() {
 }
 
 #[test]
+fn a_prepared_destination_is_published_before_anybody_sends_to_it_and_forgotten_if_nobody_does() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.resolver.prepare(host(2), bench.now);
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+    bench.pass(IDLE * 2 + REFRESH * 2);
+    assert_eq!(bench.resolver.poll_timeout(), None, "nothing is followed any more");
+    assert_eq!(bench.table.lookup(host(2)), None);
+}
+
+#[test]
+fn prepared_destinations_leave_half_of_the_table_to_those_that_are_asked_for() {
+    let mut bench = Bench::new();
+    let far = |number: usize| HostAddr::from(Ipv4Addr::from_bits(0xc612_0000 + number as u32));
+    bench.reachable(host(2));
+    bench.facts.borrow_mut().route = Ok(Route { gateway: Some(host(2).ip()), ..on_link() });
+    for number in 0..DESTINATIONS_MAX {
+        bench.resolver.prepare(far(number), bench.now);
+        let found = bench.table.lookup(far(number)).is_some();
+        assert_eq!(found, number < PREPARED_UP_TO, "{number}");
+    }
+    for number in PREPARED_UP_TO..DESTINATIONS_MAX {
+        bench.request(far(number));
+        assert_eq!(bench.table.lookup(far(number)), Some(PATH), "{number}");
+    }
+}
+
+#[test]
 fn waiters_get_the_kernels_verdict_on_a_silent_neighbour() {
     let mut bench = Bench::new();
     let first = bench.resolve(host(2));

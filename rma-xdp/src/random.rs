@@ -1,0 +1,21 @@
+//! Random keys, from the kernel: never from a generator of our own, and never a key that may repeat.
+
+use rma_core::crypto::RegionKey;
+
+use crate::error::HostError;
+
+/// A region key from the kernel's random source.
+///
+/// # Errors
+/// If the kernel has none.
+pub fn random_region_key() -> Result<RegionKey, HostError> {
+    let mut bytes = [0; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| HostError::System {
+            what: "reading the kernel's random source",
+            source: errno.into(),
+        })?;
+    // The kernel gives up to 256 octets in one piece once its source is seeded.
+    assert_eq!(filled, bytes.len(), "getrandom gave less than it promises");
+    Ok(RegionKey::from_bytes(bytes))
+}
