@@ -296,10 +296,11 @@ pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, Pair
     }
     let hint = match status {
         OpStatus::Timeout => {
-            "is the other host running, and does a firewall let its UDP port through?"
+            "nothing came back from the other host: look whether a firewall here drops the hosts' UDP port, and whether \
+             the machine is too busy"
         }
         OpStatus::RemoteAuthenticationFailure => {
-            "the grant does not fit the region: make a new one, and give its PID and address here"
+            "the grant is for an older key of the region: make a new one"
         }
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
         _ => "see ARCHITECTURE.md for what this status means",

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rma_xdp::{
-    Clock, HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, TscClock,
+    Clock, HostAddr, HostConfig, HostError, InlineHost, OpStatus, OpType, Permissions, Pid,
+    TscClock,
 };
 use serde::Serialize;
 
@@ -194,6 +195,33 @@ pub enum ServeError {
         /// This host's addresses.
         here: String,
     },
+    /// The server does not answer.
+    #[error(
+        "{failures} ops in a row ended with TIMEOUT: nothing comes back from {responder}, UDP port {port}; look whether \
+         `rma-bench serve` runs there, whether a firewall on either side drops UDP port {port}, and whether {grant} is \
+         the grant that it wrote when it was last started: if in doubt, carry that over again"
+    )]
+    Unanswered {
+        /// How many ops were tried.
+        failures: u32,
+        /// The server.
+        responder: HostAddr,
+        /// Its UDP port.
+        port: u16,
+        /// The grant file.
+        grant: PathBuf,
+    },
+    /// The server does not know the grant.
+    #[error(
+        "{responder} refuses the grant in {grant} with REMOTE_AUTHENTICATION_FAILURE: it has other keys since it was \
+         started again or its region was rekeyed; carry over the grant file that `rma-bench serve` wrote last"
+    )]
+    Refused {
+        /// The server.
+        responder: HostAddr,
+        /// The grant file.
+        grant: PathBuf,
+    },
     /// An op of that size does not fit the region.
     #[error(
         "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
@@ -293,8 +321,32 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     Ok(())
 }
 
+/// Which server a client talks to, and why it may: what to look at if it does not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    responder: HostAddr,
+    port: u16,
+    grant: PathBuf,
+}
+
+impl Remote {
+    /// What `error` means between two machines.
+    pub(crate) fn explain(&self, error: PairError) -> ServeError {
+        let Self { responder, port, grant } = self.clone();
+        match error {
+            PairError::Failing { failures, status: OpStatus::Timeout, .. } => {
+                ServeError::Unanswered { failures, responder, port, grant }
+            }
+            PairError::Failing { status: OpStatus::RemoteAuthenticationFailure, .. } => {
+                ServeError::Refused { responder, grant }
+            }
+            other => other.into(),
+        }
+    }
+}
+
 /// Opens this host for what a grant file allows.
-pub(crate) fn open_client(args: &LatArgs) -> Result<Client, ServeError> {
+pub(crate) fn open_client(args: &LatArgs) -> Result<(Client, Remote), ServeError> {
     let GrantFile { grants, port, seed } = GrantFile::load(&args.grant)?;
     let grant = grants.any();
     if u64::from(args.size) > grant.region_len {
@@ -313,7 +365,8 @@ pub(crate) fn open_client(args: &LatArgs) -> Result<Client, ServeError> {
     if !args.json {
         introduce(&host);
     }
-    Ok(Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?)
+    let remote = Remote { responder: grant.responder, port, grant: args.grant.clone() };
+    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
 /// What `read-lat --json` prints.
@@ -336,11 +389,13 @@ struct Report {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let mut client = open_client(args)?;
+    let (mut client, remote) = open_client(args)?;
     let grant = client.grants.get(OpType::Read)?;
-    let verified = client.verify(OpType::Read, args.verify, interrupt, |_| ())?;
+    let verified = client.verify(OpType::Read, args.verify, interrupt, |_| ());
+    let verified = verified.map_err(|error| remote.explain(error))?;
     let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(OpType::Read, (args.size, args.span), counts, interrupt)?;
+    let latencies = client.measure(OpType::Read, (args.size, args.span), counts, interrupt);
+    let latencies = latencies.map_err(|error| remote.explain(error))?;
     let latency = latencies.summary(&format!("READ {} B", args.size));
     if args.json {
         let (mode, mtu) = mode_and_mtu(client.host.info());
@@ -366,4 +421,27 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
         line!("{}", Table(&[latency]));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
+        let remote = Remote {
+            responder: HostAddr::from([192, 0, 2, 9]),
+            port: 10_999,
+            grant: "here/grant.json".into(),
+        };
+        let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
+        let explain = |error| remote.explain(error).to_string();
+        let text = explain(failing(OpStatus::Timeout));
+        for part in ["50 ops", "TIMEOUT", "192.0.2.9", "10999", "here/grant.json", "carry"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
+        assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
+        assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
+    }
 }

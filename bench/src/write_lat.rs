@@ -9,9 +9,9 @@ use rma_xdp::OpType;
 use serde::Serialize;
 
 use crate::{
-    client::Verified,
+    client::{Client, Verified},
     interrupt::Interrupt,
-    latency::{Summary, Table},
+    latency::{Latencies, Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
     model::Model,
@@ -44,26 +44,10 @@ struct Report {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let mut client = open_client(args)?;
+    let (mut client, remote) = open_client(args)?;
     let grant = client.grants.get(OpType::Write)?;
-    let mut found = Vec::new();
-    let mut verified = Verified::default();
-    if args.verify > 0 {
-        found = client.read_all(grant.region_len.min(SPAN_MAX), interrupt)?;
-        client.model = Some(Model::new(found.clone()));
-        verified = client.verify(OpType::Write, args.verify, interrupt, |_| ())?;
-    }
-    let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(OpType::Write, (args.size, args.span), counts, interrupt)?;
-    if let Some(model) = &client.model {
-        verified.compared = model.len();
-        let now = client.read_all(verified.compared, interrupt)?;
-        let wrong = client.model.as_ref().and_then(|model| model.first_difference(0, &now));
-        if let Some(at) = wrong {
-            return Err(PairError::WrongByte { at }.into());
-        }
-        client.restore(&found, interrupt)?;
-    }
+    let (verified, latencies) =
+        write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;
     let latency = latencies.summary(&format!("WRITE {} B", args.size));
     if args.json {
         let (mode, mtu) = mode_and_mtu(client.host.info());
@@ -98,4 +82,30 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
     }
     line!("{}", Table(&[latency]));
     Ok(())
+}
+
+fn write(
+    client: &mut Client,
+    args: &LatArgs,
+    interrupt: &Interrupt,
+) -> Result<(Verified, Latencies), PairError> {
+    let mut found = Vec::new();
+    let mut verified = Verified::default();
+    if args.verify > 0 {
+        found = client.read_all(client.grants.any().region_len.min(SPAN_MAX), interrupt)?;
+        client.model = Some(Model::new(found.clone()));
+        verified = client.verify(OpType::Write, args.verify, interrupt, |_| ())?;
+    }
+    let counts = (args.iters / 10, args.iters);
+    let latencies = client.measure(OpType::Write, (args.size, args.span), counts, interrupt)?;
+    if let Some(model) = &client.model {
+        verified.compared = model.len();
+        let now = client.read_all(verified.compared, interrupt)?;
+        let wrong = client.model.as_ref().and_then(|model| model.first_difference(0, &now));
+        if let Some(at) = wrong {
+            return Err(PairError::WrongByte { at });
+        }
+        client.restore(&found, interrupt)?;
+    }
+    Ok((verified, latencies))
 }
