@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -39,7 +39,7 @@ pub struct GrantFile {
 #[non_exhaustive]
 pub enum GrantFileError {
     /// The file system refused.
-    #[error("{what} grant file {path}: {source}")]
+    #[error("{what} grant file {path}: {source}; {}", next_step(what, source))]
     Io {
         /// What was being done.
         what: &'static str,
@@ -59,18 +59,57 @@ pub enum GrantFileError {
         mode: u32,
     },
     /// It is not a regular file.
-    #[error("grant file {path} is not a regular file")]
+    #[error(
+        "grant file {path} is {kind}, not a regular file; give the name of a file of its own with --grant"
+    )]
     NotAFile {
         /// The path.
         path: PathBuf,
+        /// What it is.
+        kind: &'static str,
     },
     /// It is too long.
-    #[error("grant file {path} has {len} bytes; a grant has fewer than {LEN_MAX}")]
+    #[error(
+        "grant file {path} has {len} bytes, and a grant has fewer than {LEN_MAX}: it is something else; \
+         give the file that rma-bench serve wrote with --grant"
+    )]
     TooLong {
         /// The file.
         path: PathBuf,
         /// Its length.
         len: u64,
+    },
+    /// It has no content.
+    #[error(
+        "grant file {path} is empty; carry it over again, or make a new one with rma-bench serve"
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is not text.
+    #[error(
+        "grant file {path} is not a grant: byte {at} is {byte:#04x}, which is not UTF-8; \
+         carry it over again, or make a new one with rma-bench serve"
+    )]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// Where the first byte is that cannot be text, counted from 0.
+        at: usize,
+        /// That byte.
+        byte: u8,
+    },
+    /// Something else is where a grant should be written.
+    #[error(
+        "{path} is there and will not be replaced, as it is not a grant file ({why}); \
+         give another name with --grant, or remove it"
+    )]
+    NotReplaced {
+        /// The file.
+        path: PathBuf,
+        /// Why it is not.
+        why: String,
     },
     /// It is not a grant.
     #[error("grant file {path} is not a grant: {source}; make a new one with rma-bench serve")]
@@ -81,7 +120,9 @@ pub enum GrantFileError {
         source: serde_json::Error,
     },
     /// A field has a value that means nothing.
-    #[error("grant file {path}: `{field}` is {value:?}, which is not {expected}")]
+    #[error(
+        "grant file {path}: `{field}` is {value:?}, which is not {expected}; make a new one with rma-bench serve"
+    )]
     Field {
         /// The file.
         path: PathBuf,
@@ -92,6 +133,21 @@ pub enum GrantFileError {
         /// What it should be.
         expected: &'static str,
     },
+}
+
+impl GrantFileError {
+    /// What is wrong, without the file and the next step.
+    fn in_short(&self) -> String {
+        match self {
+            Self::Io { source, .. } => source.to_string(),
+            Self::NotAFile { kind, .. } => (*kind).to_owned(),
+            Self::TooLong { len, .. } => format!("it has {len} bytes"),
+            Self::NotText { at, byte, .. } => format!("byte {at} is {byte:#04x}"),
+            Self::Syntax { source, .. } => source.to_string(),
+            Self::Field { field, value, .. } => format!("`{field}` is {value:?}"),
+            other => other.to_string(),
+        }
+    }
 }
 
 #[derive(Deserialize, Serialize)]
@@ -109,11 +165,29 @@ struct Text {
 }
 
 impl GrantFile {
-    /// Writes the file anew: under another name first, so that nobody ever sees half of it.
+    /// What [`GrantFile::save`] would replace: `None` if nothing is there, or a file without content.
     ///
     /// # Errors
-    /// If the file system refuses.
-    pub fn save(&self, path: &Path) -> Result<(), GrantFileError> {
+    /// If something is there that is not a grant.
+    pub fn replaceable(path: &Path) -> Result<Option<Self>, GrantFileError> {
+        match Self::read(path, false) {
+            Ok(found) => Ok(found),
+            Err(GrantFileError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(why) => {
+                Err(GrantFileError::NotReplaced { path: path.to_owned(), why: why.in_short() })
+            }
+        }
+    }
+
+    /// Writes the file anew: under another name first, so that nobody ever sees half of it. Returns the grant that it
+    /// has replaced, if there was one: a server's own of an earlier life, mostly.
+    ///
+    /// # Errors
+    /// If the file system refuses, or something is there that is not a grant: it is left alone.
+    pub fn save(&self, path: &Path) -> Result<Option<Self>, GrantFileError> {
+        let replaced = Self::replaceable(path)?;
         let grant = self.grants.any();
         let hex = |grant: Grant| {
             let digits = grant.key.expose().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -145,7 +219,8 @@ impl GrantFile {
             // Whatever is left of the new file is of no use to anybody.
             let _ = fs::remove_file(&new);
             io("writing")(error)
-        })
+        })?;
+        Ok(replaced)
     }
 
     /// Reads a file.
@@ -153,27 +228,41 @@ impl GrantFile {
     /// # Errors
     /// If it cannot be read, others may read it too, or it is not a grant.
     pub fn load(path: &Path) -> Result<Self, GrantFileError> {
+        let path_of = || path.to_owned();
+        Self::read(path, true)?.ok_or_else(|| GrantFileError::Empty { path: path_of() })
+    }
+
+    /// Reads a file; `None` if it is empty.
+    fn read(path: &Path, as_secret: bool) -> Result<Option<Self>, GrantFileError> {
         let io = |source| GrantFileError::Io { what: "reading", path: path.to_owned(), source };
         // Nonblocking: opening a pipe would wait for somebody to write.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).custom_flags(flags).open(path).map_err(io)?;
+        let file = options.read(true).custom_flags(flags).open(path).map_err(io)?;
         // The open file, not the path: nobody can exchange it in between.
         let metadata = file.metadata().map_err(io)?;
         let path = path.to_owned();
         if !metadata.is_file() {
-            return Err(GrantFileError::NotAFile { path });
+            let kind = if metadata.is_dir() { "a directory" } else { "a device or a pipe" };
+            return Err(GrantFileError::NotAFile { path, kind });
         }
         let (mode, len) = (metadata.permissions().mode() & 0o7777, metadata.len());
-        if mode & 0o077 != 0 {
+        if as_secret && mode & 0o077 != 0 {
             return Err(GrantFileError::Mode { path, mode });
         }
         if len > LEN_MAX {
             return Err(GrantFileError::TooLong { path, len });
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(io_at(&path))?;
-        let text: Text = match serde_json::from_str(&text) {
+        let mut bytes = Vec::new();
+        file.take(LEN_MAX).read_to_end(&mut bytes).map_err(io_at(&path))?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let text = core::str::from_utf8(&bytes).map_err(|error| {
+            let at = error.valid_up_to();
+            GrantFileError::NotText { path: path.clone(), at, byte: bytes[at] }
+        })?;
+        let text: Text = match serde_json::from_str(text) {
             Ok(text) => text,
             Err(source) => return Err(GrantFileError::Syntax { path, source }),
         };
@@ -210,7 +299,22 @@ impl GrantFile {
             });
         }
         let grants = grants.ok_or_else(|| field("keys", "empty", "a key for a type of op"))?;
-        Ok(Self { grants, port: text.port, seed: text.seed })
+        Ok(Some(Self { grants, port: text.port, seed: text.seed }))
+    }
+}
+
+/// What somebody can do about what the file system said.
+fn next_step(what: &str, error: &io::Error) -> &'static str {
+    match (what, error.kind()) {
+        ("reading", ErrorKind::NotFound) => {
+            "carry it over from where rma-bench serve wrote it, or give its name with --grant"
+        }
+        ("reading", ErrorKind::PermissionDenied) => {
+            "run as its owner (what sudo wrote is root's), or give it to this user with chown"
+        }
+        ("writing", ErrorKind::NotFound) => "make its directory, or give another with --grant",
+        ("writing", _) => "give a place that this user may write to with --grant",
+        _ => "make a new one with rma-bench serve, or give another with --grant",
     }
 }
 
@@ -264,12 +368,67 @@ mod tests {
     fn a_grant_round_trips_through_a_file_for_its_owner_alone() {
         let folder = Folder::new("grant-round-trip");
         let path = folder.0.join("grant.json");
-        example().save(&path).unwrap();
-        example().save(&path).unwrap();
+        assert_eq!(example().save(&path).unwrap(), None);
+        assert_eq!(example().save(&path).unwrap(), Some(example()), "what it has replaced");
         assert!(!example().grants.has(OpType::Rekey));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
         assert_eq!(GrantFile::load(&path).unwrap(), example());
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_not_a_grant_is_not_replaced_and_not_changed() {
+        let folder = Folder::new("grant-kept");
+        let path = folder.0.join("letter.txt");
+        for content in [b"Dear all,".as_slice(), b"{}", b"\xff\xfe", &[b' '; LEN_MAX as usize + 1]]
+        {
+            fs::write(&path, content).unwrap();
+            let error = example().save(&path).unwrap_err().to_string();
+            assert!(
+                error.contains("will not be replaced") && error.contains("letter.txt"),
+                "{error}"
+            );
+            assert!(error.contains("another name with --grant"), "{error}");
+            assert!(!error.contains("make a new one"), "one next step, and the right one: {error}");
+            assert_eq!(fs::read(&path).unwrap(), content);
+        }
+        let error = example().save(&folder.0).unwrap_err().to_string();
+        assert!(error.contains("a directory"), "{error}");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
+        // Nothing is lost with an empty file, such as mktemp makes; nor with a grant that others may read.
+        fs::write(&path, b"").unwrap();
+        assert_eq!(example().save(&path).unwrap(), None);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(example().save(&path).unwrap(), Some(example()));
+        assert_eq!(GrantFile::load(&path).unwrap(), example());
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_is_no_text_is_named_with_the_next_step() {
+        let folder = Folder::new("grant-unreadable");
+        let path = folder.0.join("grant.json");
+        let refused = |path: &Path| GrantFile::load(path).unwrap_err().to_string();
+        let error = refused(&path);
+        assert!(error.contains("grant.json") && error.contains("carry it over"), "{error}");
+        let error = refused(&folder.0);
+        assert!(error.contains("is a directory") && error.contains("--grant"), "{error}");
+        example().save(&path).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[5] = 0xc0;
+        fs::write(&path, &bytes).unwrap();
+        let error = refused(&path);
+        assert!(error.contains("byte 5 is 0xc0") && error.contains("make a new one"), "{error}");
+        fs::write(&path, b"").unwrap();
+        let error = refused(&path);
+        assert!(error.contains("is empty") && error.contains("make a new one"), "{error}");
+        let denied = GrantFileError::Io {
+            what: "reading",
+            path: path.clone(),
+            source: io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error()),
+        };
+        assert!(denied.to_string().contains("run as its owner"), "{denied}");
+        let error = example().save(&folder.0.join("none").join("grant.json")).unwrap_err();
+        assert!(error.to_string().contains("make its directory"), "{error}");
     }
 
     #[test]

@@ -266,6 +266,8 @@ fn introduce(host: &InlineHost) {
 /// # Errors
 /// What could not be set up, and why.
 pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    // Before anything is opened: what is there must not be lost.
+    GrantFile::replaceable(&args.grant)?;
     let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
     introduce(&host);
     let len = usize::try_from(args.region_len)
@@ -279,7 +281,8 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let pattern = Pattern::new(args.seed);
     pattern.fill_region(&region);
     let grants = Grants::make(&mut host, &region, (args.initiator, Pid(args.pid)), &op_types)?;
-    GrantFile { grants, port: args.port, seed: args.seed }.save(&args.grant)?;
+    let file = GrantFile { grants, port: args.port, seed: args.seed };
+    let replaced = file.save(&args.grant)?;
     let grant = grants.any();
     line!(
         "  serving   {} bytes as region {} at {}, port {}",
@@ -296,6 +299,13 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         args.pid,
         names.join(", ")
     );
+    if let Some(old) = replaced.map(|file| *file.grants.any()) {
+        line!(
+            "            it replaces an older one, for {}, PID {}: copies of that one are of no use here",
+            old.initiator,
+            old.pid
+        );
+    }
     let command = if grants.has(OpType::Write) { "write-lat" } else { "read-lat" };
     line!(
         "            carry it over as a secret, then there: rma-bench {command} --grant FILE ..."
