@@ -141,6 +141,11 @@ impl Command {
         ])
     }
 
+    /// Whether a line carries a K_r, which must not lie about.
+    pub(crate) const fn is_secret(line: &Line) -> bool {
+        (line.0[0] >> 16) as u8 == OpType::Rekey as u8
+    }
+
     /// The command in a line that an application wrote.
     ///
     /// # Errors
@@ -276,6 +281,8 @@ mod tests {
     fn a_command_round_trips_through_its_line() {
         for command in ops().map(command) {
             assert_eq!(Command::from_line(&command.to_line()), Ok(command));
+            let carries_region_key = matches!(command.op, CommandOp::Rekey(_));
+            assert_eq!(Command::is_secret(&command.to_line()), carries_region_key);
             let v4 = Command { responder: "192.0.2.1".parse().unwrap(), ..command };
             assert_eq!(Command::from_line(&v4.to_line()), Ok(v4));
         }

@@ -459,7 +459,7 @@ impl PortalPort {
         if !self.commands.has_line() || !self.completions.has_room_for(self.outstanding + 1) {
             return None;
         }
-        let command = Command::from_line(&self.commands.pop()?);
+        let command = Command::from_line(&self.commands.pop_and_wipe_if(Command::is_secret)?);
         self.outstanding += 1;
         Some(command)
     }
@@ -580,6 +580,21 @@ mod tests {
         port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2));
         assert_eq!(portal.poll().unwrap().slot, slot);
         assert!(portal.read(&grant(), 0, &sink, 0, 1).is_ok());
+    }
+
+    #[test]
+    fn the_ring_keeps_no_copy_of_a_new_region_key() {
+        let (mut portal, mut port) = pair(0..2);
+        let memory = portal.commands.memory();
+        let key = RegionKey::from_bytes([0x5a; 16]);
+        let to_rekey = Grant { op_type: OpType::Rekey, ..grant() };
+        portal.rekey(&to_rekey, key).unwrap();
+        portal.read(&grant(), 0, &sink(64), 0, 64).unwrap();
+        let rekey = port.take().unwrap().unwrap();
+        assert_eq!(rekey.op, CommandOp::Rekey(key));
+        assert_eq!(memory.line(0), rma_shm::Line::ZERO);
+        let read = port.take().unwrap().unwrap();
+        assert_eq!(memory.line(1), read.to_line(), "what holds no K_r costs no store");
     }
 
     #[test]

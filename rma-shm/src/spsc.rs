@@ -255,11 +255,21 @@ impl Consumer {
     ///
     /// The line is a copy that no one else can change. Its content is untrusted.
     pub fn pop(&mut self) -> Option<Line> {
+        self.pop_and_wipe_if(|_| false)
+    }
+
+    /// [`Consumer::pop`], but of a line that `is_secret` nothing is left in the ring: its entry is zeroed before it is
+    /// the producer's again. Other entries stay as they are, which costs nothing: their cache lines are only read.
+    pub fn pop_and_wipe_if(&mut self, is_secret: impl FnOnce(&Line) -> bool) -> Option<Line> {
         if !self.has_line() {
             return None;
         }
         let side = &mut *self.0;
-        let line = side.shared.entry(side.own).load();
+        let entry = side.shared.entry(side.own);
+        let line = entry.load();
+        if is_secret(&line) {
+            entry.store(&Line::ZERO);
+        }
         side.own = side.own.wrapping_add(1);
         side.shared.head.store(side.own, Ordering::Release);
         Some(line)
@@ -440,6 +450,22 @@ mod tests {
         producer.0.shared.tail.store(FIRST.wrapping_add(8), Ordering::Release);
         let taken = core::iter::from_fn(|| consumer.pop()).count();
         assert_eq!(taken, 8);
+    }
+
+    #[test]
+    fn of_a_secret_line_nothing_is_left_in_the_ring_and_others_stay() {
+        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
+        let memory = consumer.memory();
+        for n in 1..=3 {
+            producer.push(&line(n)).unwrap();
+        }
+        for n in 1..=3 {
+            let popped = consumer.pop_and_wipe_if(|found| *found == line(2));
+            assert_eq!(popped, Some(line(n)), "a copy of it is what the caller gets");
+        }
+        let left = [0, 1, 2].map(|n| memory.line(FIRST.wrapping_add(n)));
+        assert_eq!(left, [line(1), Line::ZERO, line(3)]);
+        assert_eq!(consumer.pop_and_wipe_if(|_| true), None);
     }
 
     #[test]

@@ -38,10 +38,10 @@ fn push_all(producer: &mut Producer, lines: u64) {
     }
 }
 
-fn pop_all(consumer: &mut Consumer, lines: u64) {
+fn pop_all(consumer: &mut Consumer, lines: u64, wipe: bool) {
     for n in 1..=lines {
         let popped = loop {
-            match consumer.pop() {
+            match consumer.pop_and_wipe_if(|_| wipe) {
                 Some(line) => break line,
                 None => thread::yield_now(),
             }
@@ -51,11 +51,11 @@ fn pop_all(consumer: &mut Consumer, lines: u64) {
     assert_eq!(consumer.pop(), None, "duplicated");
 }
 
-fn explore_ring(capacity: usize, lines: u64) {
+fn explore_ring(capacity: usize, lines: u64, wipe: bool) {
     loom::model(move || {
         let (mut producer, mut consumer) = ring_with_first_index(capacity, FIRST).unwrap();
         let pusher = thread::spawn(move || push_all(&mut producer, lines));
-        pop_all(&mut consumer, lines);
+        pop_all(&mut consumer, lines, wipe);
         pusher.join().unwrap();
         assert!(consumer.is_empty());
         assert_eq!(consumer.impossible_indexes(), 0);
@@ -64,12 +64,17 @@ fn explore_ring(capacity: usize, lines: u64) {
 
 #[test]
 fn a_ring_of_one_entry_neither_loses_nor_tears_lines() {
-    explore_ring(1, 3);
+    explore_ring(1, 3, false);
 }
 
 #[test]
 fn a_ring_of_two_entries_neither_loses_nor_tears_lines() {
-    explore_ring(2, 3);
+    explore_ring(2, 3, false);
+}
+
+#[test]
+fn a_line_that_is_wiped_is_not_the_next_one_that_comes_into_its_entry() {
+    explore_ring(1, 3, true);
 }
 
 #[test]

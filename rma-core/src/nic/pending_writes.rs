@@ -220,14 +220,33 @@ impl<A: AeadProvider> PendingWrites<A> {
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_, A>,
     ) -> Result<(), DropReason> {
-        let index = claims.pending;
-        let entry = self.entries.get_mut(usize::from(index));
+        let entry = self.entries.get(usize::from(claims.pending));
         let entry = entry
             .filter(|entry| entry.is_of(frame.source, &claims))
             .ok_or(DropReason::UnknownPendingWrite)?;
+        let is_key = matches!(entry.mutation, Mutation::Rekey);
+        let landed = self.accept_data(clock, claims, frame.bytes, window, serving);
+        if is_key {
+            // It was decrypted in place, and the device's buffers keep no copy of a K_r.
+            frame.bytes.fill(0);
+        }
+        landed
+    }
+
+    /// [`PendingWrites::handle_data`] of an op that is there.
+    fn accept_data(
+        &mut self,
+        clock: &impl Clock,
+        claims: SolicitedData,
+        frame: &mut [u8],
+        window: &mut SolicitationWindow,
+        serving: &mut Serving<'_, A>,
+    ) -> Result<(), DropReason> {
+        let index = claims.pending;
+        let entry = &mut self.entries[usize::from(index)];
         let opened = serving
             .security
-            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame.bytes)
+            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame)
             .ok_or(DropReason::DataUnauthenticated)?;
         let (data, payload) = *opened;
         let (start, end) = data.span();

@@ -193,6 +193,35 @@ fn no_key_is_ever_on_the_wire_in_clear() {
     }
 }
 
+#[test]
+fn the_devices_buffer_keeps_no_copy_of_a_new_key_whether_it_was_applied_or_dropped() {
+    for is_late in [false, true] {
+        let mut pair = Pair::new();
+        pair.issue(pair.rekey(0, NEW));
+        for flight in pair.requests() {
+            pair.deliver_to_b(&flight).unwrap();
+        }
+        for flight in pair.responses() {
+            pair.deliver_to_a(&flight).unwrap();
+        }
+        let Flight { transmit, mut bytes } = pair.requests().remove(0);
+        if is_late {
+            // Decrypted and then dropped.
+            let old = pair.b.key;
+            pair.b.nic.regions_mut().rekey(pair.b.region, &old).unwrap();
+        }
+        let frame = RxFrame {
+            source: transmit.source,
+            destination: transmit.destination,
+            reply_len_max: pair.path_len_max,
+            bytes: &mut bytes,
+        };
+        let landed = pair.b.nic.handle_frame(pair.now, &pair.now, frame);
+        assert_eq!(landed, if is_late { Err(DropReason::OldKey) } else { Ok(()) });
+        assert!(!bytes.windows(NEW.len()).any(|octets| octets == NEW), "{bytes:?}");
+    }
+}
+
 //= 1rma#5.2-rekey-atomic
 //= type=test
 #[test]
