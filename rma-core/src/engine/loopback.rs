@@ -1,6 +1,8 @@
 //! Frames from a host to itself: they never reach a device, which would send them away (not in the paper).
 //!
-//! A fixed ring of whole frames, filled while the engine transmits and emptied in its next turn.
+//! A fixed ring of whole frames, filled while the engine transmits and emptied in its next turn. It is not a way past
+//! a device without room: which host a frame is for is only known once it has been written, and by then one for another
+//! host would need a place.
 
 use crate::{
     addr::HostAddr,
