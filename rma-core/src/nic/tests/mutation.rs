@@ -338,45 +338,82 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
     assert_eq!((pair.target(), pair.b.nic.counters().late_effects()), (before, 0));
 }
 
+/// The frames of a write of three data frames, in order of their sending, and how many there are.
+const DATA: core::ops::Range<usize> = 2..5;
+const FRAMES: usize = DATA.end + 1;
+
+/// Why a second copy of frame number `which` is dropped when `delivered` frames have been delivered.
+fn reason_against_a_copy(which: usize, delivered: usize) -> DropReason {
+    match which {
+        0 => DropReason::Duplicate,
+        1 if delivered < FRAMES => DropReason::SolicitedTwice,
+        _ if DATA.contains(&which) && delivered < DATA.end => DropReason::Duplicate,
+        _ if DATA.contains(&which) => DropReason::UnknownPendingWrite,
+        _ => DropReason::LateOrUnsolicited,
+    }
+}
+
 //= 1rma#5.1-replay
 //= type=test
 #[test]
 fn a_duplicate_of_any_frame_at_any_later_point_changes_nothing() {
+    type Delivered = Vec<(bool, Flight)>;
+
+    /// Delivers `flight`, which has been delivered before. Meanwhile the target's region has other bytes: those that
+    /// landed before are not written again.
+    fn deliver_again(pair: &mut Pair, (to_b, flight): &(bool, Flight), reason: DropReason) {
+        let landed = pair.target();
+        pair.b.memory.copy_in(0, &[0xee; REGION_LEN]).unwrap();
+        let drops = |pair: &Pair| {
+            let nic = if *to_b { &pair.b.nic } else { &pair.a.nic };
+            nic.counters().drops(reason)
+        };
+        let before = drops(pair);
+        let result = if *to_b { pair.deliver_to_b(flight) } else { pair.deliver_to_a(flight) };
+        assert_eq!((result, drops(pair)), (Err(reason), before + 1));
+        assert!(pair.target() == [0xee; REGION_LEN], "a byte was written a second time");
+        pair.b.memory.copy_in(0, &landed).unwrap();
+    }
+
     /// Runs one write and delivers every frame in order, and one of them once more. Returns what was delivered, and
     /// whether to the target.
-    fn run(pair: &mut Pair, again: Option<(usize, usize)>) -> Vec<(bool, Flight)> {
+    fn run(pair: &mut Pair, again: Option<(usize, usize)>) -> Delivered {
         pair.issue(pair.write(0, 100, 3000));
-        let (mut delivered, mut waiting) =
-            (Vec::<(bool, Flight)>::new(), std::collections::VecDeque::new());
+        let (mut delivered, mut waiting) = (Delivered::new(), std::collections::VecDeque::new());
         loop {
             waiting.extend(pair.requests().into_iter().map(|flight| (true, flight)));
             waiting.extend(pair.responses().into_iter().map(|flight| (false, flight)));
-            let next: Option<(bool, Flight)> = match again {
-                Some((which, point)) if point == delivered.len() => Some(delivered[which].clone()),
-                _ => waiting.pop_front(),
-            };
-            let Some((to_b, flight)) = next else { return delivered };
-            let _ = if to_b { pair.deliver_to_b(&flight) } else { pair.deliver_to_a(&flight) };
+            if let Some((which, point)) = again
+                && point == delivered.len()
+            {
+                let copy = delivered[which].clone();
+                deliver_again(pair, &copy, reason_against_a_copy(which, point));
+                delivered.push(copy);
+                continue;
+            }
+            let Some((to_b, flight)) = waiting.pop_front() else { return delivered };
+            let result = if to_b { pair.deliver_to_b(&flight) } else { pair.deliver_to_a(&flight) };
+            assert_eq!(result, Ok(()));
             delivered.push((to_b, flight));
         }
     }
     let frames = run(&mut Pair::new(), None);
-    assert_eq!(frames.len(), 6, "request, solicitation, three of data, acknowledgement");
-    for duplicate in 0..frames.len() {
-        for point in duplicate + 1..=frames.len() {
+    assert_eq!(frames.len(), FRAMES, "request, solicitation, three of data, acknowledgement");
+    for duplicate in 0..FRAMES {
+        for point in duplicate + 1..=FRAMES {
             let mut pair = Pair::new();
             let data = pair.fill();
             let mut expected = pair.target();
             expected[100..3100].copy_from_slice(&data[..3000]);
             let delivered = run(&mut pair, Some((duplicate, point)));
-            assert!(delivered.len() > frames.len());
+            assert_eq!(delivered.len(), FRAMES + 1, "a duplicate has no answer");
             assert_eq!(pair.status(), OpStatus::Ok, "frame {duplicate} again after {point}");
             assert_eq!(pair.target(), expected);
             pair.advance(pair.timeout());
             assert_eq!((pair.a.nic.window_debited(), pair.b.nic.window_debited()), (0, 0));
             assert!(pair.a.nic.poll_completion().is_none());
             // The bytes may be others by now, and nothing of the old op comes back.
-            pair.b.memory.copy_in(0, &vec![0; REGION_LEN]).unwrap();
+            pair.b.memory.copy_in(0, &[0; REGION_LEN]).unwrap();
             for (to_b, flight) in &delivered {
                 let _ = if *to_b { pair.deliver_to_b(flight) } else { pair.deliver_to_a(flight) };
                 for flight in pair.responses() {
