@@ -1,6 +1,11 @@
 //! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of each.
 
-use core::time::Duration;
+use core::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
+    time::Duration,
+};
+use std::net::UdpSocket;
 
 use rma_bench::lab::{Lab, LabConfig};
 use rma_xdp::{CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
@@ -80,14 +85,47 @@ fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
     NicConfigBuilder { timing, ..nic }
 }
 
-/// A port that nobody else on this machine uses just now, and that is not handed out to others.
+/// A port that nobody else on this machine uses just now, for addresses that others do not use. It is not reserved:
+/// [`Loopback`] is better where any addresses will do.
 ///
 /// # Panics
 /// If the system has no port left.
 #[must_use]
 pub fn free_port() -> u16 {
-    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
     socket.local_addr().expect("a bound socket has an address").port()
+}
+
+/// Two addresses on loopback and a port that no other test has, whichever process it runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Loopback {
+    /// The addresses: this process's own, as its number is in them.
+    pub addresses: [HostAddr; 2],
+    /// The port. The kernel hands it out to nobody who does not name it.
+    pub port: u16,
+}
+
+impl Loopback {
+    /// A pair that has not been given out before.
+    ///
+    /// # Panics
+    /// If no port is left.
+    #[must_use]
+    pub fn unused() -> Self {
+        /// Below the ports that the kernel hands out.
+        static NEXT: AtomicU16 = AtomicU16::new(11_000);
+        let first = 0x7f00_0000 | std::process::id() << 1;
+        let addresses = [first, first | 1].map(Ipv4Addr::from);
+        let is_free = |port: u16| addresses.iter().all(|&it| UdpSocket::bind((it, port)).is_ok());
+        loop {
+            let port = NEXT.fetch_add(1, Relaxed);
+            assert!(port < 32_768, "no UDP port from 11000 on is free on {}", addresses[0]);
+            // A service on all addresses may have it.
+            if is_free(port) {
+                return Self { addresses: addresses.map(HostAddr::from), port };
+            }
+        }
+    }
 }
 
 impl Hosts {
@@ -106,8 +144,7 @@ impl Hosts {
     /// If they cannot be opened.
     #[must_use]
     pub fn over_udp_counting(nic: NicConfigBuilder, counter: &CounterConfig) -> Self {
-        let (client_addr, server_addr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
-        let port = free_port();
+        let Loopback { addresses: [client_addr, server_addr], port } = Loopback::unused();
         let open = |addr: HostAddr, pid| {
             let counter = counter.clone();
             let config =

@@ -7,48 +7,21 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use core::{
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
-};
+use core::time::Duration;
 use std::{
     collections::BTreeSet,
-    env, fs, io,
+    fs, io,
     net::{Ipv4Addr, UdpSocket},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
-use rma_tests::hosts::free_port;
+use rma_tests::{hosts::free_port, scratch::Scratch};
 use rustix::time::{ClockId, clock_gettime};
 
 const DAY: i64 = 86_400;
 /// What a host reserves at most by default.
 const BLOCK_LEN: u64 = 1 << 34;
-
-struct Scratch(PathBuf);
-
-/// A file system that has nothing to wait for, where there is one: what is synced here need not survive the machine.
-fn memory() -> PathBuf {
-    let memory = PathBuf::from("/dev/shm");
-    if memory.is_dir() { memory } else { env::temp_dir() }
-}
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("1rma-restart-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-        let path = memory().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The peer of a host at another address, on the same port.
 struct Peer {
@@ -140,7 +113,7 @@ fn a_host_that_is_killed_under_a_clock_that_steps(kind: &str, addresses: [u8; 2]
     let mut last: Option<u64> = None;
     for clock_offset in [0, -DAY, DAY, -DAY, -400 * DAY] {
         let started = now().saturating_add_signed(clock_offset * 1_000_000_000);
-        let host = peer.start(kind, &scratch.0, clock_offset, BLOCK_LEN);
+        let host = peer.start(kind, scratch.path(), clock_offset, BLOCK_LEN);
         let mut counters = peer.counters(200);
         host.kill();
         counters.append(&mut peer.rest());
@@ -175,7 +148,7 @@ fn hosts_whose_mark_is_lost_between_two_starts_under_a_right_clock_use_new_count
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         for _ in 0..3 {
-            let host = peer.start("thread", &scratch.0, 0, BLOCK_LEN);
+            let host = peer.start("thread", scratch.path(), 0, BLOCK_LEN);
             let mut counters = peer.counters(200);
             host.kill();
             counters.append(&mut peer.rest());
@@ -189,7 +162,7 @@ fn hosts_whose_mark_is_lost_between_two_starts_under_a_right_clock_use_new_count
         while now() <= last {
             std::thread::yield_now();
         }
-        fs::remove_file(scratch.0.join("counter")).unwrap();
+        fs::remove_file(scratch.path().join("counter")).unwrap();
     }
 }
 
@@ -207,7 +180,7 @@ fn processes_that_share_a_state_directory_never_share_a_value_and_go_on_from_blo
         seen.extend(counters);
         assert_eq!(seen.len(), before + count, "a value was used twice");
     };
-    let start = |peer: &Peer, kind, offset| peer.start(kind, &scratch.0, offset, BLOCK_LEN);
+    let start = |peer: &Peer, kind, offset| peer.start(kind, scratch.path(), offset, BLOCK_LEN);
     let mut hosts = [const { None::<Running> }; HOSTS];
     for round in 0..2 * HOSTS {
         let which = round % HOSTS;

@@ -1,10 +1,10 @@
 //! The two hosts, and an initiator that knows what it has under way.
 
 use core::time::Duration;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use rma_bench::lab::{Entered, Lab, LabConfig};
-use rma_tests::hosts::free_port;
+use rma_tests::{hosts::Loopback, scratch::Scratch};
 use rma_xdp::{
     ClassOfService, Completion, DerivedRegionKey, Device, Grant, Host, HostAddr, HostConfig,
     NicConfigBuilder, OpStatus, OpType, Permissions, Pid, Portal, Region, RegionId, RegionKey,
@@ -33,24 +33,43 @@ pub(crate) enum Side {
     Target,
 }
 
+impl Side {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Initiator, Self::Target].into_iter().find(|side| format!("{side:?}") == name)
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Initiator => Self::Target,
+            Self::Target => Self::Initiator,
+        }
+    }
+}
+
 /// Where the two hosts are.
-pub(crate) enum Place {
-    Loopback { port: u16 },
-    Lab(Lab),
+pub(crate) struct Place {
+    pub(crate) network: Network,
+    /// `None`: on loopback.
+    lab: Option<Lab>,
+    /// The message counters of the hosts that this process opens.
+    counters: Scratch,
 }
 
 impl Place {
     pub(crate) fn loopback() -> Self {
-        Self::Loopback { port: free_port() }
+        let Loopback { addresses, port } = Loopback::unused();
+        Self { network: Network { addresses, port }, lab: None, counters: Scratch::new() }
     }
 
     pub(crate) fn lab() -> Self {
-        Self::Lab(Lab::new(&LabConfig::default()).unwrap())
+        let addresses = [Lab::A_V4, Lab::B_V4].map(HostAddr::from);
+        let lab = Some(Lab::new(&LabConfig::default()).unwrap());
+        Self { network: Network { addresses, port: 0 }, lab, counters: Scratch::new() }
     }
 
     /// Where a host's process is to be started, or the host to be opened.
     pub(crate) fn enter(&self, side: Side) -> Option<Entered<'_>> {
-        let Self::Lab(lab) = self else { return None };
+        let lab = self.lab.as_ref()?;
         let netns = match side {
             Side::Initiator => lab.a(),
             Side::Target => lab.b(),
@@ -58,52 +77,53 @@ impl Place {
         Some(netns.enter().unwrap())
     }
 
-    /// What a host must know to be opened, also in another process.
-    pub(crate) const fn network(&self) -> Network {
-        match self {
-            Self::Loopback { port } => Network { port: *port },
-            Self::Lab(_) => Network { port: 0 },
-        }
+    /// Opens a host in this process.
+    pub(crate) fn open(&self, side: Side) -> Host {
+        let _inside = self.enter(side);
+        self.network.open(side, self.counters.path())
     }
 }
 
-/// The network of a [`Place`], as a number that can be told to another process.
+/// What a host must know to be opened, also in another process.
 #[derive(Clone, Copy)]
 pub(crate) struct Network {
+    /// The initiator's and the target's.
+    addresses: [HostAddr; 2],
     /// The UDP port on loopback; 0 in the lab.
-    pub(crate) port: u16,
+    port: u16,
 }
 
 impl Network {
-    const fn is_lab(self) -> bool {
-        self.port == 0
+    /// As words, for another process.
+    pub(crate) fn words(self) -> String {
+        let [initiator, target] = self.addresses;
+        format!("{initiator} {target} {}", self.port)
     }
 
-    fn address(self, side: Side) -> HostAddr {
-        match (self.is_lab(), side) {
-            (false, Side::Initiator) => [127, 0, 0, 1].into(),
-            (false, Side::Target) => [127, 0, 0, 2].into(),
-            (true, Side::Initiator) => Lab::A_V4.into(),
-            (true, Side::Target) => Lab::B_V4.into(),
-        }
+    pub(crate) fn of_words([initiator, target, port]: [&str; 3]) -> Self {
+        let addresses = [initiator, target].map(|address| address.parse().unwrap());
+        Self { addresses, port: port.parse().unwrap() }
     }
 
-    /// Opens a host. In the lab, the calling thread is in its namespace.
-    pub(crate) fn open(self, side: Side) -> Host {
+    const fn address(self, side: Side) -> HostAddr {
+        self.addresses[side as usize]
+    }
+
+    /// Opens a host that keeps its message counter in `state_dir`. In the lab, the calling thread is in its namespace.
+    ///
+    /// No other host has this directory: one that is stopped may hold the lock on it.
+    pub(crate) fn open(self, side: Side, state_dir: &Path) -> Host {
         let mut config = HostConfig::udp(self.address(side));
         config.pid = PID;
         config.nic = NicConfigBuilder { timing: TIMING, ..NicConfigBuilder::default() };
-        if !self.is_lab() {
+        config.counter.state_dir = Some(state_dir.to_owned());
+        if self.port != 0 {
             config.port = self.port;
             return Host::open(config).unwrap();
         }
         config.device = Device::Xdp { interface: Lab::INTERFACE.into(), mode: Mode::Native };
         let host = Host::open(config).unwrap();
-        let other = match side {
-            Side::Initiator => Side::Target,
-            Side::Target => Side::Initiator,
-        };
-        host.resolve(self.address(other)).unwrap();
+        host.resolve(self.address(side.other())).unwrap();
         host
     }
 }
@@ -137,11 +157,11 @@ pub(crate) struct Report {
 
 impl Initiator {
     /// With `slots` slots of `host`, for region `region` of the target.
-    pub(crate) fn new(host: &Host, network: Network, region: u64, slots: u16) -> Self {
+    pub(crate) fn new(host: &Host, network: Network, region: u32, slots: u16) -> Self {
         let grants = OpType::ALL.map(|op_type| {
             let grant = Grant {
                 responder: network.address(Side::Target),
-                region: RegionId::from_bits(region as u32),
+                region: RegionId::from_bits(region),
                 region_len: AREAS * AREA,
                 initiator: network.address(Side::Initiator),
                 pid: PID,

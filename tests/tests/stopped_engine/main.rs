@@ -20,7 +20,7 @@ use core::{ops::AddAssign, time::Duration};
 
 use hosts::{Initiator, KEY, Network, Place, Report, Side, TIMING, register};
 use model::{Model, PER_ROUND, ROUNDS, Random, area};
-use peer::{PATIENCE, Peer, answer, orders, part};
+use peer::{PATIENCE, Part, Peer, answer, orders};
 use rma_xdp::{Clock, Completion, DropReason, Host, OpStatus, OpType, TscClock, random_region_key};
 
 /// How many WRITEs are under way before a stop: more than the target's pending-write table holds, so that some may
@@ -150,19 +150,24 @@ impl Stop {
 }
 
 /// The part of the other host, in its own process.
-fn play([side, port, region]: &[String; 3]) {
-    let network = Network { port: port.parse().unwrap() };
-    if side == "Target" {
-        let host = network.open(Side::Target);
-        answer(&format!("region {}", register(&host).id().to_bits()));
-        for _ in orders() {
-            let Late { effects, refused } = Late::of(&host);
-            answer(&format!("late {effects} {refused}"));
-        }
-        return;
+fn play(Part { side, network, region, state_dir }: &Part) {
+    let host = network.open(*side, state_dir);
+    match side {
+        Side::Initiator => play_the_initiator(&host, *network, *region),
+        Side::Target => play_the_target(&host),
     }
-    let host = network.open(Side::Initiator);
-    let mut initiator = Initiator::new(&host, network, region.parse().unwrap(), SLOTS);
+}
+
+fn play_the_target(host: &Host) {
+    answer(&format!("region {}", register(host).id().to_bits()));
+    for _ in orders() {
+        let Late { effects, refused } = Late::of(host);
+        answer(&format!("late {effects} {refused}"));
+    }
+}
+
+fn play_the_initiator(host: &Host, network: Network, region: u32) {
+    let mut initiator = Initiator::new(host, network, region, SLOTS);
     answer("ready");
     for first in orders() {
         let mut next: u64 = first.parse().unwrap();
@@ -186,12 +191,9 @@ fn play([side, port, region]: &[String; 3]) {
 /// The target is stopped while it is written to. What is not done in time is not done later either.
 fn stop_the_target(name: &str, place: &Place) {
     let mut target = Peer::start(place, name, Side::Target, 0);
-    let [region] = target.hear("region").try_into().unwrap();
-    let host = {
-        let _inside = place.enter(Side::Initiator);
-        place.network().open(Side::Initiator)
-    };
-    let mut initiator = Initiator::new(&host, place.network(), region, SLOTS);
+    let region = target.hear_region();
+    let host = place.open(Side::Initiator);
+    let mut initiator = Initiator::new(&host, place.network, region, SLOTS);
 
     // The first area's bytes are nobody else's: they show where the region is in the target's memory.
     initiator.until_ok("the first area is written", |it| it.write(0));
@@ -253,10 +255,7 @@ fn stop_the_target(name: &str, place: &Place) {
 
 /// The initiator is stopped while it writes. What it reports as not OK when it goes on has no effect afterwards.
 fn stop_the_initiator(name: &str, place: &Place) {
-    let host = {
-        let _inside = place.enter(Side::Target);
-        place.network().open(Side::Target)
-    };
+    let host = place.open(Side::Target);
     let region = register(&host);
     let mut initiator = Peer::start(place, name, Side::Initiator, region.id().to_bits());
     initiator.hear("ready");
@@ -314,12 +313,9 @@ fn kill_the_target(name: &str, place: &Place) {
     let mut random = Random(SEED);
     for run in 0..3 {
         let mut target = Peer::start(place, name, Side::Target, 0);
-        let [region] = target.hear("region").try_into().unwrap();
-        let host = {
-            let _inside = place.enter(Side::Initiator);
-            place.network().open(Side::Initiator)
-        };
-        let mut initiator = Initiator::new(&host, place.network(), region, SLOTS);
+        let region = target.hear_region();
+        let host = place.open(Side::Initiator);
+        let mut initiator = Initiator::new(&host, place.network, region, SLOTS);
         let mut gaps = Gaps::new();
         let alive = 1000 + random.below(1000);
         let (mut issued, mut reported, mut slowest) = (0, 0, Duration::ZERO);
@@ -367,7 +363,7 @@ fn kill_the_target(name: &str, place: &Place) {
 
 /// Runs `test` called `name` at a place; or the other host, if that is what this process is.
 fn run(name: &str, place: fn() -> Place, test: fn(&str, &Place)) {
-    match part() {
+    match Part::of_this_process() {
         Some(part) => play(&part),
         None => test(name, &place()),
     }

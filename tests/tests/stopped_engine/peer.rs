@@ -9,17 +9,19 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Write, stdin, stdout},
     os::unix::fs::FileExt,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, TryRecvError, channel},
     thread,
 };
 
+use rma_tests::scratch::Scratch;
 use rma_xdp::{Clock, TscClock};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
 
-use super::hosts::{Place, Side};
+use super::hosts::{Network, Place, Side};
 
 /// Tells a process that it is the other host, and which.
 const PART: &str = "RMA_STOPPED_ENGINE_PART";
@@ -30,12 +32,32 @@ const MARK: &str = "peer: ";
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The part of this process, if it is the other host: which, the number of its network, and the region's.
-pub(crate) fn part() -> Option<[String; 3]> {
-    let part = std::env::var(PART).ok()?;
-    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    let words: Vec<_> = part.split(' ').map(str::to_owned).collect();
-    Some(words.try_into().expect("three words"))
+/// What a process must know to be the other host.
+pub(crate) struct Part {
+    pub(crate) side: Side,
+    pub(crate) network: Network,
+    /// The target's; an initiator wants to know it.
+    pub(crate) region: u32,
+    /// Of its message counter.
+    pub(crate) state_dir: PathBuf,
+}
+
+impl Part {
+    /// The part of this process, if it is the other host.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let part = std::env::var(PART).ok()?;
+        set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+        let words: Vec<&str> = part.splitn(6, ' ').collect();
+        let [side, region, initiator, target, port, state_dir] = words[..] else {
+            panic!("six words: {part}");
+        };
+        Some(Self {
+            side: Side::named(side).unwrap(),
+            network: Network::of_words([initiator, target, port]),
+            region: region.parse().unwrap(),
+            state_dir: state_dir.into(),
+        })
+    }
 }
 
 /// What the process that started this one says, until it says no more.
@@ -65,12 +87,16 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) struct Peer {
     child: Child,
     heard: Receiver<String>,
+    /// Of its message counter. Removed after the process has ended, which it does in no orderly way.
+    _state_dir: Scratch,
 }
 
 impl Peer {
     /// Starts test `name` in a process that is to be host `side`. An initiator is told the target's region.
     pub(crate) fn start(place: &Place, name: &str, side: Side, region: u32) -> Self {
-        let part = format!("{side:?} {} {region}", place.network().port);
+        let state_dir = Scratch::new();
+        let network = place.network.words();
+        let part = format!("{side:?} {region} {network} {}", state_dir.path().display());
         let mut command = Command::new(std::env::current_exe().unwrap());
         let test = ["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"];
         command.args(test).env(PART, part).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -88,7 +114,7 @@ impl Peer {
                 }
             }
         });
-        Self { child, heard }
+        Self { child, heard, _state_dir: state_dir }
     }
 
     /// The next line that it has said, if there is one: its words.
@@ -110,6 +136,12 @@ impl Peer {
         let heard = heard.unwrap();
         assert_eq!(heard[0], word, "{heard:?}");
         heard[1..].iter().map(|number| number.parse().unwrap()).collect()
+    }
+
+    /// The name of the region that a target has registered.
+    pub(crate) fn hear_region(&self) -> u32 {
+        let [region] = self.hear("region").try_into().unwrap();
+        u32::try_from(region).unwrap()
     }
 
     pub(crate) fn order(&mut self, line: &str) {
