@@ -8,7 +8,10 @@ use core::{
     alloc::{GlobalAlloc, Layout},
     sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
 };
-use std::alloc::System;
+use std::{
+    alloc::System,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use rma_tests::{
     hosts::{Hosts, Setup},
@@ -50,6 +53,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The turn of one test. There is one count for all, and one test's engines must not be taken for another's.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A test that failed has left nothing that matters to the next.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The threads of this process that are called `rma-engine`.
 fn engines() -> Vec<i32> {
     std::fs::read_dir("/proc/self/task")
@@ -63,18 +73,26 @@ fn engines() -> Vec<i32> {
         .collect()
 }
 
-/// Runs scenarios while each engine in turn is watched.
-fn assert_steady(hosts: &Hosts) {
+/// Opens two hosts and tells which threads are their engines. The caller has its turn: nobody else starts an engine.
+fn open(hosts: impl FnOnce() -> Hosts) -> (Hosts, Vec<i32>) {
+    // Of a test before, they may not be gone yet.
+    let before = engines();
+    let hosts = hosts();
     // A thread has its name only once it runs.
     let clock = TscClock::new();
-    let engines = loop {
-        let engines = engines();
+    loop {
+        let mut engines = engines();
+        engines.retain(|engine| !before.contains(engine));
         if engines.len() == 2 {
-            break engines;
+            return (hosts, engines);
         }
         assert!(clock.now().as_nanos() < 10_000_000_000, "{} engines", engines.len());
         std::thread::yield_now();
-    };
+    }
+}
+
+/// Runs scenarios while each engine in turn is watched.
+fn assert_steady(hosts: &Hosts, engines: Vec<i32>) {
     for engine in engines {
         CALLS.store(0, SeqCst);
         WATCHED.store(engine, SeqCst);
@@ -92,18 +110,19 @@ fn assert_steady(hosts: &Hosts) {
     }
 }
 
-/// One test, so that no other's engines are taken for its own.
 #[test]
 fn the_engine_does_not_allocate_over_udp() {
+    let _turn = turn();
     // That counting works: this thread allocates.
+    CALLS.store(0, SeqCst);
     WATCHED.store(rustix::thread::gettid().as_raw_nonzero().get(), SeqCst);
     drop(std::hint::black_box(Box::new(1)));
     WATCHED.store(0, SeqCst);
     assert!(CALLS.load(SeqCst) >= 2);
     // Blocks so short that the engines go on to the next one meanwhile.
     let counter = CounterConfig { block_len: 1 << 9, ..CounterConfig::default() };
-    let hosts = Hosts::over_udp_counting(NicConfigBuilder::default(), &counter);
-    assert_steady(&hosts);
+    let (hosts, engines) = open(|| Hosts::over_udp_counting(NicConfigBuilder::default(), &counter));
+    assert_steady(&hosts, engines);
     for host in [&hosts.client, hosts.server()] {
         let sent = host.counters().frames_sent();
         assert!(sent > 4 * counter.block_len, "{sent} frames");
@@ -113,5 +132,7 @@ fn the_engine_does_not_allocate_over_udp() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn the_engine_does_not_allocate_over_xdp() {
-    assert_steady(&Hosts::in_lab(&Setup::default()));
+    let _turn = turn();
+    let (hosts, engines) = open(|| Hosts::in_lab(&Setup::default()));
+    assert_steady(&hosts, engines);
 }
