@@ -438,6 +438,8 @@ impl<A: AeadProvider> Calls<A> {
 
 #[cfg(test)]
 mod tests {
+    use rma_core::crypto::PortableAead;
+
     use super::*;
 
     #[test]
