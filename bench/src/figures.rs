@@ -6,11 +6,13 @@
 mod check;
 mod death;
 mod floors;
+mod issue;
 mod limit;
 mod reads;
 mod rekey;
 mod simulator;
 mod table;
+mod transfers;
 mod turn;
 mod writes;
 

@@ -20,6 +20,7 @@ use crate::{
     lab::{Lab, LabError},
     model::Model,
     pattern::Pattern,
+    transfers::TransferError,
 };
 
 /// Ops that a verifying client keeps in flight.
@@ -60,6 +61,9 @@ pub enum PairError {
         /// What to look at.
         hint: &'static str,
     },
+    /// Transfers could not be measured.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// There is no grant for ops of this type.
     #[error("{op_type} is not granted: run `rma-bench serve` with --op and all that is needed")]
     NotGranted {

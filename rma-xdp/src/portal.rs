@@ -201,6 +201,12 @@ impl DerefMut for Portal {
     }
 }
 
+impl AsMut<CommandPortal> for Portal {
+    fn as_mut(&mut self) -> &mut CommandPortal {
+        &mut self.inner
+    }
+}
+
 impl Drop for Portal {
     fn drop(&mut self) {
         let slots = self.inner.slots().clone();

@@ -3,7 +3,7 @@
 //! To add a figure: an entry here, a measuring function in a file beside this one, and a row in
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
-use super::{death, floors, limit::Limit, reads, rekey, simulator, turn, writes};
+use super::{death, floors, issue, limit::Limit, reads, rekey, simulator, transfers, turn, writes};
 use crate::{interrupt::Interrupt, pair::PairError};
 
 /// A measurement, and the figures that come out of it.
@@ -104,6 +104,28 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("turn64_responder_ops_per_s", "1/s"),
             Spec::new("turn64_aead_share", "ratio"),
         ],
+    },
+    Benchmark {
+        run: issue::issue_path,
+        figures: &[
+            Spec::new("portal_commands_per_s", "1/s").at_least(20_000_000.0),
+            Spec::new("issue_ops_per_s", "1/s").at_least(6_000_000.0),
+        ],
+    },
+    Benchmark {
+        run: transfers::goodput,
+        figures: &[
+            Spec::new("read_goodput_over_floor", "ratio").at_least(0.75),
+            Spec::new("write_goodput_over_floor", "ratio").at_least(0.65),
+        ],
+    },
+    Benchmark {
+        run: transfers::read64_rate,
+        figures: &[Spec::new("read64_rate_over_floor", "ratio").at_least(0.75)],
+    },
+    Benchmark {
+        run: transfers::beside,
+        figures: &[Spec::new("small_beside_large_p99", "ratio").at_most(3.0)],
     },
     Benchmark {
         run: floors::floors,

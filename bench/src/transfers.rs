@@ -1,0 +1,201 @@
+//! Transfers by CommandExecutors, as an application makes them: how much gets through, and what small calls wait for
+//! beside large ones.
+//!
+//! The application, its executor and its inline engine share one thread. Before and after each measurement every call
+//! is over.
+
+use core::time::Duration;
+
+use rma_core::{
+    cc::CcConfigBuilder,
+    executor::{
+        Call, CallError, CallStatus, CommandExecutor, ExecutorConfig, ExecutorConfigError, Piece,
+    },
+    nic::{NicConfigBuilder, ReceiveLenMax},
+    op::ClassOfService,
+    time::{Clock, Instant},
+};
+use rma_xdp::{InlineHost, OpType, Permissions, Portal, RegisteredRegion};
+
+use crate::{client::Client, interrupt::Interrupt, latency::Latencies, pair::PairError};
+
+/// Bytes of a large transfer.
+pub const LARGE: u64 = 4 << 20;
+
+/// Bytes of a small call.
+pub const SMALL: u64 = 64;
+
+/// Command slots of the executor's portal.
+const SLOTS: u16 = 256;
+
+/// Large transfers under way at once, so that one begins while the other ends.
+const PIPELINED: u64 = 2;
+
+/// Why transfers could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// A setting does not work. A bug of the bench.
+    #[error(transparent)]
+    Config(#[from] ExecutorConfigError),
+    /// A call was refused. A bug of the bench.
+    #[error("a call was refused: {0}")]
+    Call(#[from] CallError),
+    /// A call did not end well.
+    #[error("a transfer ended with {status}; look whether the machine is too busy")]
+    Failed {
+        /// How it ended.
+        status: CallStatus,
+    },
+}
+
+/// An executor over a portal of a client's, and memory for its transfers.
+#[derive(Debug)]
+pub struct Transfers {
+    executor: CommandExecutor<Portal>,
+    large: RegisteredRegion,
+    small: RegisteredRegion,
+}
+
+/// What was moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// In this time.
+    pub elapsed: Duration,
+    /// Ops that had to be issued again.
+    pub retries: u64,
+}
+
+impl Moved {
+    /// Payload, in bytes a second.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+impl Transfers {
+    /// An executor of `host`, whose device has this MTU.
+    ///
+    /// # Errors
+    /// If slots or memory cannot be had.
+    pub fn open(
+        host: &mut InlineHost,
+        mtu: u32,
+        cc: Option<CcConfigBuilder>,
+    ) -> Result<Self, PairError> {
+        let receive_len_max = ReceiveLenMax::of_mtu(mtu as usize);
+        let mut config = ExecutorConfig::for_nic(&NicConfigBuilder {
+            receive_len_max,
+            ..NicConfigBuilder::default()
+        });
+        config.cc = cc.unwrap_or(config.cc);
+        let portal = host.portal(SLOTS)?;
+        let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;
+        let large = host.register((PIPELINED * LARGE) as usize, Permissions::NONE)?;
+        let small = host.register(SMALL as usize, Permissions::NONE)?;
+        Ok(Self { executor, large, small })
+    }
+
+    /// Moves `count` large transfers one way, all between the same bytes of the granted region and local memory.
+    ///
+    /// # Errors
+    /// If a transfer fails.
+    pub fn large(
+        &mut self,
+        client: &mut Client,
+        op_type: OpType,
+        count: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Moved, PairError> {
+        let grant = client.grants.get(op_type)?;
+        let piece = |index: u64| Piece {
+            grant: &grant,
+            remote_offset: index % PIPELINED * LARGE,
+            local: &self.large,
+            local_offset: index % PIPELINED * LARGE,
+            len: LARGE,
+        };
+        let start = client.clock.now();
+        let (mut submitted, mut done, mut retries) = (0, 0, 0);
+        while done < count {
+            let now = client.clock.now();
+            if submitted < count && submitted - done < PIPELINED {
+                let pieces = [piece(submitted)];
+                self.executor.submit(now, &Call::of(&pieces)).map_err(TransferError::from)?;
+                submitted += 1;
+            }
+            client.host.turn();
+            self.executor.poll(now);
+            if let Some(outcome) = self.executor.poll_outcome() {
+                if outcome.status != CallStatus::Ok {
+                    return Err(TransferError::Failed { status: outcome.status }.into());
+                }
+                (done, retries) = (done + 1, retries + u64::from(outcome.retries));
+                if interrupt.is_set() {
+                    return Err(PairError::Interrupted);
+                }
+            }
+        }
+        let elapsed = client.clock.now().since(start);
+        Ok(Moved { bytes: count * LARGE, elapsed, retries })
+    }
+
+    /// Reads 64 bytes again and again, `count` times, one after the other; with `beside`, while a large read is under
+    /// way all the time. Returns how long each small call took, from before it is submitted until its outcome.
+    ///
+    /// # Errors
+    /// If a call fails.
+    pub fn small(
+        &mut self,
+        client: &mut Client,
+        count: u64,
+        beside: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        let grant = client.grants.get(OpType::Read)?;
+        let large = [Piece {
+            grant: &grant,
+            remote_offset: 0,
+            local: &self.large,
+            local_offset: 0,
+            len: LARGE,
+        }];
+        let small = [Piece { local: &self.small, len: SMALL, remote_offset: LARGE, ..large[0] }];
+        let large = Call { class: Some(ClassOfService::Throughput), ..Call::of(&large) };
+        let small = Call::of(&small);
+        let mut latencies = Latencies::new();
+        let (mut background, mut foreground): (_, Option<(_, Instant)>) = (None, None);
+        let mut started = 0;
+        while started < count || foreground.is_some() || background.is_some() {
+            let now = client.clock.now();
+            if beside && background.is_none() && started < count {
+                background = Some(self.executor.submit(now, &large).map_err(TransferError::from)?);
+            }
+            if foreground.is_none() && started < count {
+                let call = self.executor.submit(now, &small).map_err(TransferError::from)?;
+                foreground = Some((call, now));
+                started += 1;
+            }
+            self.executor.poll(now);
+            client.host.turn();
+            self.executor.poll(client.clock.now());
+            while let Some(outcome) = self.executor.poll_outcome() {
+                if outcome.status != CallStatus::Ok {
+                    return Err(TransferError::Failed { status: outcome.status }.into());
+                }
+                if background == Some(outcome.call) {
+                    background = None;
+                } else if let Some((_, since)) = foreground.take() {
+                    latencies.record(client.clock.now().since(since));
+                }
+            }
+            if started % 4096 == 0 && interrupt.is_set() {
+                return Err(PairError::Interrupted);
+            }
+        }
+        Ok(latencies)
+    }
+}
