@@ -68,30 +68,38 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What to do when an op of a call fails.
+/// What to do when an op of a call fails: how often it is issued again.
 ///
 /// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion and loss. A write may be
 /// repeated after any of them, as an op that was reported as failed changes nothing any more (promise P2). The others
 /// say that the same op would fail again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often each op is issued at most; at least 1, and 0 is taken for it. More: a busy host is asked for longer.
-    /// Fewer: the application can turn to another replica sooner.
-    pub attempts: u8,
+    /// After TIMEOUT. More: more lost frames are made good. Fewer: a dead host is known sooner, and the application
+    /// can turn to another replica.
+    pub timeouts: u8,
+    /// After NACK or DISPATCH_TIMEOUT, which come soon. Each of them cuts a congestion window to a tenth, so that the
+    /// next ones are further and further apart, up to RTT / `cwnd_min`.
+    pub refusals: u8,
 }
 
 impl RetryPolicy {
-    /// Four attempts: a lost frame is made good, and a dead host known after four timeouts.
-    pub const DEFAULT: Self = Self { attempts: 4 };
+    /// Three timeouts, so that a lost frame is made good, and 100 refusals.
+    pub const DEFAULT: Self = Self { timeouts: 3, refusals: 100 };
 
     /// Every failure ends the call, for applications that have another replica.
-    pub const NONE: Self = Self { attempts: 1 };
+    pub const NONE: Self = Self { timeouts: 0, refusals: 0 };
 
-    /// Whether an op that ended with `status` in its `attempt`th attempt, counted from 1, is issued again.
-    pub(super) const fn retries(self, status: OpStatus, attempt: u8) -> bool {
-        let transient =
-            matches!(status, OpStatus::Nack | OpStatus::Timeout | OpStatus::DispatchTimeout);
-        transient && attempt < self.attempts
+    /// What is left of it for an op that ended with `status`, if that is to be issued again.
+    pub(super) const fn after(self, status: OpStatus) -> Option<Self> {
+        let Self { timeouts, refusals } = self;
+        match status {
+            OpStatus::Timeout if timeouts > 0 => Some(Self { timeouts: timeouts - 1, ..self }),
+            OpStatus::Nack | OpStatus::DispatchTimeout if refusals > 0 => {
+                Some(Self { refusals: refusals - 1, ..self })
+            }
+            _ => None,
+        }
     }
 }
 

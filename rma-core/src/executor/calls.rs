@@ -21,15 +21,15 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) piece: u16,
-    /// In how manieth attempt; counted from 1.
-    pub(super) attempt: u8,
+    /// How often it may still fail.
+    retry: RetryPolicy,
     pub(super) len: u32,
     /// In the piece.
     pub(super) offset: u64,
 }
 
 impl Span {
-    pub(super) const NONE: Self = Self { piece: 0, attempt: 0, len: 0, offset: 0 };
+    pub(super) const NONE: Self = Self { piece: 0, retry: RetryPolicy::NONE, len: 0, offset: 0 };
 
     const fn missing(self, tried: OpStatus) -> Missing {
         let Self { piece, len, offset, .. } = self;
@@ -141,20 +141,22 @@ impl CallState {
         self.outstanding += 1;
         if let Some((span, _)) = self.again.pop() {
             self.retries += 1;
-            return Span { attempt: span.attempt + 1, ..span };
+            return span;
         }
         let (piece, offset, len) = (self.piece as u16, self.offset, self.next_len());
         self.offset += u64::from(len);
         if self.offset == self.extents[self.piece].len {
             (self.piece, self.offset) = (self.piece + 1, 0);
         }
-        Span { piece, attempt: 1, len, offset }
+        Span { piece, retry: self.retry, len, offset }
     }
 
     /// An op failed. Whether it is to be issued again.
     pub(super) fn fail(&mut self, span: Span, status: OpStatus) -> bool {
-        if self.status.is_none() && self.retry.retries(status, span.attempt) {
-            self.again.push((span, status));
+        if self.status.is_none()
+            && let Some(retry) = span.retry.after(status)
+        {
+            self.again.push((Span { retry, ..span }, status));
             return true;
         }
         self.failed.push((span, status));

@@ -267,7 +267,7 @@ proptest! {
     fn an_outcome_tells_exactly_which_bytes_were_transferred(
         lens in prop::collection::vec(1..20_000_u64, 1..5),
         statuses in prop::collection::vec(0..OpStatus::ALL.len() * 3, 1..40),
-        attempts in 0..4_u8,
+        (timeouts, refusals) in (0..4_u8, 0..4_u8),
         slots in 1..20_u16,
         write: bool,
     ) {
@@ -287,7 +287,7 @@ proptest! {
             at += len + 1;
             piece
         }).collect();
-        let retry = RetryPolicy { attempts };
+        let retry = RetryPolicy { timeouts, refusals };
         bench.executor.submit(bench.now, &Call { retry, ..Call::of(&pieces) }).unwrap();
         // By local offset: how often each byte was transferred.
         let mut there = vec![0_u8; 200_000];
@@ -345,16 +345,19 @@ fn transient_failures_are_retried_as_often_as_the_policy_says_and_others_never()
     let piece =
         [Piece { grant: &grant, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
     for status in OpStatus::ALL {
-        for attempts in [1, 3] {
+        for (timeouts, refusals) in [(0, 0), (2, 0), (0, 5), (3, 7)] {
             let mut bench = Bench::new(4, fixed(8.0));
-            let call = Call { retry: RetryPolicy { attempts }, ..Call::of(&piece) };
+            let call = Call { retry: RetryPolicy { timeouts, refusals }, ..Call::of(&piece) };
             bench.executor.submit(bench.now, &call).unwrap();
             let issued = bench.run(|_| status).len();
-            let transient = matches!(status, Nack | Timeout | DispatchTimeout);
-            let expected = if transient { usize::from(attempts) } else { 1 };
-            assert_eq!(issued, expected, "{status}");
+            let retries = match status {
+                Timeout => timeouts,
+                Nack | DispatchTimeout => refusals,
+                _ => 0,
+            };
+            assert_eq!(issued, 1 + usize::from(retries), "{status}");
             let outcome = bench.outcome();
-            assert_eq!(outcome.retries as usize, expected - 1);
+            assert_eq!(outcome.retries, retries.into());
             let ended = if status == Ok { CallStatus::Ok } else { CallStatus::Failed(status) };
             assert_eq!(outcome.status, ended);
         }

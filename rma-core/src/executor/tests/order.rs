@@ -190,7 +190,7 @@ fn a_host_that_does_not_answer_costs_others_nothing() {
     };
     assert_eq!((outcome.status, outcome.bytes_done), (CallStatus::Ok, 1 << 20));
     assert!(!dead_ops.is_empty());
-    // And its call ends when they have: four attempts of ops, with a tenth of the window each.
+    // And its call ends when they have: after three more timeouts, with a tenth of the window each.
     bench.taken = dead_ops.into();
     while bench.executor.calls() > 0 {
         bench.now = bench.now + Duration::from_millis(100);
