@@ -22,6 +22,7 @@
 //! | [`scenario`] | a workload of reads, writes and rekeys in two phases, with a model of all memory and keys |
 //! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
 //! | [`fuzzing`] | the bodies of the fuzz targets |
+//! | [`evidence`] | how a test shows how much it has looked at |
 //!
 //! ```
 //! let report = rma_sim::swarm::run_seed(1, |_| ())?;
@@ -34,6 +35,7 @@
 pub mod clock;
 pub mod counter;
 mod disk;
+pub mod evidence;
 pub mod fuzzing;
 pub mod invariant;
 pub mod link;

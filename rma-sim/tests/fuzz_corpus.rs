@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use rma_core::op::OpStatus;
-use rma_sim::{fuzzing, prng::Prng};
+use rma_sim::{evidence, fuzzing, prng::Prng};
 
 fn replay(target: &str, mut body: impl FnMut(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -13,11 +13,12 @@ fn replay(target: &str, mut body: impl FnMut(&[u8])) {
         .collect();
     files.sort();
     assert!(files.len() >= 10, "{} has {} files", directory.display(), files.len());
-    for file in files {
+    for file in &files {
         println!("{}", file.display());
-        let bytes = fs::read(&file);
+        let bytes = fs::read(file);
         body(&bytes.unwrap_or_else(|error| panic!("{}: {error}", file.display())));
     }
+    evidence::show(format_args!("fuzzers' corpus {target}: {} inputs replayed", files.len()));
 }
 
 #[test]
@@ -59,22 +60,25 @@ fn the_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
 
 #[test]
 fn random_scripts_break_no_promise() {
+    const SCRIPTS: usize = 2000;
     let mut prng = Prng::new(1);
-    for _ in 0..2000 {
+    for _ in 0..SCRIPTS {
         let mut script = vec![0; prng.magnitude(400) as usize];
         prng.fill(&mut script);
         fuzzing::nic(&script);
         fuzzing::wire(&script);
         fuzzing::ring(&script);
     }
+    evidence::show(format_args!("fuzz targets nic, wire and ring: {SCRIPTS} random scripts each"));
 }
 
 /// Random bytes deliver few frames: these scripts mostly move frames about.
 #[test]
 fn scripts_of_honest_steps_break_no_promise() {
+    const SCRIPTS: usize = 1000;
     let mut prng = Prng::new(2);
     let mut succeeded = 0;
-    for _ in 0..1000 {
+    for _ in 0..SCRIPTS {
         let mut script = vec![0; 5];
         prng.fill(&mut script);
         for _ in 0..60 {
@@ -100,5 +104,8 @@ fn scripts_of_honest_steps_break_no_promise() {
         }
         succeeded += fuzzing::nic(&script)[OpStatus::Ok as usize];
     }
+    evidence::show(format_args!(
+        "fuzz target nic: {SCRIPTS} scripts of honest steps, in which {succeeded} ops were OK"
+    ));
     assert!(succeeded > 100, "{succeeded}");
 }

@@ -17,6 +17,7 @@ use rma_core::{
     op::{OpStatus, OpType},
 };
 use rma_sim::{
+    evidence,
     node::NodeId,
     pcap::Capture,
     scenario::{OP_TYPES, Options, Report},
@@ -115,7 +116,9 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         return replay(seed);
     }
     let total = run_all(&seeds());
-    println!("{} seeds, {} frame events\n{total}", seeds().count(), total.frame_events());
+    let (seeds_run, events) = (seeds().count(), total.frame_events());
+    evidence::show(format_args!("simulated networks: {seeds_run} seeds, {events} frame events"));
+    println!("{total}");
     // A short swarm cannot reach everything.
     if seeds().count() < SEEDS as usize {
         return;

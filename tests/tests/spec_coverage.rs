@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rma_sim::evidence;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -83,6 +84,7 @@ fn every_requirement_has_code_and_a_test_or_a_reason() {
     let mut citations = citations();
     let mut faults = Vec::new();
     let mut ids = BTreeSet::new();
+    let (mut all, mut not_yet) = (Cited::default(), 0);
     for Requirement { id, section, text, deviation, pending } in &spec.requirement {
         if !ids.insert(id) || section.is_empty() || text.is_empty() {
             faults.push(format!("{id}: listed twice, or without section or text"));
@@ -90,12 +92,16 @@ fn every_requirement_has_code_and_a_test_or_a_reason() {
         let cited = citations.remove(id).unwrap_or_default();
         if pending.is_some() {
             println!("{id:40} pending");
+            not_yet += 1;
             if cited.code + cited.deviation + cited.test > 0 {
                 faults.push(format!("{id}: pending, but cited"));
             }
             continue;
         }
         println!("{id:40} code {}, tests {}", cited.code + cited.deviation, cited.test);
+        all.code += cited.code;
+        all.deviation += cited.deviation;
+        all.test += cited.test;
         if cited.code + cited.deviation == 0 {
             faults.push(format!("{id}: no line of code"));
         }
@@ -106,6 +112,13 @@ fn every_requirement_has_code_and_a_test_or_a_reason() {
             faults.push(format!("{id}: a deviation in code, but no reason in the file"));
         }
     }
+    evidence::show(format_args!(
+        "the paper's requirements: {} done, cited {} times in code and {} in tests, with {} deviations; {not_yet} pending",
+        spec.requirement.len() - not_yet,
+        all.code + all.deviation,
+        all.test,
+        spec.requirement.iter().filter(|it| it.deviation.is_some()).count(),
+    ));
     faults.extend(citations.into_keys().map(|id| format!("{id}: cited, but not in the file")));
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

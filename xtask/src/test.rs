@@ -4,6 +4,8 @@
 //! (`--unprivileged`). Privileged tests are `#[ignore]`d, so that plain `cargo test` works for everybody; the
 //! last tier runs exactly those, and the end compares numbers, so that no ignored test falls between tiers.
 //!
+//! What tests show for themselves (states explored, seeds run, requirements covered) is repeated before the table.
+//!
 //! Lints are not tests: they depend on the compiler's version and live in `ci`.
 
 use std::{
@@ -187,16 +189,16 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     let targets = Targets::of_the_workspace()?;
     let wanted = |tier: &&Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
     let before = host::abandoned_namespaces();
-    let mut ends = Vec::new();
+    let (mut ends, mut evidence) = (Vec::new(), Vec::new());
     for tier in TIERS.iter().filter(wanted) {
         println!("\n== tier {}: {} ==", tier.number, tier.what);
         let end = if tier.number != PRIVILEGED {
-            run_tier(tier, &targets)?
+            run_tier(tier, &targets, &mut evidence)?
         } else if options.unprivileged {
             End::GivenUp
         } else {
             match requirements::for_the_lab()? {
-                Ok(()) => run_tier(tier, &targets)?,
+                Ok(()) => run_tier(tier, &targets, &mut evidence)?,
                 Err(lacks) => End::NotRun { why: Box::new(lacks.into_error("test")) },
             }
         };
@@ -209,6 +211,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
         }
         ends.push((tier, end));
     }
+    print_evidence(&evidence);
     print_table(&ends);
     let left = host::abandoned_namespaces();
     let left = left.into_iter().filter(|name| !before.contains(name)).collect();
@@ -216,7 +219,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person wants to know how long a tier took")]
-fn run_tier(tier: &Tier, targets: &Targets) -> Result<End, Error> {
+fn run_tier(tier: &Tier, targets: &Targets, evidence: &mut Vec<String>) -> Result<End, Error> {
     let start = Instant::now();
     let mut counts = Counts::default();
     let mut succeeded = true;
@@ -225,9 +228,23 @@ fn run_tier(tier: &Tier, targets: &Targets) -> Result<End, Error> {
             if let Some(more) = Counts::read(line) {
                 counts.add(more);
             }
+            evidence.extend(evidence_in(line).map(str::to_owned));
         })?;
     }
     Ok(End::Ran { counts, succeeded, took: start.elapsed() })
+}
+
+/// What a test shows in this line of output. The harness may have begun the line.
+fn evidence_in(line: &str) -> Option<&str> {
+    // `rma_sim::evidence` writes it.
+    line.split_once("evidence: ").map(|(_, shown)| shown)
+}
+
+/// Once more and together, as the tiers' own output is long.
+fn print_evidence(evidence: &[String]) {
+    if !evidence.is_empty() {
+        println!("\n== evidence ==\n{}", evidence.join("\n"));
+    }
 }
 
 fn print_table(ends: &[(&Tier, End)]) {
@@ -301,6 +318,13 @@ mod tests {
         for other in ["", "running 3 tests", "test result: soon", "a test result: ok. 1 passed"] {
             assert_eq!(Counts::read(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn evidence_is_found_wherever_the_harness_is_in_its_line() {
+        assert_eq!(evidence_in("evidence: 7 seeds"), Some("7 seeds"));
+        assert_eq!(evidence_in("test it_holds ... evidence: 7 seeds"), Some("7 seeds"));
+        assert_eq!(evidence_in("test evidence_is_shown ... ok"), None);
     }
 
     #[test]

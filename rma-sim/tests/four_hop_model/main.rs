@@ -48,8 +48,10 @@ mod promises;
 mod script;
 mod target;
 
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::env;
 
+use rma_sim::evidence;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::{
@@ -129,13 +131,15 @@ fn bounded(script: Script) -> Script {
 /// Explores all that `script` allows, and holds each state against the promises. A model that has become
 /// smaller by accident stays below the `floor` of unique states.
 fn explore(what: &str, script: Script, floor: usize) {
+    static EXPLORED: AtomicUsize = AtomicUsize::new(0);
     let checker = bounded(script).checker().spawn_bfs().join();
     let states = checker.unique_state_count();
-    println!(
-        "{what}: {states} unique states, {} steps, depth {}",
+    let explored = EXPLORED.fetch_add(states, Relaxed) + states;
+    evidence::show(format_args!(
+        "model of the four hops, {what}: {states} unique states, {} steps, depth {}; {explored} states up to now",
         checker.state_count(),
         checker.max_depth()
-    );
+    ));
     checker.assert_properties();
     assert!(states >= floor, "{what}: {states} unique states, fewer than {floor}");
 }
