@@ -379,19 +379,47 @@ pub(crate) fn open_client(args: &LatArgs) -> Result<(Client, Remote), ServeError
     Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
-/// What `read-lat --json` prints.
+/// What `read-lat --json` and `write-lat --json` print.
 #[derive(Debug, Serialize)]
-struct Report {
+struct Report<V> {
     #[serde(flatten)]
     machine: Machine,
     device: String,
     mode: String,
     mtu: u32,
     size: u32,
-    verified_reads: u64,
+    #[serde(flatten)]
+    verified: V,
     core: Option<usize>,
     #[serde(flatten)]
     latency: Summary,
+}
+
+/// Prints the line of JSON that `--json` asks for, with what was `verified`.
+pub(crate) fn print_json<V: Serialize>(
+    args: &LatArgs,
+    client: &Client,
+    verified: V,
+    latency: Summary,
+) {
+    let (mode, mtu) = mode_and_mtu(client.host.info());
+    let report = Report {
+        machine: Machine::here(),
+        device: client.host.info().to_string(),
+        mode,
+        mtu,
+        size: args.size,
+        verified,
+        core: args.host.core,
+        latency,
+    };
+    line!("{}", serde_json::to_string(&report).expect("plain data"));
+}
+
+/// What `read-lat` has verified.
+#[derive(Debug, Serialize)]
+struct VerifiedReads {
+    verified_reads: u64,
 }
 
 /// Verifies some reads and measures many.
@@ -408,18 +436,7 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
     let latencies = latencies.map_err(|error| remote.explain(error))?;
     let latency = latencies.summary(&format!("READ {} B", args.size));
     if args.json {
-        let (mode, mtu) = mode_and_mtu(client.host.info());
-        let report = Report {
-            machine: Machine::here(),
-            device: client.host.info().to_string(),
-            mode,
-            mtu,
-            size: args.size,
-            verified_reads: verified.reads,
-            core: args.host.core,
-            latency,
-        };
-        line!("{}", serde_json::to_string(&report).expect("plain data"));
+        print_json(args, &client, VerifiedReads { verified_reads: verified.reads }, latency);
     } else {
         line!(
             "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",

@@ -11,31 +11,21 @@ use serde::Serialize;
 use crate::{
     client::{Client, Verified},
     interrupt::Interrupt,
-    latency::{Latencies, Summary, Table},
+    latency::{Latencies, Table},
     line,
-    machine::{Machine, mode_and_mtu},
     model::Model,
     pair::PairError,
-    serve::{LatArgs, ServeError, open_client},
+    serve::{LatArgs, ServeError, open_client, print_json},
 };
 
 /// How much of the region is written to: all of it, if it is not longer than this.
 const SPAN_MAX: u64 = 64 << 20;
 
-/// What `write-lat --json` prints.
+/// What `write-lat` has verified.
 #[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    machine: Machine,
-    device: String,
-    mode: String,
-    mtu: u32,
-    size: u32,
+struct VerifiedWrites {
     verified_writes: u64,
     compared_bytes: u64,
-    core: Option<usize>,
-    #[serde(flatten)]
-    latency: Summary,
 }
 
 /// Verifies some writes and measures many. With `--verify 0` it neither reads back nor restores, and needs no READ
@@ -50,19 +40,9 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
         write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;
     let latency = latencies.summary(&format!("WRITE {} B", args.size));
     if args.json {
-        let (mode, mtu) = mode_and_mtu(client.host.info());
-        let report = Report {
-            machine: Machine::here(),
-            device: client.host.info().to_string(),
-            mode,
-            mtu,
-            size: args.size,
-            verified_writes: verified.writes,
-            compared_bytes: verified.compared,
-            core: args.host.core,
-            latency,
-        };
-        line!("{}", serde_json::to_string(&report).expect("plain data"));
+        let Verified { writes: verified_writes, compared: compared_bytes, .. } = verified;
+        let verified = VerifiedWrites { verified_writes, compared_bytes };
+        print_json(args, &client, verified, latency);
         return Ok(());
     }
     if verified.compared > 0 {

@@ -19,6 +19,8 @@ use core::{
 };
 use std::sync::Arc;
 
+mod hostile_process;
+
 const PID: Pid = Pid(5);
 /// Command slots of each portal: more than are taken from one portal in one turn.
 const SLOTS: u16 = 48;

@@ -333,7 +333,7 @@ impl<A: AeadProvider> Security<A> {
     fn seal<const AAD: usize>(&self, key: &A::Key, iv: Iv, answered: &[u8], frame: &mut [u8]) {
         let Sealed { header, payload, tag } =
             wire::split(frame, AAD - answered.len()).expect(WHOLE);
-        let aad: [u8; AAD] = curry(header, answered);
+        let aad: [u8; AAD] = join(header, answered);
         self.aead.seal(&mut [SealJob { key, iv, aad: &aad, payload, tag }]);
     }
 
@@ -348,7 +348,7 @@ impl<A: AeadProvider> Security<A> {
         let Some(Sealed { header, payload, tag }) = wire::split(frame, AAD - answered.len()) else {
             return false;
         };
-        let aad: [u8; AAD] = curry(header, answered);
+        let aad: [u8; AAD] = join(header, answered);
         let mut jobs = [OpenJob { key, iv, aad: &aad, payload, tag, authentic: false }];
         self.aead.open(&mut jobs);
         jobs[0].authentic
@@ -358,12 +358,8 @@ impl<A: AeadProvider> Security<A> {
 /// Why a frame can be split.
 const WHOLE: &str = "the caller made room for the whole frame";
 
-/// The header of a frame and what it answers, side by side: the paper's currying.
+/// Both, side by side. A frame's header and what it answers, so joined, are the paper's currying.
 //= 1rma#A-iv-currying
-fn curry<const N: usize>(header: &[u8], answered: &[u8]) -> [u8; N] {
-    join(header, answered)
-}
-
 fn join<const N: usize>(head: &[u8], tail: &[u8]) -> [u8; N] {
     let mut joined = [0; N];
     joined[..head.len()].copy_from_slice(head);

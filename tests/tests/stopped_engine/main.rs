@@ -188,6 +188,13 @@ fn play_the_initiator(host: &Host, network: Network, region: u32) {
     }
 }
 
+/// The rounds have met what they are about: ops that were in time and others, and data that came too late.
+fn assert_telling(tally: &Tally, late: &Late, gaps: &Gaps) {
+    println!("seed {SEED:#x}: after {ROUNDS} stops {tally:?}, {late:?}; {:?}", gaps.longest);
+    assert!(tally.ok > 0 && tally.not_ok > 0, "{tally:?}");
+    assert!(late.refused > 0, "the rounds met no data that came too late");
+}
+
 /// The target is stopped while it is written to. What is not done in time is not done later either.
 fn stop_the_target(name: &str, place: &Place) {
     let mut target = Peer::start(place, name, Side::Target, 0);
@@ -248,9 +255,7 @@ fn stop_the_target(name: &str, place: &Place) {
         assert!(changes <= effects, "round {round}: {changes} areas changed, {effects} counted");
         before = late;
     }
-    println!("seed {SEED:#x}: after {ROUNDS} stops {tally:?}, {before:?}; {:?}", gaps.longest);
-    assert!(tally.ok > 0 && tally.not_ok > 0, "{tally:?}");
-    assert!(before.refused > 0, "the rounds met no data that came too late");
+    assert_telling(&tally, &before, &gaps);
 }
 
 /// The initiator is stopped while it writes. What it reports as not OK when it goes on has no effect afterwards.
@@ -300,9 +305,7 @@ fn stop_the_initiator(name: &str, place: &Place) {
         assert!(changes <= effects, "round {round}: {changes} areas changed, {effects} counted");
         before = late;
     }
-    println!("seed {SEED:#x}: after {ROUNDS} stops {tally:?}, {before:?}; {:?}", gaps.longest);
-    assert!(tally.ok > 0 && tally.not_ok > 0, "{tally:?}");
-    assert!(before.refused > 0, "the rounds met no data that came too late");
+    assert_telling(&tally, &before, &gaps);
 }
 
 /// The target is killed while it is read, written and rekeyed, and more is issued after that: each op is
