@@ -209,7 +209,8 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
             regions: REGIONS_PER_NODE + prng.below(3) as u32,
             inbound_queue: prng.magnitude(16) as u32,
             pending_writes: prng.magnitude(16) as u32,
-            bandwidth: prng.choose(&[rate, 4 * rate]),
+            // An eighth is the least that no timing drawn here is too short for.
+            bandwidth: prng.choose(&[rate / 8, rate / 8, rate, 4 * rate]),
             solicitation_window: prng.choose(&window),
             timing,
             notices_per_second: prng.choose(&[0, 1_000, 100_000, 100_000]),

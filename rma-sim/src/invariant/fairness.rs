@@ -16,7 +16,7 @@ use rma_core::{
 
 use super::{
     Checker, settings,
-    state::{Job, NodeState, Op, PendingState},
+    state::{Job, NodeState, Op, Pending, PendingState},
 };
 use crate::{sim::Sim, trace::Seen, violation::Violation};
 
@@ -38,6 +38,14 @@ pub(super) struct Fairness {
     last: [Option<(ClassOfService, Instant)>; 3],
     /// When the node forgot for the last time what was too late.
     expired_at: Instant,
+}
+
+impl Fairness {
+    /// Something that had been accepted was refused when its turn came: whose turn is next cannot be told.
+    pub(super) fn refused(&mut self) {
+        self.last[Turn::Response as usize] = None;
+        self.last[Turn::Solicitation as usize] = None;
+    }
 }
 
 impl Checker {
@@ -140,7 +148,7 @@ impl NodeState {
         let jobs = &self.jobs[class as usize];
         let in_time = |job: &&Job| now.since(job.arrived_at) < timeout;
         jobs.iter().filter(in_time).any(|job| job.arrived_at < since)
-            && !jobs.iter().filter(in_time).any(|job| job.stale)
+            && !jobs.iter().any(|job| job.stale)
     }
 
     /// The same of mutations.
@@ -158,7 +166,10 @@ impl NodeState {
                     && now.since(it.arrived_at) < dispatch_timeout
             })
         };
-        waiting().any(|it| it.arrived_at < since)
-            && !waiting().any(|it| it.stale || now.since(it.arrived_at) >= it.limit)
+        let takes_a_turn = |it: &Pending| {
+            let is_waiting = it.class == class && it.state == PendingState::Waiting;
+            is_waiting && (it.stale || now.since(it.arrived_at) >= it.limit)
+        };
+        waiting().any(|it| it.arrived_at < since) && !self.pending.iter().any(takes_a_turn)
     }
 }

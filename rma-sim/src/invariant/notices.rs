@@ -15,7 +15,10 @@ use rma_core::{
     wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
 };
 
-use super::{Checker, settings, state::OpIndex};
+use super::{
+    Checker, settings,
+    state::{NodeState, OpIndex},
+};
 use crate::{
     node::NodeId,
     sim::Sim,
@@ -58,30 +61,32 @@ enum Verdict {
 }
 
 /// How many notices strangers may get at once after a pause.
-const BURST: u128 = 256;
+const BURST: u64 = 256;
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
-
-/// What notices to strangers may still be sent, in notices times nanoseconds per second: no rounding.
+/// What notices to strangers may still be sent, in nanoseconds of earned time. A notice costs whole ones, as in a NIC:
+/// otherwise both would not always agree which of two requests was told.
 #[derive(Debug)]
 struct Bucket {
-    earned: u128,
+    earned: u64,
     seen: Instant,
 }
 
 impl Default for Bucket {
     fn default() -> Self {
-        Self { earned: BURST * NANOS_PER_SECOND, seen: Instant::ZERO }
+        Self { earned: u64::MAX, seen: Instant::ZERO }
     }
 }
 
 impl Bucket {
     fn admits(&mut self, now: Instant, per_second: u32) -> bool {
-        let earned = u128::from(now.nanos_since(self.seen)) * u128::from(per_second);
-        let most = if per_second == 0 { 0 } else { BURST * NANOS_PER_SECOND };
-        self.earned = (self.earned + earned).min(most);
+        if per_second == 0 {
+            return false;
+        }
+        let price = 1_000_000_000_u64.div_ceil(per_second.into());
+        let earned = self.earned.saturating_add(now.nanos_since(self.seen));
+        self.earned = earned.min(BURST * price);
         self.seen = now;
-        let left = self.earned.checked_sub(NANOS_PER_SECOND);
+        let left = self.earned.checked_sub(price);
         self.earned = left.unwrap_or(self.earned);
         left.is_some()
     }
@@ -215,11 +220,13 @@ impl Checker {
         let fits = |cause: &Cause| {
             cause.is_answered_by(frame, failure) && explains(cause) && is_bound(cause)
         };
-        let Notices { refused, accepted, .. } = &mut self.nodes[node.index()].notices;
+        let NodeState { notices, fairness, .. } = &mut self.nodes[node.index()];
+        let Notices { refused, accepted, .. } = notices;
         let in_time = |cause: &Cause| cause.verdict != Verdict::TooMany && fits(cause);
         let cause = if let Some(place) = refused.iter().position(in_time) {
             refused.remove(place)
         } else if let Some(place) = accepted.iter().position(fits) {
+            fairness.refused();
             accepted.remove(place)
         } else if refused.iter().any(fits) {
             let per_second = settings.notices_per_second;
@@ -249,8 +256,8 @@ mod tests {
         let mut admitted =
             |now, per_second| (0..1000).filter(|_| bucket.admits(now, per_second)).count();
         assert_eq!(admitted(now, 3), 256);
-        now = now + Duration::from_nanos(999_999_999);
-        assert_eq!(admitted(now, 3), 2);
+        now = now + Duration::from_nanos(1_000_000_001);
+        assert_eq!(admitted(now, 3), 2, "no faster, though a third of a second is not whole");
         now = now + Duration::from_nanos(1);
         assert_eq!(admitted(now, 3), 1);
         now = now + Duration::from_secs(1_000);
