@@ -33,8 +33,8 @@ pub struct Engine<B, C, A: AeadProvider = PortableAead> {
     clock: C,
     portals: Vec<PortalPort>,
     /// Which of `portals` is asked for a command first.
-    first_portal: usize,
-    /// Those that had a command in each round of this turn. Empty between turns.
+    first_portal: u16,
+    /// Those that have had a command in each round of this turn so far. Empty between turns.
     busy: Vec<u16>,
     /// Those that were given completions in this turn and whose application may sleep. Empty between turns.
     given: Vec<u16>,
@@ -180,25 +180,39 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
     /// many as the other portal has slots, which is what the driver bounds.)
     fn take_commands(&mut self, now: Instant) -> usize {
         let Self { nic, portals, first_portal, busy, .. } = self;
-        let (first, count) = (*first_portal, portals.len());
-        for index in (first..count).chain(0..first.min(count)) {
+        let (count, first) = (portals.len(), usize::from(*first_portal).min(portals.len()));
+        for at in first..first + count {
+            let index = if at < count { at } else { at - count };
             let port = &mut portals[index];
-            if take_command(nic, port, now) {
+            if port.has_command() {
                 busy.push(index as u16);
             }
             nic.counters().count_impossible(port.impossible_indexes());
         }
-        let mut taken = busy.len();
-        if let Some(&first) = busy.first() {
-            // Who was first is last the next time. A turn without commands changes nothing: turns come in rhythms.
-            *first_portal = usize::from(first) + 1;
-        }
-        for _ in 1..COMMANDS_PER_PORTAL {
-            busy.retain(|&index| take_command(nic, &mut portals[usize::from(index)], now));
-            if busy.is_empty() {
-                break;
+        let Some(&first) = busy.first() else { return 0 };
+        // Who was first is last the next time. A turn without commands changes nothing: turns come in rhythms.
+        *first_portal = first + 1;
+        let (mut taken, mut round) = (0, 0);
+        while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
+            // Who is alone needs to take no turns.
+            let rounds = if busy.len() == 1 { COMMANDS_PER_PORTAL - round } else { 1 };
+            let mut left = 0;
+            for at in 0..busy.len() {
+                let index = busy[at];
+                let port = &mut portals[usize::from(index)];
+                let mut count = 0;
+                while count < rounds && take_command(nic, port, now) {
+                    count += 1;
+                }
+                taken += count;
+                if count == rounds {
+                    // It may have more.
+                    busy[left] = index;
+                    left += 1;
+                }
             }
-            taken += busy.len();
+            busy.truncate(left);
+            round += rounds;
         }
         busy.clear();
         taken
@@ -219,7 +233,7 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
     /// Last in a turn, as a system call takes its time and frames should not wait for it. Where nobody sleeps there
     /// is none.
     fn wake_sleepers(&mut self) {
-        for owner in self.given.drain(..) {
+        while let Some(owner) = self.given.pop() {
             self.portals[usize::from(owner)].wake_sleeper();
         }
     }
@@ -227,15 +241,13 @@ impl<B: Backend, C: Clock, A: AeadProvider> Engine<B, C, A> {
 
 /// Takes the next command of a portal, and whatever comes of it. `false` if there is none.
 fn take_command<A: AeadProvider>(nic: &mut Nic<A>, port: &mut PortalPort, now: Instant) -> bool {
-    let Some(command) = port.take() else { return false };
-    let slot = command.as_ref().map_or_else(|&slot| slot, |command| command.slot);
-    let accepted = if !port.owns(slot) {
-        nic.counters().count_refused();
-        false
-    } else {
-        match command {
-            Ok(command) => nic.handle_command(now, command).is_ok(),
-            Err(slot) => nic.handle_unreadable_command(now, slot).is_ok(),
+    let accepted = match port.take() {
+        None => return false,
+        Some(Ok(command)) if port.owns(command.slot) => nic.handle_command(now, command).is_ok(),
+        Some(Err(slot)) if port.owns(slot) => nic.handle_unreadable_command(now, slot).is_ok(),
+        Some(_) => {
+            nic.counters().count_refused();
+            false
         }
     };
     if !accepted {

@@ -452,11 +452,16 @@ impl PortalPort {
         self.outstanding == 0
     }
 
+    /// Whether [`PortalPort::take`] has a command to take. It keeps it, whatever the application does.
+    pub(crate) fn has_command(&mut self) -> bool {
+        // In this order: an application that keeps to the rules makes room before it issues the command.
+        self.commands.has_line() && self.completions.has_room_for(self.outstanding + 1)
+    }
+
     /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
     /// completion would have no room.
     pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
-        // In this order: an application that keeps to the rules makes room before it issues the command.
-        if !self.commands.has_line() || !self.completions.has_room_for(self.outstanding + 1) {
+        if !self.has_command() {
             return None;
         }
         let command = Command::from_line(&self.commands.pop_and_wipe_if(Command::is_secret)?);
