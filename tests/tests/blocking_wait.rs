@@ -115,6 +115,41 @@ fn no_wake_up_is_lost_however_often_threads_sleep() {
 }
 
 #[test]
+fn a_completion_that_comes_just_before_the_sleep_is_not_slept_through() {
+    let hosts = hosts(Duration::from_secs(2));
+    let grant = grant(&hosts);
+    let (mut portal, sink) = portal(&hosts.client, 1);
+    let (mut slept, mut typical) = (0, Duration::from_micros(50));
+    for op in 0..600 {
+        portal.read(&grant, 0, &sink, 0, 64).unwrap();
+        // From well before the completion to well after it.
+        let clock = TscClock::new();
+        while u128::from(clock.now().as_nanos()) < (typical * (op % 60) / 20).as_nanos() {
+            core::hint::spin_loop();
+        }
+        if portal.arm() {
+            slept += 1;
+            assert!(await_readable(&[&portal]), "asleep beside a completion");
+        }
+        portal.disarm();
+        let completion = portal.wait().unwrap();
+        assert_eq!(completion.status, OpStatus::Ok);
+        // No more, as spinning on a busy machine makes the next op slower.
+        let most = Duration::from_micros(200);
+        typical = ((typical * 7 + completion.total_delay()) / 8).min(most);
+    }
+    println!("slept {slept} times of 600");
+    portal.read(&grant, 0, &sink, 0, 64).unwrap();
+    let clock = TscClock::new();
+    while !portal.has_completion() {
+        assert!(clock.now().as_nanos() < PATIENCE.as_nanos() as u64);
+        std::thread::yield_now();
+    }
+    assert!(!portal.arm(), "a completion is there");
+    portal.disarm();
+}
+
+#[test]
 fn one_thread_polls_the_descriptors_of_several_portals() {
     let hosts = hosts(Duration::from_secs(2));
     let grant = grant(&hosts);
