@@ -290,11 +290,17 @@ impl<A: AeadProvider> Initiator<A> {
         if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
             return None;
         }
-        if self.data_first {
-            self.poll_data(context, out).or_else(|| self.poll_request(now, context, out))
-        } else {
-            self.poll_request(now, context, out).or_else(|| self.poll_data(context, out))
+        for data in [self.data_first, !self.data_first] {
+            let transmit = if data {
+                self.poll_data(context, out)
+            } else {
+                self.poll_request(now, context, out)
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
         }
+        None
     }
 
     /// Lets the next op enter service, if there is one that may, and writes its request.
