@@ -150,6 +150,7 @@ impl Command {
     ///
     /// # Errors
     /// The slot that the line names, if any other field has a value that is not defined.
+    #[inline]
     pub fn from_line(line: &Line) -> Result<Self, CommandSlotId> {
         let [head, a, b, regions, x, y, k, l] = line.0;
         let slot = CommandSlotId(head as u16);
@@ -226,6 +227,7 @@ impl Completion {
 
     /// The completion as the line that goes into the portal's completion ring.
     #[must_use]
+    #[inline]
     pub const fn to_line(&self) -> Line {
         let head = self.slot.0 as u64 | (self.status as u64) << 16;
         Line([head, self.issue_delay_nanos, self.total_delay_nanos, 0, 0, 0, 0, 0])

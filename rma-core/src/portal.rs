@@ -460,6 +460,7 @@ impl PortalPort {
 
     /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
     /// completion would have no room.
+    #[inline]
     pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
         if !self.has_command() {
             return None;
@@ -488,6 +489,7 @@ impl PortalPort {
 
     /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
     /// `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be called for.
+    #[inline]
     pub fn complete(&mut self, completion: &Completion) -> bool {
         self.outstanding -= 1;
         let pushed = self.completions.push(&completion.to_line());

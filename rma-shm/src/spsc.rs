@@ -196,6 +196,7 @@ impl Producer {
     ///
     /// [`Full`] while all entries hold lines that the consumer has not taken, or while the
     /// consumer's index is impossible.
+    #[inline]
     pub fn push(&mut self, line: &Line) -> Result<(), Full> {
         if !self.has_room_for(1) {
             return Err(Full);
@@ -209,6 +210,7 @@ impl Producer {
 
     /// Whether `lines` lines can be pushed without a refusal, whatever the consumer does meanwhile:
     /// room that was seen is not lost again.
+    #[inline]
     pub fn has_room_for(&mut self, lines: usize) -> bool {
         let room = |side: &Side| (side.shared.capacity() - side.untaken_seen()) as usize;
         let side = &mut *self.0;
@@ -254,6 +256,7 @@ impl Consumer {
     /// impossible).
     ///
     /// The line is a copy that no one else can change. Its content is untrusted.
+    #[inline]
     pub fn pop(&mut self) -> Option<Line> {
         self.pop_and_wipe_if(|_| false)
     }
@@ -276,6 +279,7 @@ impl Consumer {
     }
 
     /// Whether [`Consumer::pop`] has a line to take, which it then keeps.
+    #[inline]
     pub fn has_line(&mut self) -> bool {
         let side = &mut *self.0;
         if side.own == side.other_seen {
