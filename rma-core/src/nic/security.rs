@@ -163,9 +163,13 @@ impl<A: AeadProvider> Security<A> {
     ) {
         debug_assert_eq!(out.len(), RESPONSE_OVERHEAD + usize::from(response.payload_len));
         self.stamp(&mut response.header);
-        response.emit(out.first_chunk_mut().expect("the caller made room for the header"));
+        // Written twice, to not wait for the octets of the frame before they can be read again.
+        let mut header = [0; RESPONSE_HEADER_LEN];
+        response.emit(&mut header);
         let iv = response.header.iv(Direction::ToInitiator);
-        self.seal::<{ RESPONSE_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), out);
+        let aad: [u8; RESPONSE_HEADER_LEN + IV_LEN] = join(&header, request_iv.octets());
+        out[..RESPONSE_HEADER_LEN].copy_from_slice(&header);
+        self.seal_with(key, iv, RESPONSE_HEADER_LEN, &aad, out);
     }
 
     /// Checks a response's tag and decrypts its payload in place.
@@ -225,9 +229,12 @@ impl<A: AeadProvider> Security<A> {
     ) {
         debug_assert_eq!(out.len(), DATA_OVERHEAD + usize::from(data.payload_len));
         self.stamp(&mut data.header);
-        data.emit(out.first_chunk_mut().expect("the caller made room for the header"));
+        let mut header = [0; DATA_HEADER_LEN];
+        data.emit(&mut header);
         let iv = data.header.iv(Direction::ToResponder);
-        self.seal::<{ DATA_HEADER_LEN + IV_LEN }>(key, iv, solicitation_iv.octets(), out);
+        let aad: [u8; DATA_HEADER_LEN + IV_LEN] = join(&header, solicitation_iv.octets());
+        out[..DATA_HEADER_LEN].copy_from_slice(&header);
+        self.seal_with(key, iv, DATA_HEADER_LEN, &aad, out);
     }
 
     /// Checks the tag of solicited data and decrypts its payload in place.
@@ -331,10 +338,14 @@ impl<A: AeadProvider> Security<A> {
     /// Encrypts the payload of a frame whose header is written, and writes its tag. `AAD` is the length of header
     /// and `answered` together: known when this is compiled, copying them costs next to nothing.
     fn seal<const AAD: usize>(&self, key: &A::Key, iv: Iv, answered: &[u8], frame: &mut [u8]) {
-        let Sealed { header, payload, tag } =
-            wire::split(frame, AAD - answered.len()).expect(WHOLE);
-        let aad: [u8; AAD] = join(header, answered);
-        self.aead.seal(&mut [SealJob { key, iv, aad: &aad, payload, tag }]);
+        let header_len = AAD - answered.len();
+        let aad: [u8; AAD] = join(&frame[..header_len], answered);
+        self.seal_with(key, iv, header_len, &aad, frame);
+    }
+
+    fn seal_with(&self, key: &A::Key, iv: Iv, header_len: usize, aad: &[u8], frame: &mut [u8]) {
+        let Sealed { payload, tag, .. } = wire::split(frame, header_len).expect(WHOLE);
+        self.aead.seal(&mut [SealJob { key, iv, aad, payload, tag }]);
     }
 
     /// Whether a frame's tag is right. Then its payload is decrypted in place.
