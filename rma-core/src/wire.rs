@@ -100,6 +100,7 @@ impl FrameView {
     ///
     /// # Errors
     /// Why the frame is not one that this version defines. Never panics, whatever the bytes.
+    #[inline]
     pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let header = header::HeaderView::parse(frame)?;
         match header.frame_type() {
