@@ -274,9 +274,12 @@ impl<A: AeadProvider> Initiator<A> {
     /// not, as its data goes out.
     fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
         let head = |op_type| self.waiting[fifo(class, op_type)].front();
-        let arrived_at = |&id: &u16| self.slots[usize::from(id)].arrived_at;
-        let read = head(OpType::Read).filter(|_| admits_read);
-        read.into_iter().chain(head(OpType::Write)).min_by_key(arrived_at).map(CommandSlotId)
+        let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
+        let id = match (head(OpType::Read).filter(|_| admits_read), head(OpType::Write)) {
+            (Some(read), Some(write)) if arrived_at(write) < arrived_at(read) => write,
+            (read, write) => read.or(write)?,
+        };
+        Some(CommandSlotId(id))
     }
 
     /// Writes the next frame: solicited data and requests take turns.
