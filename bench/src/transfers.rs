@@ -119,7 +119,7 @@ impl Transfers {
             len: LARGE,
         };
         let start = client.clock.now();
-        let (mut submitted, mut done, mut retries) = (0, 0, 0);
+        let (mut submitted, mut done, mut retries, mut looks) = (0, 0, 0, 0_u32);
         while done < count {
             let now = client.clock.now();
             if submitted < count && submitted - done < PIPELINED {
@@ -134,9 +134,10 @@ impl Transfers {
                     return Err(TransferError::Failed { status: outcome.status }.into());
                 }
                 (done, retries) = (done + 1, retries + u64::from(outcome.retries));
-                if interrupt.is_set() {
-                    return Err(PairError::Interrupted);
-                }
+            }
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(4096) && interrupt.is_set() {
+                return Err(PairError::Interrupted);
             }
         }
         let elapsed = client.clock.now().since(start);
@@ -168,7 +169,7 @@ impl Transfers {
         let small = Call::of(&small);
         let mut latencies = Latencies::new();
         let (mut background, mut foreground): (_, Option<(_, Instant)>) = (None, None);
-        let mut started = 0;
+        let (mut started, mut looks) = (0, 0_u32);
         while started < count || foreground.is_some() || background.is_some() {
             let now = client.clock.now();
             if beside && background.is_none() && started < count {
@@ -192,7 +193,8 @@ impl Transfers {
                     latencies.record(client.clock.now().since(since));
                 }
             }
-            if started % 4096 == 0 && interrupt.is_set() {
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(4096) && interrupt.is_set() {
                 return Err(PairError::Interrupted);
             }
         }
