@@ -8,9 +8,9 @@
 //!
 //! Calls to one remote NIC in one direction share a congestion window; such a pair is a *path* (not in the paper).
 //! Paths that may issue take turns, an op each; in a path the two classes of service take turns, and in a class the
-//! calls do. So a call of one op waits for at most one op of each other call, however large those are. Ops of
-//! [`ClassOfService::Throughput`] leave some of the portal's slots free, so that bulk transfers to hosts that do not
-//! answer cannot take all of them until they time out.
+//! calls do. So a call of one op waits for at most one op of each other call, however large those are. Ops of the
+//! class [`Throughput`](crate::op::ClassOfService::Throughput) leave some of the portal's slots free, so that bulk
+//! transfers to hosts that do not answer cannot take all of them until they time out.
 //!
 //! # How to drive it
 //!

@@ -489,6 +489,8 @@ impl PortalPort {
 
     /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
     /// `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be called for.
+    ///
+    /// One for each command that was taken, and no more.
     #[inline]
     pub fn complete(&mut self, completion: &Completion) -> bool {
         self.outstanding -= 1;
@@ -498,7 +500,7 @@ impl PortalPort {
     }
 
     /// Wakes the application's thread if it sleeps. To be called once after a burst of completions.
-    pub(crate) fn wake_sleeper(&mut self) {
+    pub fn wake_sleeper(&mut self) {
         self.given = false;
         if let Some(bell) = &self.sleeper
             && bell.doorbell.needs_ring()
