@@ -201,3 +201,31 @@ impl Transfers {
         Ok(latencies)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pair::{Pair, PairConfig, Place};
+
+    #[test]
+    fn large_transfers_and_small_calls_beside_them_end_well_over_loopback() {
+        let config = PairConfig {
+            port: 20_000 + std::process::id() as u16 % 10_000,
+            ..PairConfig::default()
+        };
+        let mut pair = Pair::open(Place::Loopback, &config).unwrap();
+        let mut transfers = Transfers::open(&mut pair.client.host, 1500, None).unwrap();
+        let interrupt = Interrupt::default();
+        for op_type in [OpType::Read, OpType::Write] {
+            let moved = pair.run(|client| transfers.large(client, op_type, 2, &interrupt)).unwrap();
+            println!("{op_type} {moved:?} {}", moved.bytes_per_second());
+            assert_eq!(moved.bytes, 2 * LARGE);
+        }
+        for beside in [false, true] {
+            let run = |client: &mut Client| transfers.small(client, 300, beside, &interrupt);
+            let l = pair.run(run).unwrap();
+            println!("{beside} {} {}", l.quantile_us(0.5), l.quantile_us(0.99));
+            assert_eq!(l.count(), 300);
+        }
+    }
+}

@@ -38,7 +38,7 @@ fn main() {
             let mask = ids.len() - 1;
             let feedback = nanos_per_op(|| {
                 for (at, feedback) in feedbacks.iter().enumerate() {
-                    cc.on_completion(ids[at & mask], black_box(feedback));
+                    cc.on_completion(ids[at & mask], black_box(feedback), u64::MAX);
                 }
             });
             let window = nanos_per_op(|| {
@@ -49,7 +49,7 @@ fn main() {
             let both = nanos_per_op(|| {
                 for (at, feedback) in feedbacks.iter().enumerate() {
                     ask(&cc.window(black_box(ids[at & mask])), feedback);
-                    cc.on_completion(ids[at & mask], black_box(feedback));
+                    cc.on_completion(ids[at & mask], black_box(feedback), u64::MAX);
                 }
             });
             println!("{:<18} {feedback:>9.2} {window:>9.2} {both:>9.2}", algorithm.name());
@@ -68,7 +68,7 @@ fn hold_and_release() -> f64 {
     let (mut cc, _) = control(Algorithm::Aimd, 256);
     nanos_per_op(|| {
         for at in 0..OPS {
-            let id = cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap();
+            let id = cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap().id;
             cc.release(black_box(id));
         }
     })
@@ -78,7 +78,7 @@ fn control(algorithm: Algorithm, remotes: u32) -> (CongestionControl, Vec<Remote
     let builder = CcConfigBuilder { algorithm, remotes, ..CcConfigBuilder::default() };
     let mut cc = CongestionControl::new(builder.build().unwrap());
     let ids = (0..remotes)
-        .map(|at| cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap())
+        .map(|at| cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap().id)
         .collect();
     (cc, ids)
 }

@@ -18,12 +18,12 @@
 //!
 //! let mut cc = CongestionControl::new(CcConfigBuilder::default().build()?);
 //! // Once for a transfer, or for as long as ops go there.
-//! let remote = cc.hold("192.0.2.7".parse()?, Direction::Inbound)?;
+//! let remote = cc.hold("192.0.2.7".parse()?, Direction::Inbound)?.id;
 //! // Before each op. The executor counts what is outstanding, and keeps the interval between ops.
 //! let outstanding = 0;
 //! let window = cc.window(remote);
 //! assert!(window.admits(outstanding, 4096));
-//! let _outstanding = outstanding + u64::from(window.charge(4096));
+//! let outstanding = outstanding + u64::from(window.charge(4096));
 //! let _next_op_after_nanos = window.pacing_interval_nanos(4096);
 //! // After each completion.
 //! cc.on_completion(remote, &Feedback {
@@ -32,7 +32,7 @@
 //!     status: OpStatus::Ok,
 //!     issue_delay_nanos: 200,
 //!     total_delay_nanos: 5_000,
-//! });
+//! }, outstanding);
 //! cc.release(remote);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -71,7 +71,7 @@ pub use fixed::Fixed;
 pub use rtt::Rtt;
 pub use signal::Signal;
 pub use swift::Swift;
-pub use table::{AllHeld, CongestionControl, RemoteWindowId};
+pub use table::{AllHeld, CongestionControl, Held, RemoteWindowId};
 pub use window::{OpCharge, Window};
 
 use crate::{

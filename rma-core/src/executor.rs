@@ -25,8 +25,8 @@
 //! registered regions. Nothing that one executor does is seen by another, also not its congestion windows.
 //!
 //! Invariants: each call has one outcome; every byte of it is either transferred or told as missing; a call is over
-//! only when none of its ops is under way. After it was made the executor allocates only for calls with more pieces
-//! than any before, and for failures.
+//! only when none of its ops is under way. After it was made the executor allocates only for calls of several pieces,
+//! and for failures.
 
 mod call;
 mod calls;
@@ -52,7 +52,7 @@ use self::{
     paths::{Issue, Paths, Turn},
 };
 use crate::{
-    cc::{CongestionControl, Direction, Feedback},
+    cc::{CongestionControl, Direction, Feedback, Held},
     command::{Command, CommandOp, Completion, Transfer},
     op::{OpStatus, OpType},
     portal::CommandPortal,
@@ -66,6 +66,8 @@ struct Op {
     span: Span,
     /// What it takes of its path's window.
     charge: u32,
+    /// What all ops of the path took of it when this one had been issued.
+    outstanding: u64,
 }
 
 /// See the module.
@@ -75,8 +77,6 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     portal: P,
     /// The first of the portal's slots.
     first_slot: u16,
-    /// How many slots ops of the throughput class leave free.
-    reserved: usize,
     /// By command slot.
     ops: Box<[Op]>,
     calls: Calls,
@@ -84,9 +84,11 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     cc: CongestionControl,
     /// With IPv4 and with IPv6.
     cuts: [Cut; 2],
-    /// Calls that wait for those before a fence, in the order of submission.
-    held: VecDeque<u16>,
-    /// How often a fence was set, and how many fences have been passed.
+    /// Calls that wait for those before a fence, in the order of submission, and some that have been given up.
+    held: VecDeque<CallId>,
+    /// Whether something was submitted since the last fence.
+    fence_parts: bool,
+    /// How many fences there were that part anything, and how many of them have been passed.
     fences: u32,
     passed: u32,
     /// Calls that have been let past all fences before them and are not over.
@@ -94,6 +96,8 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     deadlines: BinaryHeap<Reverse<(Instant, CallId)>>,
     /// Calls that are over and whose outcomes have not been taken.
     over: VecDeque<u16>,
+    /// Whether the application has asked for something since the last [`CommandExecutor::poll`].
+    asked: bool,
 }
 
 impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
@@ -112,23 +116,24 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             portal.slots().clone()
         };
         let payload = config.payload_len_max;
-        let none = Op { call: 0, span: Span::NONE, charge: 0 };
+        let none = Op { call: 0, span: Span::NONE, charge: 0, outstanding: 0 };
         Ok(Self {
             portal,
             first_slot: slots.start,
-            reserved: slots.len() / RESERVED_PART,
             ops: vec![none; slots.len()].into(),
             calls: Calls::new(config.calls),
-            paths: Paths::new(config.cc.remotes, config.calls),
+            paths: Paths::new(config.cc.remotes, config.calls, slots.len()),
             cc: CongestionControl::new(cc),
             cuts: [payload.ipv4, payload.ipv6].map(|payload| Cut::new(payload, config.op_size_max)),
-            held: VecDeque::with_capacity(config.calls.into()),
+            held: VecDeque::with_capacity(2 * usize::from(config.calls)),
+            fence_parts: false,
             fences: 0,
             passed: 0,
             active: 0,
             // Twice as many, so that they seldom have to be looked through.
             deadlines: BinaryHeap::with_capacity(2 * usize::from(config.calls)),
             over: VecDeque::with_capacity(config.calls.into()),
+            asked: false,
         })
     }
 
@@ -150,7 +155,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
         let responder = call.pieces[0].grant.responder;
         let path = match self.cc.hold(responder, Direction::of(op_type)) {
-            Ok(path) => path,
+            Ok(Held { id, is_new }) => {
+                if is_new {
+                    self.paths.begin(id);
+                }
+                id
+            }
             Err(error) => {
                 self.calls.give_back(index);
                 return Err(error.into());
@@ -161,18 +171,21 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         if let Some(deadline) = call.deadline {
             self.expect(deadline, id);
         }
+        (self.asked, self.fence_parts) = (true, true);
         if self.fences == self.passed {
             self.activate(now, index);
         } else {
-            self.held.push_back(index);
+            self.hold(id);
         }
         Ok(id)
     }
 
     /// From now on, what is submitted waits until everything that was submitted before is over, well or not.
     pub fn fence(&mut self) {
-        self.fences = self.fences.wrapping_add(1);
-        self.pass_fences();
+        if core::mem::take(&mut self.fence_parts) {
+            self.fences = self.fences.wrapping_add(1);
+            self.asked = true;
+        }
     }
 
     /// Gives up a call: no more ops of it are issued. It is over when those that are under way are. Of a call that is
@@ -180,11 +193,14 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     pub fn cancel(&mut self, call: CallId) {
         if self.calls.is_current(call) {
             self.stop(call.index, CallStatus::Cancelled);
+            self.asked = true;
         }
     }
 
-    /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do.
+    /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do; 0 if
+    /// nothing, and then there are no outcomes that there were not before.
     pub fn poll(&mut self, now: Instant) -> usize {
+        self.asked = false;
         let mut work = 0;
         // No more than there are slots, or an engine that answers faster than this thread asks could keep it here.
         for _ in 0..self.ops.len() {
@@ -192,13 +208,15 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.complete(now, &completion);
             work += 1;
         }
-        self.expire(now);
-        work + self.issue(now)
+        work + self.expire(now) + self.issue(now)
     }
 
-    /// When [`CommandExecutor::poll`] has something to do even if no completion comes.
+    /// When [`CommandExecutor::poll`] has something to do even if no completion comes; [`Instant::ZERO`] if at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.asked {
+            return Some(Instant::ZERO);
+        }
         let deadline = self.deadlines.peek().map(|&Reverse((at, _))| at);
         [deadline, self.paths.poll_timeout()].into_iter().flatten().min()
     }
@@ -249,39 +267,65 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.paths.enqueue(now, call.path, call.class, index);
     }
 
-    /// Lets through what no longer has anything before it.
-    fn pass_fences(&mut self) {
-        while self.active == 0 && self.passed != self.fences {
-            match self.held.front().map(|&index| self.calls[index].fence) {
-                // Nothing was submitted between the fences before this call, or none is left.
-                Some(fence) if fence != self.passed => self.passed = fence,
-                Some(_) => break,
-                None => self.passed = self.fences,
+    /// Has a call wait for a fence to be passed. Those that were given up go when there are many of them.
+    fn hold(&mut self, call: CallId) {
+        let Self { held, calls, .. } = self;
+        if held.len() == held.capacity() {
+            held.retain(|&call| calls.is_held(call));
+        }
+        held.push_back(call);
+    }
+
+    /// The call that has waited longest for a fence.
+    fn first_held(&mut self) -> Option<u16> {
+        while let Some(&call) = self.held.front() {
+            if self.calls.is_held(call) {
+                return Some(call.index);
+            }
+            self.held.pop_front();
+        }
+        None
+    }
+
+    /// Calls with nothing before them any more begin. Returns how many.
+    fn release_held(&mut self, now: Instant) -> usize {
+        let mut released = 0;
+        while self.passed != self.fences {
+            let fence = self.first_held().map_or(self.fences, |index| self.calls[index].fence);
+            if fence != self.passed {
+                if self.active > 0 {
+                    break;
+                }
+                // All that was before it is over.
+                self.passed = fence;
+            }
+            while let Some(index) = self.first_held()
+                && self.calls[index].fence == self.passed
+            {
+                self.held.pop_front();
+                self.activate(now, index);
+                released += 1;
+            }
+            if self.active > 0 {
+                break;
             }
         }
+        released
     }
 
-    /// Calls that a passed fence held begin.
-    fn release_held(&mut self, now: Instant) {
-        self.pass_fences();
-        while let Some(&index) = self.held.front()
-            && self.calls[index].fence == self.passed
-        {
-            self.held.pop_front();
-            self.activate(now, index);
-        }
-    }
-
-    /// Ends calls whose deadline has come.
-    fn expire(&mut self, now: Instant) {
+    /// Ends calls whose deadline has come. Returns how many.
+    fn expire(&mut self, now: Instant) -> usize {
+        let mut expired = 0;
         while let Some(&Reverse((at, call))) = self.deadlines.peek()
             && (at <= now || !self.calls.is_current(call))
         {
             self.deadlines.pop();
             if self.calls.is_current(call) {
                 self.stop(call.index, CallStatus::DeadlineExceeded);
+                expired += 1;
             }
         }
+        expired
     }
 
     /// Issues no more ops of a call.
@@ -290,7 +334,6 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         match call.phase {
             Phase::Held => {
                 call.status = Some(status);
-                self.held.retain(|&held| held != index);
                 self.finish(index, false);
             }
             Phase::Active => {
@@ -324,10 +367,11 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     fn complete(&mut self, now: Instant, completion: &Completion) {
         let op = usize::from(completion.slot.0 - self.first_slot);
-        let Op { call: index, span, charge } = self.ops[op];
+        let Op { call: index, span, charge, outstanding } = self.ops[op];
         let call = &mut self.calls[index];
-        self.cc.on_completion(call.path, &Feedback::of(completion, span.len, now));
-        self.paths.on_completion(call.path, charge);
+        let feedback = Feedback::of(completion, span.len, now);
+        self.cc.on_completion(call.path, &feedback, outstanding);
+        self.paths.on_completion(call.path, call.class, charge);
         call.outstanding -= 1;
         if completion.status == OpStatus::Ok {
             call.bytes_done += u64::from(span.len);
@@ -340,33 +384,29 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// Issues ops, a path's turn after the other's, until there is no slot, no window or nothing to issue.
     //= 1rma#6-congestion-control
     fn issue(&mut self, now: Instant) -> usize {
-        self.release_held(now);
+        let released = self.release_held(now);
         self.paths.wake(now);
-        let (mut issued, mut without_slot) = (0, 0);
+        let mut issued = 0;
         let mut free = self.ops.len() - self.portal.as_mut().outstanding();
-        while let Some(path) = self.paths.next()
-            && free > 0
-            && without_slot < self.paths.ready()
+        while free > 0
+            && let Some(path) = self.paths.next()
         {
             let window = self.cc.window(path);
             let next_len = |call| self.calls[call].next_len();
-            match self.paths.turn(now, &window, free > self.reserved, next_len) {
-                Turn::Issue(Issue { call, charge }) => {
-                    self.issue_op(call, charge);
-                    (issued, without_slot) = (issued + 1, 0);
-                    free -= 1;
-                }
-                Turn::NoSlot => without_slot += 1,
-                Turn::Nothing => {}
+            if let Turn::Issue(issue) = self.paths.turn(now, &window, next_len) {
+                self.issue_op(&issue);
+                issued += 1;
+                free -= 1;
             }
         }
         if issued > 0 {
             self.portal.as_mut().ring();
         }
-        issued
+        released + issued
     }
 
-    fn issue_op(&mut self, index: u16, charge: u32) {
+    fn issue_op(&mut self, issue: &Issue) {
+        let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];
         let span = call.take_next();
         let extent = &call.extents[usize::from(span.piece)];
@@ -389,13 +429,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 OpType::Read | OpType::Rekey => CommandOp::Read(transfer),
             },
         });
-        self.ops[usize::from(slot.0 - self.first_slot)] = Op { call: index, span, charge };
+        self.ops[usize::from(slot.0 - self.first_slot)] =
+            Op { call: index, span, charge, outstanding };
         if !call.has_next() {
             self.paths.dequeue(call.path, call.class, index);
         }
     }
 }
-
-/// The part of the slots that ops of the throughput class leave free. Smaller: bulk transfers have more slots. Larger:
-/// more small ops find one at once when hosts do not answer.
-const RESERVED_PART: usize = 8;

@@ -76,6 +76,7 @@ pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
         completions,
         // The slot used last is on top: its state is still in the cache.
         free: slots.clone().rev().map(CommandSlotId).collect(),
+        under_way: vec![false; slots.len()].into(),
         slots: slots.clone(),
         pid,
         addresses,
@@ -127,6 +128,8 @@ pub struct CommandPortal {
     commands: Producer,
     completions: Consumer,
     free: Vec<CommandSlotId>,
+    /// By slot: whether a command of it is under way.
+    under_way: Box<[bool]>,
     slots: Range<u16>,
     pid: Pid,
     addresses: LocalAddresses,
@@ -316,7 +319,9 @@ impl CommandPortal {
 
     /// A slot that is free, and is not from now on.
     pub(crate) fn take_slot(&mut self) -> Option<CommandSlotId> {
-        self.free.pop()
+        let slot = self.free.pop()?;
+        self.under_way[usize::from(slot.0 - self.slots.start)] = true;
+        Some(slot)
     }
 
     /// Issues `command` unseen, as a hostile application could.
@@ -352,11 +357,23 @@ impl CommandPortal {
     /// The next completion, if there is one. Its slot may be used again.
     #[must_use]
     pub fn poll(&mut self) -> Option<Completion> {
-        let completion = Completion::from_line(&self.completions.pop()?)
-            .expect("the engine writes defined statuses");
-        debug_assert!(!self.free.contains(&completion.slot), "one completion for each command");
-        self.free.push(completion.slot);
-        Some(completion)
+        loop {
+            let completion = Completion::from_line(&self.completions.pop()?);
+            // Of a broken engine nothing worse comes than that ops never end.
+            if let Some(completion) = completion
+                && self.is_over(completion.slot)
+            {
+                self.free.push(completion.slot);
+                return Some(completion);
+            }
+        }
+    }
+
+    /// Whether `slot` has a command under way. It has none from now on.
+    fn is_over(&mut self, slot: CommandSlotId) -> bool {
+        let index = slot.0.checked_sub(self.slots.start);
+        let under_way = index.and_then(|index| self.under_way.get_mut(usize::from(index)));
+        under_way.is_some_and(core::mem::take)
     }
 }
 
@@ -366,7 +383,8 @@ impl AsMut<Self> for CommandPortal {
     }
 }
 
-/// Ops that are issued together. See [`CommandPortal::batch`].
+/// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: an engine that sleeps
+/// would sleep on.
 #[derive(Debug)]
 pub struct Batch<'a> {
     portal: &'a mut CommandPortal,

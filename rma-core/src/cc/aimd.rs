@@ -24,6 +24,7 @@ pub struct Aimd {
     beta: f64,
     timeout_decr: f64,
     cwnd_min: f64,
+    cwnd_delay_min: f64,
     cwnd_max: f64,
 }
 
@@ -42,17 +43,18 @@ impl Aimd {
             beta: settings.beta,
             timeout_decr: settings.timeout_decr,
             cwnd_min: settings.cwnd_min,
+            cwnd_delay_min: settings.cwnd_delay_min.max(settings.cwnd_min),
             cwnd_max: settings.cwnd_max,
         }
     }
 
-    /// Multiplies the window by `factor`, unless it was decreased in the last RTT time.
-    fn decrease(&mut self, factor: f64, feedback: &Feedback, rtt: Rtt) {
+    /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the last RTT time.
+    fn decrease(&mut self, factor: f64, least: f64, feedback: &Feedback, rtt: Rtt) {
         if !self.last_decrease.is_an_rtt_ago(feedback.now, rtt) {
             return;
         }
         let cwnd_old = self.cwnd;
-        self.cwnd = (factor * self.cwnd).max(self.cwnd_min);
+        self.cwnd = (factor * self.cwnd).max(least).min(cwnd_old);
         // A delay right at its target, or a window at its minimum: nothing to wait for.
         if self.cwnd < cwnd_old {
             self.last_decrease = LastDecrease(Some(feedback.now));
@@ -75,11 +77,13 @@ impl CongestionController for Aimd {
             Reading::Delay(delay) => {
                 let delta = delay - self.target_delay_nanos;
                 let factor = (1.0 - self.beta * (delta / delay)).max(self.md);
-                self.decrease(factor, feedback, rtt);
+                self.decrease(factor, self.cwnd_delay_min, feedback, rtt);
             }
             //= 1rma#6-dispatch-timeout
             //= 1rma#6-remote-failures
-            Reading::TimedOut | Reading::Refused => self.decrease(self.timeout_decr, feedback, rtt),
+            Reading::TimedOut | Reading::Refused => {
+                self.decrease(self.timeout_decr, self.cwnd_min, feedback, rtt);
+            }
             Reading::Nothing => {}
         }
     }

@@ -123,6 +123,11 @@ pub struct CcConfigBuilder {
     /// CWND_MIN, in ops: how slow a window can get, one op in RTT / CWND_MIN. 0.000001 to 1. Default: 0.01, one op
     /// in half a millisecond at 5 µs. The reciprocal bounds how many windows can share one bottleneck.
     pub cwnd_min: f64,
+    /// What delays alone leave of a window, in ops; NACK and timeouts take it further down, to
+    /// `cwnd_min`. 0.000001 to 65535; below `cwnd_min` it has no effect. Default: 0.01, as in the paper. Larger: hosts whose delays are not those of queues (engines that sleep or
+    /// are descheduled, a round trip that is longer than was configured) go on at a good pace; and a bottleneck that
+    /// more hosts share than fit with so many ops each loses frames before it is left in peace.
+    pub cwnd_delay_min: f64,
     /// CWND_MAX, in ops. 1 to 65535. Default: 64, four times the bandwidth-delay product.
     pub cwnd_max: f64,
     /// The window of a remote NIC that is new, and the local one at the start, in ops. `cwnd_min` to `cwnd_max`.
@@ -152,6 +157,7 @@ impl Default for CcConfigBuilder {
             beta: 0.8,
             timeout_decr: 0.1,
             cwnd_min: 0.01,
+            cwnd_delay_min: 0.01,
             cwnd_max: 64.0,
             cwnd_initial: 16.0,
             swift: SwiftParameters::default(),
@@ -165,7 +171,9 @@ impl CcConfigBuilder {
     ///
     /// The constants are the paper's. Targets leave a whole round trip for queues, as an engine takes ops in turns
     /// and not one by one. Small ops are charged a quarter of a large one, about what their frame and its
-    /// encryption cost of those of 4 KiB.
+    /// encryption cost of those of 4 KiB. Delays alone leave a window 4 ops, 16 KiB, about what TCP starts with when it
+    /// knows nothing (RFC 6928): in software a delay may well be the scheduler's, and a smaller window does not make
+    /// that any shorter. Nothing but NACK and timeouts goes below.
     pub fn software(rtt: Duration) -> Self {
         Self {
             op_charge_min: OP_SIZE_MAX / 4,
@@ -173,7 +181,8 @@ impl CcConfigBuilder {
             issue_target_delay: rtt,
             inbound_target_delay: rtt.saturating_mul(2),
             outbound_target_delay: rtt.saturating_mul(3),
-            cwnd_max: 256.0,
+            cwnd_delay_min: 4.0,
+            cwnd_max: 64.0,
             swift: SwiftParameters {
                 fs_range: rtt.saturating_mul(2),
                 ..SwiftParameters::default()
@@ -210,6 +219,7 @@ impl CcConfigBuilder {
         number("swift.max_mdf", swift.max_mdf, FACTOR_MIN, 1.0 - FACTOR_MIN)?;
         number("cwnd_min", self.cwnd_min, FACTOR_MIN, 1.0)?;
         number("cwnd_max", self.cwnd_max, 1.0, CWND_LIMIT)?;
+        number("cwnd_delay_min", self.cwnd_delay_min, FACTOR_MIN, CWND_LIMIT)?;
         number("cwnd_initial", self.cwnd_initial, self.cwnd_min, self.cwnd_max)?;
         number("swift.fs_max_cwnd", swift.fs_max_cwnd, 2.0 * FACTOR_MIN, CWND_LIMIT)?;
         number("swift.fs_min_cwnd", swift.fs_min_cwnd, FACTOR_MIN, swift.fs_max_cwnd / 2.0)?;

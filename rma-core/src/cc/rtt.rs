@@ -19,6 +19,11 @@ impl Rtt {
     /// The weight of a new sample: that of TCP (RFC 6298), a window of ops being a sample each.
     const GAIN: f64 = 0.125;
 
+    /// Samples outside of these are no round trips, in nanoseconds: with none at all windows below one op would not be
+    /// paced, and with an endless one nothing would be issued any more.
+    const MIN: f64 = 100.0;
+    const MAX: f64 = 10e9;
+
     /// `rtt`, until samples say otherwise.
     #[must_use]
     pub const fn new(rtt: Duration) -> Self {
@@ -35,7 +40,8 @@ impl Rtt {
     /// transferred nothing.
     pub fn on_completion(&mut self, feedback: &Feedback) {
         if feedback.status == OpStatus::Ok {
-            self.nanos += Self::GAIN * (feedback.total_delay_nanos as f64 - self.nanos);
+            let sample = (feedback.total_delay_nanos as f64).clamp(Self::MIN, Self::MAX);
+            self.nanos += Self::GAIN * (sample - self.nanos);
         }
     }
 }

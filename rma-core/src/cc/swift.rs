@@ -33,6 +33,7 @@ pub struct Swift {
     /// 1 - max_mdf: what a decrease leaves of the window at least.
     least_factor: f64,
     cwnd_min: f64,
+    cwnd_delay_min: f64,
     cwnd_max: f64,
 }
 
@@ -84,6 +85,7 @@ impl Swift {
             beta: swift.beta,
             least_factor: 1.0 - swift.max_mdf,
             cwnd_min: settings.cwnd_min,
+            cwnd_delay_min: settings.cwnd_delay_min,
             cwnd_max: settings.cwnd_max,
         }
     }
@@ -123,7 +125,10 @@ impl CongestionController for Swift {
                     self.set(self.cwnd + ai / self.cwnd.max(1.0), feedback);
                 } else {
                     let factor = 1.0 - self.beta * ((delay - target) / delay);
-                    self.decrease(factor.max(self.least_factor), feedback, rtt);
+                    let factor = factor.max(self.least_factor);
+                    // Not above where it is.
+                    let least = (self.cwnd_delay_min / self.cwnd).min(1.0);
+                    self.decrease(factor.max(least), feedback, rtt);
                 }
             }
             // As a loss that is found by its acknowledgements: the remote NIC is there, and says so.

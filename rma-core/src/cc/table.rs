@@ -33,6 +33,16 @@ impl RemoteWindowId {
     }
 }
 
+/// A remote window that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its name.
+    pub id: RemoteWindowId,
+    /// Whether nothing was known of the remote NIC: the window starts anew, and may have the name of one that was
+    /// forgotten.
+    pub is_new: bool,
+}
+
 /// No remote window is free.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
@@ -98,18 +108,14 @@ impl CongestionControl {
     ///
     /// # Errors
     /// If all windows are held.
-    pub fn hold(
-        &mut self,
-        addr: HostAddr,
-        direction: Direction,
-    ) -> Result<RemoteWindowId, AllHeld> {
+    pub fn hold(&mut self, addr: HostAddr, direction: Direction) -> Result<Held, AllHeld> {
         let bucket = self.bucket(addr, direction);
         let mut at = self.buckets[bucket];
         while at != NONE {
             let remote = &mut self.remotes[at as usize];
             if remote.addr == addr && remote.direction == direction {
                 remote.holders += 1;
-                return Ok(RemoteWindowId(at));
+                return Ok(Held { id: RemoteWindowId(at), is_new: false });
             }
             at = remote.next;
         }
@@ -126,7 +132,7 @@ impl CongestionControl {
         // Now, not before: making place may have changed this chain.
         self.remotes[at as usize].next = self.buckets[bucket];
         self.buckets[bucket] = at;
-        Ok(RemoteWindowId(at))
+        Ok(Held { id: RemoteWindowId(at), is_new: true })
     }
 
     /// Ends one [`CongestionControl::hold`]. The window is remembered while there is room.
@@ -139,12 +145,23 @@ impl CongestionControl {
         remote.used = true;
     }
 
-    /// Reacts to the completion of an op to the remote NIC that `id` names.
-    pub fn on_completion(&mut self, id: RemoteWindowId, feedback: &Feedback) {
+    /// Reacts to the completion of an op to the remote NIC that `id` names. `outstanding`: the sum of what ops to it
+    /// were charged when this one had been issued, itself among them, in bytes.
+    ///
+    /// A window of which less than half was used does not grow: that nothing was congested says nothing about it.
+    //= 1rma#6-additive-increase
+    //= type=deviation
+    pub fn on_completion(&mut self, id: RemoteWindowId, feedback: &Feedback, outstanding: u64) {
         let remote = &mut self.remotes[id.0 as usize];
         remote.rtt.on_completion(feedback);
-        self.local.on_completion(feedback, remote.rtt);
-        remote.controller.on_completion(feedback, remote.rtt);
+        let used = 2.0 * outstanding as f64 / f64::from(self.config.settings().op_size);
+        for controller in [&mut self.local, &mut remote.controller] {
+            let mut next = *controller;
+            next.on_completion(feedback, remote.rtt);
+            if next.cwnd() <= controller.cwnd() || used >= controller.cwnd() {
+                *controller = next;
+            }
+        }
     }
 
     /// What may be outstanding to the remote NIC that `id` names, and how fast ops may follow each other.

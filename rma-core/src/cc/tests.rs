@@ -12,6 +12,9 @@ use super::*;
 /// The paper's round-trip time.
 const RTT: u64 = 5_000;
 
+/// Outstanding bytes that are more than half of any window.
+const USED: u64 = u64::MAX;
+
 fn micros(micros: f64) -> u64 {
     (micros * 1e3) as u64
 }
@@ -38,7 +41,7 @@ impl Pair {
         let mut builder = CcConfigBuilder::default();
         change(&mut builder);
         let mut cc = CongestionControl::new(builder.build().unwrap());
-        let remote = cc.hold([192, 0, 2, 7].into(), Direction::Inbound).unwrap();
+        let remote = cc.hold([192, 0, 2, 7].into(), Direction::Inbound).unwrap().id;
         Self { cc, remote }
     }
 
@@ -47,7 +50,7 @@ impl Pair {
     }
 
     fn give(&mut self, feedback: &Feedback) {
-        self.cc.on_completion(self.remote, feedback);
+        self.cc.on_completion(self.remote, feedback, USED);
     }
 
     /// The local and the remote window.

@@ -8,7 +8,6 @@ use crate::{
     cc::AllHeld,
     error::SubmitError,
     grant::Grant,
-    limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus, OpType},
     region::{RegionId, RegisteredRegion},
     time::Instant,
@@ -55,16 +54,6 @@ impl<'a> Call<'a> {
     /// A call of `pieces`, with the default policy and without a deadline.
     pub const fn of(pieces: &'a [Piece<'a>]) -> Self {
         Self { pieces, class: None, retry: RetryPolicy::DEFAULT, deadline: None }
-    }
-
-    /// The class of service that its ops have.
-    #[must_use]
-    pub const fn class(&self) -> ClassOfService {
-        match (self.class, self.pieces) {
-            (Some(class), _) => class,
-            (None, [piece]) if piece.len <= OP_SIZE_MAX as u64 => ClassOfService::Latency,
-            (None, _) => ClassOfService::Throughput,
-        }
     }
 }
 

@@ -231,7 +231,7 @@ impl Calls {
         let state = &mut self[index];
         state.phase = Phase::Held;
         state.path = path;
-        state.class = call.class();
+        state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
         (state.op_type, state.responder) = (first.op_type, first.responder);
         state.fence = fence;
         state.cut = cut;
@@ -242,19 +242,31 @@ impl Calls {
 
     /// Whether `call` names a call that is not over, or whose outcome has not been taken.
     pub(super) fn is_current(&self, call: CallId) -> bool {
-        let state = &self[call.index];
-        state.generation == call.generation && state.phase != Phase::Free
+        self.phase(call).is_some_and(|phase| phase != Phase::Free)
+    }
+
+    /// Whether `call` waits for what was submitted before a fence.
+    pub(super) fn is_held(&self, call: CallId) -> bool {
+        self.phase(call) == Some(Phase::Held)
+    }
+
+    /// Of the call that `call` names, if its entry is not another's by now, nor of another executor.
+    fn phase(&self, call: CallId) -> Option<Phase> {
+        let state = self.entries.get(call.index())?;
+        (state.generation == call.generation).then_some(state.phase)
     }
 
     /// What became of a call that is over; its entry is free from now on.
     pub(super) fn end(&mut self, index: u16) -> Outcome {
         let state = &mut self[index];
+        let missing = if state.status.is_some() { state.missing() } else { Vec::new() };
         let outcome = Outcome {
             call: CallId { index, generation: state.generation },
-            status: state.status.unwrap_or(CallStatus::Ok),
+            // One that was given up while its last ops were under way may have come to a good end.
+            status: state.status.filter(|_| !missing.is_empty()).unwrap_or(CallStatus::Ok),
             bytes_done: state.bytes_done,
             retries: state.retries,
-            missing: if state.status.is_some() { state.missing() } else { Vec::new() },
+            missing,
         };
         state.phase = Phase::Free;
         state.generation = state.generation.wrapping_add(1);

@@ -4,7 +4,11 @@
 //! last frame in each op wastes a frame's worth of work, and one that fills only few frames wastes requests: the cut
 //! is the one with the fewest frames for a byte, requests included. All but the last op of a piece have that size.
 
-use crate::limits::{GRANULE, OP_SIZE_MAX};
+use super::call::Piece;
+use crate::{
+    limits::{GRANULE, OP_SIZE_MAX},
+    op::ClassOfService,
+};
 
 /// The size of ops, for one size of frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,14 @@ impl Cut {
         // The largest of the cheapest.
         let best = whole_frames.chain([op_size_max]).rev().min_by_key(cost);
         Self { op_size: best.expect("there is one at least"), op_size_max }
+    }
+
+    /// The class that suits a call which says none: that of small ops if one op can do it.
+    pub(super) fn class(self, pieces: &[Piece<'_>]) -> ClassOfService {
+        match pieces {
+            [piece] if piece.len <= self.op_size_max.into() => ClassOfService::Latency,
+            _ => ClassOfService::Throughput,
+        }
     }
 
     /// How many bytes the next op takes of `left`, at least 1. What fits one op is not cut.

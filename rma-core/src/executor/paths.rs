@@ -1,8 +1,9 @@
 //! Which call issues the next op: turns of paths, of classes of service, and of calls.
 //!
 //! A path is one remote NIC in one direction: what a remote congestion window is for. It is *ready* while it has
-//! calls with something to issue and neither its window nor its pace is known to forbid it. Ready paths wait in a
-//! ring. One that may not issue leaves it, and returns when a completion opens its window, or when its time has come.
+//! calls with something to issue and nothing is known to forbid it. Ready paths wait in a ring. One that may not issue
+//! leaves it, and returns when a completion opens its window, when its time has come, or when ops of the throughput
+//! class may have slots again; then before all others, as it has not had its turn.
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,10 +21,12 @@ enum State {
     Idle,
     /// It is in the ring.
     Ready,
-    /// Its window is full: it waits for a completion.
+    /// Its window is full, or it has its share of the slots: it waits for a completion.
     Full,
     /// It waits for the time of its next op.
     Paced,
+    /// It has ops of the throughput class alone, and these have all the slots that they may have.
+    NoSlot,
 }
 
 #[derive(Debug)]
@@ -31,17 +34,43 @@ struct Path {
     state: State,
     /// Which class is asked first.
     first: ClassOfService,
+    /// The other class went before it, as the window had room for a small op only. Once is enough.
+    passed_over: bool,
     /// Calls with something to issue, by class.
     calls: [IndexList; 2],
     /// What ops under way take of the window, in bytes.
     outstanding: u64,
+    /// Ops of the throughput class under way.
+    bulk: usize,
+    /// Whether it is in the queue for slots of the throughput class.
+    awaits_slot: bool,
     /// When the next op may be issued.
     next_at: Instant,
 }
 
 impl Path {
+    const NEW: Self = Self {
+        state: State::Idle,
+        first: ClassOfService::Latency,
+        passed_over: false,
+        calls: [IndexList::new(), IndexList::new()],
+        outstanding: 0,
+        bulk: 0,
+        awaits_slot: false,
+        next_at: Instant::ZERO,
+    };
+
     fn has_calls(&self) -> bool {
         self.calls.iter().any(|calls| !calls.is_empty())
+    }
+
+    fn has(&self, class: ClassOfService) -> bool {
+        !self.calls[class as usize].is_empty()
+    }
+
+    /// Whether it takes part in sharing the slots of the throughput class.
+    fn is_bulk(&self) -> bool {
+        self.bulk > 0 || self.has(ClassOfService::Throughput)
     }
 }
 
@@ -49,8 +78,6 @@ impl Path {
 pub(super) enum Turn {
     /// An op of this call may be issued.
     Issue(Issue),
-    /// Of its calls, all are of the throughput class, and the free slots are not for those.
-    NoSlot,
     /// Nothing now. It will be ready when that changes.
     Nothing,
 }
@@ -60,6 +87,8 @@ pub(super) struct Issue {
     pub(super) call: u16,
     /// What the op takes of the path's window.
     pub(super) charge: u32,
+    /// What all ops of the path take of it, this one among them.
+    pub(super) outstanding: u64,
 }
 
 #[derive(Debug)]
@@ -71,23 +100,44 @@ pub(super) struct Paths {
     queued: Box<[bool]>,
     ready: VecDeque<u32>,
     paced: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// Paths that wait for slots of the throughput class, in the order of their turns.
+    without_slot: VecDeque<u32>,
+    /// How many slots ops of the throughput class may have, how many they have, and of how many paths.
+    bulk_slots: usize,
+    bulk: usize,
+    bulk_paths: usize,
 }
 
 impl Paths {
     /// No path yet: they come to be as they are used, at most `remotes`.
-    pub(super) fn new(remotes: u32, calls: u16) -> Self {
+    pub(super) fn new(remotes: u32, calls: u16, slots: usize) -> Self {
         let remotes = remotes as usize;
+        let reserved = if slots > 1 { (slots / RESERVED_PART).max(1) } else { 0 };
         Self {
             paths: Vec::with_capacity(remotes),
             links: Links::new(calls.into()),
             queued: vec![false; calls.into()].into(),
             ready: VecDeque::with_capacity(remotes),
             paced: BinaryHeap::with_capacity(remotes),
+            without_slot: VecDeque::with_capacity(remotes),
+            bulk_slots: slots - reserved,
+            bulk: 0,
+            bulk_paths: 0,
         }
     }
 
-    fn path(&mut self, id: RemoteWindowId) -> &mut Path {
-        &mut self.paths[id.index()]
+    /// The path of a remote window that nobody had before, or whose place was another's.
+    pub(super) fn begin(&mut self, id: RemoteWindowId) {
+        let index = id.index();
+        while self.paths.len() <= index {
+            self.paths.push(Path::NEW);
+        }
+        let path = &mut self.paths[index];
+        if path.state == State::Paced {
+            self.paced.retain(|&Reverse((_, paced))| paced as usize != index);
+            path.state = State::Idle;
+        }
+        path.next_at = Instant::ZERO;
     }
 
     /// `call` has something to issue.
@@ -98,25 +148,28 @@ impl Paths {
         class: ClassOfService,
         call: u16,
     ) {
-        while self.paths.len() <= id.index() {
-            self.paths.push(Path {
-                state: State::Idle,
-                first: ClassOfService::Latency,
-                calls: [IndexList::new(), IndexList::new()],
-                outstanding: 0,
-                next_at: Instant::ZERO,
-            });
-        }
         if core::mem::replace(&mut self.queued[usize::from(call)], true) {
             return;
         }
         let path = &mut self.paths[id.index()];
+        let was_bulk = path.is_bulk();
+        let is_first = !path.has(class);
         path.calls[class as usize].push_back(&mut self.links, call);
-        if path.state == State::Idle {
-            // Time in which there was nothing to issue is not saved up.
-            path.next_at = path.next_at.max(now);
-            path.state = State::Ready;
-            self.ready.push_back(id.index() as u32);
+        self.bulk_paths += usize::from(path.is_bulk() && !was_bulk);
+        match path.state {
+            State::Idle => {
+                // Time in which there was nothing to issue is not saved up.
+                path.next_at = path.next_at.max(now);
+                path.state = State::Ready;
+                self.ready.push_back(id.index() as u32);
+            }
+            // It has something now that needs no such slot, or may be small enough for what is left of its window. Of
+            // those that wait for a slot it keeps its place.
+            State::NoSlot | State::Full if class == ClassOfService::Latency && is_first => {
+                path.state = State::Ready;
+                self.ready.push_back(id.index() as u32);
+            }
+            State::Ready | State::Full | State::Paced | State::NoSlot => {}
         }
     }
 
@@ -125,20 +178,26 @@ impl Paths {
         if core::mem::replace(&mut self.queued[usize::from(call)], false) {
             let path = &mut self.paths[id.index()];
             path.calls[class as usize].remove(&mut self.links, call);
+            self.bulk_paths -= usize::from(class == ClassOfService::Throughput && !path.is_bulk());
         }
     }
 
     /// An op is over that took `charge` of the window, which may have changed.
-    pub(super) fn on_completion(&mut self, id: RemoteWindowId, charge: u32) {
-        let path = self.path(id);
+    pub(super) fn on_completion(&mut self, id: RemoteWindowId, class: ClassOfService, charge: u32) {
+        let path = &mut self.paths[id.index()];
         path.outstanding -= u64::from(charge);
+        if class == ClassOfService::Throughput {
+            path.bulk -= 1;
+            self.bulk -= 1;
+            self.bulk_paths -= usize::from(!path.is_bulk());
+        }
         if path.state == State::Full {
             path.state = State::Ready;
             self.ready.push_back(id.index() as u32);
         }
     }
 
-    /// The time of paths may have come.
+    /// Paths whose time has come, and those that may have slots again, are ready.
     pub(super) fn wake(&mut self, now: Instant) {
         while let Some(&Reverse((at, path))) = self.paced.peek()
             && at <= now
@@ -147,6 +206,20 @@ impl Paths {
             self.paths[path as usize].state = State::Ready;
             self.ready.push_back(path);
         }
+        // No more than there is room for: each issues one.
+        let room = (self.bulk_slots - self.bulk).min(self.without_slot.len());
+        let mut woken = 0;
+        for place in (0..room).rev() {
+            let index = self.without_slot[place];
+            let path = &mut self.paths[index as usize];
+            path.awaits_slot = false;
+            if path.state == State::NoSlot {
+                path.state = State::Ready;
+                self.ready.push_front(index);
+            }
+            woken += 1;
+        }
+        self.without_slot.drain(..woken);
     }
 
     /// When the time of the next path comes.
@@ -159,19 +232,12 @@ impl Paths {
         self.ready.front().map(|&path| RemoteWindowId::from_index(path))
     }
 
-    pub(super) fn ready(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others.
-    ///
-    /// `bulk`: whether ops of the throughput class may be issued. `len`: how many bytes the next op of a call has,
-    /// and whether it has another after that.
+    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others. `next_len`: how many
+    /// bytes the next op of a call has.
     pub(super) fn turn(
         &mut self,
         now: Instant,
         window: &Window,
-        bulk: bool,
         next_len: impl Fn(u16) -> u32,
     ) -> Turn {
         let Some(index) = self.ready.pop_front() else { return Turn::Nothing };
@@ -185,23 +251,46 @@ impl Paths {
             self.paced.push(Reverse((path.next_at, index)));
             return Turn::Nothing;
         }
-        let classes = [path.first, path.first.other()];
-        let may = |class: &ClassOfService| {
-            (bulk || *class == ClassOfService::Latency) && !path.calls[*class as usize].is_empty()
-        };
-        let Some(class) = classes.into_iter().find(may) else {
-            self.ready.push_back(index);
-            return Turn::NoSlot;
-        };
-        let call = path.calls[class as usize].front().expect("it is not empty");
-        let len = next_len(call);
-        if !window.admits(path.outstanding, len) {
-            path.state = State::Full;
+        let has_room = self.bulk < self.bulk_slots;
+        if !has_room && !path.has(ClassOfService::Latency) {
+            path.state = State::NoSlot;
+            if !core::mem::replace(&mut path.awaits_slot, true) {
+                self.without_slot.push_back(index);
+            }
             return Turn::Nothing;
         }
-        path.first = class.other();
+        // Those of hosts that do not answer come back late: none has all, and all have equal shares.
+        let share = (self.bulk_slots - self.bulk_slots / 4)
+            .min(self.bulk_slots / self.bulk_paths.max(1))
+            .max(1);
+        let head = |class: ClassOfService| {
+            let is_bulk = class == ClassOfService::Throughput;
+            let may = !is_bulk || has_room && path.bulk < share;
+            let call = path.calls[class as usize].front().filter(|_| may)?;
+            let len = next_len(call);
+            window.admits(path.outstanding, len).then_some((class, call, len))
+        };
+        let first = path.first;
+        let chosen = head(first).or_else(|| {
+            let passes = path.has(first) && path.passed_over;
+            if passes { None } else { head(first.other()) }
+        });
+        let Some((class, call, len)) = chosen else {
+            path.state = State::Full;
+            return Turn::Nothing;
+        };
+        // Who could not go had no turn.
+        path.passed_over = class != first && path.has(first);
+        if !path.passed_over {
+            path.first = class.other();
+        }
+        if class == ClassOfService::Throughput {
+            path.bulk += 1;
+            self.bulk += 1;
+        }
         let charge = window.charge(len);
         path.outstanding += u64::from(charge);
+        let outstanding = path.outstanding;
         let slack = window.rtt().nanos() as u64 / SLACK_PART;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(slack));
         path.next_at = path.next_at.max(earliest).after_nanos(window.pacing_interval_nanos(len));
@@ -209,10 +298,14 @@ impl Paths {
         path.calls[class as usize].remove(&mut self.links, call);
         path.calls[class as usize].push_back(&mut self.links, call);
         self.ready.push_back(index);
-        Turn::Issue(Issue { call, charge })
+        Turn::Issue(Issue { call, charge, outstanding })
     }
 }
 
 /// What part of a round trip ops may be late by and still keep their pace, as the application's thread looks only now
 /// and then. Smaller: a thread that looks seldom falls behind the window. Larger: it makes bursts.
 const SLACK_PART: u64 = 2;
+
+/// The part of the slots that ops of the throughput class leave free, at least one if there are two. Smaller: bulk
+/// transfers have more slots. Larger: more small ops find one at once when hosts do not answer.
+const RESERVED_PART: usize = 8;

@@ -1,7 +1,7 @@
 //! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA §3.1, §4.3).
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data before it that its
-//! own would come too late (§6.1). A job carries its prepared K_d; what it was admitted under must still be
+//! own would come too late (§6.1). A job names its prepared K_d; what it was admitted under must still be
 //! the region's key when its data is read, so that nothing is read under a key that was rotated away.
 
 use std::collections::VecDeque;

@@ -3,8 +3,8 @@
 //! Deriving K_d and setting it up costs a responder some 70 ns of the 170 ns in which it takes a request
 //! (one core of a Zen 5 class machine, `aes-gcm`). Whoever reads again and again finds the key here. The
 //! size is fixed and does not follow the number of peers (P5); an op that finds nothing costs what it costs
-//! without. An op holds its key here until it is over: copying a third of a kilobyte into its record cost as much as a
-//! fifth of the engine's own share of a read. Once set-up itself is cheap, ops can carry K_d, and this module should go.
+//! without. An op holds its key here until it is over: copying a third of a kilobyte into its record cost a sixth of
+//! the engine's own share of a read. Once set-up itself is cheap, ops can carry K_d, and this module should go.
 //!
 //! Invariant: a key is put here only after a tag was right under it, so strangers cannot flush it; and none is
 //! found once its region has another key. An entry is used again once no place and no op has it.
@@ -35,7 +35,10 @@ struct Entry<K> {
 }
 
 impl<K> KeyCache<K> {
-    /// Bytes that each op under way takes here.
+    /// How many keys are kept besides those of ops under way.
+    pub(super) const PLACES: u32 = PLACES as u32;
+
+    /// Bytes that each key takes, of an op under way or kept.
     pub(super) const ENTRY_LEN: usize = size_of::<Entry<K>>() + size_of::<u32>();
 
     /// A cache for at most `ops` ops that hold keys.

@@ -29,7 +29,7 @@ impl<A: AeadProvider> Nic<A> {
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
     /// nor on what they do. A region that is registered brings the memory of its entry with it.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 6] {
+    pub fn memory(&self) -> [TableMemory; 7] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -45,6 +45,7 @@ impl<A: AeadProvider> Nic<A> {
                 2 * settings.inbound_queue,
                 InboundReads::ENTRY_LEN + KeyCache::<A::Key>::ENTRY_LEN,
             ),
+            table("keys of late", KeyCache::<A::Key>::PLACES, KeyCache::<A::Key>::ENTRY_LEN),
             table("pending writes", settings.pending_writes, PendingWrites::<A>::ENTRY_LEN),
             table(
                 "traces of pending writes",

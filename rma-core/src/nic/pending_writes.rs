@@ -6,8 +6,8 @@
 //! share of the window until all its data has come or cannot be under way any more, also when its region has another
 //! key by then: that data is authenticated, and not applied.
 //!
-//! A request that has come before is dropped for as long as its entry has not been another's: the network's own
-//! duplicates cost nothing.
+//! A request that has come before is dropped as long as that can be told: until another's is remembered in its place,
+//! which is seldom before its op has ended. So the network's own duplicates cost nothing.
 //!
 //! # No late effect (P2)
 //!
@@ -167,11 +167,12 @@ impl<A: AeadProvider> PendingWrites<A> {
     }
 
     /// Whether this request has come before, as far as that can still be told. Only requests that were admitted
-    /// are remembered, so a claim is good enough.
+    /// are remembered, and a request is known by its tag: nobody can claim another's IV for his own to have it
+    /// dropped. So it need not be authenticated again.
     //= 1rma#5.1-replay
     pub(super) fn has_come(&self, asked: &Asked) -> bool {
         let before = &self.entries[usize::from(self.traces[self.trace(asked)])].asked;
-        (before.initiator, before.seal.iv) == (asked.initiator, asked.seal.iv)
+        (before.initiator, &before.seal) == (asked.initiator, &asked.seal)
     }
 
     /// Where the entry of a request is remembered.
@@ -353,7 +354,11 @@ impl<A: AeadProvider> PendingWrites<A> {
         if !window.admits(Solicitor::Mutation) {
             return None;
         }
-        let index = self.next_in_time(now, serving)?;
+        let Some(index) = self.next_in_time(now, serving) else {
+            // None waits any more, and reads need not take turns with them.
+            window.note_waiting(true, false);
+            return None;
+        };
         let entry = &mut self.entries[usize::from(index)];
         if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
             serving.counters.count_drop(DropReason::OldKey);

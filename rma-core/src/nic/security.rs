@@ -44,7 +44,7 @@ impl<T> Deref for Authentic<T> {
 }
 
 /// What answers to a request are bound to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestSeal {
     pub(super) iv: Iv,
     tag: [u8; TAG_LEN],

@@ -13,7 +13,7 @@ fn control(remotes: u32) -> CongestionControl {
 }
 
 fn nack(cc: &mut CongestionControl, id: RemoteWindowId) {
-    cc.on_completion(id, &feedback(RTT, OpStatus::Nack, 0.0, 5.0));
+    cc.on_completion(id, &feedback(RTT, OpStatus::Nack, 0.0, 5.0), USED);
 }
 
 //= 1rma#6-windows
@@ -21,18 +21,19 @@ fn nack(cc: &mut CongestionControl, id: RemoteWindowId) {
 #[test]
 fn each_remote_nic_and_direction_has_a_window_of_its_own() {
     let mut cc = control(8);
-    let id = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let id = cc.hold(addr(1), Direction::Inbound).unwrap().id;
     let others = [
-        cc.hold(addr(1), Direction::Outbound).unwrap(),
-        cc.hold(addr(2), Direction::Inbound).unwrap(),
-        cc.hold("2001:db8::1".parse().unwrap(), Direction::Inbound).unwrap(),
+        cc.hold(addr(1), Direction::Outbound).unwrap().id,
+        cc.hold(addr(2), Direction::Inbound).unwrap().id,
+        cc.hold("2001:db8::1".parse().unwrap(), Direction::Inbound).unwrap().id,
     ];
     nack(&mut cc, id);
     assert!(cc.remote_cwnd(id) < 2.0);
     for other in others {
         assert_eq!(cc.remote_cwnd(other), 16.0);
     }
-    assert_eq!(cc.hold(addr(1), Direction::Inbound), Ok(id), "held twice, one window");
+    let again = Ok(Held { id, is_new: false });
+    assert_eq!(cc.hold(addr(1), Direction::Inbound), again, "held twice, one window");
 }
 
 //= 1rma#6-windows
@@ -40,8 +41,8 @@ fn each_remote_nic_and_direction_has_a_window_of_its_own() {
 #[test]
 fn there_is_one_local_window_for_all_remote_nics() {
     let mut cc = control(8);
-    let ids = [1, 2].map(|last| cc.hold(addr(last), Direction::Inbound).unwrap());
-    cc.on_completion(ids[0], &feedback(RTT, OpStatus::DispatchTimeout, 10.0, 0.0));
+    let ids = [1, 2].map(|last| cc.hold(addr(last), Direction::Inbound).unwrap().id);
+    cc.on_completion(ids[0], &feedback(RTT, OpStatus::DispatchTimeout, 10.0, 0.0), USED);
     for id in ids {
         assert_near(cc.window(id).cwnd(), 1.6);
     }
@@ -59,15 +60,15 @@ fn reads_are_inbound_and_writes_outbound() {
 #[test]
 fn a_released_window_is_remembered_until_its_place_is_needed() {
     let mut cc = control(2);
-    let first = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let first = cc.hold(addr(1), Direction::Inbound).unwrap().id;
     nack(&mut cc, first);
     cc.release(first);
-    let again = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let again = cc.hold(addr(1), Direction::Inbound).unwrap().id;
     assert_near(cc.remote_cwnd(again), 1.6);
     cc.release(again);
     // Two others take both places.
     for last in [2, 3] {
-        cc.hold(addr(last), Direction::Inbound).unwrap();
+        cc.hold(addr(last), Direction::Inbound).unwrap().id;
     }
     let error = cc.hold(addr(1), Direction::Inbound).unwrap_err();
     assert_eq!(error, AllHeld { remotes: 2 });
@@ -77,17 +78,17 @@ fn a_released_window_is_remembered_until_its_place_is_needed() {
 #[test]
 fn a_held_window_is_never_forgotten() {
     let mut cc = control(4);
-    let held = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let held = cc.hold(addr(1), Direction::Inbound).unwrap().id;
     nack(&mut cc, held);
     for last in 2..=255 {
-        let other = cc.hold(addr(last), Direction::Inbound).unwrap();
+        let other = cc.hold(addr(last), Direction::Inbound).unwrap().id;
         assert_ne!(other, held);
         assert_eq!(cc.remote_cwnd(other), 16.0, "a new remote NIC starts anew");
         cc.release(other);
-        assert_eq!(cc.hold(addr(last), Direction::Inbound), Ok(other));
+        assert_eq!(cc.hold(addr(last), Direction::Inbound).map(|it| it.id), Ok(other));
         cc.release(other);
     }
-    assert_eq!(cc.hold(addr(1), Direction::Inbound), Ok(held));
+    assert_eq!(cc.hold(addr(1), Direction::Inbound).map(|it| it.id), Ok(held));
     assert_near(cc.remote_cwnd(held), 1.6);
 }
 
@@ -95,7 +96,7 @@ fn a_held_window_is_never_forgotten() {
 #[should_panic(expected = "a window is released once per hold")]
 fn a_window_is_not_released_twice() {
     let mut cc = control(2);
-    let id = cc.hold(addr(1), Direction::Inbound).unwrap();
+    let id = cc.hold(addr(1), Direction::Inbound).unwrap().id;
     cc.release(id);
     cc.release(id);
 }

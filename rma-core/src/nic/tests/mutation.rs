@@ -755,3 +755,70 @@ fn a_write_whose_key_is_rotated_between_its_frames_is_told_and_applies_no_more()
     assert_eq!(pair.target(), expected);
     assert_eq!(pair.b.nic.window_debited(), 0);
 }
+
+//= 1rma#5.1-replay
+//= type=test
+#[test]
+fn another_process_of_the_host_cannot_have_a_write_taken_for_a_duplicate() {
+    let mut pair = Pair::new();
+    let mut c = Host::new("192.0.2.1", NicConfigBuilder::default());
+    let other = Pid(88);
+    c.nic.configure_slots(0..8, Some(other));
+    let key = crate::crypto::RegionKeySchedule::new(&pair.b.key).derive(&KeyBinding {
+        initiator: pair.a.addr,
+        responder: pair.b.addr,
+        pid: other,
+        op_type: OpType::Rekey,
+    });
+    c.nic.handle_command(pair.now, Command { key, ..pair.rekey(0, [1; 16]) }).unwrap();
+    let forged = c.transmit(pair.now).remove(0);
+    pair.deliver_to_b(&forged).unwrap();
+    pair.issue(pair.write(0, 100, 64));
+    let request = pair.requests().remove(0);
+    assert_eq!(pair.deliver_to_b(&request), Ok(()));
+}
+
+#[test]
+fn a_read_goes_when_the_mutation_that_waited_is_abandoned() {
+    let timing = |t| Timing {
+        timeout: Duration::from_micros(t),
+        dispatch_timeout: Duration::from_micros(t / 2),
+        ..NicConfigBuilder::default().timing
+    };
+    let short = NicConfigBuilder { timing: timing(10_000), ..NicConfigBuilder::default() };
+    let long = NicConfigBuilder {
+        timing: timing(100_000),
+        solicitation_window: 4 * OP_SIZE_MAX,
+        ..NicConfigBuilder::default()
+    };
+    let mut pair = Pair::with(long);
+    pair.a = Host::new("192.0.2.1", short);
+    let read = |pair: &Pair, slot| Command {
+        responder: pair.a.addr,
+        remote_region: pair.a.region,
+        op: CommandOp::Read(Transfer {
+            op_size: 64,
+            remote_offset: 0,
+            local_region: pair.b.region,
+            local_offset: 0,
+        }),
+        ..pair.read(slot, 0, 64)
+    };
+    for first in [false, true] {
+        let slot = u16::from(first) * 2;
+        let command = read(&pair, slot);
+        pair.b.nic.handle_command(pair.now, command).unwrap();
+        assert_eq!(pair.responses().len(), 1);
+        pair.b.nic.responder_first = true;
+        pair.issue(pair.write(slot, 0, 64));
+        let request = pair.requests().remove(0);
+        pair.deliver_to_b(&request).unwrap();
+        pair.advance(Duration::from_micros(20_000));
+        let command = read(&pair, slot + 1);
+        pair.b.nic.handle_command(pair.now, command).unwrap();
+        assert_eq!(pair.responses().len(), 1, "the read has all the window for itself");
+        pair.advance(Duration::from_millis(500));
+        while pair.b.nic.poll_completion().is_some() {}
+        while pair.a.nic.poll_completion().is_some() {}
+    }
+}
