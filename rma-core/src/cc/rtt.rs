@@ -9,15 +9,21 @@ use core::time::Duration;
 use super::Feedback;
 use crate::{op::OpStatus, time};
 
-/// A smoothed round-trip time.
+/// A round-trip time: smoothed, and at its best.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rtt {
     nanos: f64,
+    best_nanos: f64,
 }
 
 impl Rtt {
     /// The weight of a new sample: that of TCP (RFC 6298), a window of ops being a sample each.
     const GAIN: f64 = 0.125;
+
+    /// The weights of a sample below the best and of one above it: what the best is without queues shows now and then
+    /// only, and may change.
+    const FALL: f64 = 0.5;
+    const RISE: f64 = 0.001;
 
     /// Samples outside of these are no round trips, in nanoseconds: with none at all windows below one op would not be
     /// paced, and with an endless one nothing would be issued any more.
@@ -27,7 +33,8 @@ impl Rtt {
     /// `rtt`, until samples say otherwise.
     #[must_use]
     pub const fn new(rtt: Duration) -> Self {
-        Self { nanos: time::nanos(rtt) as f64 }
+        let nanos = time::nanos(rtt) as f64;
+        Self { nanos, best_nanos: nanos }
     }
 
     /// In nanoseconds.
@@ -36,12 +43,21 @@ impl Rtt {
         self.nanos
     }
 
+    /// At its best, in nanoseconds: nearly what it is when nothing waits and nobody is descheduled. Ops are paced by
+    /// it. By the smoothed one, a host that was slow once would be asked slowly from then on, and so be seen to be slow.
+    #[must_use]
+    pub const fn best_nanos(self) -> f64 {
+        self.best_nanos
+    }
+
     /// Takes the sample of a completion. Failures have none: a timeout measures its timer, and a refused op
     /// transferred nothing.
     pub fn on_completion(&mut self, feedback: &Feedback) {
         if feedback.status == OpStatus::Ok {
             let sample = (feedback.total_delay_nanos as f64).clamp(Self::MIN, Self::MAX);
             self.nanos += Self::GAIN * (sample - self.nanos);
+            let gain = if sample < self.best_nanos { Self::FALL } else { Self::RISE };
+            self.best_nanos += gain * (sample - self.best_nanos);
         }
     }
 }

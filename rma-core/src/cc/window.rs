@@ -100,6 +100,6 @@ impl Window {
             return 0;
         }
         // Rounded down by less than a nanosecond; a cast saturates.
-        (self.op_charge.ops(op_size) * self.rtt.nanos() / self.cwnd) as u64
+        (self.op_charge.ops(op_size) * self.rtt.best_nanos() / self.cwnd) as u64
     }
 }

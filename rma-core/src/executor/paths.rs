@@ -291,7 +291,7 @@ impl Paths {
         let charge = window.charge(len);
         path.outstanding += u64::from(charge);
         let outstanding = path.outstanding;
-        let slack = window.rtt().nanos() as u64 / SLACK_PART;
+        let slack = window.rtt().best_nanos() as u64 / SLACK_PART;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(slack));
         path.next_at = path.next_at.max(earliest).after_nanos(window.pacing_interval_nanos(len));
         // To the end of its list.

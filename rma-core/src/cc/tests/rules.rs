@@ -228,12 +228,19 @@ fn ops_follow_each_other_at_op_size_times_cwnd_over_rtt() {
 //= 1rma#6-issue-rate
 //= type=test
 #[test]
-fn the_rate_follows_the_round_trip_time_that_ops_measure() {
+fn the_rate_follows_the_best_round_trip_time_that_ops_measure() {
     let mut pair = Pair::new(|builder| builder.cwnd_max = 16.0);
-    for step in 1..200 {
-        pair.give(&feedback(step * RTT, OpStatus::Ok, 0.5, 6.5));
-    }
-    assert!(pair.window().pacing_interval_nanos(4096).abs_diff(7_000 / 16) <= 1);
+    let mut give = |count: u64, remote_delay| {
+        for step in 1..=count {
+            pair.give(&feedback(step * RTT, OpStatus::Ok, 0.5, remote_delay));
+        }
+        pair.window().pacing_interval_nanos(4096) as f64 * pair.window().cwnd()
+    };
+    // Sooner down than up: a peer that was slow a few times is not asked slowly from then on.
+    assert!((give(20, 3.5) / 4_000.0 - 1.0).abs() < 0.01);
+    assert!(give(3, 3_000.0) < 14_000.0);
+    assert!((give(20, 3.5) / 4_000.0 - 1.0).abs() < 0.01);
+    assert!((give(10_000, 6.5) / 7_000.0 - 1.0).abs() < 0.01);
 }
 
 //= 1rma#7.4-total-delay-only
