@@ -30,11 +30,12 @@ impl Links {
 pub(crate) struct IndexList {
     head: u16,
     tail: u16,
+    len: u16,
 }
 
 impl IndexList {
     pub(crate) const fn new() -> Self {
-        Self { head: NONE, tail: NONE }
+        Self { head: NONE, tail: NONE, len: 0 }
     }
 
     pub(crate) fn front(&self) -> Option<u16> {
@@ -45,6 +46,11 @@ impl IndexList {
         self.head == NONE
     }
 
+    /// How many entries are in it.
+    pub(crate) fn len(&self) -> usize {
+        self.len.into()
+    }
+
     pub(crate) fn push_back(&mut self, links: &mut Links, entry: u16) {
         links.0[usize::from(entry)] = Link { previous: self.tail, next: NONE };
         match self.tail {
@@ -52,6 +58,7 @@ impl IndexList {
             tail => links.0[usize::from(tail)].next = entry,
         }
         self.tail = entry;
+        self.len += 1;
     }
 
     pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
@@ -71,6 +78,7 @@ impl IndexList {
             NONE => self.tail = previous,
             next => links.0[usize::from(next)].previous = previous,
         }
+        self.len -= 1;
     }
 }
 
@@ -103,7 +111,9 @@ mod tests {
             list.push_back(&mut links, 0);
             let left: Vec<u16> =
                 [1, 2, 3].into_iter().filter(|&slot| slot != gone).chain([0]).collect();
+            assert_eq!(list.len(), left.len());
             assert_eq!(drain(&mut list, &mut links), left);
+            assert_eq!(list.len(), 0);
         }
     }
 }

@@ -16,6 +16,8 @@ mod admission;
 mod config;
 mod counter_blocks;
 mod counters;
+mod delays;
+mod gauges;
 mod granules;
 mod inbound_reads;
 mod initiator;
@@ -34,6 +36,8 @@ use std::sync::Arc;
 
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, ReceiveLenMax, Timing};
 pub use counters::NicCounters;
+pub use delays::DelayHistogram;
+pub use gauges::NicGauges;
 pub use memory::TableMemory;
 pub use region_table::{RegionEntry, RegionTable};
 

@@ -2,13 +2,23 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{error::DropReason, op::OpStatus};
+use super::{
+    delays::{DelayCells, DelayHistogram},
+    gauges::{GaugeCells, NicGauges},
+};
+use crate::{
+    command::Completion,
+    error::DropReason,
+    op::{OpStatus, OpType},
+};
 
 /// Counters of one NIC. Relaxed and written by the engine thread alone, so that counting costs what an
 /// ordinary addition costs; a reader sees each counter whole, but not all at one instant.
 #[derive(Debug, Default)]
 pub struct NicCounters {
     statuses: [AtomicU64; OpStatus::ALL.len()],
+    /// `issue_delay` and `total_delay` of the ops that ended with OK, for each type of op.
+    delays: [[DelayCells; 2]; OpType::ALL.len()],
     drops: [AtomicU64; DropReason::ALL.len()],
     frames_received: AtomicU64,
     frames_sent: AtomicU64,
@@ -17,12 +27,35 @@ pub struct NicCounters {
     impossible_indexes: AtomicU64,
     late_effects: AtomicU64,
     seals_refused: AtomicU64,
+    gauges: GaugeCells,
 }
 
 impl NicCounters {
     /// Ops of this host that ended with `status`.
     pub fn completions(&self, status: OpStatus) -> u64 {
         self.statuses[status as usize].load(Relaxed)
+    }
+
+    /// How long ops of this type waited to enter service (`issue_delay`): of those that ended with OK, as what failed
+    /// took as long as it took to fail.
+    pub fn issue_delay(&self, op_type: OpType) -> DelayHistogram {
+        self.delays[row(op_type)][0].load()
+    }
+
+    /// How long ops of this type took in all (`total_delay`): of those that ended with OK.
+    pub fn total_delay(&self, op_type: OpType) -> DelayHistogram {
+        self.delays[row(op_type)][1].load()
+    }
+
+    /// How full the NIC's tables and queues were when the engine last looked. An engine looks every thousand turns or
+    /// so, and before it sleeps.
+    pub fn gauges(&self) -> NicGauges {
+        self.gauges.load()
+    }
+
+    /// For the engine thread.
+    pub(super) fn publish(&self, gauges: &NicGauges) {
+        self.gauges.store(gauges);
     }
 
     /// Frames that died for `reason`.
@@ -79,8 +112,15 @@ impl NicCounters {
         self.seals_refused.load(Relaxed)
     }
 
-    pub(super) fn count_completion(&self, status: OpStatus) {
-        add_one(&self.statuses[status as usize]);
+    /// `op_type` matters only where the op was one.
+    pub(super) fn count_completion(&self, op_type: OpType, completion: &Completion) {
+        add_one(&self.statuses[completion.status as usize]);
+        if completion.status == OpStatus::Ok {
+            let (issue_delay, total_delay) = completion.delays_nanos();
+            let [issue, total] = &self.delays[row(op_type)];
+            issue.count(issue_delay);
+            total.count(total_delay);
+        }
     }
 
     pub(super) fn count_drop(&self, reason: DropReason) {
@@ -115,11 +155,16 @@ impl NicCounters {
     }
 }
 
-fn add_one(counter: &AtomicU64) {
+pub(super) fn add_one(counter: &AtomicU64) {
     add(counter, 1);
 }
 
+/// The codes of op types begin at 1.
+const fn row(op_type: OpType) -> usize {
+    op_type as usize - 1
+}
+
 /// No locked instruction: there is one writer.
-fn add(counter: &AtomicU64, count: u64) {
+pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }

@@ -79,6 +79,11 @@ impl InboundReads {
         self.queues[class as usize].len() >= self.depth || before > self.nack_threshold
     }
 
+    /// How many reads of `class` wait, and how many bytes they still have to send.
+    pub(super) fn waiting(&self, class: ClassOfService) -> (usize, u64) {
+        (self.queues[class as usize].len(), self.bytes[class as usize])
+    }
+
     /// Queues an admitted read. It was asked `is_full`.
     pub(super) fn push<K>(
         &mut self,

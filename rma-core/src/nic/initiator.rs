@@ -23,10 +23,10 @@ use crate::{
     addr::{HostAddr, Pid},
     backend::Transmit,
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
-    crypto::{AeadProvider, DerivedRegionKey, EngineId},
+    crypto::{AeadProvider, DerivedRegionKey, EngineId, RegionKey},
     error::{CommandError, DropReason},
     index_list::{IndexList, Links},
-    limits::OP_SIZE_MAX,
+    limits::{OP_SIZE_MAX, REGION_KEY_LEN},
     op::{ClassOfService, OpStatus, OpType},
     time::Instant,
     wire::{
@@ -506,7 +506,7 @@ impl<A: AeadProvider> Initiator<A> {
         slot.state = State::Completed;
         if slot.command.op.op_type() == OpType::Rekey {
             // The slot keeps no copy of the new K_r.
-            slot.command.op = Command::NONE.op;
+            slot.command.op = CommandOp::Rekey(RegionKey::from_bytes([0; REGION_KEY_LEN]));
         }
         self.completions.push_back(Completion::new(id, status, issue, total));
     }
@@ -514,9 +514,26 @@ impl<A: AeadProvider> Initiator<A> {
     /// The next completion. Its slot is free from now on.
     pub(super) fn poll_completion(&mut self, counters: &NicCounters) -> Option<Completion> {
         let completion = self.completions.pop_front()?;
-        self.slots[completion.slot.index()].state = State::Free;
-        counters.count_completion(completion.status);
+        let slot = &mut self.slots[completion.slot.index()];
+        slot.state = State::Free;
+        counters.count_completion(slot.command.op.op_type(), &completion);
         Some(completion)
+    }
+
+    /// How many ops of `class` have not entered service yet.
+    pub(super) fn ops_waiting(&self, class: ClassOfService) -> usize {
+        [OpType::Read, OpType::Write].map(|it| self.waiting[fifo(class, it)].len()).iter().sum()
+    }
+
+    /// How many ops are in service.
+    pub(super) fn ops_in_service(&self) -> usize {
+        self.in_service.len() + self.solicited.len()
+    }
+
+    /// How many slots have no op: each op waits, is in service, or has a completion that was not polled.
+    pub(super) fn free_slots(&self) -> usize {
+        let waiting = self.waiting.iter().map(IndexList::len).sum::<usize>();
+        self.slots.len() - waiting - self.ops_in_service() - self.completions.len()
     }
 }
 

@@ -166,6 +166,11 @@ impl<A: AeadProvider> PendingWrites<A> {
         self.free.is_empty() || self.used[class as usize] >= self.share
     }
 
+    /// How many entries `class` has in use.
+    pub(super) const fn used(&self, class: ClassOfService) -> usize {
+        self.used[class as usize]
+    }
+
     /// Whether this request has come before, as far as that can still be told. Only requests that were admitted
     /// are remembered, and a request is known by its tag: nobody can claim another's IV for his own to have it
     /// dropped. So it need not be authenticated again.

@@ -109,6 +109,14 @@ impl<A: AeadProvider> Responder<A> {
         self.writes.handle_data(clock, claims, frame, window, serving)
     }
 
+    pub(super) const fn reads(&self) -> &InboundReads {
+        &self.reads
+    }
+
+    pub(super) const fn writes(&self) -> &PendingWrites<A> {
+        &self.writes
+    }
+
     /// Expires whatever is due.
     pub(super) fn handle_timeout(
         &mut self,

@@ -21,6 +21,7 @@ mod overload;
 mod read;
 mod rekey;
 mod tables;
+mod telemetry;
 
 const PID: Pid = Pid(77);
 const REGION_LEN: usize = 3 * 4096;
