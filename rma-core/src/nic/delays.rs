@@ -48,8 +48,9 @@ impl DelayHistogram {
     }
 
     fn bucket(nanos: u64) -> usize {
-        let log = u64::BITS - nanos.saturating_sub(1).leading_zeros();
-        log.clamp(FIRST_LOG, LAST_LOG + 1) as usize - FIRST_LOG as usize
+        // The first bucket's bits are set, so that nothing below it needs a branch.
+        let log = (nanos.saturating_sub(1) | ((1 << FIRST_LOG) - 1)).ilog2() + 1;
+        (log - FIRST_LOG).min(Self::BUCKETS as u32 - 1) as usize
     }
 }
 
