@@ -45,6 +45,11 @@ pub(crate) enum Life {
 }
 
 impl Life {
+    /// Whether the engine's thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Self::Thread(ended) if ended.load(SeqCst))
+    }
+
     /// An error if waiting for the engine is of no use.
     pub(crate) fn ended(&self) -> Result<(), WaitError> {
         match self {

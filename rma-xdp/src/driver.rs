@@ -10,7 +10,7 @@ mod pool;
 mod slots;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
@@ -29,10 +29,18 @@ use crate::{
     control::{Answer, ControlPath, Life, Request},
     error::HostError,
     portal::{Portal, Retired, Sleep},
-    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
+    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage},
 };
-pub(crate) use accounts::PoolSizes;
-use accounts::{Accounts, HOST};
+use accounts::HOST;
+pub(crate) use accounts::{Accounts, PoolSizes};
+
+/// The accounts, shared with those who watch them.
+pub(crate) type Books = Arc<Mutex<Accounts>>;
+
+/// What every tenant has, and could have: the host itself first.
+pub(crate) fn usages(books: &Books) -> Vec<TenantUsage> {
+    books.lock().unwrap_or_else(PoisonError::into_inner).usages().collect()
+}
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -42,7 +50,7 @@ pub(crate) struct Driver {
     retired: Retired,
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the NIC's table alone: a
     /// remote Rekey changes them.
-    accounts: Accounts,
+    accounts: Books,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -64,7 +72,7 @@ impl Driver {
             bell,
             // One slot each is the most portals there can be.
             retired: Arc::new(ArrayQueue::new(sizes.slots.into())),
-            accounts: Accounts::new(sizes, config, pid)?,
+            accounts: Arc::new(Mutex::new(Accounts::new(sizes, config, pid)?)),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
@@ -75,6 +83,16 @@ impl Driver {
 
     pub(crate) const fn addresses(&self) -> &LocalAddresses {
         &self.addresses
+    }
+
+    /// The accounts, to watch them.
+    pub(crate) const fn books(&self) -> &Books {
+        &self.accounts
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // Whoever only watches cannot leave them half changed.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `portal` is one of this host's.
@@ -91,7 +109,7 @@ impl Driver {
         self.reclaim(engine)?;
         let TenantConfig { name, pid, priority, quotas } = config;
         let (pid, alive) = (pid.unwrap_or(self.pid), Arc::new(()));
-        let id = self.accounts.open(&name, pid, priority, &quotas, Some(alive.clone()))?;
+        let id = self.accounts().open(&name, pid, priority, &quotas, Some(alive.clone()))?;
         Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
     }
 
@@ -114,7 +132,7 @@ impl Driver {
     ) -> Result<Usage, HostError> {
         let account = self.account(tenant)?;
         self.reclaim(engine)?;
-        Ok(self.accounts.usage(account))
+        Ok(self.accounts().usage(account))
     }
 
     /// Whether `len` bytes could be registered now. Asked before memory is allocated for them.
@@ -123,8 +141,8 @@ impl Driver {
         tenant: Option<&Tenant>,
         len: usize,
     ) -> Result<(), AllocationError> {
-        self.accounts.close_abandoned();
-        self.accounts.admit_region(self.account(tenant)?, len as u64).map(drop)
+        self.accounts().close_abandoned();
+        self.accounts().admit_region(self.account(tenant)?, len as u64).map(drop)
     }
 
     /// Registers `memory`, protected by `key`.
@@ -136,16 +154,16 @@ impl Driver {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.accounts.close_abandoned();
+        self.accounts().close_abandoned();
         let account = self.account(tenant)?;
-        let charge = self.accounts.admit_region(account, memory.len() as u64)?;
-        let owner = self.accounts.pid(account);
+        let charge = self.accounts().admit_region(account, memory.len() as u64)?;
+        let owner = self.accounts().pid(account);
         let entry = RegionEntry::new(memory.clone(), &key, permissions, owner);
         let Answer::Registered(result) = engine.ask(Request::Register(Box::new(entry)))? else {
             unreachable!("answers come in the order of the questions")
         };
         let id = result.map_err(|(error, _entry)| error)?;
-        self.accounts.registered(id, charge);
+        self.accounts().registered(id, charge);
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
@@ -160,7 +178,7 @@ impl Driver {
             unreachable!("answers come in the order of the questions")
         };
         result?;
-        self.accounts.deregistered(region.id());
+        self.accounts().deregistered(region.id());
         Ok(())
     }
 
@@ -180,7 +198,7 @@ impl Driver {
 
     /// Whether this host has registered `region`, and not another host one of the same number.
     fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
-        if region.nic() == self.nic && self.accounts.has_region(region.id()) {
+        if region.nic() == self.nic && self.accounts().has_region(region.id()) {
             Ok(())
         } else {
             Err(RegionError::NotRegistered { region: region.id() })
@@ -235,14 +253,15 @@ impl Driver {
         let account = self.account(tenant)?;
         let range = loop {
             let settled = self.reclaim(engine)?;
-            match self.accounts.take_slots(account, slots) {
+            let taken = self.accounts().take_slots(account, slots);
+            match taken {
                 Ok(range) => break range,
                 // What dropped portals still have may be enough.
                 Err(error) if settled || !engine.wait_for_ops() => return Err(error.into()),
                 Err(_) => {}
             }
         };
-        let pid = self.accounts.pid(account);
+        let pid = self.accounts().pid(account);
         let (portal, mut port) = portal(PortalConfig {
             slots: range,
             pid,
@@ -270,13 +289,13 @@ impl Driver {
             };
             if let Some(port) = port {
                 drop::<PortalPort>(port);
-                self.accounts.give_slots_back(slots);
+                self.accounts().give_slots_back(slots);
             } else {
                 settled = false;
                 self.retired.push(slots).expect("it was in the queue just now");
             }
         }
-        self.accounts.close_abandoned();
+        self.accounts().close_abandoned();
         Ok(settled)
     }
 }

@@ -216,6 +216,8 @@ fn run<B: HostBackend>(
             Idle::Spin => core::hint::spin_loop(),
             Idle::Yield => std::thread::yield_now(),
             Idle::Sleep => {
+                // Whoever looks meanwhile should not see what was before.
+                engine.nic().publish_gauges();
                 sleep(engine, shared);
                 housekeeping.due();
             }

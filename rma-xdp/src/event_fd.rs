@@ -2,7 +2,10 @@
 //! [`Doorbell`](rma_shm::Doorbell); a wake-up that comes before the sleep ends it at once.
 
 use core::time::Duration;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 use rma_core::portal::Wake;
 use rustix::{
@@ -17,12 +20,11 @@ pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
     pub(crate) fn new() -> Result<Self, HostError> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fd = eventfd(0, flags).map_err(|errno| HostError::System {
-            what: "creating an eventfd",
-            source: errno.into(),
-        })?;
-        Ok(Self(fd))
+        Self::open().map_err(|source| HostError::System { what: "creating an eventfd", source })
+    }
+
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Forgets all wake-ups so far.

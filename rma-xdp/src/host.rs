@@ -28,6 +28,7 @@ use crate::{
     error::{HostError, WaitError},
     housekeeping::Housekeeping,
     idle::IdlePolicy,
+    metrics::{DeviceWatch, Metrics, MetricsSource},
     portal::Portal,
     random::random_region_key,
     tenant::DriverConfig,
@@ -99,6 +100,7 @@ pub struct Host {
     /// Dropped first: the engine stops before the device's other parts go.
     control: Mutex<Control>,
     shared: HostShared,
+    metrics: MetricsSource,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,7 @@ pub struct InlineHost {
     engine: InlineEngine,
     driver: Driver,
     shared: HostShared,
+    metrics: MetricsSource,
 }
 
 /// What both kinds of host have.
@@ -123,6 +126,7 @@ struct HostShared {
     counters: Arc<NicCounters>,
     counter: Counter,
     device: crate::device::DeviceKeeper,
+    watch: DeviceWatch,
 }
 
 impl HostShared {
@@ -137,6 +141,11 @@ impl HostShared {
         if !local.contains(grant.initiator) {
             self.device.prepare(grant.initiator);
         }
+    }
+
+    fn metrics(&self, driver: &Driver, life: Life) -> MetricsSource {
+        let (counters, watch) = (self.counters.clone(), self.watch.clone());
+        MetricsSource::new(counters, watch, &self.info, driver.books(), life)
     }
 
     fn fallbacks(&self) -> Vec<String> {
@@ -160,7 +169,8 @@ impl Host {
         let thread =
             EngineThread::start(engine, ThreadConfig { core, idle }, shared.housekeeping())?;
         let driver = Driver::new(addresses, pid, sizes, &policy, Some(thread.bell()))?;
-        Ok(Self { control: Mutex::new(Control { thread, driver }), shared })
+        let metrics = shared.metrics(&driver, thread.life());
+        Ok(Self { control: Mutex::new(Control { thread, driver }), shared, metrics })
     }
 
     /// Registers `len` bytes of zeroed memory under a fresh region key.
@@ -289,6 +299,18 @@ impl Host {
         &self.shared.counters
     }
 
+    /// All that the host tells about itself, as plain data, and from there as text for Prometheus. Waits for nobody.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.metrics()
+    }
+
+    /// [`Host::metrics`] for another thread.
+    #[must_use]
+    pub const fn metrics_source(&self) -> &MetricsSource {
+        &self.metrics
+    }
+
     fn control(&self) -> MutexGuard<'_, Control> {
         // What a panicking thread left is whole: questions and answers come in pairs.
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
@@ -305,7 +327,8 @@ impl InlineHost {
         let Opened { engine, shared, addresses } = open(config)?;
         let driver = Driver::new(addresses, pid, pool_sizes(&engine), &policy, None)?;
         let engine = InlineEngine { engine, housekeeping: shared.housekeeping() };
-        Ok(Self { engine, driver, shared })
+        let metrics = shared.metrics(&driver, engine.life());
+        Ok(Self { engine, driver, shared, metrics })
     }
 
     /// One turn of the engine. Returns how much there was to do. Call it without end: ops make progress,
@@ -450,6 +473,19 @@ impl InlineHost {
     pub fn counters(&self) -> &NicCounters {
         &self.shared.counters
     }
+
+    /// See [`Host::metrics`].
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.engine.engine.nic().publish_gauges();
+        self.metrics.metrics()
+    }
+
+    /// See [`Host::metrics_source`]. Gauges are what they were some turns ago.
+    #[must_use]
+    pub const fn metrics_source(&self) -> &MetricsSource {
+        &self.metrics
+    }
 }
 
 #[derive(Debug)]
@@ -501,7 +537,8 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::new(nic.build()?);
     let counters = nic.counters().clone();
+    let watch = DeviceWatch::new(&backend);
     let engine = Engine::new(nic, backend, TscClock::new());
-    let shared = HostShared { info, counters, counter, device: keeper };
+    let shared = HostShared { info, counters, counter, device: keeper, watch };
     Ok(Opened { engine, shared, addresses })
 }

@@ -40,6 +40,7 @@ mod event_fd;
 mod host;
 mod housekeeping;
 mod idle;
+mod metrics;
 pub mod net;
 mod portal;
 mod random;
@@ -54,11 +55,14 @@ pub use device::{Device, DeviceInfo};
 pub use error::{HostError, WaitError};
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
+pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
+#[cfg(feature = "metrics-endpoint")]
+pub use metrics::{EndpointError, MetricsEndpoint};
 pub use portal::Portal;
 pub use random::random_region_key;
 pub use tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
-    TenantConfig, Usage,
+    TenantConfig, TenantUsage, Usage,
 };
 
 pub use rma_core::{
@@ -68,7 +72,7 @@ pub use rma_core::{
     error::{DropReason, RegionError, SubmitError},
     grant::Grant,
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, NicCounters, TableMemory, Timing},
+    nic::{DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, TableMemory, Timing},
     op::{ClassOfService, OpStatus, OpType},
     portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},

@@ -180,6 +180,18 @@ pub struct Usage {
     pub bytes: PoolUsage,
 }
 
+/// The usage of one tenant, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantUsage {
+    /// Its name; `host` for what is allocated without a tenant.
+    pub tenant: Box<str>,
+    /// Which tenant of this host: names may be the same.
+    pub id: u64,
+    /// What it has, and could have. Slots of dropped portals count until the driver is asked for something next.
+    pub usage: Usage,
+}
+
 /// What there is a pool of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {

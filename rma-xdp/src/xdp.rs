@@ -29,6 +29,7 @@ pub mod socket;
 mod sockopt;
 mod steering;
 pub mod umem;
+mod watch;
 
 pub use self::{
     backend::XdpBackend,
@@ -38,4 +39,5 @@ pub use self::{
     error::{AttachedProgram, Refusal, XdpError},
     socket::XskStatistics,
     steering::AttachMode,
+    watch::XskWatch,
 };

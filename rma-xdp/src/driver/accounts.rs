@@ -13,7 +13,7 @@ use super::{
 };
 use crate::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource,
-    TenantId, Usage,
+    TenantId, TenantUsage, Usage,
 };
 
 /// The host's own account.
@@ -27,7 +27,7 @@ pub(crate) struct PoolSizes {
 }
 
 #[derive(Debug)]
-pub(super) struct Accounts {
+pub(crate) struct Accounts {
     slots: Pool,
     /// Those of the rest.
     free_slots: FreeSlots,
@@ -274,6 +274,15 @@ impl Accounts {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has a region");
         self.regions.refund(&mut account.regions, charge.region, 1);
         self.bytes.refund(&mut account.bytes, charge.bytes, charge.len);
+    }
+
+    /// What every tenant has, and could have.
+    pub(super) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
+        self.tenants.iter().map(|(&tenant, account)| TenantUsage {
+            tenant: account.name.clone(),
+            id: tenant.0,
+            usage: self.usage(tenant),
+        })
     }
 
     pub(super) fn usage(&self, tenant: TenantId) -> Usage {

@@ -31,6 +31,7 @@ use super::{
     socket::{Options, Socket, XskStatistics},
     steering::{AttachMode, Steering},
     umem::CHUNK_DATA,
+    watch::{Watched, XskWatch},
 };
 use crate::net::{Path, PathTable};
 
@@ -54,6 +55,7 @@ const QUEUE_FREE_AFTER: Duration = Duration::from_secs(1);
 pub struct XdpBackend {
     // Dropped in this order.
     steering: Steering,
+    watched: Watched,
     queues: Box<[Queue]>,
     _port: ReservedPort,
     state: State,
@@ -127,6 +129,11 @@ impl XdpBackend {
             steering.redirect(interface, socket.queue(), socket.fd())?;
         }
 
+        let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
+        let watched = Watched::new(sockets).map_err(|source| {
+            XdpError::from_call(interface, "duplicating a socket's descriptor", source)
+        })?;
+
         let zero_copy = queues.iter().all(|queue| queue.socket.is_zero_copy());
         if !zero_copy {
             let reason = match steering.mode() {
@@ -156,6 +163,7 @@ impl XdpBackend {
         };
         Ok(Self {
             steering,
+            watched,
             queues: queues.into_boxed_slice(),
             _port: port,
             state,
@@ -202,6 +210,12 @@ impl XdpBackend {
             sum += socket.statistics()?;
         }
         Ok(sum)
+    }
+
+    /// Reads [`XdpBackend::statistics`] on other threads.
+    #[must_use]
+    pub fn watch(&self) -> XskWatch {
+        self.watched.watch()
     }
 
     /// The error after which sending was given up, if there was one: the interface is gone, mostly.

@@ -1,4 +1,4 @@
-//! The two socket options of AF_XDP that neither rustix nor xsk-rs has.
+//! The socket options of AF_XDP that rustix does not have, nor xsk-rs for any descriptor.
 //!
 //! Numbers from <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_xdp.h> and
 //! <https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/socket.h>.
@@ -8,6 +8,8 @@ use std::{
     io,
     os::fd::{AsRawFd, BorrowedFd},
 };
+
+use super::XskStatistics;
 
 /// `XDP_OPTIONS`, and the flag in its answer that says that the driver works on the UMEM itself.
 const XDP_OPTIONS: c_int = 8;
@@ -29,6 +31,41 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
         )
     };
     if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel counts for the socket. It takes a lock that frames do not.
+pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
+    let mut kernel = libc::xdp_statistics {
+        rx_dropped: 0,
+        rx_invalid_descs: 0,
+        tx_invalid_descs: 0,
+        rx_ring_full: 0,
+        rx_fill_ring_empty_descs: 0,
+        tx_ring_empty_descs: 0,
+    };
+    let mut len = size_of_val(&kernel) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `kernel`, and the new length to `len`;
+    // both live across the call. The descriptor is open: it is borrowed.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            libc::XDP_STATISTICS,
+            (&raw mut kernel).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(XskStatistics {
+        rx_dropped: kernel.rx_dropped,
+        rx_invalid_descs: kernel.rx_invalid_descs,
+        tx_invalid_descs: kernel.tx_invalid_descs,
+        rx_ring_full: kernel.rx_ring_full,
+        rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs,
+        tx_ring_empty_descs: kernel.tx_ring_empty_descs,
+    })
 }
 
 /// Lets the kernel poll the device inside our system calls, for at most `us` microseconds and `budget`

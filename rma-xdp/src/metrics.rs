@@ -1,0 +1,144 @@
+//! What a host tells about itself, at one moment, as plain data and as text for Prometheus.
+//!
+//! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's own, which it writes
+//! and others read; gauges are what it published last; the kernel is asked directly.
+//!
+//! Not here: the windows of congestion control, which belong to each [`rma_core::executor::CommandExecutor`] and its
+//! application's thread.
+//!
+//! Invariant: the text is valid whatever names tenants and devices have: no family and no sample comes twice, and
+//! buckets ascend.
+
+mod device;
+#[cfg(feature = "metrics-endpoint")]
+mod endpoint;
+mod prometheus;
+
+use std::sync::{Arc, Weak};
+
+use rma_core::{
+    error::DropReason,
+    nic::{DelayHistogram, NicCounters, NicGauges},
+    op::{OpStatus, OpType},
+};
+
+pub(crate) use self::device::DeviceWatch;
+pub use self::device::{DeviceCounter, DeviceMetrics};
+#[cfg(feature = "metrics-endpoint")]
+pub use self::endpoint::{EndpointError, MetricsEndpoint};
+use crate::{
+    control::Life,
+    device::DeviceInfo,
+    driver::{Books, usages},
+    tenant::TenantUsage,
+};
+
+/// What a host tells about itself at one moment. Each number is whole; they are not all from one instant.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Whether the host is open and its engine's thread has not ended.
+    pub engine_up: bool,
+    /// Ops of this host that ended, by status.
+    pub completions: Box<[(OpStatus, u64)]>,
+    /// Received frames that died in the NIC, by reason.
+    pub drops: Box<[(DropReason, u64)]>,
+    /// The NIC's other counters: see [`NicCounters`].
+    pub nic: NicTotals,
+    /// `issue_delay` and `total_delay` of ops that ended with OK, by type of op.
+    pub delays: Box<[OpDelays]>,
+    /// How full the NIC was a moment ago.
+    pub gauges: NicGauges,
+    /// What the device counts.
+    pub device: DeviceMetrics,
+    /// What each tenant has, the host itself first. Empty once the host is gone.
+    pub tenants: Box<[TenantUsage]>,
+}
+
+/// The counters of a NIC that are one number each. Each is what the method of [`NicCounters`] of that name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NicTotals {
+    /// Frames that the backend handed over.
+    pub frames_received: u64,
+    /// Frames that the backend took.
+    pub frames_sent: u64,
+    /// Commands for which no completion could be given.
+    pub commands_refused: u64,
+    /// Requests that were taken and then not answered.
+    pub requests_abandoned: u64,
+    /// Indexes in a portal's rings that cannot be.
+    pub impossible_indexes: u64,
+    /// Mutations that may have been applied too late.
+    pub late_effects: u64,
+    /// Frames that were not sealed as no counter value was left.
+    pub seals_refused: u64,
+}
+
+/// The delays of one type of op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpDelays {
+    /// Which type of op.
+    pub op_type: OpType,
+    /// From an op's arrival in the NIC until it entered service.
+    pub issue: DelayHistogram,
+    /// From its arrival to its completion.
+    pub total: DelayHistogram,
+}
+
+/// Where [`Metrics`] of one host come from, on any thread. It keeps nothing of the host open, and may outlive it: the
+/// counters then stay as they are.
+#[derive(Clone, Debug)]
+pub struct MetricsSource {
+    counters: Arc<NicCounters>,
+    device: DeviceWatch,
+    /// What was opened, in words.
+    description: Arc<str>,
+    books: Weak<<Books as core::ops::Deref>::Target>,
+    life: Life,
+}
+
+impl MetricsSource {
+    pub(crate) fn new(
+        counters: Arc<NicCounters>,
+        device: DeviceWatch,
+        info: &DeviceInfo,
+        books: &Books,
+        life: Life,
+    ) -> Self {
+        let (description, books) = (info.to_string().into(), Arc::downgrade(books));
+        Self { counters, device, description, books, life }
+    }
+
+    /// What the host tells about itself now. Allocates, and makes a system call for each receive queue; an engine
+    /// notices nothing of it.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let Self { counters, device, description, books, life } = self;
+        let tenants = books.upgrade().map(|books| usages(&books));
+        let delays = |op_type| OpDelays {
+            op_type,
+            issue: counters.issue_delay(op_type),
+            total: counters.total_delay(op_type),
+        };
+        Metrics {
+            engine_up: tenants.is_some() && !life.has_ended(),
+            completions: OpStatus::ALL.map(|it| (it, counters.completions(it))).into(),
+            drops: DropReason::ALL.map(|it| (it, counters.drops(it))).into(),
+            nic: NicTotals {
+                frames_received: counters.frames_received(),
+                frames_sent: counters.frames_sent(),
+                commands_refused: counters.commands_refused(),
+                requests_abandoned: counters.requests_abandoned(),
+                impossible_indexes: counters.impossible_indexes(),
+                late_effects: counters.late_effects(),
+                seals_refused: counters.seals_refused(),
+            },
+            delays: OpType::ALL.map(delays).into(),
+            gauges: counters.gauges(),
+            device: device.metrics(description),
+            tenants: tenants.unwrap_or_default().into(),
+        }
+    }
+}

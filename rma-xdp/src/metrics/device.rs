@@ -1,0 +1,151 @@
+//! What the two kinds of device count, as rows: a name, what it means, a number.
+//!
+//! The structs are taken apart field by field, so that a counter that is added and forgotten here does not compile.
+
+use std::sync::Arc;
+
+use crate::{
+    backend::AnyBackend,
+    udp::UdpCounters,
+    xdp::{Counters, XskStatistics, XskWatch},
+};
+
+/// One thing that a device counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceCounter {
+    /// Its name for Prometheus, such as `rma_xdp_rx_frames_total`.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// How many.
+    pub value: u64,
+}
+
+/// What a device counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceMetrics {
+    /// The device in words.
+    pub description: Arc<str>,
+    /// What the backend counts.
+    pub counters: Box<[DeviceCounter]>,
+    /// What the kernel counts for AF_XDP sockets, over all queues. `None` over UDP, and once the host is gone.
+    pub xsk: Option<XskStatistics>,
+}
+
+/// Where that comes from, on any thread.
+#[derive(Clone, Debug)]
+pub(crate) enum DeviceWatch {
+    Xdp(Arc<Counters>, XskWatch),
+    Udp(Arc<UdpCounters>),
+}
+
+impl DeviceWatch {
+    pub(crate) fn new(backend: &AnyBackend) -> Self {
+        match backend {
+            AnyBackend::Xdp(xdp) => Self::Xdp(xdp.counters().clone(), xdp.watch()),
+            AnyBackend::Udp(udp) => Self::Udp(udp.counters().clone()),
+        }
+    }
+
+    pub(super) fn metrics(&self, description: &Arc<str>) -> DeviceMetrics {
+        let (counters, xsk) = match self {
+            Self::Xdp(counters, watch) => (of_xdp(counters), watch.statistics()),
+            Self::Udp(counters) => (of_udp(counters), None),
+        };
+        DeviceMetrics { description: description.clone(), counters, xsk }
+    }
+}
+
+/// The rows of `$counters`, each `field: "what it counts"`; the name is the prefix and the field's.
+macro_rules! rows {
+    ($prefix:literal, $load:expr, $struct:ident { $($field:ident: $help:literal,)* } = $counters:expr) => {{
+        let $struct { $($field,)* } = $counters;
+        [$(DeviceCounter {
+            name: concat!($prefix, stringify!($field), "_total"),
+            help: $help,
+            value: $load($field),
+        },)*]
+    }};
+}
+
+fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
+    use crate::xdp::Counter;
+
+    let rows = rows!(
+        "rma_xdp_",
+        Counter::load,
+        Counters {
+            rx_frames: "Frames handed to the engine.",
+            rx_multi_buffer: "Received frames that lay in several chunks.",
+            rx_too_long: "Dropped: longer than the largest packet that can arrive.",
+            rx_not_local: "Dropped: the destination is none of the local addresses.",
+            rx_truncated: "Dropped: too short for its headers.",
+            rx_ether_type: "Dropped: not IP.",
+            rx_ip_header: "Dropped: an IP header that cannot be, or with options.",
+            rx_fragment: "Dropped: an IP fragment.",
+            rx_protocol: "Dropped: not UDP.",
+            rx_port: "Dropped: another UDP port.",
+            rx_ip_length: "Dropped: an IP length that cannot be.",
+            rx_udp_length: "Dropped: a UDP length that cannot be.",
+            rx_mapped_address: "Dropped: an IPv4 address as an IPv6 source.",
+            descriptors_refused: "Descriptors from the kernel that were not lent to it.",
+            chunks_lost: "Receive chunks that are out of use.",
+            tx_frames: "Frames put on the transmit ring.",
+            tx_multi_buffer: "Transmitted frames that needed several chunks.",
+            tx_moved: "Frames whose payload had to be moved for other headers.",
+            tx_no_path: "Dropped: no route, or no neighbour yet.",
+            tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
+            tx_family: "Dropped: source and destination of different families.",
+            tx_ring_full: "Times that all transmit chunks were with the kernel.",
+            tx_wakeups: "Doorbells rung.",
+            tx_wakeups_busy: "Doorbells that the kernel wants rung again.",
+            tx_wakeups_down: "Doorbells refused as the interface was down.",
+            tx_wakeups_failed: "Doorbells that failed for good.",
+        } = counters
+    );
+    rows.into()
+}
+
+fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
+    use crate::xdp::Counter;
+
+    let rows = rows!(
+        "rma_udp_",
+        Counter::load,
+        UdpCounters {
+            rx_frames: "Frames handed to the engine.",
+            rx_truncated: "Dropped: a datagram longer than the largest frame.",
+            rx_mapped_address: "Dropped: an IPv4 address as an IPv6 source.",
+            rx_errors: "Receive calls that failed; no frame is lost by it.",
+            tx_frames: "Frames that the kernel took.",
+            tx_blocked: "Times that a socket's send buffer was full; no frame is lost by it.",
+            tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
+            tx_no_socket: "Dropped: a source that is none of the local addresses.",
+            tx_refused: "ICMP said about an earlier frame that nobody listens there.",
+            tx_unreachable: "Dropped: no way there.",
+            tx_no_buffers: "Dropped: no memory, or no room in the device's queue.",
+            tx_forbidden: "Dropped: forbidden by a firewall rule, or a broadcast address.",
+            tx_failed: "Dropped: refused for another reason.",
+        } = counters
+    );
+    rows.into()
+}
+
+/// The kernel's words for what it counts.
+pub(super) fn of_xsk(statistics: &XskStatistics) -> Box<[DeviceCounter]> {
+    let rows = rows!(
+        "rma_xsk_",
+        u64::clone,
+        XskStatistics {
+            rx_dropped: "Packets that the kernel dropped for other reasons than those below.",
+            rx_invalid_descs: "Fill descriptors that the kernel refused.",
+            tx_invalid_descs: "Transmit descriptors that the kernel refused.",
+            rx_ring_full: "Packets that the kernel dropped as the receive ring was full.",
+            rx_fill_ring_empty_descs: "Packets that the kernel dropped as the fill ring was empty.",
+            tx_ring_empty_descs: "Times that the kernel found nothing to send.",
+        } = statistics
+    );
+    rows.into()
+}

@@ -1,0 +1,284 @@
+//! The text exposition format of Prometheus, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//!
+//! Names say the unit; times are in seconds, written to the nanosecond without rounding.
+
+use core::fmt::{self, Write};
+
+use rma_core::{
+    nic::{DelayHistogram, NicGauges},
+    op::ClassOfService,
+};
+
+use super::{Metrics, NicTotals, device::of_xsk};
+use crate::tenant::{PoolUsage, TenantUsage, Usage};
+
+impl Metrics {
+    /// Writes all of it as text that Prometheus understands, of type `text/plain; version=0.0.4`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn prometheus(&self, out: &mut impl Write) -> fmt::Result {
+        let mut text = Exposition { out };
+        text.one(GAUGE, "rma_engine_up", "Whether the engine runs.", self.engine_up.into())?;
+        let (name, help) = ("rma_device_info", "The device that carries the frames.");
+        text.family(GAUGE, name, help)?;
+        text.sample(name, &[("device", &self.device.description)], 1)?;
+        self.write_ops(&mut text)?;
+        write_totals(&self.nic, &mut text)?;
+        write_gauges(&self.gauges, &mut text)?;
+        for counter in &self.device.counters {
+            text.one(COUNTER, counter.name, counter.help, counter.value)?;
+        }
+        for counter in self.device.xsk.as_ref().map(of_xsk).iter().flatten() {
+            text.one(COUNTER, counter.name, counter.help, counter.value)?;
+        }
+        write_tenants(&self.tenants, &mut text)
+    }
+
+    fn write_ops(&self, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+        let name = "rma_ops_completed_total";
+        text.family(COUNTER, name, "Ops of this host that ended, by status.")?;
+        for (status, count) in &self.completions {
+            text.sample(name, &[("status", status.name())], *count)?;
+        }
+        let name = "rma_frames_dropped_total";
+        text.family(COUNTER, name, "Received frames that died in the NIC, by reason.")?;
+        for (reason, count) in &self.drops {
+            text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+        }
+        let name = "rma_issue_delay_seconds";
+        text.family(HISTOGRAM, name, "Time until ops that ended with OK entered service.")?;
+        for delays in &self.delays {
+            text.histogram(name, ("op", delays.op_type.name()), &delays.issue)?;
+        }
+        let name = "rma_total_delay_seconds";
+        text.family(HISTOGRAM, name, "Time until ops that ended with OK were complete.")?;
+        for delays in &self.delays {
+            text.histogram(name, ("op", delays.op_type.name()), &delays.total)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let &NicTotals {
+        frames_received,
+        frames_sent,
+        commands_refused,
+        requests_abandoned,
+        impossible_indexes,
+        late_effects,
+        seals_refused,
+    } = nic;
+    let rows = [
+        ("rma_frames_received_total", "Frames that the NIC was given.", frames_received),
+        ("rma_frames_sent_total", "Frames that the NIC has made.", frames_sent),
+        (
+            "rma_commands_refused_total",
+            "Commands for slots that are not their portal's, or busy.",
+            commands_refused,
+        ),
+        (
+            "rma_requests_abandoned_total",
+            "Requests that waited too long to be answered in time.",
+            requests_abandoned,
+        ),
+        (
+            "rma_impossible_indexes_total",
+            "Indexes in portals' rings that cannot be: a broken or hostile application.",
+            impossible_indexes,
+        ),
+        (
+            "rma_late_effects_total",
+            "Mutations that may have been applied after their initiators had given up.",
+            late_effects,
+        ),
+        (
+            "rma_seals_refused_total",
+            "Frames that were not sealed as no counter value was left.",
+            seals_refused,
+        ),
+    ];
+    rows.into_iter().try_for_each(|(name, help, value)| text.one(COUNTER, name, help, value))
+}
+
+fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let one = [
+        ("rma_solicitation_window_bytes", "The solicitation window.", gauges.window),
+        (
+            "rma_solicitation_window_debited_bytes",
+            "Bytes of the window that are solicited and have not arrived.",
+            gauges.window_debited,
+        ),
+        ("rma_command_slots", "Entries of the command slot table.", gauges.command_slots),
+        ("rma_command_slots_free", "Command slots without an op.", gauges.free_command_slots),
+        ("rma_ops_in_service", "Ops of this host in service.", gauges.ops_in_service),
+        (
+            "rma_inbound_queue_requests_max",
+            "Depth of the inbound queue of each class.",
+            gauges.inbound_queue,
+        ),
+        ("rma_pending_writes_max", "Entries of the pending-write table.", gauges.pending_writes),
+        (
+            "rma_counter_values_left",
+            "Frames that can be sealed with the counter values that are left.",
+            gauges.counter_values_left,
+        ),
+    ];
+    for (name, help, value) in one {
+        text.one(GAUGE, name, help, value)?;
+    }
+    let by_class = [
+        ("rma_ops_waiting", "Ops of this host that wait to enter service.", gauges.ops_waiting),
+        ("rma_inbound_reads", "Reads of others that wait for responses.", gauges.inbound_reads),
+        (
+            "rma_inbound_read_bytes",
+            "Bytes that these reads still have to be sent.",
+            gauges.inbound_read_bytes,
+        ),
+        ("rma_pending_writes", "Writes of others under way.", gauges.pending_writes_used),
+    ];
+    for (name, help, values) in by_class {
+        text.family(GAUGE, name, help)?;
+        for (class, value) in ClassOfService::ALL.into_iter().zip(values) {
+            let class = match class {
+                ClassOfService::Latency => "latency",
+                ClassOfService::Throughput => "throughput",
+            };
+            text.sample(name, &[("class", class)], value)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_tenants(tenants: &[TenantUsage], text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    type Pool = fn(&Usage) -> PoolUsage;
+    let pools: [(_, _, Pool); 3] = [
+        ("rma_tenant_command_slots", "Command slots", |usage| usage.slots),
+        ("rma_tenant_regions", "Regions", |usage| usage.regions),
+        ("rma_tenant_registered_bytes", "Bytes in regions", |usage| usage.bytes),
+    ];
+    type What = fn(PoolUsage) -> u64;
+    let whats: [(_, _, What); 2] = [
+        ("used", "that a tenant has.", |usage| usage.used),
+        ("available", "that a tenant could have in one piece.", |usage| usage.available),
+    ];
+    for (name, help, pool) in pools {
+        for (suffix, rest, what) in whats {
+            let name = &format!("{name}_{suffix}");
+            text.family(GAUGE, name, &format!("{help} {rest}"))?;
+            for TenantUsage { tenant, id, usage } in tenants {
+                // Names may be the same.
+                let labels = [("tenant", &**tenant), ("id", &id.to_string())];
+                text.sample(name, &labels, what(pool(usage)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Types of families.
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+const HISTOGRAM: &str = "histogram";
+
+/// The format itself.
+struct Exposition<'a, W> {
+    out: &'a mut W,
+}
+
+impl<W: Write> Exposition<'_, W> {
+    /// Begins a family. `help` is one line without backslashes.
+    fn family(&mut self, kind: &str, name: &str, help: &str) -> fmt::Result {
+        writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}")
+    }
+
+    /// A family of one sample without labels.
+    fn one(&mut self, kind: &str, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.family(kind, name, help)?;
+        self.sample(name, &[], value)
+    }
+
+    fn sample(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: impl fmt::Display,
+    ) -> fmt::Result {
+        self.out.write_str(name)?;
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            write!(self.out, "{before}{label}=\"{}\"", Escaped(text))?;
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.out, "{after} {value}")
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        label: (&str, &str),
+        histogram: &DelayHistogram,
+    ) -> fmt::Result {
+        let bucket = format!("{name}_bucket");
+        let mut cumulative = 0;
+        for (index, count) in histogram.counts.into_iter().enumerate() {
+            cumulative += count;
+            let bound = DelayHistogram::bound_nanos(index);
+            let le = bound.map_or_else(|| "+Inf".into(), |nanos| Seconds(nanos).to_string());
+            self.sample(&bucket, &[label, ("le", &le)], cumulative)?;
+        }
+        self.sample(&format!("{name}_sum"), &[label], Seconds(histogram.sum_nanos))?;
+        self.sample(&format!("{name}_count"), &[label], cumulative)
+    }
+}
+
+/// Nanoseconds as seconds, exactly.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        if nanos == 0 {
+            return write!(f, "{whole}");
+        }
+        let nanos = format!("{nanos:09}");
+        write!(f, "{whole}.{}", nanos.trim_end_matches('0'))
+    }
+}
+
+/// The value of a label.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|char| match char {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str("\\\""),
+            '\n' => f.write_str("\\n"),
+            other => f.write_char(other),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        let seconds = [0, 1, 128, 1_500_000_000, 17_179_869_184, u64::MAX].map(Seconds);
+        let text = seconds.map(|it| it.to_string());
+        let right =
+            ["0", "0.000000001", "0.000000128", "1.5", "17.179869184", "18446744073.709551615"];
+        assert_eq!(text, right);
+    }
+
+    #[test]
+    fn no_name_of_a_tenant_leaves_its_label() {
+        let mut out = String::new();
+        Exposition { out: &mut out }.sample("a", &[("b", "x\"} 7\n\\")], 1).unwrap();
+        assert_eq!(out, "a{b=\"x\\\"} 7\\n\\\\\"} 1\n");
+    }
+}
