@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
     demo::{self, DemoArgs},
     figures::{self, FiguresArgs},
@@ -13,11 +13,15 @@ use rma_bench::{
     serve::{self, LatArgs, ServeArgs},
     write_lat,
 };
+use tracing_subscriber::filter::LevelFilter;
 
 /// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
 #[derive(Debug, Parser)]
 #[command(name = "rma-bench", version)]
 struct Cli {
+    /// Say on standard error what hosts do: once, what is decided for them; twice, each portal, region and grant.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -41,6 +45,7 @@ const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    trace(cli.verbose);
     let result = run(&cli.command);
     if out::reader_is_gone() {
         // Quietly, and with the status that shells know from programs that SIGPIPE ended.
@@ -57,6 +62,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Sends events to standard error. The library has none on the path of frames, so this disturbs no measurement.
+fn trace(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
 }
 
 fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,15 +1,15 @@
 //! `rma-bench serve` and `rma-bench read-lat`: two processes, on two machines or in two namespaces.
 
 use core::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rma_xdp::{
-    Clock, HostAddr, HostConfig, HostError, InlineHost, OpStatus, OpType, Permissions, Pid,
-    TscClock,
+    Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, OpStatus,
+    OpType, Permissions, Pid, TscClock,
 };
 use serde::Serialize;
 
@@ -103,6 +103,9 @@ pub struct ServeArgs {
     /// The UDP port, the same on all hosts.
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. To whoever can connect: loopback is safest.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Stop after so many seconds; without it, serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
@@ -171,6 +174,9 @@ pub enum ServeError {
     /// The host could not be opened or did not do what it was asked.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] EndpointError),
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
@@ -234,6 +240,7 @@ pub enum ServeError {
     },
 }
 
+/// Opens the host. The caller pins itself afterwards: threads that the host starts must not share the engine's core.
 fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     if let Some(core) = host.core {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -248,10 +255,7 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     };
     let mut addresses = config.addresses.clone();
     addresses.extend(&host.address);
-    let open = InlineHost::open(HostConfig { addresses, port, pid, ..config });
-    // Afterwards: threads that the host has started must not share the engine's core.
-    pin(host.core);
-    open
+    InlineHost::open(HostConfig { addresses, port, pid, ..config })
 }
 
 fn introduce(host: &InlineHost) {
@@ -269,6 +273,10 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     // Before anything is opened: what is there must not be lost.
     GrantFile::replaceable(&args.grant)?;
     let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
+    let source = host.metrics_source();
+    let start = |address| MetricsEndpoint::start(address, source.clone());
+    let metrics = args.metrics.map(start).transpose()?;
+    pin(args.host.core);
     introduce(&host);
     let len = usize::try_from(args.region_len)
         .ok()
@@ -310,6 +318,9 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     line!(
         "            carry it over as a secret, then there: rma-bench {command} --grant FILE ..."
     );
+    if let Some(metrics) = &metrics {
+        line!("  metrics   http://{}/metrics", metrics.address());
+    }
     line!("  stop      with Ctrl-C");
     let clock = TscClock::new();
     let end = args.duration.map(Duration::from_secs);
@@ -363,6 +374,7 @@ pub(crate) fn open_client(args: &LatArgs) -> Result<(Client, Remote), ServeError
         return Err(ServeError::Size { size: args.size, region_len: grant.region_len });
     }
     let host = open(&args.host, port, grant.pid)?;
+    pin(args.host.core);
     if !host.addresses().contains(grant.initiator) {
         let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
         return Err(ServeError::NotThisHost {

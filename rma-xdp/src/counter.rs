@@ -152,6 +152,7 @@ impl Counter {
             }
             Err(error) => return Err(error),
         };
+        tracing::debug!(first = block.first(), end = block.end(), "first counter block reserved");
         let margin = block_len.max(FIRST_LEN);
         Ok((Self { source, keeper, clock, first: block.first(), margin }, block))
     }

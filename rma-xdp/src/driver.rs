@@ -110,6 +110,7 @@ impl Driver {
         let TenantConfig { name, pid, priority, quotas } = config;
         let (pid, alive) = (pid.unwrap_or(self.pid), Arc::new(()));
         let id = self.accounts().open(&name, pid, priority, &quotas, Some(alive.clone()))?;
+        tracing::debug!(tenant = &*name, id = id.0, %pid, "tenant made");
         Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
     }
 
@@ -164,6 +165,7 @@ impl Driver {
         };
         let id = result.map_err(|(error, _entry)| error)?;
         self.accounts().registered(id, charge);
+        tracing::debug!(region = %id, len = memory.len(), ?permissions, pid = %owner, "region registered");
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
@@ -179,6 +181,7 @@ impl Driver {
         };
         result?;
         self.accounts().deregistered(region.id());
+        tracing::debug!(region = %region.id(), "region deregistered");
         Ok(())
     }
 
@@ -193,7 +196,10 @@ impl Driver {
         let Answer::Rekeyed(result) = engine.ask(Request::Rekey(region.id(), key))? else {
             unreachable!("answers come in the order of the questions")
         };
-        Ok(result?)
+        result?;
+        // Never the key.
+        tracing::info!(region = %region.id(), "region rekeyed by its own host");
+        Ok(())
     }
 
     /// Whether this host has registered `region`, and not another host one of the same number.
@@ -224,6 +230,8 @@ impl Driver {
         let Answer::Derived(key) = engine.ask(Request::Derive(region.id(), binding))? else {
             unreachable!("answers come in the order of the questions")
         };
+        let key = key?;
+        tracing::debug!(region = %region.id(), %initiator, %pid, %op_type, "grant made");
         Ok(Grant {
             responder,
             region: region.id(),
@@ -231,7 +239,7 @@ impl Driver {
             initiator,
             pid,
             op_type,
-            key: key?,
+            key,
         })
     }
 
@@ -262,6 +270,7 @@ impl Driver {
             }
         };
         let pid = self.accounts().pid(account);
+        tracing::debug!(slots = ?range, %pid, "portal allocated");
         let (portal, mut port) = portal(PortalConfig {
             slots: range,
             pid,
@@ -289,6 +298,7 @@ impl Driver {
             };
             if let Some(port) = port {
                 drop::<PortalPort>(port);
+                tracing::debug!(?slots, "slots of a dropped portal are free again");
                 self.accounts().give_slots_back(slots);
             } else {
                 settled = false;

@@ -50,6 +50,10 @@ struct EndOfLife(Arc<AtomicBool>);
 impl Drop for EndOfLife {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
+        // The engine takes no turn any more, so this may take its time.
+        if std::thread::panicking() {
+            tracing::error!("the engine thread has panicked: all ops of its host wait in vain");
+        }
     }
 }
 
@@ -113,6 +117,7 @@ impl EngineThread {
             .name("rma-engine".into())
             .spawn(body)
             .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
+        tracing::debug!(core = core.map(|core| core.id), idle = ?config.idle, "engine thread started");
         Ok(Self { shared, ended, thread: Some(thread), answer_is_late: false })
     }
 
@@ -181,6 +186,7 @@ impl Drop for EngineThread {
         if let Some(thread) = self.thread.take() {
             // A panic of the engine has been printed already, and every wait has said `EngineGone`.
             let _ = thread.join();
+            tracing::debug!("engine thread stopped");
         }
     }
 }

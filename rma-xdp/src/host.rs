@@ -540,5 +540,15 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let watch = DeviceWatch::new(&backend);
     let engine = Engine::new(nic, backend, TscClock::new());
     let shared = HostShared { info, counters, counter, device: keeper, watch };
+    tracing::info!(
+        device = %shared.info,
+        addresses = ?addresses.iter().collect::<Vec<_>>(),
+        port,
+        counter = %shared.counter.source(),
+        "host opened"
+    );
+    for fallback in shared.fallbacks() {
+        tracing::warn!(fallback, "works less well than it could");
+    }
     Ok(Opened { engine, shared, addresses })
 }

@@ -210,6 +210,7 @@ impl AsMut<CommandPortal> for Portal {
 impl Drop for Portal {
     fn drop(&mut self) {
         let slots = self.inner.slots().clone();
+        tracing::debug!(?slots, outstanding = self.inner.outstanding(), "portal dropped");
         // The queue has room for every portal that there can be. Were it ever full, the slots would stay
         // allocated: nothing worse.
         let _ = self.retired.push(slots);

@@ -107,10 +107,15 @@ fn keep(store: &Store, mut after: u64, shared: &Shared) {
             Ok(block) => {
                 *trouble = None;
                 after = block.end();
+                tracing::debug!(first = block.first(), end = after, "counter block reserved");
                 shared.reserved.push(block).expect("this thread alone fills the queue");
                 shared.wanted.store(false, SeqCst);
             }
             Err(error) => {
+                // Once: it is tried again every second.
+                if trouble.is_none() {
+                    tracing::warn!(%error, "the next counter block cannot be reserved");
+                }
                 *trouble = Some(error);
                 drop(trouble);
                 // Waiting for the lock may have taken the wake-up call that came with `stop`.

@@ -113,6 +113,7 @@ impl MetricsEndpoint {
             .name("rma-metrics".into())
             .spawn(move || server.run())
             .map_err(|source| EndpointError::System { what: "starting the thread", source })?;
+        tracing::info!(%address, "metrics endpoint started");
         Ok(Self { address, stop, thread: Some(thread) })
     }
 

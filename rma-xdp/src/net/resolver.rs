@@ -101,6 +101,8 @@ enum State {
 #[derive(Debug)]
 struct Destination {
     state: State,
+    /// What was told of last.
+    told: Option<Path>,
     /// When somebody last asked for it or sent to it, as far as we know.
     wanted_at: Duration,
     /// When the kernel was last asked.
@@ -276,6 +278,7 @@ impl<K: Kernel> Resolver<K> {
         };
         let entry = self.destinations.entry(destination).or_insert(Destination {
             state,
+            told: None,
             wanted_at: now,
             asked_at: now,
             refresh_at: now,
@@ -332,7 +335,9 @@ impl<K: Kernel> Resolver<K> {
 
     /// Puts the path into the table if there is one, else takes it out.
     fn publish(&mut self, destination: HostAddr) {
-        let Some(path) = self.path(destination) else {
+        let path = self.path(destination);
+        self.tell(destination, path);
+        let Some(path) = path else {
             self.writer.remove(destination);
             return;
         };
@@ -348,6 +353,23 @@ impl<K: Kernel> Resolver<K> {
         });
     }
 
+    /// Says what has changed, and nothing each time that it was asked for again.
+    fn tell(&mut self, destination: HostAddr, path: Option<Path>) {
+        let Some(entry) = self.destinations.get_mut(&destination) else { return };
+        if entry.told == path {
+            return;
+        }
+        match path {
+            Some(Path { next_hop_mac, mtu, .. }) => {
+                let [a, b, c, d, e, f] = next_hop_mac;
+                let mac = format_args!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+                tracing::info!(%destination, next_hop = %mac, mtu, "path found or changed");
+            }
+            None => tracing::info!(%destination, "path lost"),
+        }
+        entry.told = path;
+    }
+
     fn path(&self, destination: HostAddr) -> Option<Path> {
         let State::Routed { next_hop, mtu } = self.destinations.get(&destination)?.state else {
             return None;
@@ -359,7 +381,7 @@ impl<K: Kernel> Resolver<K> {
     }
 
     fn refresh_link(&mut self) {
-        let ran = self.link.running;
+        let (ran, mtu) = (self.link.running, self.link.mtu);
         match self.kernel.link(self.link.index) {
             Ok(link) => self.link = link,
             // Gone, or unknown for the moment: nothing can be promised about it.
@@ -367,6 +389,10 @@ impl<K: Kernel> Resolver<K> {
         }
         self.writer.set_interface_mtu(self.link.mtu);
         self.writer.set_link_up(self.link.running);
+        if self.link.running != ran || self.link.mtu != mtu {
+            let (interface, running, mtu) = (&*self.link.name, self.link.running, self.link.mtu);
+            tracing::info!(interface, running, mtu, "link changed");
+        }
         for destination in self.all_destinations() {
             self.publish(destination);
             if !self.link.running {
@@ -427,6 +453,7 @@ impl<K: Kernel> Resolver<K> {
 
     fn forget(&mut self, destination: HostAddr) {
         self.writer.remove(destination);
+        tracing::debug!(%destination, "path forgotten: nobody uses it");
         if let Some(entry) = self.destinations.remove(&destination) {
             self.release_next_hop(entry.state);
         }
