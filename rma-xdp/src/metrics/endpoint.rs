@@ -5,7 +5,7 @@
 //! loopback or a network of the operator's, and there is no TLS.
 //!
 //! Invariant: whatever is received, and however slowly, the thread neither panics nor waits for a client for longer
-//! than [`TIMEOUT`] and [`LINGER`], and it ends before the endpoint's drop returns.
+//! than [`TIMEOUT`] and twice [`LINGER`], and it ends before the endpoint's drop returns.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -178,6 +178,8 @@ impl Server {
             Err(HeadError::Refused(refusal)) => refusal.response(),
             Err(HeadError::Io(error)) => return Err(error),
         };
+        // Who was too slow is told so, if it takes that at once.
+        let deadline = deadline.max(self.clock.now() + LINGER);
         self.write(&mut stream, response.as_bytes(), deadline)?;
         stream.shutdown(Shutdown::Write)?;
         let lingering = self.clock.now() + LINGER;

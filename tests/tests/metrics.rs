@@ -1,0 +1,335 @@
+//! What a host tells about itself, and how it is scraped.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::{net::SocketAddr, time::Duration};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use rma_tests::{
+    exposition::Exposition,
+    hosts::{CLIENT_PID, Hosts, Loopback, Setup},
+};
+use rma_xdp::{
+    Clock, Grant, HostConfig, InlineHost, Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus,
+    OpType, Permissions, Portal, RegisteredRegion, TenantConfig, TscClock,
+};
+
+fn parse(metrics: &Metrics) -> Exposition {
+    let mut text = String::new();
+    metrics.prometheus(&mut text).unwrap();
+    Exposition::parse(&text)
+}
+
+/// A portal of the client's, with grants to read and to write.
+struct Scene {
+    portal: Portal,
+    local: RegisteredRegion,
+    to_read: Grant,
+    to_write: Grant,
+}
+
+impl Scene {
+    fn new(hosts: &Hosts) -> Self {
+        let all = Permissions::READ | Permissions::WRITE;
+        let region = hosts.server().register(4096, all).unwrap();
+        let grant = |op_type| {
+            hosts.server().grant(&region, hosts.client_addr, CLIENT_PID, op_type).unwrap()
+        };
+        let portal = hosts.client.portal(8).unwrap();
+        let local = hosts.client.register(4096, Permissions::NONE).unwrap();
+        Self { portal, local, to_read: grant(OpType::Read), to_write: grant(OpType::Write) }
+    }
+
+    fn read(&mut self) -> OpStatus {
+        self.portal.read(&self.to_read, 0, &self.local, 0, 64).unwrap();
+        self.portal.wait().unwrap().status
+    }
+
+    fn write(&mut self) -> OpStatus {
+        self.portal.write(&self.to_write, 0, &self.local, 0, 64).unwrap();
+        self.portal.wait().unwrap().status
+    }
+}
+
+fn endpoint(hosts: &Hosts) -> MetricsEndpoint {
+    let source = hosts.client.metrics_source().clone();
+    MetricsEndpoint::start(([127, 0, 0, 1], 0).into(), source).unwrap()
+}
+
+/// Sends `request`, says that there is no more, and returns all that comes back.
+fn ask(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The other side may have had enough of it before its end.
+    let _ = stream.write_all(request);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{error}"),
+    }
+    String::from_utf8(response).unwrap()
+}
+
+fn scrape(address: SocketAddr) -> Exposition {
+    let response = ask(address, b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n");
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    Exposition::parse(body)
+}
+
+#[test]
+fn what_a_host_says_adds_up() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let mut scene = Scene::new(&hosts);
+    for _ in 0..10 {
+        assert_eq!(scene.read(), OpStatus::Ok);
+    }
+    for _ in 0..5 {
+        assert_eq!(scene.write(), OpStatus::Ok);
+    }
+    let stale = Grant { key: rma_xdp::DerivedRegionKey::from_bytes([1; 16]), ..scene.to_read };
+    scene.to_read = stale;
+    assert_eq!(scene.read(), OpStatus::RemoteAuthenticationFailure);
+
+    let client = parse(&hosts.client.metrics());
+    let completed =
+        |status: &str| client.get(&format!("rma_ops_completed_total{{status=\"{status}\"}}"));
+    assert_eq!((completed("OK"), completed("REMOTE_AUTHENTICATION_FAILURE")), (15.0, 1.0));
+    assert_eq!(completed("TIMEOUT"), 0.0);
+    for delay in ["issue", "total"] {
+        let count =
+            |op: &str| client.get(&format!("rma_{delay}_delay_seconds_count{{op=\"{op}\"}}"));
+        assert_eq!((count("READ"), count("WRITE"), count("Rekey")), (10.0, 5.0, 0.0), "{delay}");
+    }
+    let sum = |delay| client.get(&format!("rma_{delay}_delay_seconds_sum{{op=\"READ\"}}"));
+    assert!(sum("issue") <= sum("total") && sum("total") < 10.0);
+    assert_eq!(client.get("rma_engine_up"), 1.0);
+    // 16 requests, and 5 times data.
+    assert_eq!(client.get("rma_frames_sent_total"), 21.0);
+    assert_eq!(client.get("rma_udp_tx_frames_total"), 21.0);
+    assert!(!client.any("rma_xdp_") && !client.any("rma_xsk_"), "that is another device's");
+    assert_eq!(client.get("rma_tenant_command_slots_used{tenant=\"host\",id=\"0\"}"), 8.0);
+    assert_eq!(client.get("rma_tenant_registered_bytes_used{tenant=\"host\",id=\"0\"}"), 4096.0);
+    let server = parse(&hosts.server().metrics());
+    assert_eq!(server.get("rma_frames_dropped_total{reason=\"RequestUnauthenticated\"}"), 1.0);
+    assert_eq!(server.get("rma_frames_received_total"), 21.0);
+    assert_eq!(server.get("rma_ops_completed_total{status=\"OK\"}"), 0.0);
+}
+
+#[test]
+fn gauges_of_an_engine_at_rest_say_so() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let mut scene = Scene::new(&hosts);
+    assert_eq!(scene.write(), OpStatus::Ok);
+    // Published at the latest when the engine goes to sleep.
+    let clock = TscClock::new();
+    for host in [&hosts.client, hosts.server()] {
+        loop {
+            let gauges = host.metrics().gauges;
+            let at_rest = gauges.window > 0
+                && gauges.window_debited == 0
+                && gauges.free_command_slots == gauges.command_slots
+                && gauges.ops_in_service == 0
+                && gauges.pending_writes_used == [0, 0]
+                && gauges.counter_values_left > 0;
+            if at_rest {
+                break;
+            }
+            assert!(clock.now().as_nanos() < 10_000_000_000, "{gauges:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn an_inline_host_tells_what_is_now() {
+    let Loopback { addresses: [client, server], port } = Loopback::unused();
+    let open = |addr| {
+        InlineHost::open(HostConfig { port, pid: CLIENT_PID, ..HostConfig::udp(addr) }).unwrap()
+    };
+    let (mut a, mut b) = (open(client), open(server));
+    let region = b.register(4096, Permissions::READ).unwrap();
+    let grant = b.grant(&region, client, CLIENT_PID, OpType::Read).unwrap();
+    let mut portal = a.portal(2).unwrap();
+    let local = a.register(4096, Permissions::NONE).unwrap();
+    portal.read(&grant, 0, &local, 0, 4096).unwrap();
+    a.turn();
+    let gauges = a.metrics().gauges;
+    assert_eq!((gauges.ops_in_service, gauges.window_debited), (1, 4096));
+    assert_eq!(gauges.free_command_slots, gauges.command_slots - 1);
+    while portal.outstanding() > 0 {
+        (a.turn(), b.turn());
+        let _ = portal.poll();
+    }
+    let after = parse(&a.metrics());
+    assert_eq!(after.get("rma_ops_in_service"), 0.0);
+    assert_eq!(after.get("rma_ops_completed_total{status=\"OK\"}"), 1.0);
+}
+
+#[test]
+fn no_name_of_a_tenant_spoils_the_text() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let name = "a\"b\\c\nd} 1";
+    let tenants = [name, name, ""].map(|name| {
+        let tenant = hosts.client.tenant(TenantConfig::named(name)).unwrap();
+        let region = hosts.client.register_for(&tenant, 100, Permissions::NONE).unwrap();
+        (tenant, region)
+    });
+    let text = parse(&hosts.client.metrics());
+    for id in 1..3 {
+        let sample =
+            format!("rma_tenant_regions_used{{tenant=\"a\\\"b\\\\c\\nd}} 1\",id=\"{id}\"}}");
+        assert_eq!(text.get(&sample), 1.0);
+    }
+    assert_eq!(text.get("rma_tenant_registered_bytes_used{tenant=\"\",id=\"3\"}"), 100.0);
+    drop(tenants);
+}
+
+#[test]
+fn a_source_outlives_its_host_and_says_that_it_is_gone() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    assert_eq!(Scene::new(&hosts).read(), OpStatus::Ok);
+    let source = hosts.client.metrics_source().clone();
+    assert!(source.metrics().engine_up);
+    drop(hosts);
+    let metrics = source.metrics();
+    assert!(!metrics.engine_up && metrics.tenants.is_empty());
+    assert_eq!(parse(&metrics).get("rma_ops_completed_total{status=\"OK\"}"), 1.0);
+}
+
+#[test]
+fn scrapes_while_ops_run_never_go_back_and_add_up_in_the_end() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let endpoint = endpoint(&hosts);
+    let mut scene = Scene::new(&hosts);
+    let done = AtomicBool::new(false);
+    let ops = std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let mut ops = 0;
+            while !done.load(SeqCst) {
+                assert_eq!(scene.read(), OpStatus::Ok);
+                ops += 1;
+            }
+            ops
+        });
+        let ids = [
+            "rma_ops_completed_total{status=\"OK\"}",
+            "rma_total_delay_seconds_count{op=\"READ\"}",
+            "rma_issue_delay_seconds_sum{op=\"READ\"}",
+            "rma_frames_received_total",
+        ];
+        let mut last = [0.0; 4];
+        for _ in 0..20 {
+            let text = scrape(endpoint.address());
+            let now = ids.map(|id| text.get(id));
+            assert!(now.iter().zip(&last).all(|(now, last)| now >= last), "{last:?} then {now:?}");
+            last = now;
+        }
+        done.store(true, SeqCst);
+        running.join().unwrap()
+    });
+    let text = scrape(endpoint.address());
+    assert_eq!(text.get("rma_ops_completed_total{status=\"OK\"}"), f64::from(ops));
+    assert_eq!(text.get("rma_total_delay_seconds_count{op=\"READ\"}"), f64::from(ops));
+}
+
+#[test]
+fn whatever_else_is_sent_gets_an_answer_and_the_next_scrape_is_served() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let endpoint = endpoint(&hosts);
+    let garbage: Vec<u8> =
+        (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let endless = [b"GET /metrics HTTP/1.1\r\n".as_slice(), &b"A: b\r\n".repeat(10_000)].concat();
+    for (request, status) in [
+        (b"GET / HTTP/1.1\r\n\r\n".as_slice(), "404"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"),
+        (b"GET /metrics HTTP/3\r\n\r\n", "505"),
+        (b"GET\r\n\r\n", "400"),
+        (b"\r\n\r\n", "400"),
+        (b"\0\0\0\0", "400"),
+        (b"GET /metrics HTTP/1.1\r\n", "400"),
+        (b"\xff\xfe\r\n\r\n", "400"),
+        (&endless, "431"),
+    ] {
+        let response = ask(endpoint.address(), request);
+        let start = format!("HTTP/1.1 {status} ");
+        assert!(
+            response.starts_with(&start),
+            "{status} for {:?}: {response}",
+            &request[..request.len().min(30)]
+        );
+        assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+    }
+    // Those who only connect, and those who send for ever.
+    drop(TcpStream::connect(endpoint.address()).unwrap());
+    let response = ask(endpoint.address(), &garbage);
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
+    assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+}
+
+#[test]
+fn slow_clients_are_given_up_and_others_are_served_then() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let endpoint = endpoint(&hosts);
+    // One says nothing, one says a little, one does not take its answer.
+    let silent = TcpStream::connect(endpoint.address()).unwrap();
+    let mut slow = TcpStream::connect(endpoint.address()).unwrap();
+    slow.write_all(b"GET /met").unwrap();
+    let mut deaf = TcpStream::connect(endpoint.address()).unwrap();
+    deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    drop((silent, deaf));
+}
+
+#[test]
+fn an_endpoint_ends_at_once_even_while_a_client_is_served() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let endpoint = endpoint(&hosts);
+    let address = endpoint.address();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /").unwrap();
+    let clock = TscClock::new();
+    drop(endpoint);
+    let took = Duration::from_nanos(clock.now().as_nanos());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(TcpStream::connect(address).is_err(), "nobody listens there any more");
+    let error =
+        MetricsEndpoint::start(([192, 0, 2, 1], 1).into(), hosts.client.metrics_source().clone());
+    assert!(error.unwrap_err().to_string().contains("192.0.2.1:1"));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn over_af_xdp_the_kernels_statistics_are_there_until_the_host_is_gone() {
+    let hosts = Hosts::in_lab(&Setup::default());
+    assert_eq!(Scene::new(&hosts).read(), OpStatus::Ok);
+    let source = hosts.client.metrics_source().clone();
+    let text = parse(&source.metrics());
+    for name in [
+        "rx_dropped",
+        "rx_invalid_descs",
+        "tx_invalid_descs",
+        "rx_ring_full",
+        "rx_fill_ring_empty_descs",
+    ] {
+        assert_eq!(text.get(&format!("rma_xsk_{name}_total")), 0.0);
+    }
+    assert!(text.any("rma_xsk_tx_ring_empty_descs_total"));
+    assert!(text.get("rma_xdp_rx_frames_total") >= 1.0);
+    assert!(!text.any("rma_udp_"));
+    drop(hosts);
+    let metrics = source.metrics();
+    assert_eq!(metrics.device.xsk, None, "nothing is kept open");
+    parse(&metrics);
+}
