@@ -1,0 +1,192 @@
+//! What there is to do: one job for each frame, or each key.
+//!
+//! # IVs
+//!
+//! A provider takes the IV that it is given. That no (key, IV) pair seals twice is the caller's promise: GCM is
+//! broken by a single repetition, which shows the XOR of two plaintexts and lets tags be forged. The key of an op,
+//! the sender's part of the IV and an ascending counter keep that promise in this project. A job that was sealed is
+//! done: to seal again is to need a new IV, also if the plaintext is the same.
+
+use core::fmt;
+
+use crate::key::{Key, KeySchedule, PreparedKey};
+
+/// Octets of an IV.
+pub const IV_LEN: usize = 12;
+
+/// Octets of a tag.
+pub const TAG_LEN: usize = 16;
+
+/// The longest message that [`DeriveFrom::Cmac`] takes, in octets: four AES blocks.
+pub const CMAC_MESSAGE_MAX: usize = 64;
+
+/// The key of a job.
+#[derive(Clone, Copy, Debug)]
+pub enum JobKey<'a> {
+    /// Set up for this job, together with the others of its batch.
+    Fresh(&'a Key),
+    /// Set up before.
+    Prepared(&'a PreparedKey),
+}
+
+impl<'a> JobKey<'a> {
+    pub(crate) const fn key(self) -> &'a Key {
+        match self {
+            Self::Fresh(key) => key,
+            Self::Prepared(prepared) => &prepared.key,
+        }
+    }
+}
+
+impl<'a> From<&'a Key> for JobKey<'a> {
+    fn from(key: &'a Key) -> Self {
+        Self::Fresh(key)
+    }
+}
+
+impl<'a> From<&'a PreparedKey> for JobKey<'a> {
+    fn from(key: &'a PreparedKey) -> Self {
+        Self::Prepared(key)
+    }
+}
+
+/// Where a frame's payload is read from, and where it is written to: the same place, or another of the same length.
+pub struct Text<'a> {
+    from: Option<&'a [u8]>,
+    to: &'a mut [u8],
+}
+
+/// Source and destination differ in length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the source has {from} octets and the destination {to}: both must be as long as the payload"
+)]
+pub struct UnequalLengths {
+    /// Octets of the source.
+    pub from: usize,
+    /// Octets of the destination.
+    pub to: usize,
+}
+
+impl<'a> Text<'a> {
+    /// No payload at all.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { from: None, to: &mut [] }
+    }
+
+    /// The payload is replaced where it is.
+    #[must_use]
+    pub const fn in_place(text: &'a mut [u8]) -> Self {
+        Self { from: None, to: text }
+    }
+
+    /// The payload is read from one place and written to another.
+    ///
+    /// # Errors
+    /// If the two differ in length.
+    pub const fn from_to(from: &'a [u8], to: &'a mut [u8]) -> Result<Self, UnequalLengths> {
+        if from.len() != to.len() {
+            return Err(UnequalLengths { from: from.len(), to: to.len() });
+        }
+        Ok(Self { from: Some(from), to })
+    }
+
+    /// Octets of the payload.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.to.len()
+    }
+
+    /// Whether there is no payload.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.to.is_empty()
+    }
+
+    /// Source, if it is another place, and destination.
+    pub(crate) const fn parts(&mut self) -> (Option<&[u8]>, &mut [u8]) {
+        (self.from, self.to)
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    /// The length only: before sealing and after opening, the octets are somebody's data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.from.is_some() { "from one place to another" } else { "in place" };
+        write!(f, "Text({} octets, {place})", self.len())
+    }
+}
+
+/// One frame to seal: the payload is encrypted, the tag is written.
+#[derive(Debug)]
+pub struct SealJob<'a> {
+    /// The frame's key.
+    pub key: JobKey<'a>,
+    /// Never used before with this key.
+    pub iv: [u8; IV_LEN],
+    /// What is authenticated but not encrypted.
+    pub aad: &'a [u8],
+    /// Plaintext in, ciphertext out.
+    pub text: Text<'a>,
+    /// Where the tag goes.
+    pub tag: &'a mut [u8; TAG_LEN],
+}
+
+/// One frame to open: the payload is decrypted if, and only if, the tag is right.
+#[derive(Debug)]
+pub struct OpenJob<'a> {
+    /// The frame's key.
+    pub key: JobKey<'a>,
+    /// The IV that the frame was sealed with.
+    pub iv: [u8; IV_LEN],
+    /// What was authenticated but not encrypted.
+    pub aad: &'a [u8],
+    /// Ciphertext in; plaintext out if authentic. Otherwise nothing at all is written.
+    pub text: Text<'a>,
+    /// The tag that came with the frame.
+    pub tag: &'a [u8; TAG_LEN],
+    /// The verdict, written by [`AeadProvider::open`](crate::AeadProvider::open).
+    pub authentic: bool,
+}
+
+/// What a key is derived from.
+///
+/// Both ways may be used under one key only if what is derived from can never meet: a CMAC of one whole block is the
+/// encryption of another block. It is for the caller to begin the two with different octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeriveFrom<'a> {
+    /// The derived key is this block, encrypted.
+    Block(&'a [u8; 16]),
+    /// The derived key is the AES-CMAC (RFC 4493) of this message, of at most [`CMAC_MESSAGE_MAX`] octets.
+    Cmac(&'a [u8]),
+}
+
+/// One key to derive.
+#[derive(Clone, Copy, Debug)]
+pub struct DeriveJob<'a> {
+    /// The key to derive under.
+    pub schedule: &'a KeySchedule,
+    /// What to derive from.
+    pub from: DeriveFrom<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_and_destination_must_have_one_length() {
+        assert_eq!(
+            Text::from_to(&[0; 3], &mut [0; 4]).unwrap_err(),
+            UnequalLengths { from: 3, to: 4 }
+        );
+        assert_eq!(Text::from_to(&[0; 4], &mut [0; 4]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn debug_output_shows_no_payload() {
+        let text = format!("{:?}", Text::in_place(&mut [0x5a; 4]));
+        assert_eq!(text, "Text(4 octets, in place)");
+    }
+}

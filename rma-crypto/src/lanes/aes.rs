@@ -1,0 +1,91 @@
+//! AES-128 (FIPS 197), forward only, with one key in each lane.
+//!
+//! A lane's key schedule stands in the same lane of eleven rows, so that one instruction does a round of several frames
+//! under several keys.
+//!
+//! The schedule is expanded with the cipher's own last round instead of AESKEYGENASSIST, which no wide register has:
+//! of a state whose four columns are the same word, ShiftRows changes nothing, so that the round gives SubWord of
+//! that word, XORed with the round key, here the round constant. The technique is that of Drucker and Gueron, "Fast
+//! Constant Time Implementations of AES key schedule". The previous key's words are summed up meanwhile, so that a
+//! round waits for no more than shuffle, AES round and XOR.
+
+use super::isa::{Block, Isa};
+
+/// Round keys of AES-128.
+pub(crate) const ROUND_KEYS: usize = 11;
+
+/// One block in each of `P` lanes.
+pub(crate) type Row<const P: usize> = [Block; P];
+
+/// RotWord of the last word, in all four columns.
+const ROTATE_LAST: Block = [13, 14, 15, 12, 13, 14, 15, 12, 13, 14, 15, 12, 13, 14, 15, 12];
+
+/// The round constants.
+const ROUND_CONSTANTS: [u32; ROUND_KEYS - 1] =
+    [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
+
+/// The part of a row that register number `g` holds.
+#[inline(always)]
+pub(crate) fn load<I: Isa, const P: usize>(isa: I, row: &Row<P>, g: usize) -> I::V {
+    isa.load(&row[g * I::LANES..])
+}
+
+/// The opposite of [`load`].
+#[inline(always)]
+pub(crate) fn store<I: Isa, const P: usize>(isa: I, v: I::V, row: &mut Row<P>, g: usize) {
+    isa.store(v, &mut row[g * I::LANES..]);
+}
+
+/// Expands the keys in `keys`, one for each lane.
+#[inline(always)]
+pub(crate) fn expand<I: Isa, const G: usize, const P: usize>(
+    isa: I,
+    mut keys: [I::V; G],
+    rows: &mut [Row<P>; ROUND_KEYS],
+) {
+    let rotate = isa.splat(&ROTATE_LAST);
+    for g in 0..G {
+        store(isa, keys[g], &mut rows[0], g);
+    }
+    for (round, constant) in ROUND_CONSTANTS.into_iter().enumerate() {
+        let constant = isa.splat32(constant);
+        for g in 0..G {
+            let key = keys[g];
+            let word = isa.aes_last_round(isa.shuffle(key, rotate), constant);
+            // Each word XORed with all words before it.
+            let sums = isa.xor(key, isa.shift_octets::<4>(key));
+            let sums = isa.xor(sums, isa.shift_octets::<8>(sums));
+            keys[g] = isa.xor(sums, word);
+            store(isa, keys[g], &mut rows[round + 1], g);
+        }
+    }
+}
+
+/// Encrypts `N` blocks of each lane. Register `g` of `states[n]` has the keys of register `g`.
+#[inline(always)]
+pub(crate) fn encrypt<I: Isa, const N: usize, const G: usize, const P: usize>(
+    isa: I,
+    rows: &[Row<P>; ROUND_KEYS],
+    states: &mut [[I::V; G]; N],
+) {
+    for g in 0..G {
+        let key = load(isa, &rows[0], g);
+        for n in 0..N {
+            states[n][g] = isa.xor(states[n][g], key);
+        }
+    }
+    for row in &rows[1..ROUND_KEYS - 1] {
+        for g in 0..G {
+            let key = load(isa, row, g);
+            for n in 0..N {
+                states[n][g] = isa.aes_round(states[n][g], key);
+            }
+        }
+    }
+    for g in 0..G {
+        let key = load(isa, &rows[ROUND_KEYS - 1], g);
+        for n in 0..N {
+            states[n][g] = isa.aes_last_round(states[n][g], key);
+        }
+    }
+}

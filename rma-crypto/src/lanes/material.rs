@@ -1,0 +1,251 @@
+//! What is computed from the keys of a group: round keys, powers of the hash keys, tag masks.
+
+use zeroize::optimization_barrier;
+
+use super::{
+    aes::{self, ROUND_KEYS, Row},
+    frame::Frame,
+    ghash::Field,
+    isa::{Block, Isa},
+};
+use crate::{
+    job::JobKey,
+    key::{Key, PreparedForm, PreparedKey},
+};
+
+/// Powers of a hash key that are kept: the first four, and what the bulk loop needs beyond.
+const POWERS: usize = 7;
+
+/// How many powers a frame in a lane is hashed with: its blocks are reduced by as many at a time.
+pub(super) const SHORT_POWERS: usize = 4;
+
+/// Everything secret that a group of `P` frames needs. Zeroized on drop.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Material<const P: usize> {
+    pub(super) rounds: [Row<P>; ROUND_KEYS],
+    /// H, H^2, H^3, H^4, and then by [`bulk_powers`].
+    pub(super) powers: [Row<P>; POWERS],
+    /// What tags are XORed with.
+    pub(super) masks: Row<P>,
+    /// The key stream for the rest of each text.
+    pub(super) rest_streams: Row<P>,
+}
+
+impl<const P: usize> Material<P> {
+    pub(crate) const fn new() -> Self {
+        let row = [[0; 16]; P];
+        Self { rounds: [row; _], powers: [row; _], masks: row, rest_streams: row }
+    }
+}
+
+impl<const P: usize> Drop for Material<P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let row = [[0; 16]; P];
+        self.rounds = [row; _];
+        self.powers = [row; _];
+        self.masks = row;
+        self.rest_streams = row;
+        optimization_barrier(self);
+    }
+}
+
+/// Where in [`Material::powers`] the powers of the bulk loop are, for registers of `lanes`: H to the 4, 3, 2 and 1
+/// times `lanes`.
+#[inline(always)]
+pub(super) const fn bulk_powers(lanes: usize) -> [usize; 4] {
+    match lanes {
+        1 => [3, 2, 1, 0],
+        2 => [5, 4, 3, 1],
+        _ => [6, 5, 4, 3],
+    }
+}
+
+/// A key with its round keys and powers of its hash key. Zeroized on drop.
+#[derive(Clone)]
+pub(crate) struct Expanded {
+    rounds: [Block; ROUND_KEYS],
+    powers: [Block; POWERS],
+    /// For which registers the last powers are.
+    lanes: usize,
+}
+
+impl Drop for Expanded {
+    fn drop(&mut self) {
+        self.rounds = [[0; 16]; _];
+        self.powers = [[0; 16]; _];
+        optimization_barrier(self);
+    }
+}
+
+/// What a group's frames are in need of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// Some text has a bulk part.
+    pub(super) bulk: bool,
+    /// Some text has a rest.
+    pub(super) rest: bool,
+}
+
+/// Prepares a key for registers of `lanes` in the bulk loop.
+#[inline(always)]
+pub(crate) fn prepare<I: Isa>(isa: I, lanes: usize, key: &Key) -> PreparedKey {
+    let field = Field::new(isa);
+    let mut material = Material::<1>::new();
+    aes::expand(isa, [isa.splat(key.expose())], &mut material.rounds);
+    let mut states = [[isa.zero()]];
+    aes::encrypt(isa, &material.rounds, &mut states);
+    raise(field, states[0], lanes, true, &mut material.powers);
+    let expanded = Expanded {
+        rounds: material.rounds.map(|[block]| block),
+        powers: material.powers.map(|[block]| block),
+        lanes,
+    };
+    PreparedKey { key: key.clone(), form: PreparedForm::Expanded(expanded) }
+}
+
+/// Sets up the keys of `frames` with registers of type `I`, for registers of `lanes` in the bulk loop. Lanes without a
+/// frame get the first frame's.
+#[inline(always)]
+pub(super) fn set_up<I: Isa, const G: usize, const P: usize>(
+    field: Field<I>,
+    material: &mut Material<P>,
+    frames: &[Frame<'_>],
+    lanes: usize,
+    needs: Needs,
+) {
+    let isa = field.isa;
+    let frame = |lane: usize| if lane < frames.len() { &frames[lane] } else { &frames[0] };
+    let prepared = frames.iter().all(|frame| expanded(frame.key, lanes).is_some());
+    if prepared {
+        copy::<I, G, P>(isa, material, |lane| expanded(frame(lane).key, lanes));
+    } else {
+        let mut keys = [isa.zero(); G];
+        for g in 0..G {
+            keys[g] = gather::<I, P>(isa, g, |lane| frame(lane).key.key().expose());
+        }
+        aes::expand(isa, keys, &mut material.rounds);
+    }
+
+    let mut tags = [isa.zero(); G];
+    for g in 0..G {
+        tags[g] = gather::<I, P>(isa, g, |lane| &frame(lane).first_counter);
+    }
+    let hash_keys = if needs.rest {
+        let counters: Row<P> = core::array::from_fn(|lane| frame(lane).rest_counter());
+        let mut rests = [isa.zero(); G];
+        for g in 0..G {
+            rests[g] = gather::<I, P>(isa, g, |lane| &counters[lane]);
+        }
+        let mut states = [[isa.zero(); G], tags, rests];
+        aes::encrypt(isa, &material.rounds, &mut states);
+        for g in 0..G {
+            aes::store(isa, states[1][g], &mut material.masks, g);
+            aes::store(isa, states[2][g], &mut material.rest_streams, g);
+        }
+        states[0]
+    } else {
+        let mut states = [[isa.zero(); G], tags];
+        aes::encrypt(isa, &material.rounds, &mut states);
+        for g in 0..G {
+            aes::store(isa, states[1][g], &mut material.masks, g);
+        }
+        states[0]
+    };
+    if !prepared {
+        raise(field, hash_keys, lanes, needs.bulk, &mut material.powers);
+    }
+}
+
+/// What was prepared of a key, if it was for registers of `lanes` in the bulk loop.
+#[inline(always)]
+fn expanded(key: JobKey<'_>, lanes: usize) -> Option<&Expanded> {
+    match key {
+        JobKey::Prepared(PreparedKey { form: PreparedForm::Expanded(expanded), .. })
+            if expanded.lanes == lanes =>
+        {
+            Some(expanded)
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn copy<'k, I: Isa, const G: usize, const P: usize>(
+    isa: I,
+    material: &mut Material<P>,
+    key: impl Fn(usize) -> Option<&'k Expanded>,
+) {
+    let keys: [&Expanded; P] =
+        core::array::from_fn(|lane| key(lane).expect("the caller has asked for all"));
+    for (row, to) in material.rounds.iter_mut().enumerate() {
+        for g in 0..G {
+            let v = gather::<I, P>(isa, g, |lane| &keys[lane].rounds[row]);
+            aes::store(isa, v, to, g);
+        }
+    }
+    for (row, to) in material.powers.iter_mut().enumerate() {
+        for g in 0..G {
+            let v = gather::<I, P>(isa, g, |lane| &keys[lane].powers[row]);
+            aes::store(isa, v, to, g);
+        }
+    }
+}
+
+/// The blocks of the lanes of register `g`.
+#[inline(always)]
+pub(super) fn gather<'b, I: Isa, const P: usize>(
+    isa: I,
+    g: usize,
+    block: impl Fn(usize) -> &'b Block,
+) -> I::V {
+    let mut blocks = [const { &[0; 16] }; P];
+    for lane in 0..I::LANES {
+        blocks[lane] = block(g * I::LANES + lane);
+    }
+    isa.gather(&blocks)
+}
+
+/// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if `bulk`.
+///
+/// Each waits for as few multiplications before it as can be.
+#[inline(always)]
+fn raise<I: Isa, const G: usize, const P: usize>(
+    field: Field<I>,
+    encrypted_zeros: [I::V; G],
+    lanes: usize,
+    bulk: bool,
+    powers: &mut [Row<P>; POWERS],
+) {
+    let isa = field.isa;
+    let zero = [isa.zero(); G];
+    let (mut h, mut h2, mut h4) = (zero, zero, zero);
+    for g in 0..G {
+        h[g] = field.hash_key(encrypted_zeros[g]);
+        aes::store(isa, h[g], &mut powers[0], g);
+    }
+    for g in 0..G {
+        h2[g] = field.square(h[g]);
+        aes::store(isa, h2[g], &mut powers[1], g);
+    }
+    for g in 0..G {
+        aes::store(isa, field.dot(h2[g], h[g]), &mut powers[2], g);
+        h4[g] = field.square(h2[g]);
+        aes::store(isa, h4[g], &mut powers[3], g);
+    }
+    if !bulk || lanes == 1 {
+        return;
+    }
+    for g in 0..G {
+        let h8 = field.square(h4[g]);
+        if lanes == 2 {
+            aes::store(isa, field.dot(h4[g], h2[g]), &mut powers[4], g);
+            aes::store(isa, h8, &mut powers[5], g);
+        } else {
+            aes::store(isa, h8, &mut powers[4], g);
+            aes::store(isa, field.dot(h8, h4[g]), &mut powers[5], g);
+            aes::store(isa, field.square(h8), &mut powers[6], g);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The providers for x86-64, and how this processor is asked what it can do.
+//!
+//! All three are the same code (`lanes`) over registers of different width. Here is what is unsafe about it: the
+//! instructions, each in a function of its own that a proof of their presence makes safe to call, and the entry
+//! functions, which have the instructions enabled.
+
+mod aes_ni;
+mod vaes256;
+mod vaes512;
+
+use core::fmt;
+
+use self::{aes_ni::AesNi, vaes256::Vaes256, vaes512::Vaes512};
+use crate::{
+    job::{DeriveJob, OpenJob, SealJob},
+    key::{Key, KeySchedule, PreparedKey},
+    lanes::{self, Isa, Job, Layout, Material},
+    provider::{AeadProvider, ProviderKind, Unsupported},
+};
+
+/// The provider, if this processor can run it.
+pub(crate) fn provider(kind: ProviderKind) -> Result<&'static dyn AeadProvider, Unsupported> {
+    let lacks = |lacks| Unsupported { kind, lacks };
+    let narrow = AesNi::detect().map_err(lacks)?;
+    // Providers are of size zero: nothing is allocated.
+    Ok(match kind {
+        ProviderKind::Vaes512 => {
+            Box::leak(Box::new(OverVaes512(Vaes512::detect(narrow).map_err(lacks)?)))
+        }
+        ProviderKind::Vaes256 => {
+            Box::leak(Box::new(OverVaes256(Vaes256::detect(narrow).map_err(lacks)?)))
+        }
+        ProviderKind::AesNi | ProviderKind::Portable => Box::leak(Box::new(OverAesNi(narrow))),
+    })
+}
+
+/// The first of some features that this processor lacks.
+macro_rules! first_missing {
+    ($($feature:tt),+) => {
+        'found: {
+            $(if !std::arch::is_x86_feature_detected!($feature) { break 'found Some($feature); })+
+            None
+        }
+    };
+}
+
+impl AesNi {
+    fn detect() -> Result<Self, &'static str> {
+        if let Some(lacks) = first_missing!("sse2", "ssse3", "aes", "pclmulqdq") {
+            return Err(lacks);
+        }
+        // SAFETY: these are the features that it is the proof of, and they were found.
+        Ok(unsafe { Self::assume() })
+    }
+}
+
+impl Vaes256 {
+    fn detect(narrow: AesNi) -> Result<Self, &'static str> {
+        if let Some(lacks) = first_missing!("avx2", "vaes", "vpclmulqdq") {
+            return Err(lacks);
+        }
+        // SAFETY: these are the features that it is the proof of, and they were found.
+        Ok(unsafe { Self::assume(narrow) })
+    }
+}
+
+impl Vaes512 {
+    fn detect(narrow: AesNi) -> Result<Self, &'static str> {
+        let missing =
+            first_missing!("avx2", "avx512f", "avx512bw", "avx512vl", "vaes", "vpclmulqdq");
+        if let Some(lacks) = missing {
+            return Err(lacks);
+        }
+        // SAFETY: these are the features that it is the proof of, and they were found.
+        Ok(unsafe { Self::assume(narrow) })
+    }
+}
+
+/// Texts of a frame alone that have at least so many octets go through the bulk loop.
+///
+/// Smaller: the powers that the loop needs cost more than it saves. Larger: medium texts go block by block in one lane.
+const BULK_MIN_ALONE: usize = 256;
+
+/// As [`BULK_MIN_ALONE`], of frames with neighbours, which fill the lanes of short texts.
+const BULK_MIN: usize = 512;
+
+/// A provider: its entry functions, with their instructions enabled.
+///
+/// There is one for a frame alone, one for a few, and one for a whole group. Each names: the blocks of key stream that
+/// are made at a time, the registers side by side, and the frames in them.
+macro_rules! provider {
+    (
+        $(#[$doc:meta])* $provider:ident($proof:ident), $kind:ident, $features:literal,
+        alone: $alone_blocks:literal,
+        few: $few_blocks:literal, $few_registers:literal, $few_frames:literal,
+        many: $many_blocks:literal, $many_registers:literal, $many_frames:literal
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $provider($proof);
+
+        impl $provider {
+            #[target_feature(enable = $features)]
+            fn alone<J: Job>(self, jobs: &mut [J]) {
+                let layout =
+                    Layout { isa: self.0.one(), bulk: self.0, bulk_min: BULK_MIN_ALONE };
+                J::run::<_, _, $alone_blocks, 1, 1>(layout, &mut Material::new(), jobs);
+            }
+
+            #[target_feature(enable = $features)]
+            fn few<J: Job>(self, jobs: &mut [J]) {
+                let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
+                let material = &mut Material::new();
+                J::run::<_, _, $few_blocks, $few_registers, $few_frames>(layout, material, jobs);
+            }
+
+            #[target_feature(enable = $features)]
+            fn many<J: Job>(self, material: &mut Material<$many_frames>, jobs: &mut [J]) {
+                let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
+                J::run::<_, _, $many_blocks, $many_registers, $many_frames>(layout, material, jobs);
+            }
+
+            #[target_feature(enable = $features)]
+            fn run<J: Job>(self, jobs: &mut [J]) {
+                match jobs.len() {
+                    0 => {}
+                    1 => self.alone(jobs),
+                    2..=$few_frames => self.few(jobs),
+                    _ => {
+                        let mut material = Material::new();
+                        for jobs in jobs.chunks_mut($many_frames) {
+                            match jobs.len() {
+                                1 => self.alone(jobs),
+                                2..=$few_frames => self.few(jobs),
+                                _ => self.many(&mut material, jobs),
+                            }
+                        }
+                    }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            fn derive(self, jobs: &[DeriveJob<'_>], keys: &mut [Key]) {
+                for (jobs, keys) in jobs.chunks($many_frames).zip(keys.chunks_mut($many_frames)) {
+                    if jobs.len() == 1 {
+                        lanes::derive::<_, 1, 1>(self.0.one(), jobs, keys);
+                    } else {
+                        lanes::derive::<_, $many_registers, $many_frames>(self.0, jobs, keys);
+                    }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            fn prepare(self, key: &Key) -> PreparedKey {
+                lanes::prepare(self.0.one(), <$proof as Isa>::LANES, key)
+            }
+
+            #[target_feature(enable = $features)]
+            fn schedule(self, key: &Key) -> KeySchedule {
+                lanes::schedule(self.0.one(), key)
+            }
+        }
+
+        impl AeadProvider for $provider {
+            fn kind(&self) -> ProviderKind {
+                ProviderKind::$kind
+            }
+
+            fn schedule(&self, key: &Key) -> KeySchedule {
+                // SAFETY: `self` holds the proof that the features are there.
+                unsafe { Self::schedule(*self, key) }
+            }
+
+            fn derive(&self, jobs: &[DeriveJob<'_>], keys: &mut [Key]) {
+                assert_eq!(jobs.len(), keys.len(), "one key for each job");
+                // SAFETY: `self` holds the proof that the features are there.
+                unsafe { Self::derive(*self, jobs, keys) }
+            }
+
+            fn prepare(&self, key: &Key) -> PreparedKey {
+                // SAFETY: `self` holds the proof that the features are there.
+                unsafe { Self::prepare(*self, key) }
+            }
+
+            fn seal(&self, jobs: &mut [SealJob<'_>]) {
+                // SAFETY: `self` holds the proof that the features are there.
+                unsafe { self.run(jobs) }
+            }
+
+            fn open(&self, jobs: &mut [OpenJob<'_>]) {
+                // SAFETY: `self` holds the proof that the features are there.
+                unsafe { self.run(jobs) }
+            }
+        }
+
+        impl fmt::Debug for $provider {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(ProviderKind::$kind.name())
+            }
+        }
+    };
+}
+
+provider! {
+    /// AES-NI and PCLMULQDQ. Sixteen registers: four frames side by side, two blocks of each.
+    OverAesNi(AesNi), AesNi, "sse2,ssse3,aes,pclmulqdq",
+    alone: 4,
+    few: 2, 4, 4,
+    many: 2, 4, 4
+}
+
+provider! {
+    /// VAES and VPCLMULQDQ over AVX2. Sixteen registers: eight frames in four of them.
+    OverVaes256(Vaes256), Vaes256, "sse2,ssse3,aes,pclmulqdq,avx2,vaes,vpclmulqdq",
+    alone: 4,
+    few: 4, 2, 4,
+    many: 2, 4, 8
+}
+
+provider! {
+    /// VAES and VPCLMULQDQ over AVX-512. Thirty-two registers: eight frames in two of them.
+    OverVaes512(Vaes512), Vaes512,
+    "sse2,ssse3,aes,pclmulqdq,avx2,avx512f,avx512bw,avx512vl,vaes,vpclmulqdq",
+    alone: 4,
+    few: 4, 1, 4,
+    many: 4, 2, 8
+}

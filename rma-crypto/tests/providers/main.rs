@@ -1,0 +1,38 @@
+//! What every provider promises, for every provider that this processor can run.
+//!
+//! | file | evidence |
+//! |---|---|
+//! | `published` | the test cases of the GCM specification, RFC 4493 and FIPS 197 |
+//! | `wycheproof` | Project Wycheproof's AES-GCM and AES-CMAC: edge cases that have broken others |
+//! | `differential` | all lengths, and batches that nobody wrote, against RustCrypto's `aes-gcm` |
+//! | `contract` | buffers, bad tags, keys of another provider, limits |
+
+mod batch;
+mod contract;
+mod differential;
+mod published;
+mod wycheproof;
+
+use std::io::Write;
+
+use rma_crypto::{AeadProvider, ProviderKind};
+
+/// Runs `test` with every provider that this processor has, and says which it could not run. Said past the harness,
+/// which would hide it: a provider that was not tested should be known.
+fn for_every_provider(mut test: impl FnMut(&'static dyn AeadProvider)) {
+    for kind in ProviderKind::ALL {
+        match kind.provider() {
+            Ok(provider) => test(provider),
+            Err(error) => {
+                // Standard error may be closed; that is no reason to fail.
+                let _ = writeln!(std::io::stderr(), "NOT TESTED: {error}");
+            }
+        }
+    }
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    assert!(text.len().is_multiple_of(2));
+    let octet = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(octet).collect()
+}
