@@ -7,9 +7,10 @@
 //! the sender's part of the IV and an ascending counter keep that promise in this project. A job that was sealed is
 //! done: to seal again is to need a new IV, also if the plaintext is the same.
 
-use core::fmt;
-
-use crate::key::{Key, KeySchedule, PreparedKey};
+use crate::{
+    key::{Key, KeySchedule, PreparedKey},
+    text::Text,
+};
 
 /// Octets of an IV.
 pub const IV_LEN: usize = 12;
@@ -47,74 +48,6 @@ impl<'a> From<&'a Key> for JobKey<'a> {
 impl<'a> From<&'a PreparedKey> for JobKey<'a> {
     fn from(key: &'a PreparedKey) -> Self {
         Self::Prepared(key)
-    }
-}
-
-/// Where a frame's payload is read from, and where it is written to: the same place, or another of the same length.
-pub struct Text<'a> {
-    from: Option<&'a [u8]>,
-    to: &'a mut [u8],
-}
-
-/// Source and destination differ in length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the source has {from} octets and the destination {to}: both must be as long as the payload"
-)]
-pub struct UnequalLengths {
-    /// Octets of the source.
-    pub from: usize,
-    /// Octets of the destination.
-    pub to: usize,
-}
-
-impl<'a> Text<'a> {
-    /// No payload at all.
-    #[must_use]
-    pub const fn empty() -> Self {
-        Self { from: None, to: &mut [] }
-    }
-
-    /// The payload is replaced where it is.
-    #[must_use]
-    pub const fn in_place(text: &'a mut [u8]) -> Self {
-        Self { from: None, to: text }
-    }
-
-    /// The payload is read from one place and written to another.
-    ///
-    /// # Errors
-    /// If the two differ in length.
-    pub const fn from_to(from: &'a [u8], to: &'a mut [u8]) -> Result<Self, UnequalLengths> {
-        if from.len() != to.len() {
-            return Err(UnequalLengths { from: from.len(), to: to.len() });
-        }
-        Ok(Self { from: Some(from), to })
-    }
-
-    /// Octets of the payload.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.to.len()
-    }
-
-    /// Whether there is no payload.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.to.is_empty()
-    }
-
-    /// Source, if it is another place, and destination.
-    pub(crate) const fn parts(&mut self) -> (Option<&[u8]>, &mut [u8]) {
-        (self.from, self.to)
-    }
-}
-
-impl fmt::Debug for Text<'_> {
-    /// The length only: before sealing and after opening, the octets are somebody's data.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.from.is_some() { "from one place to another" } else { "in place" };
-        write!(f, "Text({} octets, {place})", self.len())
     }
 }
 
@@ -169,24 +102,4 @@ pub struct DeriveJob<'a> {
     pub schedule: &'a KeySchedule,
     /// What to derive from.
     pub from: DeriveFrom<'a>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn source_and_destination_must_have_one_length() {
-        assert_eq!(
-            Text::from_to(&[0; 3], &mut [0; 4]).unwrap_err(),
-            UnequalLengths { from: 3, to: 4 }
-        );
-        assert_eq!(Text::from_to(&[0; 4], &mut [0; 4]).unwrap().len(), 4);
-    }
-
-    #[test]
-    fn debug_output_shows_no_payload() {
-        let text = format!("{:?}", Text::in_place(&mut [0x5a; 4]));
-        assert_eq!(text, "Text(4 octets, in place)");
-    }
 }

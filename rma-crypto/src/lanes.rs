@@ -12,8 +12,7 @@
 //! |---|---|
 //! | `isa` | the few instructions, for registers of any width |
 //! | `aes`, `ghash` | cipher and hash, one key in each lane |
-//! | `span` | a payload in place, or from one place to another |
-//! | `frame` | a frame's shape: which of its blocks are done how |
+//! | `shape` | which of a frame's blocks are done how |
 //! | `material` | what is computed from keys, and erased |
 //! | `short` | blocks of several frames, one frame in each lane |
 //! | `bulk` | the middle of long payloads |
@@ -36,17 +35,16 @@
 mod aes;
 mod bulk;
 mod derive;
-mod frame;
 mod ghash;
 mod group;
 mod isa;
 mod material;
+mod shape;
 mod short;
-mod span;
 
 pub(crate) use self::{
     derive::{Rounds, derive, schedule},
     group::{Job, Layout},
-    isa::{Block, Isa},
+    isa::{Block, Isa, LANES_MAX},
     material::{Expanded, Material, prepare},
 };

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`provider`] | [`AeadProvider`], and which ones this processor can run: [`fastest`], [`ProviderKind`] |
 //! | [`job`] | what there is to do: [`SealJob`], [`OpenJob`], [`DeriveJob`]; whose promise a fresh IV is |
+//! | [`text`] | [`Text`]: a payload in place, or from one place to another |
 //! | [`key`] | [`Key`], [`PreparedKey`], [`KeySchedule`]: zeroized on drop, never shown |
 //! | [`portable`] | [`Portable`]: RustCrypto's `aes-gcm`, on every processor |
 //!
@@ -56,16 +57,15 @@ pub mod job;
 pub mod key;
 pub mod portable;
 pub mod provider;
+pub mod text;
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use job::{
-    CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob, IV_LEN, JobKey, OpenJob, SealJob, TAG_LEN, Text,
-    UnequalLengths,
-};
+pub use job::{CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob, IV_LEN, JobKey, OpenJob, SealJob, TAG_LEN};
 pub use key::{KEY_LEN, Key, KeySchedule, PreparedKey};
 pub use portable::Portable;
 pub use provider::{AeadProvider, PAYLOAD_LEN_MAX, ProviderKind, Unsupported, fastest};
+pub use text::{Text, UnequalLengths};

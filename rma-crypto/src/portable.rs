@@ -141,7 +141,7 @@ impl AeadProvider for Portable {
 
 fn inout<'t>((from, to): (Option<&'t [u8]>, &'t mut [u8])) -> InOutBuf<'t, 't, u8> {
     match from {
-        Some(from) => InOutBuf::new(from, to).expect("`Text` has checked that lengths are equal"),
+        Some(from) => InOutBuf::new(from, to).expect("a text has one length"),
         None => to.into(),
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     job::{DeriveJob, OpenJob, SealJob},
     key::{Key, KeySchedule, PreparedKey},
     lanes::{self, Isa, Job, Layout, Material},
+    portable::Portable,
     provider::{AeadProvider, ProviderKind, Unsupported},
 };
 
@@ -101,27 +102,27 @@ macro_rules! provider {
 
         impl $provider {
             #[target_feature(enable = $features)]
-            fn alone<J: Job>(self, jobs: &mut [J]) {
+            fn alone<'j, J: Job<'j>>(self, jobs: &mut [J]) {
                 let layout =
                     Layout { isa: self.0.one(), bulk: self.0, bulk_min: BULK_MIN_ALONE };
                 J::run::<_, _, $alone_blocks, 1, 1>(layout, &mut Material::new(), jobs);
             }
 
             #[target_feature(enable = $features)]
-            fn few<J: Job>(self, jobs: &mut [J]) {
+            fn few<'j, J: Job<'j>>(self, jobs: &mut [J]) {
                 let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
                 let material = &mut Material::new();
                 J::run::<_, _, $few_blocks, $few_registers, $few_frames>(layout, material, jobs);
             }
 
             #[target_feature(enable = $features)]
-            fn many<J: Job>(self, material: &mut Material<$many_frames>, jobs: &mut [J]) {
+            fn many<'j, J: Job<'j>>(self, material: &mut Material<$many_frames>, jobs: &mut [J]) {
                 let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
                 J::run::<_, _, $many_blocks, $many_registers, $many_frames>(layout, material, jobs);
             }
 
             #[target_feature(enable = $features)]
-            fn run<J: Job>(self, jobs: &mut [J]) {
+            fn run<'j, J: Job<'j>>(self, jobs: &mut [J]) {
                 match jobs.len() {
                     0 => {}
                     1 => self.alone(jobs),
@@ -142,10 +143,14 @@ macro_rules! provider {
             #[target_feature(enable = $features)]
             fn derive(self, jobs: &[DeriveJob<'_>], keys: &mut [Key]) {
                 for (jobs, keys) in jobs.chunks($many_frames).zip(keys.chunks_mut($many_frames)) {
-                    if jobs.len() == 1 {
-                        lanes::derive::<_, 1, 1>(self.0.one(), jobs, keys);
+                    let is_done = if jobs.len() == 1 {
+                        lanes::derive::<_, 1, 1>(self.0.one(), jobs, keys)
                     } else {
-                        lanes::derive::<_, $many_registers, $many_frames>(self.0, jobs, keys);
+                        lanes::derive::<_, $many_registers, $many_frames>(self.0, jobs, keys)
+                    };
+                    if !is_done {
+                        // It begins from the keys again, whoever has made the schedules.
+                        Portable.derive(jobs, keys);
                     }
                 }
             }

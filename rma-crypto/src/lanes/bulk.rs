@@ -15,18 +15,17 @@
 
 use super::{
     aes::ROUND_KEYS,
-    frame::Frame,
     ghash::Field,
-    isa::{Block, Isa},
-    material::{Material, bulk_powers},
-    span::Side,
+    group::Job,
+    isa::{Block, Isa, LANES_MAX},
+    material::{Material, bulk_powers, counter, gather},
+    shape::Shape,
+    short::rest,
 };
+use crate::text::{Side, Text, blocks};
 
 /// Registers of a chunk.
 const REGISTERS: usize = 4;
-
-/// The most lanes that a register has here.
-const LANES_MAX: usize = 4;
 
 /// Octets of a chunk.
 #[inline(always)]
@@ -53,32 +52,33 @@ pub(super) struct Crypt<I: Isa> {
 
 impl<I: Isa> Crypt<I> {
     #[inline(always)]
-    pub(super) fn new<const P: usize>(
+    pub(super) fn new<'j, const P: usize>(
         field: Field<I>,
         material: &Material<P>,
         lane: usize,
-        frame: &Frame<'_>,
+        job: &impl Job<'j>,
+        shape: Shape,
     ) -> Self {
         let isa = field.isa;
         let mut keys = [isa.zero(); ROUND_KEYS];
         for round in 0..ROUND_KEYS {
             keys[round] = isa.splat(&material.rounds[round][lane]);
         }
-        let offset = frame.shape.head();
+        let offset = shape.head();
         // Block number 1 is the tag's.
-        let before = isa.splat(&(1 + offset as u128 / 16).to_le_bytes());
-        let first = isa.add32(field.reverse(isa.splat(&frame.first_counter)), before);
+        let first = counter(job.iv(), 2 + offset as u32 / 16);
+        let first = field.reverse(isa.broadcast(isa.number(first)));
         Self {
             keys,
             counters: isa.add32(first, isa.load(&LANE_NUMBERS)),
-            step: isa.splat(&(I::LANES as u128).to_le_bytes()),
+            step: isa.broadcast(isa.number(I::LANES as u128)),
             offset,
-            end: offset + frame.shape.bulk,
+            end: offset + shape.bulk,
         }
     }
 
     #[inline(always)]
-    fn chunk(&mut self, field: Field<I>, frame: &mut Frame<'_>) {
+    fn chunk(&mut self, field: Field<I>, text: &mut Text<'_>) {
         let isa = field.isa;
         let mut states = [isa.zero(); REGISTERS];
         for n in 0..REGISTERS {
@@ -93,11 +93,13 @@ impl<I: Isa> Crypt<I> {
         for n in 0..REGISTERS {
             states[n] = isa.aes_last_round(states[n], self.keys[ROUND_KEYS - 1]);
         }
+        let from = chunk::<I>(text.side(Side::From), self.offset);
         for n in 0..REGISTERS {
-            states[n] = isa.xor(states[n], load(isa, frame, Side::From, self.offset, n));
+            states[n] = isa.xor(states[n], isa.load(&from[n * I::LANES..]));
         }
+        let to = chunk_mut::<I>(text, self.offset);
         for n in 0..REGISTERS {
-            store(isa, frame, self.offset, n, states[n]);
+            isa.store(states[n], &mut to[n * I::LANES..]);
         }
         self.offset += chunk_len::<I>();
     }
@@ -113,7 +115,6 @@ pub(super) struct Hash<I: Isa> {
     halves: [I::V; REGISTERS],
     offset: usize,
     end: usize,
-    side: Side,
 }
 
 impl<I: Isa> Hash<I> {
@@ -122,8 +123,7 @@ impl<I: Isa> Hash<I> {
         field: Field<I>,
         material: &Material<P>,
         lane: usize,
-        frame: &Frame<'_>,
-        side: Side,
+        shape: Shape,
         before: &Block,
     ) -> Self {
         let isa = field.isa;
@@ -135,22 +135,22 @@ impl<I: Isa> Hash<I> {
         }
         let mut blocks = [[0; 16]; LANES_MAX];
         blocks[0] = *before;
-        let offset = frame.shape.head();
+        let offset = shape.head();
         Self {
             hash: isa.zero(),
             before: isa.load(&blocks),
             powers,
             halves,
             offset,
-            end: offset + frame.shape.bulk,
-            side,
+            end: offset + shape.bulk,
         }
     }
 
     #[inline(always)]
-    fn chunk(&mut self, field: Field<I>, frame: &Frame<'_>) {
+    fn chunk(&mut self, field: Field<I>, text: &[u8]) {
         let isa = field.isa;
-        let text = |n: usize| field.reverse(load(isa, frame, self.side, self.offset, n));
+        let from = chunk::<I>(text, self.offset);
+        let text = |n: usize| field.reverse(isa.load(&from[n * I::LANES..]));
         let sum = field.nothing();
         let (powers, halves) = (&self.powers, &self.halves);
         let first = isa.xor(text(0), self.before);
@@ -165,28 +165,26 @@ impl<I: Isa> Hash<I> {
 
     /// The whole frame's hash.
     #[inline(always)]
-    pub(super) fn finish<const P: usize>(
+    pub(super) fn finish<'j, J: Job<'j>, const P: usize>(
         self,
         field: Field<I>,
         material: &Material<P>,
         lane: usize,
-        frame: &Frame<'_>,
+        job: &J,
+        shape: Shape,
     ) -> <I::One as Isa>::V {
         let isa = field.isa;
         let powers = |n: usize| &material.powers[n][lane];
-        let mut last = [powers(0); LANES_MAX];
-        for n in 0..I::LANES {
-            last[n] = powers(I::LANES - 1 - n);
-        }
-        let sum = field.add_product(field.nothing(), self.hash, isa.gather(&last));
+        let last = gather(isa, 0, |n| powers(I::LANES - 1 - n));
+        let sum = field.add_product(field.nothing(), self.hash, last);
         let one = Field::new(isa.one());
         let hash = one.reduce(field.fold_lanes(sum));
-        let lengths = one.reverse(one.isa.splat(frame.lengths()));
+        let lengths = one.reverse(isa.number(shape.lengths()));
         let h = one.isa.splat(powers(0));
-        if !frame.shape.has_rest() {
+        if !shape.has_text_rest() {
             return one.dot(one.isa.xor(hash, lengths), h);
         }
-        let rest = one.reverse(one.isa.splat(&frame.text_rest));
+        let rest = one.reverse(isa.number(rest(job, shape)));
         let sum = one.add_product(one.nothing(), lengths, h);
         let h2 = one.isa.splat(powers(1));
         one.reduce(one.add_product(sum, one.isa.xor(hash, rest), h2))
@@ -197,45 +195,55 @@ impl<I: Isa> Hash<I> {
 #[inline(always)]
 pub(super) fn run<I: Isa>(
     field: Field<I>,
-    mut crypt: Option<(&mut Crypt<I>, &mut Frame<'_>)>,
-    mut hash: Option<(&mut Hash<I>, &Frame<'_>)>,
-) {
-    if let (Some((crypt, to)), Some((hash, from))) = (&mut crypt, &mut hash) {
-        while crypt.offset < crypt.end && hash.offset < hash.end {
-            crypt.chunk(field, to);
-            hash.chunk(field, from);
+    crypt: Option<(Crypt<I>, Text<'_>)>,
+    hash: Option<(Hash<I>, &[u8])>,
+) -> Option<Hash<I>> {
+    match (crypt, hash) {
+        (Some((mut crypt, mut to)), Some((mut hash, from))) => {
+            while crypt.offset < crypt.end && hash.offset < hash.end {
+                crypt.chunk(field, &mut to);
+                hash.chunk(field, from);
+            }
+            while crypt.offset < crypt.end {
+                crypt.chunk(field, &mut to);
+            }
+            while hash.offset < hash.end {
+                hash.chunk(field, from);
+            }
+            Some(hash)
         }
-    }
-    if let Some((crypt, to)) = crypt {
-        while crypt.offset < crypt.end {
-            crypt.chunk(field, to);
+        (Some((mut crypt, mut to)), None) => {
+            while crypt.offset < crypt.end {
+                crypt.chunk(field, &mut to);
+            }
+            None
         }
-    }
-    if let Some((hash, from)) = hash {
-        while hash.offset < hash.end {
-            hash.chunk(field, from);
+        (None, Some((mut hash, from))) => {
+            while hash.offset < hash.end {
+                hash.chunk(field, from);
+            }
+            Some(hash)
         }
+        (None, None) => None,
     }
 }
 
-/// Register number `n` of the chunk at `offset`.
+/// The chunk at `offset`.
 #[inline(always)]
-fn load<I: Isa>(isa: I, frame: &Frame<'_>, side: Side, offset: usize, n: usize) -> I::V {
-    let blocks = offset + n * I::LANES * 16;
+fn chunk<I: Isa>(text: &[u8], offset: usize) -> &[Block] {
     match I::LANES {
-        1 => isa.load(frame.span.blocks::<1>(side, blocks)),
-        2 => isa.load(frame.span.blocks::<2>(side, blocks)),
-        _ => isa.load(frame.span.blocks::<4>(side, blocks)),
+        1 => blocks::<REGISTERS>(text, offset),
+        2 => blocks::<{ 2 * REGISTERS }>(text, offset),
+        _ => blocks::<{ 4 * REGISTERS }>(text, offset),
     }
 }
 
-/// The opposite of [`load`].
+/// The chunk at `offset`, to write to.
 #[inline(always)]
-fn store<I: Isa>(isa: I, frame: &mut Frame<'_>, offset: usize, n: usize, v: I::V) {
-    let blocks = offset + n * I::LANES * 16;
+fn chunk_mut<'t, I: Isa>(text: &'t mut Text<'_>, offset: usize) -> &'t mut [Block] {
     match I::LANES {
-        1 => isa.store(v, frame.span.blocks_mut::<1>(blocks)),
-        2 => isa.store(v, frame.span.blocks_mut::<2>(blocks)),
-        _ => isa.store(v, frame.span.blocks_mut::<4>(blocks)),
+        1 => text.blocks_mut::<REGISTERS>(offset),
+        2 => text.blocks_mut::<{ 2 * REGISTERS }>(offset),
+        _ => text.blocks_mut::<{ 4 * REGISTERS }>(offset),
     }
 }

@@ -3,14 +3,14 @@
 use zeroize::optimization_barrier;
 
 use super::{
-    aes::{self, ROUND_KEYS, Row},
+    aes::{self, ROUND_KEYS},
     isa::{Block, Isa},
-    material::gather,
-    span::padded,
+    material::{gather, numbers},
 };
 use crate::{
     job::{CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob},
     key::{Key, KeySchedule, ScheduleForm},
+    text::padded,
 };
 
 /// The round keys of a key, and the two subkeys of AES-CMAC. Zeroized on drop.
@@ -29,17 +29,6 @@ impl Drop for Rounds {
     }
 }
 
-/// Round keys of a group's derivations. Zeroized on drop.
-struct Schedules<const P: usize>([Row<P>; ROUND_KEYS]);
-
-impl<const P: usize> Drop for Schedules<P> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0 = [[[0; 16]; P]; _];
-        optimization_barrier(self);
-    }
-}
-
 /// Expands a key to derive others under.
 #[inline(always)]
 pub(crate) fn schedule<I: Isa>(isa: I, key: &Key) -> KeySchedule {
@@ -48,15 +37,18 @@ pub(crate) fn schedule<I: Isa>(isa: I, key: &Key) -> KeySchedule {
 
 #[inline(always)]
 fn rounds<I: Isa>(isa: I, key: &Key) -> Rounds {
-    let mut rows = Schedules([[[0; 16]]; ROUND_KEYS]);
-    aes::expand(isa, [isa.splat(key.expose())], &mut rows.0);
+    let mut rows = [[[0; 16]]; ROUND_KEYS];
+    aes::expand(isa, [isa.splat(key.expose())], &mut rows);
     let mut states = [[isa.zero()]];
-    aes::encrypt(isa, &rows.0, &mut states);
+    aes::encrypt(isa, &rows, &mut states);
     let mut encrypted_zeros = [[0; 16]];
     isa.store(states[0][0], &mut encrypted_zeros);
     let first = doubled(u128::from_be_bytes(encrypted_zeros[0]));
     let subkeys = [first, doubled(first)].map(u128::to_be_bytes);
-    Rounds { keys: rows.0.map(|[block]| block), subkeys }
+    let keys = rows.map(|[block]| block);
+    rows = [[[0; 16]]; ROUND_KEYS];
+    optimization_barrier(&rows);
+    Rounds { keys, subkeys }
 }
 
 /// Multiplies by x in the field of AES-CMAC, without a branch.
@@ -65,57 +57,71 @@ const fn doubled(value: u128) -> u128 {
     value << 1 ^ fallen_out.wrapping_neg() & 0x87
 }
 
-/// Derives up to `P` keys, in `G` registers.
+/// Derives up to `P` keys, in `G` registers. Schedules that another provider has made are none of its business: `false` is
+/// returned, and nothing done.
 #[inline(always)]
+#[must_use]
 pub(crate) fn derive<I: Isa, const G: usize, const P: usize>(
     isa: I,
     jobs: &[DeriveJob<'_>],
     keys: &mut [Key],
-) {
+) -> bool {
     const { assert!(G * I::LANES == P, "a lane for each key") };
-    let mut made: [Option<Rounds>; P] = [const { None }; P];
-    for (job, made) in jobs.iter().zip(&mut made) {
-        if !matches!(job.schedule.form, ScheduleForm::Rounds(_)) {
-            *made = Some(rounds(isa.one(), &job.schedule.key));
+    let mut rounds: [Option<&Rounds>; P] = [None; P];
+    for lane in 0..P {
+        // Lanes without a job get the first one's; nobody looks at what comes out.
+        let job = &jobs[if lane < jobs.len() { lane } else { 0 }];
+        match &job.schedule.form {
+            ScheduleForm::Rounds(made) => rounds[lane] = Some(made),
+            ScheduleForm::Portable(_) => return false,
         }
     }
-    // Lanes without a job get the first one's keys; nobody looks at them.
-    let rounds: [&Rounds; P] = core::array::from_fn(|lane| {
-        let lane = if lane < jobs.len() { lane } else { 0 };
-        match (&jobs[lane].schedule.form, &made[lane]) {
-            (ScheduleForm::Rounds(rounds), _) | (_, Some(rounds)) => rounds,
-            (ScheduleForm::Portable(_), None) => unreachable!("made above"),
-        }
-    });
-    let mut schedules = Schedules([[[0; 16]; P]; ROUND_KEYS]);
-    for row in 0..ROUND_KEYS {
-        for g in 0..G {
-            let v = gather::<I, P>(isa, g, |lane| &rounds[lane].keys[row]);
-            aes::store(isa, v, &mut schedules.0[row], g);
-        }
-    }
+    let Some(first) = rounds[0] else { return false };
+    let rounds = rounds.map(|made| made.unwrap_or(first));
 
-    let most = jobs.iter().map(|job| count(&job.from)).max().unwrap_or(0);
-    let mut states = [[isa.zero(); G]];
+    let mut most = 0;
+    for job in jobs {
+        most = most.max(count(&job.from));
+    }
+    let mut states = [isa.zero(); G];
     for index in 0..most {
-        let blocks: Row<P> = core::array::from_fn(|lane| match jobs.get(lane) {
-            Some(job) => block(&job.from, index, &rounds[lane].subkeys),
-            None => [0; 16],
-        });
         for g in 0..G {
-            let v = gather::<I, P>(isa, g, |lane| &blocks[lane]);
-            states[0][g] = isa.xor(states[0][g], v);
+            let v = numbers(isa, g, |lane| match jobs.get(lane) {
+                Some(job) => block(&job.from, index, &rounds[lane].subkeys),
+                None => 0,
+            });
+            states[g] = isa.xor(states[g], v);
         }
-        aes::encrypt(isa, &schedules.0, &mut states);
+        encrypt(isa, &rounds, &mut states);
         for g in 0..G {
             for lane in 0..I::LANES {
                 let at = g * I::LANES + lane;
                 let (Some(job), Some(key)) = (jobs.get(at), keys.get_mut(at)) else { break };
                 if count(&job.from) == index + 1 {
-                    let derived = isa.lane(states[0][g], lane);
+                    let derived = isa.lane(states[g], lane);
                     isa.one().store(derived, core::slice::from_mut(key.expose_mut()));
                 }
             }
+        }
+    }
+    true
+}
+
+/// As [`aes::encrypt`], one block of each lane, with round keys from wherever they are.
+#[inline(always)]
+fn encrypt<I: Isa, const G: usize, const P: usize>(
+    isa: I,
+    rounds: &[&Rounds; P],
+    states: &mut [I::V; G],
+) {
+    for round in 0..ROUND_KEYS {
+        for g in 0..G {
+            let key = gather(isa, g, |lane| &rounds[lane].keys[round]);
+            states[g] = match round {
+                0 => isa.xor(states[g], key),
+                1..10 => isa.aes_round(states[g], key),
+                _ => isa.aes_last_round(states[g], key),
+            };
         }
     }
 }
@@ -133,29 +139,25 @@ fn count(from: &DeriveFrom<'_>) -> usize {
     }
 }
 
-/// What is added before encryption number `index`; nothing after the last.
+/// What is added before encryption number `index`, its first octet lowest; nothing after the last.
 #[inline(always)]
-fn block(from: &DeriveFrom<'_>, index: usize, subkeys: &[Block; 2]) -> Block {
+fn block(from: &DeriveFrom<'_>, index: usize, subkeys: &[Block; 2]) -> u128 {
     match from {
-        DeriveFrom::Block(block) if index == 0 => **block,
-        DeriveFrom::Block(_) => [0; 16],
+        DeriveFrom::Block(block) if index == 0 => u128::from_le_bytes(**block),
+        DeriveFrom::Block(_) => 0,
         DeriveFrom::Cmac(message) => {
             let last = count(from) - 1;
-            let Some(rest) = message.get(index * 16..) else { return [0; 16] };
-            if index < last {
-                return padded(&rest[..16]);
-            }
+            let Some(rest) = message.get(index * 16..) else { return 0 };
             if index > last {
-                return [0; 16];
-            }
-            let mut block = u128::from_le_bytes(padded(rest));
-            let subkey = if rest.len() == 16 {
-                subkeys[0]
+                0
+            } else if index < last {
+                padded(&rest[..16])
+            } else if rest.len() == 16 {
+                padded(rest) ^ u128::from_le_bytes(subkeys[0])
             } else {
-                block |= 0x80 << (8 * rest.len());
-                subkeys[1]
-            };
-            (block ^ u128::from_le_bytes(subkey)).to_le_bytes()
+                let padding = 0x80 << (8 * rest.len());
+                padded(rest) ^ padding ^ u128::from_le_bytes(subkeys[1])
+            }
         }
     }
 }

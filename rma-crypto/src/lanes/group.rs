@@ -1,19 +1,19 @@
-//! Sealing and opening a group of frames: as many as lanes are side by side, or fewer.
+//! Sealing and opening a group of frames: as many as there are lanes side by side, or fewer.
 
 use super::{
     aes::{self, Row},
     bulk::{self, Crypt, Hash, chunk_len},
-    frame::Frame,
     ghash::Field,
     isa::{Block, Isa},
     material::{Material, Needs, set_up},
+    shape::Shape,
     short::{self, Chosen},
-    span::Side,
 };
 use crate::{
-    job::{OpenJob, SealJob},
+    job::{IV_LEN, JobKey, OpenJob, SealJob},
     key::is_same,
     provider::PAYLOAD_LEN_MAX,
+    text::{Side, Text},
 };
 
 /// How a group is done: with registers of type `I` for frames side by side, and of type `B` in the bulk loop, for texts of
@@ -25,230 +25,285 @@ pub(crate) struct Layout<I, B> {
     pub(crate) bulk_min: usize,
 }
 
-/// Frames to seal, or to open.
-pub(crate) trait Job: Sized {
+/// A frame to seal, or to open.
+pub(crate) trait Job<'j> {
+    /// The side of the text that holds the ciphertext when it is hashed.
+    const CIPHER: Side;
+
+    fn key(&self) -> JobKey<'j>;
+    fn iv(&self) -> &[u8; IV_LEN];
+    fn aad(&self) -> &'j [u8];
+    fn text(&self) -> &Text<'j>;
+    fn text_mut(&mut self) -> &mut Text<'j>;
+
     /// Does up to `P` frames, in `G` registers. Key stream is made for `N` blocks of each frame at a time.
     fn run<I, B, const N: usize, const G: usize, const P: usize>(
         layout: Layout<I, B>,
         material: &mut Material<P>,
         jobs: &mut [Self],
     ) where
+        Self: Sized,
         I: Isa,
         B: Isa<One = I::One>;
 }
 
-impl Job for SealJob<'_> {
+/// The shapes of a group's frames. Lanes without a frame have that of the first.
+#[derive(Debug)]
+pub(super) struct Group<const P: usize> {
+    pub(super) shapes: [Shape; P],
+    /// The shape of all, if all are alike.
+    pub(super) common: Option<Shape>,
+    /// The most blocks of a frame that are hashed in its lane.
+    pub(super) hashed: usize,
+    /// The longest head, in octets.
+    pub(super) head_max: usize,
+    pub(super) needs: Needs,
+}
+
+impl<const P: usize> Group<P> {
     #[inline(always)]
-    fn run<I, B, const N: usize, const G: usize, const P: usize>(
-        layout: Layout<I, B>,
-        material: &mut Material<P>,
-        jobs: &mut [Self],
-    ) where
-        I: Isa,
-        B: Isa<One = I::One>,
-    {
-        seal::<I, B, N, G, P>(layout, material, jobs);
-    }
-}
-
-impl Job for OpenJob<'_> {
-    #[inline(always)]
-    fn run<I, B, const N: usize, const G: usize, const P: usize>(
-        layout: Layout<I, B>,
-        material: &mut Material<P>,
-        jobs: &mut [Self],
-    ) where
-        I: Isa,
-        B: Isa<One = I::One>,
-    {
-        open::<I, B, N, G, P>(layout, material, jobs);
-    }
-}
-
-#[inline(always)]
-fn seal<I, B, const N: usize, const G: usize, const P: usize>(
-    layout: Layout<I, B>,
-    material: &mut Material<P>,
-    jobs: &mut [SealJob<'_>],
-) where
-    I: Isa,
-    B: Isa<One = I::One>,
-{
-    const { assert!(G * I::LANES == P, "a lane for each frame") };
-    let count = jobs.len();
-    let mut tags = [[0; 16]; P];
-    {
-        let mut jobs = jobs.iter_mut();
-        let mut frames: [Frame<'_>; P] = core::array::from_fn(|_| match jobs.next() {
-            Some(job) => Frame::of_seal(job, chunk_len::<B>(), layout.bulk_min),
-            None => Frame::nothing(),
-        });
-        seal_frames::<I, B, N, G, P>(layout, material, &mut frames[..count], &mut tags);
-    }
-    for (job, tag) in jobs.iter_mut().zip(tags) {
-        *job.tag = tag;
-    }
-}
-
-#[inline(always)]
-fn seal_frames<I, B, const N: usize, const G: usize, const P: usize>(
-    layout: Layout<I, B>,
-    material: &mut Material<P>,
-    frames: &mut [Frame<'_>],
-    tags: &mut Row<P>,
-) where
-    I: Isa,
-    B: Isa<One = I::One>,
-{
-    let needs = needs(frames);
-    let field = Field::new(layout.isa);
-    set_up::<I, G, P>(field, material, frames, B::LANES, needs);
-    short::crypt_heads::<I, N, G, P>(field, material, frames, Chosen::ALL);
-    if needs.rest {
-        short::encrypt_rests(material, frames);
-    }
-    let hashes = short::hash::<I, G, P>(field, material, frames, Side::To);
-    // Of frames with a bulk part this is the hash of what stands before it, and `tags` is overwritten below.
-    finish::<I, G, P>(field, material, hashes, tags);
-    if !needs.bulk {
-        return;
-    }
-    let befores = befores::<I, G, P>(field, hashes);
-    let field = Field::new(layout.bulk);
-    let mut encrypted: Option<usize> = None;
-    for lane in 0..=frames.len() {
-        let next = frames.get(lane).map(|frame| frame.shape.bulk > 0);
-        if next == Some(false) {
-            continue;
-        }
-        let mut crypt = next.map(|_| Crypt::new(field, material, lane, &frames[lane]));
-        let mut hash = encrypted
-            .map(|lane| Hash::new(field, material, lane, &frames[lane], Side::To, &befores[lane]));
-        let [to, from] = two(frames, next.map(|_| lane), encrypted);
-        bulk::run(field, crypt.as_mut().zip(to), hash.as_mut().zip(from.as_deref()));
-        if let (Some(hash), Some(lane)) = (hash, encrypted) {
-            let hash = hash.finish(field, material, lane, &frames[lane]);
-            tags[lane] = tag(field.isa.one(), hash, &material.masks[lane]);
-        }
-        encrypted = next.map(|_| lane);
-    }
-}
-
-#[inline(always)]
-fn open<I, B, const N: usize, const G: usize, const P: usize>(
-    layout: Layout<I, B>,
-    material: &mut Material<P>,
-    jobs: &mut [OpenJob<'_>],
-) where
-    I: Isa,
-    B: Isa<One = I::One>,
-{
-    const { assert!(G * I::LANES == P, "a lane for each frame") };
-    let count = jobs.len();
-    let mut tags = [[0; 16]; P];
-    let mut possible = Chosen::NONE;
-    for (lane, job) in jobs.iter().enumerate() {
-        tags[lane] = *job.tag;
-        possible = possible.with(lane, job.text.len() <= PAYLOAD_LEN_MAX);
-    }
-    let authentic = {
-        let mut jobs = jobs.iter_mut();
-        let mut frames: [Frame<'_>; P] = core::array::from_fn(|_| match jobs.next() {
-            Some(job) if job.text.len() <= PAYLOAD_LEN_MAX => {
-                Frame::of_open(job, chunk_len::<B>(), layout.bulk_min)
+    fn new<'j, J: Job<'j>>(jobs: &[J], chunk: usize, bulk_min: usize) -> Self {
+        let shape = |job: &J| {
+            if job.text().len() > PAYLOAD_LEN_MAX {
+                return Shape::NOTHING;
             }
-            _ => Frame::nothing(),
-        });
-        let frames = &mut frames[..count];
-        open_frames::<I, B, N, G, P>(layout, material, frames, &tags, possible)
-    };
-    for (lane, job) in jobs.iter_mut().enumerate() {
-        job.authentic = authentic.has(lane);
-    }
-}
-
-/// Decrypts those of the `possible` frames that have the right tag, and returns which.
-#[inline(always)]
-fn open_frames<I, B, const N: usize, const G: usize, const P: usize>(
-    layout: Layout<I, B>,
-    material: &mut Material<P>,
-    frames: &mut [Frame<'_>],
-    tags: &Row<P>,
-    possible: Chosen,
-) -> Chosen
-where
-    I: Isa,
-    B: Isa<One = I::One>,
-{
-    let needs = needs(frames);
-    let field = Field::new(layout.isa);
-    set_up::<I, G, P>(field, material, frames, B::LANES, needs);
-    let hashes = short::hash::<I, G, P>(field, material, frames, Side::From);
-    let mut expected = [[0; 16]; P];
-    finish::<I, G, P>(field, material, hashes, &mut expected);
-    let mut authentic = Chosen::NONE;
-    for (lane, frame) in frames.iter().enumerate() {
-        let whole = frame.shape.bulk == 0;
-        let is_right = whole && possible.has(lane) && is_same(&expected[lane], &tags[lane]);
-        authentic = authentic.with(lane, is_right);
-    }
-    if needs.bulk {
-        let befores = befores::<I, G, P>(field, hashes);
-        let field = Field::new(layout.bulk);
-        let mut authenticated: Option<usize> = None;
-        for lane in 0..=frames.len() {
-            let next = frames.get(lane).map(|frame| frame.shape.bulk > 0);
-            if next == Some(false) {
+            Shape::new(job.aad().len(), job.text().len(), chunk, bulk_min)
+        };
+        let first = shape(&jobs[0]);
+        let mut group = Self {
+            shapes: [first; P],
+            common: Some(first),
+            hashed: first.hashed(),
+            head_max: first.head(),
+            needs: Needs { bulk: first.bulk > 0, rest: first.has_text_rest() },
+        };
+        for lane in 1..jobs.len() {
+            let shape = shape(&jobs[lane]);
+            group.shapes[lane] = shape;
+            if shape == first {
                 continue;
             }
-            let mut hash = next.map(|_| {
-                Hash::new(field, material, lane, &frames[lane], Side::From, &befores[lane])
-            });
-            let mut crypt =
-                authenticated.map(|lane| Crypt::new(field, material, lane, &frames[lane]));
-            let [from, to] = two(frames, next.map(|_| lane), authenticated);
-            bulk::run(field, crypt.as_mut().zip(to), hash.as_mut().zip(from.as_deref()));
-            authenticated = None;
-            if let Some(hash) = hash {
-                let hash = hash.finish(field, material, lane, &frames[lane]);
-                let expected = tag(field.isa.one(), hash, &material.masks[lane]);
-                if possible.has(lane) && is_same(&expected, &tags[lane]) {
-                    authentic = authentic.with(lane, true);
-                    authenticated = Some(lane);
-                }
-            }
+            group.common = None;
+            group.hashed = group.hashed.max(shape.hashed());
+            group.head_max = group.head_max.max(shape.head());
+            group.needs.bulk |= shape.bulk > 0;
+            group.needs.rest |= shape.has_text_rest();
+        }
+        group
+    }
+}
+
+/// One job for each lane; lanes without a frame get the first.
+#[inline(always)]
+fn in_lanes<J, const P: usize>(jobs: &[J]) -> [&J; P] {
+    core::array::from_fn(|lane| if lane < jobs.len() { &jobs[lane] } else { &jobs[0] })
+}
+
+impl<'j> Job<'j> for SealJob<'j> {
+    const CIPHER: Side = Side::To;
+
+    #[inline(always)]
+    fn key(&self) -> JobKey<'j> {
+        self.key
+    }
+
+    #[inline(always)]
+    fn iv(&self) -> &[u8; IV_LEN] {
+        &self.iv
+    }
+
+    #[inline(always)]
+    fn aad(&self) -> &'j [u8] {
+        self.aad
+    }
+
+    #[inline(always)]
+    fn text(&self) -> &Text<'j> {
+        &self.text
+    }
+
+    #[inline(always)]
+    fn text_mut(&mut self) -> &mut Text<'j> {
+        &mut self.text
+    }
+
+    #[inline(always)]
+    fn run<I, B, const N: usize, const G: usize, const P: usize>(
+        layout: Layout<I, B>,
+        material: &mut Material<P>,
+        jobs: &mut [Self],
+    ) where
+        I: Isa,
+        B: Isa<One = I::One>,
+    {
+        const { assert!(G * I::LANES == P, "a lane for each frame") };
+        for job in &*jobs {
+            assert!(job.text.len() <= PAYLOAD_LEN_MAX, "a payload of {} octets", job.text.len());
+        }
+        let group = Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
+        let field = Field::new(layout.isa);
+        set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
+        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, &group, Chosen::ALL);
+        if group.needs.rest {
+            short::crypt_rests(material, jobs, &group, Chosen::ALL);
+        }
+        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), &group);
+        // Of frames with a bulk part this is the hash of what stands before it: their tags come below.
+        let tags = tags::<I, G, P>(field, material, hashes);
+        for (job, tag) in jobs.iter_mut().zip(tags) {
+            *job.tag = tag;
+        }
+        if group.needs.bulk {
+            let befores = befores::<I, G, P>(field, hashes);
+            seal_bulk(Field::new(layout.bulk), material, jobs, &group, &befores);
         }
     }
-    short::crypt_heads::<I, N, G, P>(field, material, frames, authentic);
-    if needs.rest {
-        short::decrypt_rests(material, frames, authentic);
+}
+
+/// Encrypts each bulk part while the one before is hashed.
+#[inline(always)]
+fn seal_bulk<B: Isa, const P: usize>(
+    field: Field<B>,
+    material: &Material<P>,
+    jobs: &mut [SealJob<'_>],
+    group: &Group<P>,
+    befores: &Row<P>,
+) {
+    let mut encrypted: Option<usize> = None;
+    for lane in 0..=jobs.len() {
+        let next = (lane < jobs.len()).then_some(lane);
+        if next.is_some_and(|lane| group.shapes[lane].bulk == 0) {
+            continue;
+        }
+        let crypt =
+            next.map(|lane| Crypt::new(field, material, lane, &jobs[lane], group.shapes[lane]));
+        let hash = encrypted
+            .map(|lane| Hash::new(field, material, lane, group.shapes[lane], &befores[lane]));
+        let [to, from] = two(jobs, next, encrypted);
+        let to = to.map(|job| job.text.lend());
+        let from = from.map(|job| job.text.side(Side::To));
+        let hash = bulk::run(field, crypt.zip(to), hash.zip(from));
+        if let (Some(hash), Some(lane)) = (hash, encrypted) {
+            let hash = hash.finish(field, material, lane, &jobs[lane], group.shapes[lane]);
+            *jobs[lane].tag = tag(field.isa.one(), hash, &material.masks[lane]);
+        }
+        encrypted = next;
+    }
+}
+
+impl<'j> Job<'j> for OpenJob<'j> {
+    const CIPHER: Side = Side::From;
+
+    #[inline(always)]
+    fn key(&self) -> JobKey<'j> {
+        self.key
+    }
+
+    #[inline(always)]
+    fn iv(&self) -> &[u8; IV_LEN] {
+        &self.iv
+    }
+
+    #[inline(always)]
+    fn aad(&self) -> &'j [u8] {
+        self.aad
+    }
+
+    #[inline(always)]
+    fn text(&self) -> &Text<'j> {
+        &self.text
+    }
+
+    #[inline(always)]
+    fn text_mut(&mut self) -> &mut Text<'j> {
+        &mut self.text
+    }
+
+    #[inline(always)]
+    fn run<I, B, const N: usize, const G: usize, const P: usize>(
+        layout: Layout<I, B>,
+        material: &mut Material<P>,
+        jobs: &mut [Self],
+    ) where
+        I: Isa,
+        B: Isa<One = I::One>,
+    {
+        const { assert!(G * I::LANES == P, "a lane for each frame") };
+        let group = Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
+        let field = Field::new(layout.isa);
+        set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
+        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), &group);
+        let expected = tags::<I, G, P>(field, material, hashes);
+        let mut authentic = Chosen::NONE;
+        for (lane, job) in jobs.iter_mut().enumerate() {
+            let is_whole = group.shapes[lane].bulk == 0 && job.text.len() <= PAYLOAD_LEN_MAX;
+            job.authentic = is_whole && is_same(&expected[lane], job.tag);
+            authentic = authentic.with(lane, job.authentic);
+        }
+        if group.needs.bulk {
+            let befores = befores::<I, G, P>(field, hashes);
+            authentic =
+                open_bulk(Field::new(layout.bulk), material, jobs, &group, &befores, authentic);
+        }
+        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, &group, authentic);
+        if group.needs.rest {
+            short::crypt_rests(material, jobs, &group, authentic);
+        }
+    }
+}
+
+/// Hashes each bulk part while the one before is decrypted, if that has turned out to be authentic. Returns which were.
+#[inline(always)]
+fn open_bulk<B: Isa, const P: usize>(
+    field: Field<B>,
+    material: &Material<P>,
+    jobs: &mut [OpenJob<'_>],
+    group: &Group<P>,
+    befores: &Row<P>,
+    mut authentic: Chosen,
+) -> Chosen {
+    let mut authenticated: Option<usize> = None;
+    for lane in 0..=jobs.len() {
+        let next = (lane < jobs.len()).then_some(lane);
+        if next.is_some_and(|lane| group.shapes[lane].bulk == 0) {
+            continue;
+        }
+        let crypt = authenticated
+            .map(|lane| Crypt::new(field, material, lane, &jobs[lane], group.shapes[lane]));
+        let hash =
+            next.map(|lane| Hash::new(field, material, lane, group.shapes[lane], &befores[lane]));
+        let [from, to] = two(jobs, next, authenticated);
+        let to = to.map(|job| job.text.lend());
+        let from = from.map(|job| job.text.side(Side::From));
+        let hash = bulk::run(field, crypt.zip(to), hash.zip(from));
+        authenticated = None;
+        if let (Some(hash), Some(lane)) = (hash, next) {
+            let hash = hash.finish(field, material, lane, &jobs[lane], group.shapes[lane]);
+            let expected = tag(field.isa.one(), hash, &material.masks[lane]);
+            if is_same(&expected, jobs[lane].tag) {
+                jobs[lane].authentic = true;
+                authentic = authentic.with(lane, true);
+                authenticated = Some(lane);
+            }
+        }
     }
     authentic
 }
 
-#[inline(always)]
-fn needs(frames: &[Frame<'_>]) -> Needs {
-    let mut needs = Needs { bulk: false, rest: false };
-    for frame in frames {
-        needs.bulk |= frame.shape.bulk > 0;
-        needs.rest |= frame.shape.has_rest();
-    }
-    needs
-}
-
 /// The tags that belong to `hashes`.
 #[inline(always)]
-fn finish<I: Isa, const G: usize, const P: usize>(
+fn tags<I: Isa, const G: usize, const P: usize>(
     field: Field<I>,
     material: &Material<P>,
     hashes: [I::V; G],
-    tags: &mut Row<P>,
-) {
+) -> Row<P> {
     let isa = field.isa;
+    let mut tags = [[0; 16]; P];
     for g in 0..G {
         let mask = aes::load(isa, &material.masks, g);
-        aes::store(isa, isa.xor(field.reverse(hashes[g]), mask), tags, g);
+        aes::store(isa, isa.xor(field.reverse(hashes[g]), mask), &mut tags, g);
     }
+    tags
 }
 
 /// The hashes as field elements, for the bulk loop to go on with.
@@ -270,19 +325,15 @@ fn tag<O: Isa>(one: O, hash: O::V, mask: &Block) -> Block {
     tag[0]
 }
 
-/// Two frames at once.
+/// Two jobs at once.
 #[inline(always)]
-fn two<'f, 'a>(
-    frames: &'f mut [Frame<'a>],
-    first: Option<usize>,
-    second: Option<usize>,
-) -> [Option<&'f mut Frame<'a>>; 2] {
+fn two<J>(jobs: &mut [J], first: Option<usize>, second: Option<usize>) -> [Option<&mut J>; 2] {
     match (first, second) {
         (Some(first), Some(second)) => {
-            frames.get_disjoint_mut([first, second]).expect("two frames").map(Some)
+            jobs.get_disjoint_mut([first, second]).expect("two different jobs").map(Some)
         }
-        (Some(first), None) => [frames.get_mut(first), None],
-        (None, Some(second)) => [None, frames.get_mut(second)],
+        (Some(first), None) => [jobs.get_mut(first), None],
+        (None, Some(second)) => [None, jobs.get_mut(second)],
         (None, None) => [None, None],
     }
 }

@@ -10,6 +10,9 @@
 /// Sixteen octets: a block of AES, an element of GHASH's field.
 pub(crate) type Block = [u8; 16];
 
+/// The most lanes that a register has.
+pub(crate) const LANES_MAX: usize = 4;
+
 /// A set of vector instructions.
 pub(crate) trait Isa: Copy {
     /// A register.
@@ -26,14 +29,20 @@ pub(crate) trait Isa: Copy {
     fn zero(self) -> Self::V;
     /// One block in every lane.
     fn splat(self, block: &Block) -> Self::V;
+    /// One register of one block in every lane.
+    fn broadcast(self, one: <Self::One as Isa>::V) -> Self::V;
+    /// A block as a number, its first octet lowest.
+    fn number(self, number: u128) -> <Self::One as Isa>::V;
     /// One 32-bit number in every 32 bits.
     fn splat32(self, number: u32) -> Self::V;
     /// The first `LANES` of `blocks`, side by side.
     fn load(self, blocks: &[Block]) -> Self::V;
     /// The opposite of `load`.
     fn store(self, v: Self::V, blocks: &mut [Block]);
-    /// The first `LANES` of `blocks`, from wherever they are.
-    fn gather(self, blocks: &[&Block]) -> Self::V;
+    /// The first `LANES` of `parts`, side by side.
+    fn join(self, parts: [<Self::One as Isa>::V; LANES_MAX]) -> Self::V;
+    /// Lane `l` of register `r` to lane `r` of register `l`, in the first `LANES` registers.
+    fn transpose(self, registers: [Self::V; LANES_MAX]) -> [Self::V; LANES_MAX];
     /// One lane.
     fn lane(self, v: Self::V, lane: usize) -> <Self::One as Isa>::V;
     /// All lanes, XORed with each other.

@@ -4,12 +4,12 @@ use zeroize::optimization_barrier;
 
 use super::{
     aes::{self, ROUND_KEYS, Row},
-    frame::Frame,
     ghash::Field,
-    isa::{Block, Isa},
+    group::Job,
+    isa::{Block, Isa, LANES_MAX},
 };
 use crate::{
-    job::JobKey,
+    job::{IV_LEN, JobKey},
     key::{Key, PreparedForm, PreparedKey},
 };
 
@@ -33,6 +33,7 @@ pub(crate) struct Material<const P: usize> {
 }
 
 impl<const P: usize> Material<P> {
+    #[inline(always)]
     pub(crate) const fn new() -> Self {
         let row = [[0; 16]; P];
         Self { rounds: [row; _], powers: [row; _], masks: row, rest_streams: row }
@@ -105,38 +106,37 @@ pub(crate) fn prepare<I: Isa>(isa: I, lanes: usize, key: &Key) -> PreparedKey {
     PreparedKey { key: key.clone(), form: PreparedForm::Expanded(expanded) }
 }
 
-/// Sets up the keys of `frames` with registers of type `I`, for registers of `lanes` in the bulk loop. Lanes without a
-/// frame get the first frame's.
+/// Sets up the keys of `jobs` with registers of type `I`, for registers of `lanes` in the bulk loop.
 #[inline(always)]
-pub(super) fn set_up<I: Isa, const G: usize, const P: usize>(
+pub(super) fn set_up<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     field: Field<I>,
     material: &mut Material<P>,
-    frames: &[Frame<'_>],
+    jobs: &[&J; P],
     lanes: usize,
     needs: Needs,
 ) {
     let isa = field.isa;
-    let frame = |lane: usize| if lane < frames.len() { &frames[lane] } else { &frames[0] };
-    let prepared = frames.iter().all(|frame| expanded(frame.key, lanes).is_some());
-    if prepared {
-        copy::<I, G, P>(isa, material, |lane| expanded(frame(lane).key, lanes));
+    let is_prepared = jobs.iter().all(|job| expanded(job.key(), lanes).is_some());
+    if is_prepared {
+        copy::<I, G, P>(isa, material, |lane| expanded(jobs[lane].key(), lanes));
     } else {
         let mut keys = [isa.zero(); G];
         for g in 0..G {
-            keys[g] = gather::<I, P>(isa, g, |lane| frame(lane).key.key().expose());
+            keys[g] = gather(isa, g, |lane| jobs[lane].key().key().expose());
         }
         aes::expand(isa, keys, &mut material.rounds);
     }
 
     let mut tags = [isa.zero(); G];
     for g in 0..G {
-        tags[g] = gather::<I, P>(isa, g, |lane| &frame(lane).first_counter);
+        tags[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), 1));
     }
     let hash_keys = if needs.rest {
-        let counters: Row<P> = core::array::from_fn(|lane| frame(lane).rest_counter());
         let mut rests = [isa.zero(); G];
         for g in 0..G {
-            rests[g] = gather::<I, P>(isa, g, |lane| &counters[lane]);
+            // Block number 1 is the tag's, so the text begins with 2.
+            let number = |lane: usize| 2 + (jobs[lane].text().len() / 16) as u32;
+            rests[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), number(lane)));
         }
         let mut states = [[isa.zero(); G], tags, rests];
         aes::encrypt(isa, &material.rounds, &mut states);
@@ -153,9 +153,18 @@ pub(super) fn set_up<I: Isa, const G: usize, const P: usize>(
         }
         states[0]
     };
-    if !prepared {
+    if !is_prepared {
         raise(field, hash_keys, lanes, needs.bulk, &mut material.powers);
     }
+}
+
+/// IV and block number, as AES gets them, its first octet lowest.
+#[inline(always)]
+pub(super) fn counter(iv: &[u8; IV_LEN], number: u32) -> u128 {
+    let [i0, i1, i2, i3, i4, i5, i6, i7, i8, i9, i10, i11] = *iv;
+    let low = u64::from_le_bytes([i0, i1, i2, i3, i4, i5, i6, i7]);
+    let high = u32::from_le_bytes([i8, i9, i10, i11]);
+    u128::from(low) | u128::from(high) << 64 | u128::from(number.swap_bytes()) << 96
 }
 
 /// What was prepared of a key, if it was for registers of `lanes` in the bulk loop.
@@ -181,30 +190,36 @@ fn copy<'k, I: Isa, const G: usize, const P: usize>(
         core::array::from_fn(|lane| key(lane).expect("the caller has asked for all"));
     for (row, to) in material.rounds.iter_mut().enumerate() {
         for g in 0..G {
-            let v = gather::<I, P>(isa, g, |lane| &keys[lane].rounds[row]);
-            aes::store(isa, v, to, g);
+            aes::store(isa, gather(isa, g, |lane| &keys[lane].rounds[row]), to, g);
         }
     }
     for (row, to) in material.powers.iter_mut().enumerate() {
         for g in 0..G {
-            let v = gather::<I, P>(isa, g, |lane| &keys[lane].powers[row]);
-            aes::store(isa, v, to, g);
+            aes::store(isa, gather(isa, g, |lane| &keys[lane].powers[row]), to, g);
         }
     }
 }
 
-/// The blocks of the lanes of register `g`.
+/// One block for each lane of register `g`, from wherever it is.
 #[inline(always)]
-pub(super) fn gather<'b, I: Isa, const P: usize>(
-    isa: I,
-    g: usize,
-    block: impl Fn(usize) -> &'b Block,
-) -> I::V {
-    let mut blocks = [const { &[0; 16] }; P];
+pub(super) fn gather<'b, I: Isa>(isa: I, g: usize, block: impl Fn(usize) -> &'b Block) -> I::V {
+    let one = isa.one();
+    let mut parts = [one.zero(); LANES_MAX];
     for lane in 0..I::LANES {
-        blocks[lane] = block(g * I::LANES + lane);
+        parts[lane] = one.splat(block(g * I::LANES + lane));
     }
-    isa.gather(&blocks)
+    isa.join(parts)
+}
+
+/// As [`gather`], of blocks that are numbers, their first octet lowest: they need not pass through memory, where vectors
+/// wait for what was written in smaller pieces.
+#[inline(always)]
+pub(super) fn numbers<I: Isa>(isa: I, g: usize, number: impl Fn(usize) -> u128) -> I::V {
+    let mut parts = [isa.one().zero(); LANES_MAX];
+    for lane in 0..I::LANES {
+        parts[lane] = isa.number(number(g * I::LANES + lane));
+    }
+    isa.join(parts)
 }
 
 /// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if `bulk`.

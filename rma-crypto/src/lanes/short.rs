@@ -2,12 +2,13 @@
 
 use super::{
     aes,
-    frame::{Frame, Part},
     ghash::{Field, Sum},
-    isa::{Block, Isa},
-    material::{Material, SHORT_POWERS, gather},
-    span::Side,
+    group::{Group, Job},
+    isa::{Isa, LANES_MAX},
+    material::{Material, SHORT_POWERS, counter, gather, numbers},
+    shape::{Part, Shape},
 };
+use crate::text::{Side, Text, blocks, padded};
 
 /// Which frames of a group.
 #[derive(Clone, Copy, Debug)]
@@ -29,106 +30,211 @@ impl Chosen {
 }
 
 /// Hashes what stands before the bulk part; without bulk, everything.
-///
-/// Frames that have fewer blocks than others begin with zeros, which leave the hash at zero. So all end at the same
-/// time, and the powers are the same for all lanes.
 #[inline(always)]
-pub(super) fn hash<I: Isa, const G: usize, const P: usize>(
+pub(super) fn hash<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     field: Field<I>,
     material: &Material<P>,
-    frames: &[Frame<'_>],
-    side: Side,
-) -> [I::V; G] {
-    let shape = frames[0].shape;
-    if frames[1..].iter().all(|frame| frame.shape == shape) {
-        // One decision for all lanes.
-        return hash_blocks(field, material, shape.hashed(), |index| {
-            let part = shape.part(index);
-            move |lane: usize| block(frames, lane, side, part)
-        });
-    }
-    let most = frames.iter().map(|frame| frame.shape.hashed()).max().unwrap_or(0);
-    hash_blocks(field, material, most, |index| {
-        move |lane: usize| {
-            let Some(frame) = frames.get(lane) else { return &ZEROS };
-            let before = most - frame.shape.hashed();
-            match index.checked_sub(before) {
-                Some(index) => frame.block(side, frame.shape.part(index)),
-                None => &ZEROS,
-            }
-        }
-    })
-}
-
-const ZEROS: Block = [0; 16];
-
-#[inline(always)]
-fn block<'f>(frames: &'f [Frame<'_>], lane: usize, side: Side, part: Part) -> &'f Block {
-    let frame = if lane < frames.len() { &frames[lane] } else { &frames[0] };
-    frame.block(side, part)
-}
-
-/// Hashes `count` blocks of each lane; `blocks(index)(lane)` is one of them.
-#[inline(always)]
-fn hash_blocks<'b, I: Isa, const G: usize, const P: usize, F: Fn(usize) -> &'b Block>(
-    field: Field<I>,
-    material: &Material<P>,
-    count: usize,
-    blocks: impl Fn(usize) -> F,
+    jobs: &[&J; P],
+    group: &Group<P>,
 ) -> [I::V; G] {
     let isa = field.isa;
-    let mut hashes = [isa.zero(); G];
-    let mut index = 0;
-    while index < count {
-        // As many blocks as there are powers are reduced together; the first time, what is over.
-        let together = (count - index - 1) % SHORT_POWERS + 1;
-        let mut sums: [Sum<I::V>; G] = [field.nothing(); G];
-        for power in (0..together).rev() {
-            let block = blocks(index);
-            for g in 0..G {
-                let mut v = field.reverse(gather::<I, P>(isa, g, &block));
-                if power + 1 == together {
-                    v = isa.xor(v, hashes[g]);
-                }
-                let key = aes::load(isa, &material.powers[power], g);
-                sums[g] = field.add_product(sums[g], v, key);
-            }
-            index += 1;
-        }
+    let mut hasher = Hasher::<I, G, P> {
+        field,
+        material,
+        left: group.hashed,
+        sums: [field.nothing(); G],
+        hashes: [isa.zero(); G],
+    };
+    if let Some(shape) = group.common {
+        hasher.take_alike(jobs, shape);
+    } else {
+        hasher.take_mixed(jobs, group);
+    }
+    hasher.hashes
+}
+
+/// The hashes of `P` frames in the making.
+struct Hasher<'m, I: Isa, const G: usize, const P: usize> {
+    field: Field<I>,
+    material: &'m Material<P>,
+    /// Blocks that are still to come.
+    left: usize,
+    sums: [Sum<I::V>; G],
+    /// Of everything up to the last reduction, if no block has come since; otherwise zero.
+    hashes: [I::V; G],
+}
+
+impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
+    /// One block of each frame. As many blocks as there are powers are reduced together; the first time, what is over.
+    #[inline(always)]
+    fn take(&mut self, vectors: [I::V; G]) {
+        let (field, isa) = (self.field, self.field.isa);
+        self.left -= 1;
+        let power = self.left % SHORT_POWERS;
+        let powers = &self.material.powers[power];
         for g in 0..G {
-            hashes[g] = field.reduce(sums[g]);
+            let block = isa.xor(field.reverse(vectors[g]), self.hashes[g]);
+            self.sums[g] = field.add_product(self.sums[g], block, aes::load(isa, powers, g));
+            self.hashes[g] = isa.zero();
+        }
+        if power == 0 {
+            for g in 0..G {
+                self.hashes[g] = field.reduce(self.sums[g]);
+                self.sums[g] = field.nothing();
+            }
         }
     }
-    hashes
+
+    /// Frames of one shape: one decision for all lanes.
+    #[inline(always)]
+    fn take_alike<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], shape: Shape) {
+        let isa = self.field.isa;
+        let mut vectors = [isa.zero(); G];
+        for offset in (0..shape.aad_whole()).step_by(16) {
+            for g in 0..G {
+                vectors[g] = gather(isa, g, |lane| {
+                    jobs[lane].aad()[offset..].first_chunk().expect("all AAD are as long")
+                });
+            }
+            self.take(vectors);
+        }
+        if shape.has_aad_rest() {
+            for g in 0..G {
+                vectors[g] = numbers(isa, g, |lane| padded(&jobs[lane].aad()[shape.aad_whole()..]));
+            }
+            self.take(vectors);
+        }
+        let mut offset = 0;
+        while offset + I::LANES * 16 <= shape.head() {
+            self.take_square(jobs, offset);
+            offset += I::LANES * 16;
+        }
+        while offset < shape.head() {
+            for g in 0..G {
+                vectors[g] = gather(isa, g, |lane| {
+                    &blocks::<1>(jobs[lane].text().side(J::CIPHER), offset)[0]
+                });
+            }
+            self.take(vectors);
+            offset += 16;
+        }
+        if shape.bulk > 0 {
+            return;
+        }
+        if shape.has_text_rest() {
+            for g in 0..G {
+                vectors[g] = numbers(isa, g, |lane| rest(jobs[lane], shape));
+            }
+            self.take(vectors);
+        }
+        self.take([isa.broadcast(isa.number(shape.lengths())); G]);
+    }
+
+    /// As many blocks of each frame as there are lanes: each frame's are loaded together.
+    #[inline(always)]
+    fn take_square<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], offset: usize) {
+        let isa = self.field.isa;
+        let mut squares = [[isa.zero(); LANES_MAX]; G];
+        for g in 0..G {
+            let mut rows = [isa.zero(); LANES_MAX];
+            for lane in 0..I::LANES {
+                rows[lane] = load(isa, jobs[g * I::LANES + lane].text().side(J::CIPHER), offset);
+            }
+            squares[g] = isa.transpose(rows);
+        }
+        for n in 0..I::LANES {
+            let mut vectors = [isa.zero(); G];
+            for g in 0..G {
+                vectors[g] = squares[g][n];
+            }
+            self.take(vectors);
+        }
+    }
+
+    /// Frames of different shapes. Those that have fewer blocks than others begin with zeros, which leave the hash at
+    /// zero: so all end at the same time, and the powers are the same for all lanes.
+    #[inline(always)]
+    fn take_mixed<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], group: &Group<P>) {
+        let isa = self.field.isa;
+        for index in 0..group.hashed {
+            let block = |lane: usize| {
+                let (job, shape): (&J, Shape) = (jobs[lane], group.shapes[lane]);
+                let before = group.hashed - shape.hashed();
+                match index.checked_sub(before).map(|index| shape.part(index)) {
+                    None => 0,
+                    Some(Part::Aad(offset)) => padded(&job.aad()[offset..offset + 16]),
+                    Some(Part::AadRest(offset)) => padded(&job.aad()[offset..]),
+                    Some(Part::Head(offset)) => {
+                        padded(&job.text().side(J::CIPHER)[offset..offset + 16])
+                    }
+                    Some(Part::TextRest(_)) => rest(job, shape),
+                    Some(Part::Lengths) => shape.lengths(),
+                }
+            };
+            let mut vectors = [isa.zero(); G];
+            for g in 0..G {
+                vectors[g] = numbers(isa, g, block);
+            }
+            self.take(vectors);
+        }
+    }
 }
 
-/// Encrypts, or decrypts, the heads of the chosen frames, `N` blocks of each at a time.
+/// The rest of a text's ciphertext.
 #[inline(always)]
-pub(super) fn crypt_heads<I: Isa, const N: usize, const G: usize, const P: usize>(
+pub(super) fn rest<'j, J: Job<'j>>(job: &J, shape: Shape) -> u128 {
+    padded(&job.text().side(J::CIPHER)[shape.text_whole()..])
+}
+
+/// As many blocks of a text as a register has lanes.
+#[inline(always)]
+fn load<I: Isa>(isa: I, text: &[u8], offset: usize) -> I::V {
+    match I::LANES {
+        1 => isa.load(blocks::<1>(text, offset)),
+        2 => isa.load(blocks::<2>(text, offset)),
+        _ => isa.load(blocks::<4>(text, offset)),
+    }
+}
+
+/// XORs as many blocks of a text as a register has lanes with `stream`.
+#[inline(always)]
+fn xor<I: Isa>(isa: I, text: &mut Text<'_>, offset: usize, stream: I::V) {
+    let v = isa.xor(load(isa, text.side(Side::From), offset), stream);
+    match I::LANES {
+        1 => isa.store(v, text.blocks_mut::<1>(offset)),
+        2 => isa.store(v, text.blocks_mut::<2>(offset)),
+        _ => isa.store(v, text.blocks_mut::<4>(offset)),
+    }
+}
+
+/// Encrypts, or decrypts, the heads of the chosen frames, `N` blocks of each at a time: a multiple of the lanes.
+#[inline(always)]
+pub(super) fn crypt_heads<'j, I, J, const N: usize, const G: usize, const P: usize>(
     field: Field<I>,
     material: &Material<P>,
-    frames: &mut [Frame<'_>],
+    jobs: &mut [J],
+    group: &Group<P>,
     chosen: Chosen,
-) {
+) where
+    I: Isa,
+    J: Job<'j>,
+{
+    const { assert!(N.is_multiple_of(I::LANES)) };
     let isa = field.isa;
-    let mut most = 0;
-    for (lane, frame) in frames.iter().enumerate() {
-        most = most.max(if chosen.has(lane) { frame.shape.head() } else { 0 });
-    }
-    if most == 0 {
+    if group.head_max == 0 {
         return;
     }
-    let one = isa.splat(&(1_u128).to_le_bytes());
+    let one = isa.broadcast(isa.number(1));
     let mut counters = [isa.zero(); G];
     for g in 0..G {
-        let first = gather::<I, P>(isa, g, |lane| match frames.get(lane) {
-            Some(frame) => &frame.first_counter,
-            None => &ZEROS,
+        // Block number 1 is the tag's. Lanes without a frame have whatever counter.
+        let first = numbers(isa, g, |lane| {
+            let lane = if lane < jobs.len() { lane } else { 0 };
+            counter(jobs[lane].iv(), 2)
         });
-        // Block number 1 is the tag's.
-        counters[g] = isa.add32(field.reverse(first), one);
+        counters[g] = field.reverse(first);
     }
-    for offset in (0..most).step_by(N * 16) {
+    for offset in (0..group.head_max).step_by(N * 16) {
         let mut states = [[isa.zero(); G]; N];
         for n in 0..N {
             for g in 0..G {
@@ -137,19 +243,31 @@ pub(super) fn crypt_heads<I: Isa, const N: usize, const G: usize, const P: usize
             }
         }
         aes::encrypt(isa, &material.rounds, &mut states);
-        for g in 0..G {
-            for lane in 0..I::LANES {
-                let index = g * I::LANES + lane;
-                let Some(frame) = frames.get_mut(index) else { break };
-                let head = frame.shape.head();
-                if !chosen.has(index) || head <= offset {
-                    continue;
+        for n in (0..N).step_by(I::LANES) {
+            let offset = offset + n * 16;
+            for g in 0..G {
+                let mut square = [isa.zero(); LANES_MAX];
+                for lane in 0..I::LANES {
+                    square[lane] = states[n + lane][g];
                 }
-                let left = (head - offset) / 16;
-                for n in 0..N {
-                    if n < left {
-                        let stream = isa.lane(states[n][g], lane);
-                        xor_block(isa.one(), frame, offset + n * 16, stream);
+                let streams = isa.transpose(square);
+                for lane in 0..I::LANES {
+                    let index = g * I::LANES + lane;
+                    let Some(job) = jobs.get_mut(index) else { break };
+                    if !chosen.has(index) {
+                        continue;
+                    }
+                    let left = group.shapes[index].head().saturating_sub(offset);
+                    let text = &mut job.text_mut().lend();
+                    if left >= I::LANES * 16 {
+                        xor(isa, text, offset, streams[lane]);
+                        continue;
+                    }
+                    for n in 0..I::LANES - 1 {
+                        if n * 16 < left {
+                            let stream = isa.lane(streams[lane], n);
+                            xor(isa.one(), text, offset + n * 16, stream);
+                        }
                     }
                 }
             }
@@ -157,40 +275,20 @@ pub(super) fn crypt_heads<I: Isa, const N: usize, const G: usize, const P: usize
     }
 }
 
+/// Encrypts, or decrypts, the rests of the chosen texts.
 #[inline(always)]
-fn xor_block<O: Isa>(one: O, frame: &mut Frame<'_>, offset: usize, stream: O::V) {
-    let text = one.load(frame.span.blocks::<1>(Side::From, offset));
-    one.store(one.xor(text, stream), frame.span.blocks_mut::<1>(offset));
-}
-
-/// Encrypts the rests of all texts. Keeps the ciphertext for the hash.
-#[inline(always)]
-pub(super) fn encrypt_rests<const P: usize>(material: &Material<P>, frames: &mut [Frame<'_>]) {
-    for (frame, stream) in frames.iter_mut().zip(&material.rest_streams) {
-        if !frame.shape.has_rest() {
-            continue;
-        }
-        let offset = frame.shape.whole();
-        let text = frame.span.rest(Side::From, offset);
-        let sealed = u128::from_le_bytes(text) ^ u128::from_le_bytes(*stream);
-        // Beyond the end the hash takes zeros, not key stream.
-        let rest = frame.shape.text - offset;
-        frame.text_rest = (sealed & ((1 << (8 * rest)) - 1)).to_le_bytes();
-        frame.span.write_rest(offset, &frame.text_rest);
-    }
-}
-
-/// Decrypts the rests of the chosen texts.
-#[inline(always)]
-pub(super) fn decrypt_rests<const P: usize>(
+pub(super) fn crypt_rests<'j, J: Job<'j>, const P: usize>(
     material: &Material<P>,
-    frames: &mut [Frame<'_>],
+    jobs: &mut [J],
+    group: &Group<P>,
     chosen: Chosen,
 ) {
-    for (lane, (frame, stream)) in frames.iter_mut().zip(&material.rest_streams).enumerate() {
-        if chosen.has(lane) && frame.shape.has_rest() {
-            let text = u128::from_le_bytes(frame.text_rest) ^ u128::from_le_bytes(*stream);
-            frame.span.write_rest(frame.shape.whole(), &text.to_le_bytes());
+    for (lane, (job, stream)) in jobs.iter_mut().zip(&material.rest_streams).enumerate() {
+        let shape = group.shapes[lane];
+        if chosen.has(lane) && shape.has_text_rest() {
+            let text = padded(&job.text().side(Side::From)[shape.text_whole()..]);
+            let stream = u128::from_le_bytes(*stream);
+            job.text_mut().write_rest(shape.text_whole(), text ^ stream);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-use crate::lanes::{Block, Isa};
+use crate::lanes::{Block, Isa, LANES_MAX};
 
 /// The proof that this processor has AES-NI, PCLMULQDQ and SSSE3. Made by detection, and out of wider instruction sets,
 /// which include it.
@@ -64,8 +64,24 @@ impl Isa for AesNi {
     }
 
     #[inline(always)]
-    fn gather(self, blocks: &[&Block]) -> __m128i {
-        self.splat(blocks[0])
+    fn broadcast(self, one: __m128i) -> __m128i {
+        one
+    }
+
+    #[inline(always)]
+    fn number(self, number: u128) -> __m128i {
+        let (low, high) = (number as u64, (number >> 64) as u64);
+        have!(_mm_set_epi64x(high.cast_signed(), low.cast_signed()))
+    }
+
+    #[inline(always)]
+    fn join(self, parts: [__m128i; LANES_MAX]) -> __m128i {
+        parts[0]
+    }
+
+    #[inline(always)]
+    fn transpose(self, registers: [__m128i; LANES_MAX]) -> [__m128i; LANES_MAX] {
+        registers
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::aes_ni::AesNi;
-use crate::lanes::{Block, Isa};
+use crate::lanes::{Block, Isa, LANES_MAX};
 
 /// The proof that this processor has AVX2, VAES and VPCLMULQDQ, and what [`AesNi`] proves.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,7 @@ impl Isa for Vaes256 {
 
     #[inline(always)]
     fn splat(self, block: &Block) -> __m256i {
-        let block = self.0.splat(block);
-        have!(_mm256_broadcastsi128_si256(block))
+        self.broadcast(self.0.splat(block))
     }
 
     #[inline(always)]
@@ -66,9 +65,26 @@ impl Isa for Vaes256 {
     }
 
     #[inline(always)]
-    fn gather(self, blocks: &[&Block]) -> __m256i {
-        let low = have!(_mm256_castsi128_si256(self.0.splat(blocks[0])));
-        have!(_mm256_inserti128_si256::<1>(low, self.0.splat(blocks[1])))
+    fn broadcast(self, one: __m128i) -> __m256i {
+        have!(_mm256_broadcastsi128_si256(one))
+    }
+
+    #[inline(always)]
+    fn number(self, number: u128) -> __m128i {
+        self.0.number(number)
+    }
+
+    #[inline(always)]
+    fn join(self, [a, b, ..]: [__m128i; LANES_MAX]) -> __m256i {
+        let v = have!(_mm256_castsi128_si256(a));
+        have!(_mm256_inserti128_si256::<1>(v, b))
+    }
+
+    #[inline(always)]
+    fn transpose(self, [a, b, c, d]: [__m256i; LANES_MAX]) -> [__m256i; LANES_MAX] {
+        let low = have!(_mm256_permute2x128_si256::<0x20>(a, b));
+        let high = have!(_mm256_permute2x128_si256::<0x31>(a, b));
+        [low, high, c, d]
     }
 
     #[inline(always)]

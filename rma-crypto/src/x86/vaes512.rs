@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::aes_ni::AesNi;
-use crate::lanes::{Block, Isa};
+use crate::lanes::{Block, Isa, LANES_MAX};
 
 /// The proof that this processor has AVX-512F, BW and VL, VAES and VPCLMULQDQ, and what [`AesNi`] proves.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,7 @@ impl Isa for Vaes512 {
 
     #[inline(always)]
     fn splat(self, block: &Block) -> __m512i {
-        let block = self.0.splat(block);
-        have!(_mm512_broadcast_i32x4(block))
+        self.broadcast(self.0.splat(block))
     }
 
     #[inline(always)]
@@ -66,11 +65,35 @@ impl Isa for Vaes512 {
     }
 
     #[inline(always)]
-    fn gather(self, blocks: &[&Block]) -> __m512i {
-        let v = have!(_mm512_castsi128_si512(self.0.splat(blocks[0])));
-        let v = have!(_mm512_inserti32x4::<1>(v, self.0.splat(blocks[1])));
-        let v = have!(_mm512_inserti32x4::<2>(v, self.0.splat(blocks[2])));
-        have!(_mm512_inserti32x4::<3>(v, self.0.splat(blocks[3])))
+    fn broadcast(self, one: __m128i) -> __m512i {
+        have!(_mm512_broadcast_i32x4(one))
+    }
+
+    #[inline(always)]
+    fn number(self, number: u128) -> __m128i {
+        self.0.number(number)
+    }
+
+    #[inline(always)]
+    fn join(self, [a, b, c, d]: [__m128i; LANES_MAX]) -> __m512i {
+        let v = have!(_mm512_castsi128_si512(a));
+        let v = have!(_mm512_inserti32x4::<1>(v, b));
+        let v = have!(_mm512_inserti32x4::<2>(v, c));
+        have!(_mm512_inserti32x4::<3>(v, d))
+    }
+
+    #[inline(always)]
+    fn transpose(self, [a, b, c, d]: [__m512i; LANES_MAX]) -> [__m512i; LANES_MAX] {
+        let ab_low = have!(_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b));
+        let ab_high = have!(_mm512_shuffle_i32x4::<0b11_10_11_10>(a, b));
+        let cd_low = have!(_mm512_shuffle_i32x4::<0b01_00_01_00>(c, d));
+        let cd_high = have!(_mm512_shuffle_i32x4::<0b11_10_11_10>(c, d));
+        [
+            have!(_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_low, cd_low)),
+            have!(_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_low, cd_low)),
+            have!(_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_high, cd_high)),
+            have!(_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_high, cd_high)),
+        ]
     }
 
     #[inline(always)]
