@@ -30,7 +30,7 @@
 //! when the batch is done. Not cleared are vector registers, and what the compiler spilled of them to the stack: until
 //! the thread's next work overwrites them they may hold round keys, hash keys or key stream of the last frames.
 //!
-//! Everything here is `#[inline(always)]`: see `isa`.
+//! Everything here is `#[inline(always)]`, and no closure takes, returns or makes a vector: see `isa`.
 
 mod aes;
 mod bulk;
@@ -46,5 +46,5 @@ pub(crate) use self::{
     derive::{Rounds, derive, schedule},
     group::{Job, Layout},
     isa::{Block, Isa, LANES_MAX},
-    material::{Expanded, Material, prepare},
+    material::{Expanded, Place, prepare},
 };

@@ -14,7 +14,7 @@ use self::{aes_ni::AesNi, vaes256::Vaes256, vaes512::Vaes512};
 use crate::{
     job::{DeriveJob, OpenJob, SealJob},
     key::{Key, KeySchedule, PreparedKey},
-    lanes::{self, Isa, Job, Layout, Material},
+    lanes::{self, Isa, Job, Layout, Place},
     portable::Portable,
     provider::{AeadProvider, ProviderKind, Unsupported},
 };
@@ -87,14 +87,14 @@ const BULK_MIN: usize = 512;
 
 /// A provider: its entry functions, with their instructions enabled.
 ///
-/// There is one for a frame alone, one for a few, and one for a whole group. Each names: the blocks of key stream that
-/// are made at a time, the registers side by side, and the frames in them.
+/// There is one for a frame alone, one for a few, and one for a whole group. Each of these names: the blocks of key stream
+/// that are made at a time, the registers side by side, and the frames in them.
 macro_rules! provider {
     (
         $(#[$doc:meta])* $provider:ident($proof:ident), $kind:ident, $features:literal,
-        alone: $alone_blocks:literal,
-        few: $few_blocks:literal, $few_registers:literal, $few_frames:literal,
-        many: $many_blocks:literal, $many_registers:literal, $many_frames:literal
+        few: [$($few:literal),+], $few_most:literal;
+        many: [$($many:literal),+], $many_most:literal;
+        derive: $registers:literal, $keys:literal
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
@@ -103,22 +103,37 @@ macro_rules! provider {
         impl $provider {
             #[target_feature(enable = $features)]
             fn alone<'j, J: Job<'j>>(self, jobs: &mut [J]) {
-                let layout =
-                    Layout { isa: self.0.one(), bulk: self.0, bulk_min: BULK_MIN_ALONE };
-                J::run::<_, _, $alone_blocks, 1, 1>(layout, &mut Material::new(), jobs);
+                let isa = self.0.one();
+                let layout = Layout { isa, bulk: self.0, bulk_min: BULK_MIN_ALONE };
+                let mut place = Place::new();
+                J::run::<_, _, 4, 1, 1>(layout, place.lend(isa), jobs);
+                place.erase(isa);
             }
 
             #[target_feature(enable = $features)]
             fn few<'j, J: Job<'j>>(self, jobs: &mut [J]) {
-                let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
-                let material = &mut Material::new();
-                J::run::<_, _, $few_blocks, $few_registers, $few_frames>(layout, material, jobs);
+                let isa = self.0;
+                let layout = Layout { isa, bulk: isa, bulk_min: BULK_MIN };
+                let mut place = Place::new();
+                J::run::<_, _, $($few),+>(layout, place.lend(isa), jobs);
+                place.erase(isa);
             }
 
+            /// Whole groups, and what is over.
             #[target_feature(enable = $features)]
-            fn many<'j, J: Job<'j>>(self, material: &mut Material<$many_frames>, jobs: &mut [J]) {
-                let layout = Layout { isa: self.0, bulk: self.0, bulk_min: BULK_MIN };
-                J::run::<_, _, $many_blocks, $many_registers, $many_frames>(layout, material, jobs);
+            fn many<'j, J: Job<'j>>(self, jobs: &mut [J]) {
+                let isa = self.0;
+                let layout = Layout { isa, bulk: isa, bulk_min: BULK_MIN };
+                let mut place = Place::new();
+                let material = place.lend(isa);
+                for jobs in jobs.chunks_mut($many_most) {
+                    match jobs.len() {
+                        1 => self.alone(jobs),
+                        2..=$few_most => self.few(jobs),
+                        _ => J::run::<_, _, $($many),+>(layout, material, jobs),
+                    }
+                }
+                place.erase(isa);
             }
 
             #[target_feature(enable = $features)]
@@ -126,27 +141,18 @@ macro_rules! provider {
                 match jobs.len() {
                     0 => {}
                     1 => self.alone(jobs),
-                    2..=$few_frames => self.few(jobs),
-                    _ => {
-                        let mut material = Material::new();
-                        for jobs in jobs.chunks_mut($many_frames) {
-                            match jobs.len() {
-                                1 => self.alone(jobs),
-                                2..=$few_frames => self.few(jobs),
-                                _ => self.many(&mut material, jobs),
-                            }
-                        }
-                    }
+                    2..=$few_most => self.few(jobs),
+                    _ => self.many(jobs),
                 }
             }
 
             #[target_feature(enable = $features)]
             fn derive(self, jobs: &[DeriveJob<'_>], keys: &mut [Key]) {
-                for (jobs, keys) in jobs.chunks($many_frames).zip(keys.chunks_mut($many_frames)) {
+                for (jobs, keys) in jobs.chunks($keys).zip(keys.chunks_mut($keys)) {
                     let is_done = if jobs.len() == 1 {
                         lanes::derive::<_, 1, 1>(self.0.one(), jobs, keys)
                     } else {
-                        lanes::derive::<_, $many_registers, $many_frames>(self.0, jobs, keys)
+                        lanes::derive::<_, $registers, $keys>(self.0, jobs, keys)
                     };
                     if !is_done {
                         // It begins from the keys again, whoever has made the schedules.
@@ -209,24 +215,24 @@ macro_rules! provider {
 provider! {
     /// AES-NI and PCLMULQDQ. Sixteen registers: four frames side by side, two blocks of each.
     OverAesNi(AesNi), AesNi, "sse2,ssse3,aes,pclmulqdq",
-    alone: 4,
-    few: 2, 4, 4,
-    many: 2, 4, 4
+    few: [2, 2, 2], 2;
+    many: [2, 4, 4], 4;
+    derive: 4, 4
 }
 
 provider! {
     /// VAES and VPCLMULQDQ over AVX2. Sixteen registers: eight frames in four of them.
     OverVaes256(Vaes256), Vaes256, "sse2,ssse3,aes,pclmulqdq,avx2,vaes,vpclmulqdq",
-    alone: 4,
-    few: 4, 2, 4,
-    many: 2, 4, 8
+    few: [4, 2, 4], 4;
+    many: [2, 4, 8], 8;
+    derive: 4, 8
 }
 
 provider! {
-    /// VAES and VPCLMULQDQ over AVX-512. Thirty-two registers: eight frames in two of them.
+    /// VAES and VPCLMULQDQ over AVX-512. Thirty-two registers: eight frames in two of them, sixteen in set-up.
     OverVaes512(Vaes512), Vaes512,
     "sse2,ssse3,aes,pclmulqdq,avx2,avx512f,avx512bw,avx512vl,vaes,vpclmulqdq",
-    alone: 4,
-    few: 4, 1, 4,
-    many: 4, 2, 8
+    few: [4, 1, 4], 4;
+    many: [4, 2, 8], 8;
+    derive: 2, 8
 }

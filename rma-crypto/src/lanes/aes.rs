@@ -38,14 +38,14 @@ pub(crate) fn store<I: Isa, const P: usize>(isa: I, v: I::V, row: &mut Row<P>, g
 
 /// Expands the keys in `keys`, one for each lane.
 #[inline(always)]
-pub(crate) fn expand<I: Isa, const G: usize, const P: usize>(
+pub(super) fn expand<I: Isa, const G: usize, const P: usize>(
     isa: I,
     mut keys: [I::V; G],
-    rows: &mut [Row<P>; ROUND_KEYS],
+    rounds: &mut [Row<P>; ROUND_KEYS],
 ) {
     let rotate = isa.splat(&ROTATE_LAST);
     for g in 0..G {
-        store(isa, keys[g], &mut rows[0], g);
+        store(isa, keys[g], &mut rounds[0], g);
     }
     for (round, constant) in ROUND_CONSTANTS.into_iter().enumerate() {
         let constant = isa.splat32(constant);
@@ -56,25 +56,25 @@ pub(crate) fn expand<I: Isa, const G: usize, const P: usize>(
             let sums = isa.xor(key, isa.shift_octets::<4>(key));
             let sums = isa.xor(sums, isa.shift_octets::<8>(sums));
             keys[g] = isa.xor(sums, word);
-            store(isa, keys[g], &mut rows[round + 1], g);
+            store(isa, keys[g], &mut rounds[round + 1], g);
         }
     }
 }
 
 /// Encrypts `N` blocks of each lane. Register `g` of `states[n]` has the keys of register `g`.
 #[inline(always)]
-pub(crate) fn encrypt<I: Isa, const N: usize, const G: usize, const P: usize>(
+pub(super) fn encrypt<I: Isa, const N: usize, const G: usize, const P: usize>(
     isa: I,
-    rows: &[Row<P>; ROUND_KEYS],
+    rounds: &[Row<P>; ROUND_KEYS],
     states: &mut [[I::V; G]; N],
 ) {
     for g in 0..G {
-        let key = load(isa, &rows[0], g);
+        let key = load(isa, &rounds[0], g);
         for n in 0..N {
             states[n][g] = isa.xor(states[n][g], key);
         }
     }
-    for row in &rows[1..ROUND_KEYS - 1] {
+    for row in &rounds[1..ROUND_KEYS - 1] {
         for g in 0..G {
             let key = load(isa, row, g);
             for n in 0..N {
@@ -83,7 +83,7 @@ pub(crate) fn encrypt<I: Isa, const N: usize, const G: usize, const P: usize>(
         }
     }
     for g in 0..G {
-        let key = load(isa, &rows[ROUND_KEYS - 1], g);
+        let key = load(isa, &rounds[ROUND_KEYS - 1], g);
         for n in 0..N {
             states[n][g] = isa.aes_last_round(states[n][g], key);
         }

@@ -150,15 +150,17 @@ impl<I: Isa> Hash<I> {
     fn chunk(&mut self, field: Field<I>, text: &[u8]) {
         let isa = field.isa;
         let from = chunk::<I>(text, self.offset);
-        let text = |n: usize| field.reverse(isa.load(&from[n * I::LANES..]));
-        let sum = field.nothing();
+        let mut texts = [isa.zero(); REGISTERS];
+        for n in 0..REGISTERS {
+            texts[n] = field.reverse(isa.load(&from[n * I::LANES..]));
+        }
+        texts[0] = isa.xor(texts[0], self.before);
         let (powers, halves) = (&self.powers, &self.halves);
-        let first = isa.xor(text(0), self.before);
-        let sum = field.add_product_by_three(sum, first, powers[1], halves[1]);
-        let sum = field.add_product_by_three(sum, text(1), powers[2], halves[2]);
-        let sum = field.add_product_by_three(sum, text(2), powers[3], halves[3]);
+        let sum = field.add_product_by_three(field.nothing(), texts[0], powers[1], halves[1]);
+        let sum = field.add_product_by_three(sum, texts[1], powers[2], halves[2]);
+        let sum = field.add_product_by_three(sum, texts[2], powers[3], halves[3]);
         let sum = field.add_product_by_three(sum, self.hash, powers[0], halves[0]);
-        self.hash = isa.xor(field.reduce(field.without_excess(sum)), text(3));
+        self.hash = isa.xor(field.reduce(field.without_excess(sum)), texts[3]);
         self.before = isa.zero();
         self.offset += chunk_len::<I>();
     }

@@ -5,7 +5,7 @@ use zeroize::optimization_barrier;
 use super::{
     aes::{self, ROUND_KEYS},
     isa::{Block, Isa},
-    material::{gather, numbers},
+    material::{Place, gather, numbers},
 };
 use crate::{
     job::{CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob},
@@ -37,17 +37,17 @@ pub(crate) fn schedule<I: Isa>(isa: I, key: &Key) -> KeySchedule {
 
 #[inline(always)]
 fn rounds<I: Isa>(isa: I, key: &Key) -> Rounds {
-    let mut rows = [[[0; 16]]; ROUND_KEYS];
-    aes::expand(isa, [isa.splat(key.expose())], &mut rows);
+    let mut place = Place::<1>::new();
+    let material = place.lend(isa);
+    aes::expand(isa, [isa.splat(key.expose())], &mut material.rounds);
     let mut states = [[isa.zero()]];
-    aes::encrypt(isa, &rows, &mut states);
+    aes::encrypt(isa, &material.rounds, &mut states);
     let mut encrypted_zeros = [[0; 16]];
     isa.store(states[0][0], &mut encrypted_zeros);
     let first = doubled(u128::from_be_bytes(encrypted_zeros[0]));
     let subkeys = [first, doubled(first)].map(u128::to_be_bytes);
-    let keys = rows.map(|[block]| block);
-    rows = [[[0; 16]]; ROUND_KEYS];
-    optimization_barrier(&rows);
+    let keys = material.rounds.map(|[block]| block);
+    place.erase(isa);
     Rounds { keys, subkeys }
 }
 

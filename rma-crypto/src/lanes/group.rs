@@ -47,12 +47,15 @@ pub(crate) trait Job<'j> {
         B: Isa<One = I::One>;
 }
 
-/// The shapes of a group's frames. Lanes without a frame have that of the first.
-#[derive(Debug)]
-pub(super) struct Group<const P: usize> {
-    pub(super) shapes: [Shape; P],
+/// What the shapes of a group's frames have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    /// What the bulk loop takes at once, in octets.
+    chunk: usize,
+    /// The shortest text that it has a part in.
+    bulk_min: usize,
     /// The shape of all, if all are alike.
-    pub(super) common: Option<Shape>,
+    common: Option<Shape>,
     /// The most blocks of a frame that are hashed in its lane.
     pub(super) hashed: usize,
     /// The longest head, in octets.
@@ -60,29 +63,23 @@ pub(super) struct Group<const P: usize> {
     pub(super) needs: Needs,
 }
 
-impl<const P: usize> Group<P> {
+impl Group {
     #[inline(always)]
     fn new<'j, J: Job<'j>>(jobs: &[J], chunk: usize, bulk_min: usize) -> Self {
-        let shape = |job: &J| {
-            if job.text().len() > PAYLOAD_LEN_MAX {
-                return Shape::NOTHING;
-            }
-            Shape::new(job.aad().len(), job.text().len(), chunk, bulk_min)
-        };
-        let first = shape(&jobs[0]);
+        let first = Shape::of(&jobs[0], chunk, bulk_min);
         let mut group = Self {
-            shapes: [first; P],
+            chunk,
+            bulk_min,
             common: Some(first),
             hashed: first.hashed(),
             head_max: first.head(),
             needs: Needs { bulk: first.bulk > 0, rest: first.has_text_rest() },
         };
-        for lane in 1..jobs.len() {
-            let shape = shape(&jobs[lane]);
-            group.shapes[lane] = shape;
-            if shape == first {
+        for job in &jobs[1..] {
+            if job.aad().len() == first.aad && job.text().len() == first.text {
                 continue;
             }
+            let shape = Shape::of(job, chunk, bulk_min);
             group.common = None;
             group.hashed = group.hashed.max(shape.hashed());
             group.head_max = group.head_max.max(shape.head());
@@ -90,6 +87,31 @@ impl<const P: usize> Group<P> {
             group.needs.rest |= shape.has_text_rest();
         }
         group
+    }
+
+    /// The shape of all frames, if all are alike.
+    #[inline(always)]
+    pub(super) const fn common(&self) -> Option<Shape> {
+        self.common
+    }
+
+    /// The shape of a frame of this group.
+    #[inline(always)]
+    pub(super) fn shape<'j, J: Job<'j>>(&self, job: &J) -> Shape {
+        match self.common {
+            Some(shape) => shape,
+            None => Shape::of(job, self.chunk, self.bulk_min),
+        }
+    }
+}
+
+impl Shape {
+    #[inline(always)]
+    fn of<'j, J: Job<'j>>(job: &J, chunk: usize, bulk_min: usize) -> Self {
+        if job.text().len() > PAYLOAD_LEN_MAX {
+            return Self::NOTHING;
+        }
+        Self::new(job.aad().len(), job.text().len(), chunk, bulk_min)
     }
 }
 
@@ -137,17 +159,17 @@ impl<'j> Job<'j> for SealJob<'j> {
         B: Isa<One = I::One>,
     {
         const { assert!(G * I::LANES == P, "a lane for each frame") };
+        let group = &Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
         for job in &*jobs {
             assert!(job.text.len() <= PAYLOAD_LEN_MAX, "a payload of {} octets", job.text.len());
         }
-        let group = Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
         let field = Field::new(layout.isa);
         set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
-        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, &group, Chosen::ALL);
+        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, group, Chosen::ALL);
         if group.needs.rest {
-            short::crypt_rests(material, jobs, &group, Chosen::ALL);
+            short::crypt_rests(material, jobs, group, Chosen::ALL);
         }
-        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), &group);
+        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), group);
         // Of frames with a bulk part this is the hash of what stands before it: their tags come below.
         let tags = tags::<I, G, P>(field, material, hashes);
         for (job, tag) in jobs.iter_mut().zip(tags) {
@@ -155,7 +177,7 @@ impl<'j> Job<'j> for SealJob<'j> {
         }
         if group.needs.bulk {
             let befores = befores::<I, G, P>(field, hashes);
-            seal_bulk(Field::new(layout.bulk), material, jobs, &group, &befores);
+            seal_bulk(Field::new(layout.bulk), material, jobs, group, &befores);
         }
     }
 }
@@ -166,25 +188,33 @@ fn seal_bulk<B: Isa, const P: usize>(
     field: Field<B>,
     material: &Material<P>,
     jobs: &mut [SealJob<'_>],
-    group: &Group<P>,
+    group: &Group,
     befores: &Row<P>,
 ) {
     let mut encrypted: Option<usize> = None;
     for lane in 0..=jobs.len() {
         let next = (lane < jobs.len()).then_some(lane);
-        if next.is_some_and(|lane| group.shapes[lane].bulk == 0) {
+        if next.is_some_and(|lane| group.shape(&jobs[lane]).bulk == 0) {
             continue;
         }
-        let crypt =
-            next.map(|lane| Crypt::new(field, material, lane, &jobs[lane], group.shapes[lane]));
-        let hash = encrypted
-            .map(|lane| Hash::new(field, material, lane, group.shapes[lane], &befores[lane]));
+        let crypt = match next {
+            Some(lane) => {
+                Some(Crypt::new(field, material, lane, &jobs[lane], group.shape(&jobs[lane])))
+            }
+            None => None,
+        };
+        let hash = match encrypted {
+            Some(lane) => {
+                Some(Hash::new(field, material, lane, group.shape(&jobs[lane]), &befores[lane]))
+            }
+            None => None,
+        };
         let [to, from] = two(jobs, next, encrypted);
         let to = to.map(|job| job.text.lend());
         let from = from.map(|job| job.text.side(Side::To));
         let hash = bulk::run(field, crypt.zip(to), hash.zip(from));
         if let (Some(hash), Some(lane)) = (hash, encrypted) {
-            let hash = hash.finish(field, material, lane, &jobs[lane], group.shapes[lane]);
+            let hash = hash.finish(field, material, lane, &jobs[lane], group.shape(&jobs[lane]));
             *jobs[lane].tag = tag(field.isa.one(), hash, &material.masks[lane]);
         }
         encrypted = next;
@@ -229,25 +259,25 @@ impl<'j> Job<'j> for OpenJob<'j> {
         B: Isa<One = I::One>,
     {
         const { assert!(G * I::LANES == P, "a lane for each frame") };
-        let group = Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
+        let group = &Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
         let field = Field::new(layout.isa);
         set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
-        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), &group);
+        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), group);
         let expected = tags::<I, G, P>(field, material, hashes);
         let mut authentic = Chosen::NONE;
         for (lane, job) in jobs.iter_mut().enumerate() {
-            let is_whole = group.shapes[lane].bulk == 0 && job.text.len() <= PAYLOAD_LEN_MAX;
+            let is_whole = group.shape(job).bulk == 0 && job.text.len() <= PAYLOAD_LEN_MAX;
             job.authentic = is_whole && is_same(&expected[lane], job.tag);
             authentic = authentic.with(lane, job.authentic);
         }
         if group.needs.bulk {
             let befores = befores::<I, G, P>(field, hashes);
             authentic =
-                open_bulk(Field::new(layout.bulk), material, jobs, &group, &befores, authentic);
+                open_bulk(Field::new(layout.bulk), material, jobs, group, &befores, authentic);
         }
-        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, &group, authentic);
+        short::crypt_heads::<I, _, N, G, P>(field, material, jobs, group, authentic);
         if group.needs.rest {
-            short::crypt_rests(material, jobs, &group, authentic);
+            short::crypt_rests(material, jobs, group, authentic);
         }
     }
 }
@@ -258,27 +288,35 @@ fn open_bulk<B: Isa, const P: usize>(
     field: Field<B>,
     material: &Material<P>,
     jobs: &mut [OpenJob<'_>],
-    group: &Group<P>,
+    group: &Group,
     befores: &Row<P>,
     mut authentic: Chosen,
 ) -> Chosen {
     let mut authenticated: Option<usize> = None;
     for lane in 0..=jobs.len() {
         let next = (lane < jobs.len()).then_some(lane);
-        if next.is_some_and(|lane| group.shapes[lane].bulk == 0) {
+        if next.is_some_and(|lane| group.shape(&jobs[lane]).bulk == 0) {
             continue;
         }
-        let crypt = authenticated
-            .map(|lane| Crypt::new(field, material, lane, &jobs[lane], group.shapes[lane]));
-        let hash =
-            next.map(|lane| Hash::new(field, material, lane, group.shapes[lane], &befores[lane]));
+        let crypt = match authenticated {
+            Some(lane) => {
+                Some(Crypt::new(field, material, lane, &jobs[lane], group.shape(&jobs[lane])))
+            }
+            None => None,
+        };
+        let hash = match next {
+            Some(lane) => {
+                Some(Hash::new(field, material, lane, group.shape(&jobs[lane]), &befores[lane]))
+            }
+            None => None,
+        };
         let [from, to] = two(jobs, next, authenticated);
         let to = to.map(|job| job.text.lend());
         let from = from.map(|job| job.text.side(Side::From));
         let hash = bulk::run(field, crypt.zip(to), hash.zip(from));
         authenticated = None;
         if let (Some(hash), Some(lane)) = (hash, next) {
-            let hash = hash.finish(field, material, lane, &jobs[lane], group.shapes[lane]);
+            let hash = hash.finish(field, material, lane, &jobs[lane], group.shape(&jobs[lane]));
             let expected = tag(field.isa.one(), hash, &material.masks[lane]);
             if is_same(&expected, jobs[lane].tag) {
                 jobs[lane].authentic = true;

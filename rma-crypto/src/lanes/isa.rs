@@ -5,7 +5,10 @@
 //! nowhere else.
 //!
 //! Every method is `#[inline(always)]`, and so is everything that calls them, up to the one function that has the
-//! instructions enabled. Otherwise each would be a call.
+//! instructions enabled. Otherwise each instruction would be a call. Closures cannot be told to be inlined: so those in
+//! here only ever say where a block is.
+
+use core::mem::MaybeUninit;
 
 /// Sixteen octets: a block of AES, an element of GHASH's field.
 pub(crate) type Block = [u8; 16];
@@ -39,6 +42,8 @@ pub(crate) trait Isa: Copy {
     fn load(self, blocks: &[Block]) -> Self::V;
     /// The opposite of `load`.
     fn store(self, v: Self::V, blocks: &mut [Block]);
+    /// Zeros, in the first `LANES` of `blocks`, even if nobody looks at them again.
+    fn erase(self, blocks: &mut [MaybeUninit<Block>]);
     /// The first `LANES` of `parts`, side by side.
     fn join(self, parts: [<Self::One as Isa>::V; LANES_MAX]) -> Self::V;
     /// Lane `l` of register `r` to lane `r` of register `l`, in the first `LANES` registers.

@@ -1,5 +1,7 @@
 //! What is computed from the keys of a group: round keys, powers of the hash keys, tag masks.
 
+use core::mem::MaybeUninit;
+
 use zeroize::optimization_barrier;
 
 use super::{
@@ -19,7 +21,7 @@ const POWERS: usize = 7;
 /// How many powers a frame in a lane is hashed with: its blocks are reduced by as many at a time.
 pub(super) const SHORT_POWERS: usize = 4;
 
-/// Everything secret that a group of `P` frames needs. Zeroized on drop.
+/// Everything secret that a group of `P` frames needs.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Material<const P: usize> {
@@ -32,23 +34,58 @@ pub(crate) struct Material<const P: usize> {
     pub(super) rest_streams: Row<P>,
 }
 
-impl<const P: usize> Material<P> {
+/// Rows of a material.
+const ROWS: usize = ROUND_KEYS + POWERS + 2;
+
+/// The place where a material is for a while. Zeros after that.
+#[derive(Debug)]
+pub(crate) struct Place<const P: usize> {
+    material: MaybeUninit<Material<P>>,
+    is_lent: bool,
+}
+
+impl<const P: usize> Place<P> {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        let row = [[0; 16]; P];
-        Self { rounds: [row; _], powers: [row; _], masks: row, rest_streams: row }
+        Self { material: MaybeUninit::uninit(), is_lent: false }
+    }
+
+    /// A material of zeros.
+    #[inline(always)]
+    pub(crate) fn lend<I: Isa>(&mut self, isa: I) -> &mut Material<P> {
+        self.fill_with_zeros(isa);
+        self.is_lent = true;
+        // SAFETY: every octet has been written just now, and any octets are a valid material.
+        unsafe { self.material.assume_init_mut() }
+    }
+
+    /// Erases the material. Does what dropping does, but faster.
+    #[inline(always)]
+    pub(crate) fn erase<I: Isa>(mut self, isa: I) {
+        self.fill_with_zeros(isa);
+        self.is_lent = false;
+    }
+
+    #[inline(always)]
+    fn fill_with_zeros<I: Isa>(&mut self, isa: I) {
+        const { assert!(size_of::<Material<P>>() == ROWS * P * 16, "no padding") };
+        const { assert!((ROWS * P).is_multiple_of(I::LANES), "whole registers") };
+        let start: *mut MaybeUninit<Block> = self.material.as_mut_ptr().cast();
+        // SAFETY: the material is so many blocks (checked above), and borrowed exclusively.
+        let blocks = unsafe { core::slice::from_raw_parts_mut(start, ROWS * P) };
+        for blocks in blocks.chunks_exact_mut(I::LANES) {
+            isa.erase(blocks);
+        }
     }
 }
 
-impl<const P: usize> Drop for Material<P> {
-    #[inline(always)]
+impl<const P: usize> Drop for Place<P> {
     fn drop(&mut self) {
-        let row = [[0; 16]; P];
-        self.rounds = [row; _];
-        self.powers = [row; _];
-        self.masks = row;
-        self.rest_streams = row;
-        optimization_barrier(self);
+        if self.is_lent {
+            // On the way out of a panic.
+            self.material = MaybeUninit::zeroed();
+            optimization_barrier(&self.material);
+        }
     }
 }
 
@@ -93,7 +130,8 @@ pub(super) struct Needs {
 #[inline(always)]
 pub(crate) fn prepare<I: Isa>(isa: I, lanes: usize, key: &Key) -> PreparedKey {
     let field = Field::new(isa);
-    let mut material = Material::<1>::new();
+    let mut place = Place::<1>::new();
+    let material = place.lend(isa);
     aes::expand(isa, [isa.splat(key.expose())], &mut material.rounds);
     let mut states = [[isa.zero()]];
     aes::encrypt(isa, &material.rounds, &mut states);
@@ -103,10 +141,11 @@ pub(crate) fn prepare<I: Isa>(isa: I, lanes: usize, key: &Key) -> PreparedKey {
         powers: material.powers.map(|[block]| block),
         lanes,
     };
+    place.erase(isa);
     PreparedKey { key: key.clone(), form: PreparedForm::Expanded(expanded) }
 }
 
-/// Sets up the keys of `jobs` with registers of type `I`, for registers of `lanes` in the bulk loop.
+/// Sets up the keys of `jobs` for registers of `lanes` in the bulk loop.
 #[inline(always)]
 pub(super) fn set_up<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     field: Field<I>,
@@ -131,30 +170,26 @@ pub(super) fn set_up<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     for g in 0..G {
         tags[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), 1));
     }
-    let hash_keys = if needs.rest {
+    let mut states = [[isa.zero(); G], tags];
+    aes::encrypt(isa, &material.rounds, &mut states);
+    for g in 0..G {
+        aes::store(isa, states[1][g], &mut material.masks, g);
+    }
+    if !is_prepared {
+        raise(field, states[0], lanes, needs.bulk, &mut material.powers);
+    }
+    if needs.rest {
         let mut rests = [isa.zero(); G];
         for g in 0..G {
             // Block number 1 is the tag's, so the text begins with 2.
             let number = |lane: usize| 2 + (jobs[lane].text().len() / 16) as u32;
             rests[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), number(lane)));
         }
-        let mut states = [[isa.zero(); G], tags, rests];
+        let mut states = [rests];
         aes::encrypt(isa, &material.rounds, &mut states);
         for g in 0..G {
-            aes::store(isa, states[1][g], &mut material.masks, g);
-            aes::store(isa, states[2][g], &mut material.rest_streams, g);
+            aes::store(isa, states[0][g], &mut material.rest_streams, g);
         }
-        states[0]
-    } else {
-        let mut states = [[isa.zero(); G], tags];
-        aes::encrypt(isa, &material.rounds, &mut states);
-        for g in 0..G {
-            aes::store(isa, states[1][g], &mut material.masks, g);
-        }
-        states[0]
-    };
-    if !is_prepared {
-        raise(field, hash_keys, lanes, needs.bulk, &mut material.powers);
     }
 }
 

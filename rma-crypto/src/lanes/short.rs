@@ -4,7 +4,7 @@ use super::{
     aes,
     ghash::{Field, Sum},
     group::{Group, Job},
-    isa::{Isa, LANES_MAX},
+    isa::{Block, Isa, LANES_MAX},
     material::{Material, SHORT_POWERS, counter, gather, numbers},
     shape::{Part, Shape},
 };
@@ -35,7 +35,7 @@ pub(super) fn hash<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     field: Field<I>,
     material: &Material<P>,
     jobs: &[&J; P],
-    group: &Group<P>,
+    group: &Group,
 ) -> [I::V; G] {
     let isa = field.isa;
     let mut hasher = Hasher::<I, G, P> {
@@ -45,7 +45,7 @@ pub(super) fn hash<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
         sums: [field.nothing(); G],
         hashes: [isa.zero(); G],
     };
-    if let Some(shape) = group.common {
+    if let Some(shape) = group.common() {
         hasher.take_alike(jobs, shape);
     } else {
         hasher.take_mixed(jobs, group);
@@ -90,11 +90,10 @@ impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
     fn take_alike<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], shape: Shape) {
         let isa = self.field.isa;
         let mut vectors = [isa.zero(); G];
-        for offset in (0..shape.aad_whole()).step_by(16) {
+        let aads: [&[Block]; P] = core::array::from_fn(|lane| jobs[lane].aad().as_chunks().0);
+        for index in 0..shape.aad / 16 {
             for g in 0..G {
-                vectors[g] = gather(isa, g, |lane| {
-                    jobs[lane].aad()[offset..].first_chunk().expect("all AAD are as long")
-                });
+                vectors[g] = gather(isa, g, |lane| &aads[lane][index]);
             }
             self.take(vectors);
         }
@@ -154,11 +153,12 @@ impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
     /// Frames of different shapes. Those that have fewer blocks than others begin with zeros, which leave the hash at
     /// zero: so all end at the same time, and the powers are the same for all lanes.
     #[inline(always)]
-    fn take_mixed<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], group: &Group<P>) {
+    fn take_mixed<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], group: &Group) {
         let isa = self.field.isa;
         for index in 0..group.hashed {
             let block = |lane: usize| {
-                let (job, shape): (&J, Shape) = (jobs[lane], group.shapes[lane]);
+                let job = jobs[lane];
+                let shape = group.shape(job);
                 let before = group.hashed - shape.hashed();
                 match index.checked_sub(before).map(|index| shape.part(index)) {
                     None => 0,
@@ -213,7 +213,7 @@ pub(super) fn crypt_heads<'j, I, J, const N: usize, const G: usize, const P: usi
     field: Field<I>,
     material: &Material<P>,
     jobs: &mut [J],
-    group: &Group<P>,
+    group: &Group,
     chosen: Chosen,
 ) where
     I: Isa,
@@ -257,7 +257,7 @@ pub(super) fn crypt_heads<'j, I, J, const N: usize, const G: usize, const P: usi
                     if !chosen.has(index) {
                         continue;
                     }
-                    let left = group.shapes[index].head().saturating_sub(offset);
+                    let left = group.shape(job).head().saturating_sub(offset);
                     let text = &mut job.text_mut().lend();
                     if left >= I::LANES * 16 {
                         xor(isa, text, offset, streams[lane]);
@@ -280,11 +280,11 @@ pub(super) fn crypt_heads<'j, I, J, const N: usize, const G: usize, const P: usi
 pub(super) fn crypt_rests<'j, J: Job<'j>, const P: usize>(
     material: &Material<P>,
     jobs: &mut [J],
-    group: &Group<P>,
+    group: &Group,
     chosen: Chosen,
 ) {
     for (lane, (job, stream)) in jobs.iter_mut().zip(&material.rest_streams).enumerate() {
-        let shape = group.shapes[lane];
+        let shape = group.shape(job);
         if chosen.has(lane) && shape.has_text_rest() {
             let text = padded(&job.text().side(Side::From)[shape.text_whole()..]);
             let stream = u128::from_le_bytes(*stream);

@@ -1,6 +1,6 @@
 //! 128-bit registers: SSE2, SSSE3, AES-NI and PCLMULQDQ.
 
-use core::arch::x86_64::*;
+use core::{arch::x86_64::*, mem::MaybeUninit};
 
 use crate::lanes::{Block, Isa, LANES_MAX};
 
@@ -61,6 +61,15 @@ impl Isa for AesNi {
         let to = blocks[0].as_mut_ptr();
         // SAFETY: `to` is the begin of 16 octets, borrowed exclusively; SSE2 stores them unaligned.
         unsafe { _mm_storeu_si128(to.cast(), v) }
+    }
+
+    #[inline(always)]
+    fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
+        let to: *mut __m128i = blocks[..Self::LANES].as_mut_ptr().cast();
+        assert!(to.is_aligned(), "what is erased is aligned to registers");
+        let zero = self.zero();
+        // SAFETY: the blocks are 16 octets, borrowed exclusively, and aligned (checked above).
+        unsafe { to.write_volatile(zero) };
     }
 
     #[inline(always)]

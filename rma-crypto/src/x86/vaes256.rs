@@ -1,6 +1,6 @@
 //! 256-bit registers: AVX2, VAES and VPCLMULQDQ.
 
-use core::arch::x86_64::*;
+use core::{arch::x86_64::*, mem::MaybeUninit};
 
 use super::aes_ni::AesNi;
 use crate::lanes::{Block, Isa, LANES_MAX};
@@ -62,6 +62,15 @@ impl Isa for Vaes256 {
         let to = blocks[..Self::LANES].as_mut_ptr();
         // SAFETY: two blocks are 32 octets, borrowed exclusively; stored unaligned.
         unsafe { _mm256_storeu_si256(to.cast(), v) }
+    }
+
+    #[inline(always)]
+    fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
+        let to: *mut __m256i = blocks[..Self::LANES].as_mut_ptr().cast();
+        assert!(to.is_aligned(), "what is erased is aligned to registers");
+        let zero = self.zero();
+        // SAFETY: the blocks are 32 octets, borrowed exclusively, and aligned (checked above).
+        unsafe { to.write_volatile(zero) };
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! 512-bit registers: AVX-512F and BW, VAES and VPCLMULQDQ.
 
-use core::arch::x86_64::*;
+use core::{arch::x86_64::*, mem::MaybeUninit};
 
 use super::aes_ni::AesNi;
 use crate::lanes::{Block, Isa, LANES_MAX};
@@ -62,6 +62,15 @@ impl Isa for Vaes512 {
         let to = blocks[..Self::LANES].as_mut_ptr();
         // SAFETY: four blocks are 64 octets, borrowed exclusively; stored unaligned.
         unsafe { _mm512_storeu_si512(to.cast(), v) }
+    }
+
+    #[inline(always)]
+    fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
+        let to: *mut __m512i = blocks[..Self::LANES].as_mut_ptr().cast();
+        assert!(to.is_aligned(), "what is erased is aligned to registers");
+        let zero = self.zero();
+        // SAFETY: the blocks are 64 octets, borrowed exclusively, and aligned (checked above).
+        unsafe { to.write_volatile(zero) };
     }
 
     #[inline(always)]
