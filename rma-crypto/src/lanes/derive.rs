@@ -67,44 +67,68 @@ pub(crate) fn derive<I: Isa, const G: usize, const P: usize>(
     keys: &mut [Key],
 ) -> bool {
     const { assert!(G * I::LANES == P, "a lane for each key") };
-    let mut rounds: [Option<&Rounds>; P] = [None; P];
-    for lane in 0..P {
-        // Lanes without a job get the first one's; nobody looks at what comes out.
-        let job = &jobs[if lane < jobs.len() { lane } else { 0 }];
-        match &job.schedule.form {
-            ScheduleForm::Rounds(made) => rounds[lane] = Some(made),
-            ScheduleForm::Portable(_) => return false,
-        }
+    let mut blocks_only = true;
+    for job in jobs {
+        let ScheduleForm::Rounds(_) = job.schedule.form else { return false };
+        blocks_only &= matches!(job.from, DeriveFrom::Block(_));
     }
-    let Some(first) = rounds[0] else { return false };
-    let rounds = rounds.map(|made| made.unwrap_or(first));
-
+    // Lanes without a job get the first one's; nobody looks at what comes out.
+    let jobs_in_lanes: [&DeriveJob<'_>; P] =
+        core::array::from_fn(|lane| if lane < jobs.len() { &jobs[lane] } else { &jobs[0] });
+    let rounds: [&Rounds; P] = core::array::from_fn(|lane| {
+        let ScheduleForm::Rounds(rounds) = &jobs_in_lanes[lane].schedule.form else {
+            unreachable!("asked for above")
+        };
+        rounds
+    });
+    let mut states = [isa.zero(); G];
+    if blocks_only {
+        for g in 0..G {
+            states[g] = gather(isa, g, |lane| match jobs_in_lanes[lane].from {
+                DeriveFrom::Block(block) => block,
+                DeriveFrom::Cmac(_) => unreachable!("asked for above"),
+            });
+        }
+        encrypt(isa, &rounds, &mut states);
+        put(isa, &states, keys, |_| true);
+        return true;
+    }
     let mut most = 0;
     for job in jobs {
         most = most.max(count(&job.from));
     }
-    let mut states = [isa.zero(); G];
     for index in 0..most {
         for g in 0..G {
-            let v = numbers(isa, g, |lane| match jobs.get(lane) {
-                Some(job) => block(&job.from, index, &rounds[lane].subkeys),
-                None => 0,
+            let v = numbers(isa, g, |lane| {
+                block(&jobs_in_lanes[lane].from, index, &rounds[lane].subkeys)
             });
             states[g] = isa.xor(states[g], v);
         }
         encrypt(isa, &rounds, &mut states);
-        for g in 0..G {
-            for lane in 0..I::LANES {
-                let at = g * I::LANES + lane;
-                let (Some(job), Some(key)) = (jobs.get(at), keys.get_mut(at)) else { break };
-                if count(&job.from) == index + 1 {
-                    let derived = isa.lane(states[g], lane);
-                    isa.one().store(derived, core::slice::from_mut(key.expose_mut()));
-                }
+        put(isa, &states, keys, |at| count(&jobs[at].from) == index + 1);
+    }
+    true
+}
+
+/// Takes those keys out of their lanes that are `done`.
+#[inline(always)]
+fn put<I: Isa, const G: usize>(
+    isa: I,
+    states: &[I::V; G],
+    keys: &mut [Key],
+    done: impl Fn(usize) -> bool,
+) {
+    for g in 0..G {
+        for lane in 0..I::LANES {
+            let at = g * I::LANES + lane;
+            if let Some(key) = keys.get_mut(at)
+                && done(at)
+            {
+                let derived = isa.lane(states[g], lane);
+                isa.one().store(derived, core::slice::from_mut(key.expose_mut()));
             }
         }
     }
-    true
 }
 
 /// As [`aes::encrypt`], one block of each lane, with round keys from wherever they are.

@@ -53,6 +53,13 @@ pub(super) fn hash<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     hasher.hashes
 }
 
+/// Whether three multiplications are taken for four. With four lanes it does not pay: there are few multiplications, and
+/// more else to do.
+#[inline(always)]
+const fn by_three<I: Isa>() -> bool {
+    I::LANES < 4
+}
+
 /// The hashes of `P` frames in the making.
 struct Hasher<'m, I: Isa, const G: usize, const P: usize> {
     field: Field<I>,
@@ -74,12 +81,21 @@ impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
         let powers = &self.material.powers[power];
         for g in 0..G {
             let block = isa.xor(field.reverse(vectors[g]), self.hashes[g]);
-            self.sums[g] = field.add_product(self.sums[g], block, aes::load(isa, powers, g));
+            let (key, sum) = (aes::load(isa, powers, g), self.sums[g]);
+            self.sums[g] = if by_three::<I>() {
+                field.add_product_by_three(sum, block, key, field.halves(key))
+            } else {
+                field.add_product(sum, block, key)
+            };
             self.hashes[g] = isa.zero();
         }
         if power == 0 {
             for g in 0..G {
-                self.hashes[g] = field.reduce(self.sums[g]);
+                let mut sum = self.sums[g];
+                if by_three::<I>() {
+                    sum = field.without_excess(sum);
+                }
+                self.hashes[g] = field.reduce(sum);
                 self.sums[g] = field.nothing();
             }
         }
