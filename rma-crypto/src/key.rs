@@ -92,7 +92,6 @@ pub struct PreparedKey {
 
 /// What a provider has precomputed. A provider that meets another's form begins from the key again.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "a process has one provider, and so one form")]
 pub(crate) enum PreparedForm {
     Portable(PortableKey),
     #[cfg(target_arch = "x86_64")]
@@ -109,13 +108,14 @@ impl fmt::Debug for PreparedKey {
 /// drop.
 #[derive(Clone)]
 pub struct KeySchedule {
+    /// For the providers that another one's form does not help.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) key: Key,
     pub(crate) form: ScheduleForm,
 }
 
 /// As [`PreparedForm`].
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "a process has one provider, and so one form")]
 pub(crate) enum ScheduleForm {
     Portable(PortableSchedule),
     #[cfg(target_arch = "x86_64")]

@@ -60,6 +60,11 @@ pub mod provider;
 pub mod text;
 
 #[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::needless_range_loop,
+    clippy::manual_map,
+    reason = "a number names the same register in several arrays, and closures may not be inlined"
+)]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -75,38 +75,41 @@ fn with_gcm<R>(key: JobKey<'_>, work: impl FnOnce(&Gcm) -> R) -> R {
     }
 }
 
+/// As [`with_gcm`], to derive.
+fn with_ciphers(schedule: &KeySchedule, work: impl FnOnce(&(Aes128Enc, Cmac<Aes128Enc>))) {
+    match &schedule.form {
+        ScheduleForm::Portable(made) => work(&made.0),
+        #[cfg(target_arch = "x86_64")]
+        ScheduleForm::Rounds(_) => work(&ciphers(&schedule.key).0),
+    }
+}
+
 impl AeadProvider for Portable {
     fn kind(&self) -> ProviderKind {
         ProviderKind::Portable
     }
 
     fn schedule(&self, key: &Key) -> KeySchedule {
-        KeySchedule { key: key.clone(), form: ScheduleForm::Portable(ciphers(key)) }
+        KeySchedule {
+            #[cfg(target_arch = "x86_64")]
+            key: key.clone(),
+            form: ScheduleForm::Portable(ciphers(key)),
+        }
     }
 
     fn derive(&self, jobs: &[DeriveJob<'_>], keys: &mut [Key]) {
         assert_eq!(jobs.len(), keys.len(), "one key for each job");
         for (job, key) in jobs.iter().zip(keys) {
-            let fresh;
-            let made = match &job.schedule.form {
-                ScheduleForm::Portable(made) => made,
-                #[cfg(target_arch = "x86_64")]
-                ScheduleForm::Rounds(_) => {
-                    fresh = ciphers(&job.schedule.key);
-                    &fresh
-                }
-            };
-            let (block_cipher, cmac) = &*made.0;
             match job.from {
-                DeriveFrom::Block(block) => {
-                    block_cipher.encrypt_block_b2b(block.into(), key.expose_mut().into());
-                }
-                DeriveFrom::Cmac(message) => {
+                DeriveFrom::Block(block) => with_ciphers(job.schedule, |(cipher, _)| {
+                    cipher.encrypt_block_b2b(block.into(), key.expose_mut().into());
+                }),
+                DeriveFrom::Cmac(message) => with_ciphers(job.schedule, |(_, cmac)| {
                     assert!(message.len() <= CMAC_MESSAGE_MAX, "{} octets", message.len());
                     let mut cmac = cmac.clone();
                     cmac.update(message);
                     *key.expose_mut() = cmac.finalize().into_bytes().into();
-                }
+                }),
             }
         }
     }

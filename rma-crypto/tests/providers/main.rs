@@ -33,6 +33,6 @@ fn for_every_provider(mut test: impl FnMut(&'static dyn AeadProvider)) {
 
 fn unhex(text: &str) -> Vec<u8> {
     assert!(text.len().is_multiple_of(2));
-    let octet = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    let octet = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
     (0..text.len()).step_by(2).map(octet).collect()
 }

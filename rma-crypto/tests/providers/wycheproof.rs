@@ -17,21 +17,24 @@ struct Vector {
     is_valid: bool,
 }
 
+/// Why lengths are right.
+const BY_SIZE: &str = "the group has this size";
+
 /// The vectors with 128-bit keys, 96-bit IVs and 128-bit tags.
 fn vectors() -> Vec<Vector> {
-    let set = aead::TestSet::load(aead::TestName::AesGcm).unwrap();
+    let set = aead::TestSet::load(aead::TestName::AesGcm).expect("the crate holds it");
     let groups = set.test_groups.into_iter();
     groups
         .filter(|group| (group.key_size, group.nonce_size, group.tag_size) == (128, 96, 128))
         .flat_map(|group| group.tests)
         .map(|test| Vector {
             id: test.tc_id,
-            key: Key::from_bytes(test.key[..].try_into().unwrap()),
-            iv: test.nonce[..].try_into().unwrap(),
+            key: Key::from_bytes(test.key[..].try_into().expect(BY_SIZE)),
+            iv: test.nonce[..].try_into().expect(BY_SIZE),
             aad: test.aad.to_vec(),
             plain: test.pt.to_vec(),
             cipher: test.ct.to_vec(),
-            tag: test.tag[..].try_into().unwrap(),
+            tag: test.tag[..].try_into().expect(BY_SIZE),
             is_valid: match test.result {
                 TestResult::Valid => true,
                 TestResult::Invalid => false,
