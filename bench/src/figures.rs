@@ -4,6 +4,7 @@
 //! is missed in `check`.
 
 mod check;
+mod crypto;
 mod death;
 mod floors;
 mod issue;

@@ -6,6 +6,7 @@
 #![deny(clippy::print_stdout)]
 
 pub mod client;
+pub mod crypto;
 pub mod death;
 pub mod demo;
 pub mod figures;

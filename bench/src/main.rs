@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
+    crypto::{self, CryptoArgs},
     demo::{self, DemoArgs},
     figures::{self, FiguresArgs},
     interrupt::Interrupt,
@@ -36,6 +37,8 @@ enum Command {
     ReadLat(LatArgs),
     /// Writes to a host that serves, reads it back, and shows the latency.
     WriteLat(LatArgs),
+    /// What AES-128-GCM costs with each provider that this processor can run.
+    Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
 }
@@ -82,6 +85,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Serve(args) => serve::serve(args, &interrupt)?,
         Command::ReadLat(args) => serve::read_lat(args, &interrupt)?,
         Command::WriteLat(args) => write_lat::write_lat(args, &interrupt)?,
+        Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,
     }
     Ok(())

@@ -3,6 +3,7 @@
 //!
 //! Each takes arbitrary bytes and panics if a promise is broken.
 
+mod aead;
 mod host;
 mod nic;
 mod portals;
@@ -25,6 +26,7 @@ use rma_core::{
     },
 };
 
+pub use aead::aead;
 pub use nic::nic;
 
 /// Any bytes either are no frame, or a header that writes back to the same octets, and as much payload as it says.
@@ -102,6 +104,7 @@ fn hostile_index(now: u32, script: &mut Script<'_>) -> u32 {
 }
 
 /// What is left of the input. At its end it reads as zeros.
+#[derive(Clone, Copy)]
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {

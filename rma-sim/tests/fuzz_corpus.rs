@@ -27,6 +27,11 @@ fn the_wire_corpus_breaks_no_promise() {
 }
 
 #[test]
+fn the_aead_corpus_breaks_no_promise() {
+    replay("aead", fuzzing::aead);
+}
+
+#[test]
 fn the_nic_corpus_breaks_no_promise_and_reaches_every_status() {
     let mut total = [0; OpStatus::ALL.len()];
     replay("nic", |script| {

@@ -3,7 +3,9 @@
 //! To add a figure: an entry here, a measuring function in a file beside this one, and a row in
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
-use super::{death, floors, issue, limit::Limit, reads, rekey, simulator, transfers, turn, writes};
+use super::{
+    crypto, death, floors, issue, limit::Limit, reads, rekey, simulator, transfers, turn, writes,
+};
 use crate::{interrupt::Interrupt, pair::PairError};
 
 /// A measurement, and the figures that come out of it.
@@ -126,6 +128,20 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: transfers::beside,
         figures: &[Spec::new("small_beside_large_p99", "ratio").at_most(3.0)],
+    },
+    Benchmark {
+        run: crypto::aead,
+        figures: &[
+            Spec::new("aead64_batch_ns", "ns").at_most(20.0),
+            Spec::new("aead1440_batch_ns", "ns").at_most(105.0),
+            Spec::new("aead4096_batch_ns", "ns").at_most(230.0),
+            Spec::new("aead64_batch_speedup", "ratio").at_least(6.0),
+            Spec::new("aead4096_batch_speedup", "ratio").at_least(4.0),
+            Spec::new("request_verify_batch_ns", "ns").at_most(16.0),
+            Spec::new("request_verify_single_ns", "ns").at_most(90.0),
+            Spec::new("aead64_single_ns", "ns").at_most(75.0),
+            Spec::new("aead64_aesni_speedup", "ratio").at_least(2.0),
+        ],
     },
     Benchmark {
         run: floors::floors,

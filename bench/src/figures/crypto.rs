@@ -1,0 +1,11 @@
+//! AES-128-GCM of many frames, by the provider that the processor has.
+
+use super::table::Measured;
+use crate::{crypto, interrupt::Interrupt, pair::PairError};
+
+pub(super) fn aead(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let figures = crypto::measure(crypto::ROUNDS, None).figures();
+    let measured =
+        |crypto::AeadFigure { name, value, detail, .. }| Measured { name, value, detail };
+    Ok(figures.into_iter().map(measured).collect())
+}
