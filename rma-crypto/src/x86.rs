@@ -106,7 +106,7 @@ macro_rules! provider {
                 let isa = self.0.one();
                 let layout = Layout { isa, bulk: self.0, bulk_min: BULK_MIN_ALONE };
                 let mut place = Place::new();
-                J::run::<_, _, 4, 1, 1>(layout, place.lend(isa), jobs);
+                J::run::<_, _, 4, 1, 1>(layout, place.lend(), jobs);
                 place.erase(isa);
             }
 
@@ -115,7 +115,7 @@ macro_rules! provider {
                 let isa = self.0;
                 let layout = Layout { isa, bulk: isa, bulk_min: BULK_MIN };
                 let mut place = Place::new();
-                J::run::<_, _, $($few),+>(layout, place.lend(isa), jobs);
+                J::run::<_, _, $($few),+>(layout, place.lend(), jobs);
                 place.erase(isa);
             }
 
@@ -125,7 +125,7 @@ macro_rules! provider {
                 let isa = self.0;
                 let layout = Layout { isa, bulk: isa, bulk_min: BULK_MIN };
                 let mut place = Place::new();
-                let material = place.lend(isa);
+                let material = place.lend();
                 for jobs in jobs.chunks_mut($many_most) {
                     match jobs.len() {
                         1 => self.alone(jobs),

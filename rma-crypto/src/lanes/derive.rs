@@ -3,9 +3,9 @@
 use zeroize::optimization_barrier;
 
 use super::{
-    aes::{self, ROUND_KEYS},
+    aes::ROUND_KEYS,
     isa::{Block, Isa},
-    material::{Place, gather, numbers},
+    material::{self, gather, numbers},
 };
 use crate::{
     job::{CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob},
@@ -37,17 +37,9 @@ pub(crate) fn schedule<I: Isa>(isa: I, key: &Key) -> KeySchedule {
 
 #[inline(always)]
 fn rounds<I: Isa>(isa: I, key: &Key) -> Rounds {
-    let mut place = Place::<1>::new();
-    let material = place.lend(isa);
-    aes::expand(isa, [isa.splat(key.expose())], &mut material.rounds);
-    let mut states = [[isa.zero()]];
-    aes::encrypt(isa, &material.rounds, &mut states);
-    let mut encrypted_zeros = [[0; 16]];
-    isa.store(states[0][0], &mut encrypted_zeros);
-    let first = doubled(u128::from_be_bytes(encrypted_zeros[0]));
+    let (keys, encrypted_zeros) = material::rounds(isa, key);
+    let first = doubled(u128::from_be_bytes(encrypted_zeros));
     let subkeys = [first, doubled(first)].map(u128::to_be_bytes);
-    let keys = material.rounds.map(|[block]| block);
-    place.erase(isa);
     Rounds { keys, subkeys }
 }
 
@@ -131,7 +123,7 @@ fn put<I: Isa, const G: usize>(
     }
 }
 
-/// As [`aes::encrypt`], one block of each lane, with round keys from wherever they are.
+/// As `aes::encrypt`, one block of each lane, with round keys from wherever they are.
 #[inline(always)]
 fn encrypt<I: Isa, const G: usize, const P: usize>(
     isa: I,

@@ -1,5 +1,7 @@
 //! Sealing and opening a group of frames: as many as there are lanes side by side, or fewer.
 
+use core::mem::MaybeUninit;
+
 use super::{
     aes::{self, Row},
     bulk::{self, Crypt, Hash, chunk_len},
@@ -39,7 +41,7 @@ pub(crate) trait Job<'j> {
     /// Does up to `P` frames, in `G` registers. Key stream is made for `N` blocks of each frame at a time.
     fn run<I, B, const N: usize, const G: usize, const P: usize>(
         layout: Layout<I, B>,
-        material: &mut Material<P>,
+        place: &mut MaybeUninit<Material<P>>,
         jobs: &mut [Self],
     ) where
         Self: Sized,
@@ -152,7 +154,7 @@ impl<'j> Job<'j> for SealJob<'j> {
     #[inline(always)]
     fn run<I, B, const N: usize, const G: usize, const P: usize>(
         layout: Layout<I, B>,
-        material: &mut Material<P>,
+        place: &mut MaybeUninit<Material<P>>,
         jobs: &mut [Self],
     ) where
         I: Isa,
@@ -164,7 +166,8 @@ impl<'j> Job<'j> for SealJob<'j> {
             assert!(job.text.len() <= PAYLOAD_LEN_MAX, "a payload of {} octets", job.text.len());
         }
         let field = Field::new(layout.isa);
-        set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
+        let lanes = in_lanes(jobs);
+        let material = set_up::<I, _, G, P>(field, place, &lanes, B::LANES, group.needs);
         short::crypt_heads::<I, _, N, G, P>(field, material, jobs, group, Chosen::ALL);
         if group.needs.rest {
             short::crypt_rests(material, jobs, group, Chosen::ALL);
@@ -252,7 +255,7 @@ impl<'j> Job<'j> for OpenJob<'j> {
     #[inline(always)]
     fn run<I, B, const N: usize, const G: usize, const P: usize>(
         layout: Layout<I, B>,
-        material: &mut Material<P>,
+        place: &mut MaybeUninit<Material<P>>,
         jobs: &mut [Self],
     ) where
         I: Isa,
@@ -261,8 +264,9 @@ impl<'j> Job<'j> for OpenJob<'j> {
         const { assert!(G * I::LANES == P, "a lane for each frame") };
         let group = &Group::new(jobs, chunk_len::<B>(), layout.bulk_min);
         let field = Field::new(layout.isa);
-        set_up::<I, _, G, P>(field, material, &in_lanes(jobs), B::LANES, group.needs);
-        let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), group);
+        let lanes = in_lanes(jobs);
+        let material = set_up::<I, _, G, P>(field, place, &lanes, B::LANES, group.needs);
+        let hashes = short::hash::<I, _, G, P>(field, material, &lanes, group);
         let expected = tags::<I, G, P>(field, material, hashes);
         let mut authentic = Chosen::NONE;
         for (lane, job) in jobs.iter_mut().enumerate() {

@@ -42,6 +42,8 @@ pub(crate) trait Isa: Copy {
     fn load(self, blocks: &[Block]) -> Self::V;
     /// The opposite of `load`.
     fn store(self, v: Self::V, blocks: &mut [Block]);
+    /// As `store`, where nothing may have been before. Writes the first `LANES` of `blocks`.
+    fn write(self, v: Self::V, blocks: &mut [MaybeUninit<Block>]);
     /// Zeros, in the first `LANES` of `blocks`, even if nobody looks at them again.
     fn erase(self, blocks: &mut [MaybeUninit<Block>]);
     /// The first `LANES` of `parts`, side by side.

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use zeroize::optimization_barrier;
 
 use super::{
-    aes::{self, ROUND_KEYS, Row},
+    aes::{self, NewRow, ROUND_KEYS, Row},
     ghash::Field,
     group::Job,
     isa::{Block, Isa, LANES_MAX},
@@ -50,24 +50,16 @@ impl<const P: usize> Place<P> {
         Self { material: MaybeUninit::uninit(), is_lent: false }
     }
 
-    /// A material of zeros.
+    /// Room for a material.
     #[inline(always)]
-    pub(crate) fn lend<I: Isa>(&mut self, isa: I) -> &mut Material<P> {
-        self.fill_with_zeros(isa);
+    pub(crate) fn lend(&mut self) -> &mut MaybeUninit<Material<P>> {
         self.is_lent = true;
-        // SAFETY: every octet has been written just now, and any octets are a valid material.
-        unsafe { self.material.assume_init_mut() }
+        &mut self.material
     }
 
     /// Erases the material. Does what dropping does, but faster.
     #[inline(always)]
     pub(crate) fn erase<I: Isa>(mut self, isa: I) {
-        self.fill_with_zeros(isa);
-        self.is_lent = false;
-    }
-
-    #[inline(always)]
-    fn fill_with_zeros<I: Isa>(&mut self, isa: I) {
         const { assert!(size_of::<Material<P>>() == ROWS * P * 16, "no padding") };
         const { assert!((ROWS * P).is_multiple_of(I::LANES), "whole registers") };
         let start: *mut MaybeUninit<Block> = self.material.as_mut_ptr().cast();
@@ -76,6 +68,7 @@ impl<const P: usize> Place<P> {
         for blocks in blocks.chunks_exact_mut(I::LANES) {
             isa.erase(blocks);
         }
+        self.is_lent = false;
     }
 }
 
@@ -126,71 +119,132 @@ pub(super) struct Needs {
     pub(super) rest: bool,
 }
 
+/// A material whose rows may not have been written yet.
+struct NewMaterial<'m, const P: usize> {
+    rounds: &'m mut [NewRow<P>; ROUND_KEYS],
+    powers: &'m mut [NewRow<P>; POWERS],
+    masks: &'m mut NewRow<P>,
+    rest_streams: &'m mut NewRow<P>,
+}
+
+impl<'m, const P: usize> NewMaterial<'m, P> {
+    #[inline(always)]
+    const fn new(place: &'m mut MaybeUninit<Material<P>>) -> Self {
+        let rows: *mut NewMaterialRows<P> = place.as_mut_ptr().cast();
+        // SAFETY: the two have the same fields in the same order, `repr(C)` and equally aligned; nothing needs to be in a
+        // `MaybeUninit`; and the place is borrowed exclusively for as long.
+        let rows = unsafe { &mut *rows };
+        let NewMaterialRows { rounds, powers, masks, rest_streams } = rows;
+        Self { rounds, powers, masks, rest_streams }
+    }
+}
+
+/// [`Material`], row by row.
+#[repr(C, align(64))]
+struct NewMaterialRows<const P: usize> {
+    rounds: [NewRow<P>; ROUND_KEYS],
+    powers: [NewRow<P>; POWERS],
+    masks: NewRow<P>,
+    rest_streams: NewRow<P>,
+}
+
+/// Rows that were written, all of them.
+///
+/// # Safety
+/// Each was.
+#[inline(always)]
+const unsafe fn written<const N: usize, const P: usize>(rows: &[NewRow<P>; N]) -> &[Row<P>; N] {
+    let rows = core::ptr::from_ref(rows).cast();
+    // SAFETY: `MaybeUninit` has the layout of what it holds, and the caller has written that.
+    unsafe { &*rows }
+}
+
 /// Prepares a key for registers of `lanes` in the bulk loop.
 #[inline(always)]
 pub(crate) fn prepare<I: Isa>(isa: I, lanes: usize, key: &Key) -> PreparedKey {
     let field = Field::new(isa);
     let mut place = Place::<1>::new();
-    let material = place.lend(isa);
-    aes::expand(isa, [isa.splat(key.expose())], &mut material.rounds);
+    let material = NewMaterial::new(place.lend());
     let mut states = [[isa.zero()]];
-    aes::encrypt(isa, &material.rounds, &mut states);
-    raise(field, states[0], lanes, true, &mut material.powers);
+    aes::expand(isa, [isa.splat(key.expose())], material.rounds, &mut states);
+    // SAFETY: `expand` writes every row.
+    let rounds = unsafe { written(material.rounds) };
+    raise(field, states[0], lanes, true, material.powers);
+    // SAFETY: `raise` writes every row.
+    let powers = unsafe { written(material.powers) };
     let expanded = Expanded {
-        rounds: material.rounds.map(|[block]| block),
-        powers: material.powers.map(|[block]| block),
+        rounds: rounds.map(|[block]| block),
+        powers: powers.map(|[block]| block),
         lanes,
     };
     place.erase(isa);
     PreparedKey { key: key.clone(), form: PreparedForm::Expanded(expanded) }
 }
 
+/// The round keys of one key, and AES of the zero block.
+#[inline(always)]
+pub(super) fn rounds<I: Isa>(isa: I, key: &Key) -> ([Block; ROUND_KEYS], Block) {
+    let mut place = Place::<1>::new();
+    let material = NewMaterial::new(place.lend());
+    let mut states = [[isa.zero()]];
+    aes::expand(isa, [isa.splat(key.expose())], material.rounds, &mut states);
+    // SAFETY: `expand` writes every row.
+    let rounds = unsafe { written(material.rounds) };
+    let mut encrypted_zeros = [[0; 16]];
+    isa.store(states[0][0], &mut encrypted_zeros);
+    let rounds = rounds.map(|[block]| block);
+    place.erase(isa);
+    (rounds, encrypted_zeros[0])
+}
+
 /// Sets up the keys of `jobs` for registers of `lanes` in the bulk loop.
 #[inline(always)]
-pub(super) fn set_up<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
+pub(super) fn set_up<'m, 'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     field: Field<I>,
-    material: &mut Material<P>,
+    place: &'m mut MaybeUninit<Material<P>>,
     jobs: &[&J; P],
     lanes: usize,
     needs: Needs,
-) {
+) -> &'m Material<P> {
     let isa = field.isa;
+    let NewMaterial { rounds, powers, masks, rest_streams } = NewMaterial::new(place);
     let is_prepared = jobs.iter().all(|job| expanded(job.key(), lanes).is_some());
-    if is_prepared {
-        copy::<I, G, P>(isa, material, |lane| expanded(jobs[lane].key(), lanes));
-    } else {
-        let mut keys = [isa.zero(); G];
-        for g in 0..G {
-            keys[g] = gather(isa, g, |lane| jobs[lane].key().key().expose());
-        }
-        aes::expand(isa, keys, &mut material.rounds);
-    }
-
     let mut tags = [isa.zero(); G];
     for g in 0..G {
         tags[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), 1));
     }
     let mut states = [[isa.zero(); G], tags];
-    aes::encrypt(isa, &material.rounds, &mut states);
-    for g in 0..G {
-        aes::store(isa, states[1][g], &mut material.masks, g);
+    if is_prepared {
+        copy::<I, G, P>(isa, rounds, powers, |lane| expanded(jobs[lane].key(), lanes));
+        // SAFETY: `copy` writes every row.
+        aes::encrypt(isa, unsafe { written(rounds) }, &mut states);
+    } else {
+        let mut keys = [isa.zero(); G];
+        for g in 0..G {
+            keys[g] = gather(isa, g, |lane| jobs[lane].key().key().expose());
+        }
+        aes::expand(isa, keys, rounds, &mut states);
     }
+    // SAFETY: `copy` and `expand` write every row.
+    let rounds = unsafe { written(rounds) };
+    aes::write(isa, states[1], masks);
     if !is_prepared {
-        raise(field, states[0], lanes, needs.bulk, &mut material.powers);
+        raise(field, states[0], lanes, needs.bulk, powers);
     }
+    let mut rests = [isa.zero(); G];
     if needs.rest {
-        let mut rests = [isa.zero(); G];
         for g in 0..G {
             // Block number 1 is the tag's, so the text begins with 2.
             let number = |lane: usize| 2 + (jobs[lane].text().len() / 16) as u32;
             rests[g] = numbers(isa, g, |lane| counter(jobs[lane].iv(), number(lane)));
         }
         let mut states = [rests];
-        aes::encrypt(isa, &material.rounds, &mut states);
-        for g in 0..G {
-            aes::store(isa, states[0][g], &mut material.rest_streams, g);
-        }
+        aes::encrypt(isa, rounds, &mut states);
+        rests = states[0];
     }
+    aes::write(isa, rests, rest_streams);
+    // SAFETY: rounds as above; powers by `copy` or `raise`, which write every row; masks and streams by `write`.
+    unsafe { place.assume_init_ref() }
 }
 
 /// IV and block number, as AES gets them, its first octet lowest.
@@ -215,23 +269,28 @@ fn expanded(key: JobKey<'_>, lanes: usize) -> Option<&Expanded> {
     }
 }
 
+/// Writes every row of both.
 #[inline(always)]
 fn copy<'k, I: Isa, const G: usize, const P: usize>(
     isa: I,
-    material: &mut Material<P>,
+    rounds: &mut [NewRow<P>; ROUND_KEYS],
+    powers: &mut [NewRow<P>; POWERS],
     key: impl Fn(usize) -> Option<&'k Expanded>,
 ) {
     let keys: [&Expanded; P] =
         core::array::from_fn(|lane| key(lane).expect("the caller has asked for all"));
-    for (row, to) in material.rounds.iter_mut().enumerate() {
+    let mut vectors = [isa.zero(); G];
+    for (row, to) in rounds.iter_mut().enumerate() {
         for g in 0..G {
-            aes::store(isa, gather(isa, g, |lane| &keys[lane].rounds[row]), to, g);
+            vectors[g] = gather(isa, g, |lane| &keys[lane].rounds[row]);
         }
+        aes::write(isa, vectors, to);
     }
-    for (row, to) in material.powers.iter_mut().enumerate() {
+    for (row, to) in powers.iter_mut().enumerate() {
         for g in 0..G {
-            aes::store(isa, gather(isa, g, |lane| &keys[lane].powers[row]), to, g);
+            vectors[g] = gather(isa, g, |lane| &keys[lane].powers[row]);
         }
+        aes::write(isa, vectors, to);
     }
 }
 
@@ -257,7 +316,7 @@ pub(super) fn numbers<I: Isa>(isa: I, g: usize, number: impl Fn(usize) -> u128) 
     isa.join(parts)
 }
 
-/// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if `bulk`.
+/// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if `bulk`. Writes every row.
 ///
 /// Each waits for as few multiplications before it as can be.
 #[inline(always)]
@@ -266,36 +325,41 @@ fn raise<I: Isa, const G: usize, const P: usize>(
     encrypted_zeros: [I::V; G],
     lanes: usize,
     bulk: bool,
-    powers: &mut [Row<P>; POWERS],
+    powers: &mut [NewRow<P>; POWERS],
 ) {
     let isa = field.isa;
     let zero = [isa.zero(); G];
-    let (mut h, mut h2, mut h4) = (zero, zero, zero);
+    let (mut h, mut h2, mut h3, mut h4) = (zero, zero, zero, zero);
     for g in 0..G {
         h[g] = field.hash_key(encrypted_zeros[g]);
-        aes::store(isa, h[g], &mut powers[0], g);
     }
     for g in 0..G {
         h2[g] = field.square(h[g]);
-        aes::store(isa, h2[g], &mut powers[1], g);
     }
     for g in 0..G {
-        aes::store(isa, field.dot(h2[g], h[g]), &mut powers[2], g);
+        h3[g] = field.dot(h2[g], h[g]);
         h4[g] = field.square(h2[g]);
-        aes::store(isa, h4[g], &mut powers[3], g);
     }
-    if !bulk || lanes == 1 {
-        return;
-    }
-    for g in 0..G {
-        let h8 = field.square(h4[g]);
-        if lanes == 2 {
-            aes::store(isa, field.dot(h4[g], h2[g]), &mut powers[4], g);
-            aes::store(isa, h8, &mut powers[5], g);
-        } else {
-            aes::store(isa, h8, &mut powers[4], g);
-            aes::store(isa, field.dot(h8, h4[g]), &mut powers[5], g);
-            aes::store(isa, field.square(h8), &mut powers[6], g);
+    let mut further = [zero; POWERS - SHORT_POWERS];
+    if bulk && lanes > 1 {
+        for g in 0..G {
+            let h8 = field.square(h4[g]);
+            if lanes == 2 {
+                further[0][g] = field.dot(h4[g], h2[g]);
+                further[1][g] = h8;
+            } else {
+                further[0][g] = h8;
+                further[1][g] = field.dot(h8, h4[g]);
+                further[2][g] = field.square(h8);
+            }
         }
+    }
+    let [to_h, to_h2, to_h3, to_h4, to_further @ ..] = powers;
+    aes::write(isa, h, to_h);
+    aes::write(isa, h2, to_h2);
+    aes::write(isa, h3, to_h3);
+    aes::write(isa, h4, to_h4);
+    for (vectors, to) in further.into_iter().zip(to_further) {
+        aes::write(isa, vectors, to);
     }
 }

@@ -64,6 +64,13 @@ impl Isa for AesNi {
     }
 
     #[inline(always)]
+    fn write(self, v: __m128i, blocks: &mut [MaybeUninit<Block>]) {
+        let to = blocks[..Self::LANES].as_mut_ptr();
+        // SAFETY: the blocks are 16 octets, borrowed exclusively; stored unaligned.
+        unsafe { _mm_storeu_si128(to.cast(), v) }
+    }
+
+    #[inline(always)]
     fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
         let to: *mut __m128i = blocks[..Self::LANES].as_mut_ptr().cast();
         assert!(to.is_aligned(), "what is erased is aligned to registers");

@@ -65,6 +65,13 @@ impl Isa for Vaes256 {
     }
 
     #[inline(always)]
+    fn write(self, v: __m256i, blocks: &mut [MaybeUninit<Block>]) {
+        let to = blocks[..Self::LANES].as_mut_ptr();
+        // SAFETY: the blocks are 32 octets, borrowed exclusively; stored unaligned.
+        unsafe { _mm256_storeu_si256(to.cast(), v) }
+    }
+
+    #[inline(always)]
     fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
         let to: *mut __m256i = blocks[..Self::LANES].as_mut_ptr().cast();
         assert!(to.is_aligned(), "what is erased is aligned to registers");

@@ -65,6 +65,13 @@ impl Isa for Vaes512 {
     }
 
     #[inline(always)]
+    fn write(self, v: __m512i, blocks: &mut [MaybeUninit<Block>]) {
+        let to = blocks[..Self::LANES].as_mut_ptr();
+        // SAFETY: the blocks are 64 octets, borrowed exclusively; stored unaligned.
+        unsafe { _mm512_storeu_si512(to.cast(), v) }
+    }
+
+    #[inline(always)]
     fn erase(self, blocks: &mut [MaybeUninit<Block>]) {
         let to: *mut __m512i = blocks[..Self::LANES].as_mut_ptr().cast();
         assert!(to.is_aligned(), "what is erased is aligned to registers");
