@@ -26,8 +26,12 @@ use crate::error::{HostError, WaitError};
 
 /// How the driver reaches its engine.
 pub(crate) trait ControlPath {
+    /// The answer to a question whose asker gave up waiting, if the engine has taken it: waits for it. The driver
+    /// settles it before it asks anything else, as nothing tells it from the next answer.
+    fn late_answer(&mut self) -> Result<Option<Answer>, HostError>;
+
     /// Asks, and waits for the answer.
-    fn ask(&mut self, request: Request) -> Result<Answer, HostError>;
+    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered>;
 
     /// The life of the engine, for those who wait for it.
     fn life(&self) -> Life;
@@ -35,6 +39,15 @@ pub(crate) trait ControlPath {
     /// Asked for slots whose ops have not completed: lets the engine go on for a while. `false` if there is
     /// no use in waiting.
     fn wait_for_ops(&mut self) -> bool;
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) error: HostError,
+    /// The question, if the engine has not seen it. Otherwise it has done what it was asked, or will: its answer is
+    /// the next [`ControlPath::late_answer`].
+    pub(crate) unseen: Option<Box<Request>>,
 }
 
 /// Whether an engine can still complete ops.
@@ -77,12 +90,12 @@ pub(crate) enum Request {
 #[expect(clippy::large_enum_variant, reason = "a box would be allocated on the engine's thread")]
 pub(crate) enum Answer {
     Registered(Result<RegionId, (RegionError, Box<RegionEntry>)>),
-    Deregistered(Result<Box<RegionEntry>, RegionError>),
+    Deregistered(RegionId, Result<Box<RegionEntry>, RegionError>),
     Rekeyed(Result<(), RegionError>),
     Derived(Result<DerivedRegionKey, RegionError>),
-    Attached,
-    /// `None` while ops of the portal are in flight.
-    Detached(Option<PortalPort>),
+    Attached(Range<u16>),
+    /// No port while ops of the portal are in flight.
+    Detached(Range<u16>, Option<PortalPort>),
 }
 
 /// Does what was asked. Runs on the engine's thread.
@@ -92,7 +105,7 @@ pub(crate) fn answer<B: Backend, C: Clock>(engine: &mut Engine<B, C>, request: R
             Answer::Registered(engine.nic_mut().regions_mut().register(entry))
         }
         Request::Deregister(region) => {
-            Answer::Deregistered(engine.nic_mut().regions_mut().deregister(region))
+            Answer::Deregistered(region, engine.nic_mut().regions_mut().deregister(region))
         }
         Request::Rekey(region, key) => {
             Answer::Rekeyed(engine.nic_mut().regions_mut().rekey(region, &key))
@@ -103,11 +116,15 @@ pub(crate) fn answer<B: Backend, C: Clock>(engine: &mut Engine<B, C>, request: R
             Answer::Derived(entry.map(|entry| entry.key.derive(&binding)))
         }
         Request::Attach(port, pid) => {
-            engine.nic_mut().configure_slots(port.slots().clone(), Some(pid));
+            let slots = port.slots().clone();
+            engine.nic_mut().configure_slots(slots.clone(), Some(pid));
             engine.attach(port);
-            Answer::Attached
+            Answer::Attached(slots)
         }
-        Request::Detach(slots) => Answer::Detached(detach(engine, slots)),
+        Request::Detach(slots) => {
+            let port = detach(engine, slots.clone());
+            Answer::Detached(slots, port)
+        }
     }
 }
 

@@ -9,7 +9,10 @@ mod accounts;
 mod pool;
 mod slots;
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
@@ -20,13 +23,13 @@ use rma_core::{
     grant::Grant,
     nic::RegionEntry,
     op::OpType,
-    portal::{Bell, PortalConfig, PortalPort, portal},
-    region::{NicTag, Permissions, RegisteredRegion},
+    portal::{Bell, PortalConfig, portal},
+    region::{NicTag, Permissions, RegionId, RegisteredRegion},
 };
 use rma_shm::Region;
 
 use crate::{
-    control::{Answer, ControlPath, Life, Request},
+    control::{Answer, ControlPath, Life, Request, Unanswered},
     error::HostError,
     portal::{Portal, Retired, Sleep},
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage},
@@ -51,6 +54,8 @@ pub(crate) struct Driver {
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the NIC's table alone: a
     /// remote Rekey changes them.
     accounts: Books,
+    /// Regions that the NIC has though whoever registered them was told of an error: to be deregistered.
+    orphans: Vec<RegionId>,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -73,6 +78,7 @@ impl Driver {
             // One slot each is the most portals there can be.
             retired: Arc::new(ArrayQueue::new(sizes.slots.into())),
             accounts: Arc::new(Mutex::new(Accounts::new(sizes, config, pid)?)),
+            orphans: Vec::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
@@ -139,11 +145,14 @@ impl Driver {
     /// Whether `len` bytes could be registered now. Asked before memory is allocated for them.
     pub(crate) fn admits(
         &mut self,
+        engine: &mut impl ControlPath,
         tenant: Option<&Tenant>,
         len: usize,
-    ) -> Result<(), AllocationError> {
+    ) -> Result<(), HostError> {
+        self.settle_late(engine)?;
         self.accounts().close_abandoned();
-        self.accounts().admit_region(self.account(tenant)?, len as u64).map(drop)
+        self.accounts().admit_region(self.account(tenant)?, len as u64)?;
+        Ok(())
     }
 
     /// Registers `memory`, protected by `key`.
@@ -155,12 +164,14 @@ impl Driver {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
+        self.settle_late(engine)?;
         self.accounts().close_abandoned();
         let account = self.account(tenant)?;
         let charge = self.accounts().admit_region(account, memory.len() as u64)?;
         let owner = self.accounts().pid(account);
         let entry = RegionEntry::new(memory.clone(), &key, permissions, owner);
-        let Answer::Registered(result) = engine.ask(Request::Register(Box::new(entry)))? else {
+        let request = Request::Register(Box::new(entry));
+        let Answer::Registered(result) = self.ask(engine, request)? else {
             unreachable!("answers come in the order of the questions")
         };
         let id = result.map_err(|(error, _entry)| error)?;
@@ -176,11 +187,8 @@ impl Driver {
         region: &RegisteredRegion,
     ) -> Result<(), HostError> {
         self.check(region)?;
-        let Answer::Deregistered(result) = engine.ask(Request::Deregister(region.id()))? else {
-            unreachable!("answers come in the order of the questions")
-        };
-        result?;
-        self.accounts().deregistered(region.id());
+        let answer = self.ask(engine, Request::Deregister(region.id()))?;
+        self.settle(answer);
         tracing::debug!(region = %region.id(), "region deregistered");
         Ok(())
     }
@@ -193,7 +201,7 @@ impl Driver {
         key: RegionKey,
     ) -> Result<(), HostError> {
         self.check(region)?;
-        let Answer::Rekeyed(result) = engine.ask(Request::Rekey(region.id(), key))? else {
+        let Answer::Rekeyed(result) = self.ask(engine, Request::Rekey(region.id(), key))? else {
             unreachable!("answers come in the order of the questions")
         };
         result?;
@@ -214,7 +222,7 @@ impl Driver {
     /// K_d and all else that `initiator`'s process `pid` needs for ops of `op_type` on `region`, under the key that
     /// the region has now.
     pub(crate) fn grant(
-        &self,
+        &mut self,
         engine: &mut impl ControlPath,
         region: &RegisteredRegion,
         initiator: HostAddr,
@@ -227,7 +235,8 @@ impl Driver {
             .toward(initiator)
             .ok_or(HostError::NoAddressOfFamily { version: initiator.version() })?;
         let binding = KeyBinding { initiator, responder, pid, op_type };
-        let Answer::Derived(key) = engine.ask(Request::Derive(region.id(), binding))? else {
+        let request = Request::Derive(region.id(), binding);
+        let Answer::Derived(key) = self.ask(engine, request)? else {
             unreachable!("answers come in the order of the questions")
         };
         let key = key?;
@@ -281,31 +290,100 @@ impl Driver {
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        let Answer::Attached = engine.ask(Request::Attach(port, pid))? else {
-            unreachable!("answers come in the order of the questions")
-        };
+        self.ask(engine, Request::Attach(port, pid))?;
         Ok(Portal::new(portal, self.retired.clone(), life, sleep))
     }
 
     /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns whether all
     /// portals have settled.
     fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<bool, HostError> {
+        self.settle_late(engine)?;
         let mut settled = true;
         for _ in 0..self.retired.len() {
             let Some(slots) = self.retired.pop() else { break };
-            let Answer::Detached(port) = engine.ask(Request::Detach(slots.clone()))? else {
-                unreachable!("answers come in the order of the questions")
-            };
-            if let Some(port) = port {
-                drop::<PortalPort>(port);
-                tracing::debug!(?slots, "slots of a dropped portal are free again");
-                self.accounts().give_slots_back(slots);
-            } else {
-                settled = false;
-                self.retired.push(slots).expect("it was in the queue just now");
-            }
+            let answer = self.ask(engine, Request::Detach(slots))?;
+            settled &= !matches!(answer, Answer::Detached(_, None));
+            self.settle(answer);
         }
         self.accounts().close_abandoned();
         Ok(settled)
     }
+
+    /// Asks the engine. After an error the books are as if nothing had been asked, or will be once the engine has
+    /// answered.
+    fn ask(
+        &mut self,
+        engine: &mut impl ControlPath,
+        request: Request,
+    ) -> Result<Answer, HostError> {
+        if let Err(error) = self.settle_late(engine) {
+            self.undo(request);
+            return Err(error);
+        }
+        engine.ask(request).map_err(|Unanswered { error, unseen }| {
+            if let Some(request) = unseen {
+                self.undo(*request);
+            }
+            error
+        })
+    }
+
+    /// Puts into the books what the engine has done for askers that had given up, and has undone what nobody knows of.
+    fn settle_late(&mut self, engine: &mut impl ControlPath) -> Result<(), HostError> {
+        if let Some(late) = engine.late_answer()? {
+            match late {
+                Answer::Registered(Ok(region)) => self.orphans.push(region),
+                // Nobody has got a portal for them.
+                Answer::Attached(slots) => self.retire(slots),
+                late => self.settle(late),
+            }
+        }
+        while let Some(&region) = self.orphans.last() {
+            let answer = engine.ask(Request::Deregister(region));
+            // If the engine has not seen this, it is an orphan still.
+            self.settle(answer.map_err(|unanswered| unanswered.error)?);
+        }
+        Ok(())
+    }
+
+    /// Puts into the books what the engine has taken back.
+    fn settle(&mut self, answer: Answer) {
+        match answer {
+            // The one error is that the NIC does not have it: that was wanted, too.
+            Answer::Deregistered(region, entry) => {
+                drop(entry);
+                self.orphans.retain(|&orphan| orphan != region);
+                self.accounts().deregistered(region);
+            }
+            Answer::Detached(slots, Some(_port)) => {
+                tracing::debug!(?slots, "slots of a dropped portal are free again");
+                self.accounts().give_slots_back(slots);
+            }
+            Answer::Detached(slots, None) => self.retire(slots),
+            Answer::Registered(_)
+            | Answer::Rekeyed(_)
+            | Answer::Derived(_)
+            | Answer::Attached(_) => {}
+        }
+    }
+
+    /// The engine has not seen this question, and never will.
+    fn undo(&mut self, request: Request) {
+        match request {
+            Request::Attach(port, _) => self.accounts().give_slots_back(port.slots().clone()),
+            Request::Detach(slots) => self.retire(slots),
+            Request::Register(_)
+            | Request::Deregister(_)
+            | Request::Rekey(..)
+            | Request::Derive(..) => {}
+        }
+    }
+
+    /// These slots are to be taken back once their last op has completed.
+    fn retire(&self, slots: Range<u16>) {
+        self.retired.push(slots).expect("there is room for all portals that there can be");
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::{
     backend::HostBackend,
     clock::TscClock,
-    control::{Answer, ControlPath, Life, Request, answer},
+    control::{Answer, ControlPath, Life, Request, Unanswered, answer},
     error::HostError,
     event_fd::{EventFd, timespec},
     housekeeping::Housekeeping,
@@ -73,7 +73,7 @@ pub(crate) struct EngineThread {
     shared: Arc<Shared>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// The engine has taken a question whose asker gave up: its answer will come and is nobody's.
+    /// The engine has taken a question whose asker gave up: its answer is here, or will come.
     answer_is_late: bool,
 }
 
@@ -153,20 +153,25 @@ impl EngineThread {
 }
 
 impl ControlPath for EngineThread {
-    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
-        if self.answer_is_late {
-            // Until it is here, nobody could tell it from the answer to the next question.
-            drop(self.await_answer()?);
-            self.answer_is_late = false;
+    fn late_answer(&mut self) -> Result<Option<Answer>, HostError> {
+        if !self.answer_is_late {
+            return Ok(None);
         }
+        let answer = self.await_answer()?;
+        self.answer_is_late = false;
+        Ok(Some(answer))
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
+        assert!(!self.answer_is_late, "the driver settles a late answer before it asks again");
         // One question at a time: `&mut self`, and one that is given up is taken back.
         self.shared.requests.push(request).expect("no question is left in the queue");
         self.ring();
-        let answer = self.await_answer();
-        if answer.is_err() {
-            self.answer_is_late = self.shared.requests.pop().is_none();
-        }
-        answer
+        self.await_answer().map_err(|error| {
+            let unseen = self.shared.requests.pop().map(Box::new);
+            self.answer_is_late = unseen.is_none();
+            Unanswered { error, unseen }
+        })
     }
 
     fn life(&self) -> Life {
@@ -292,25 +297,30 @@ mod tests {
         let mut engine = without_engine();
         engine.ended.store(true, SeqCst);
         for _ in 0..3 {
-            let error = engine.ask(question()).unwrap_err();
+            let Unanswered { error, unseen } = engine.ask(question()).unwrap_err();
             assert!(matches!(error, HostError::EngineGone), "{error}");
+            assert!(unseen.is_some(), "nobody has taken it");
         }
     }
 
     #[test]
-    fn an_answer_that_came_too_late_is_not_taken_for_the_next_one() {
+    fn an_answer_that_came_too_late_is_told_from_the_next_one() {
         let mut engine = without_engine();
         // The engine had taken a question when its asker gave up; then it answered.
         engine.answer_is_late = true;
-        engine.shared.answers.push(Answer::Detached(None)).unwrap();
+        engine.shared.answers.push(Answer::Detached(0..2, None)).unwrap();
         let shared = engine.shared.clone();
         let answering = std::thread::spawn(move || {
             while shared.requests.pop().is_none() {
                 std::thread::yield_now();
             }
-            shared.answers.push(Answer::Attached).unwrap();
+            shared.answers.push(Answer::Attached(0..1)).unwrap();
         });
-        assert!(matches!(engine.ask(question()).unwrap(), Answer::Attached));
+        let late = engine.late_answer().unwrap();
+        assert!(matches!(late, Some(Answer::Detached(slots, None)) if slots == (0..2)));
+        assert!(engine.late_answer().unwrap().is_none(), "there was one");
+        let answer = engine.ask(question()).unwrap();
+        assert!(matches!(answer, Answer::Attached(slots) if slots == (0..1)));
         answering.join().unwrap();
     }
 }

@@ -20,7 +20,7 @@ use rma_shm::Region;
 use crate::{
     backend::{AnyBackend, HostBackend},
     clock::TscClock,
-    control::{Answer, ControlPath, Life, Request, answer},
+    control::{Answer, ControlPath, Life, Request, Unanswered, answer},
     counter::{Counter, CounterConfig, CounterSource},
     device::{Device, DeviceInfo, OpenDevice},
     driver::{Driver, PoolSizes},
@@ -502,7 +502,11 @@ impl InlineEngine {
 }
 
 impl ControlPath for InlineEngine {
-    fn ask(&mut self, request: Request) -> Result<Answer, HostError> {
+    fn late_answer(&mut self) -> Result<Option<Answer>, HostError> {
+        Ok(None)
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
         Ok(answer(&mut self.engine, request))
     }
 

@@ -79,10 +79,15 @@ impl Host {
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
         // Before any page is touched; and the lock is free meanwhile, as that takes its time.
-        self.control().driver.admits(tenant, len)?;
+        self.admits(tenant, len)?;
         let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
         let Control { thread, driver } = &mut *self.control();
         driver.register(thread, tenant, memory, key, permissions)
+    }
+
+    fn admits(&self, tenant: Option<&Tenant>, len: usize) -> Result<(), HostError> {
+        let Control { thread, driver } = &mut *self.control();
+        driver.admits(thread, tenant, len)
     }
 }
 
@@ -144,7 +149,7 @@ impl InlineHost {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver.admits(tenant, len)?;
+        self.driver.admits(&mut self.engine, tenant, len)?;
         let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
         self.driver.register(&mut self.engine, tenant, memory, key, permissions)
     }
