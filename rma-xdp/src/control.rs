@@ -35,10 +35,6 @@ pub(crate) trait ControlPath {
 
     /// The life of the engine, for those who wait for it.
     fn life(&self) -> Life;
-
-    /// Asked for slots whose ops have not completed: lets the engine go on for a while. `false` if there is
-    /// no use in waiting.
-    fn wait_for_ops(&mut self) -> bool;
 }
 
 /// A question without an answer.

@@ -252,31 +252,31 @@ impl Driver {
         })
     }
 
-    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on.
+    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on. `None` if dropped portals,
+    /// whose ops are in flight, have slots that may be enough: to be asked again once the engine has gone on.
     pub(crate) fn portal(
         &mut self,
         engine: &mut impl ControlPath,
         tenant: Option<&Tenant>,
         slots: u16,
-    ) -> Result<Portal, HostError> {
+    ) -> Result<Option<Portal>, HostError> {
         if slots == 0 {
             return Err(AllocationError::NoSlots.into());
         }
+        let account = self.account(tenant)?;
+        let unsettled = self.reclaim(engine)?;
+        let taken = self.accounts().take_slots(account, slots);
+        let range = match taken {
+            Ok(range) => range,
+            Err(_) if self.accounts().may_have(account, slots, &unsettled) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
         let life = engine.life();
         let sleep = match life {
-            Life::Thread(_) => Some(Sleep::new()?),
+            Life::Thread(_) => Some(Sleep::new().inspect_err(|_| {
+                self.accounts().give_slots_back(range.clone());
+            })?),
             Life::Inline => None,
-        };
-        let account = self.account(tenant)?;
-        let range = loop {
-            let settled = self.reclaim(engine)?;
-            let taken = self.accounts().take_slots(account, slots);
-            match taken {
-                Ok(range) => break range,
-                // What dropped portals still have may be enough.
-                Err(error) if settled || !engine.wait_for_ops() => return Err(error.into()),
-                Err(_) => {}
-            }
         };
         let pid = self.accounts().pid(account);
         tracing::debug!(slots = ?range, %pid, "portal allocated");
@@ -291,22 +291,24 @@ impl Driver {
             port.set_sleeper(sleep.bell());
         }
         self.ask(engine, Request::Attach(port, pid))?;
-        Ok(Portal::new(portal, self.retired.clone(), life, sleep))
+        Ok(Some(Portal::new(portal, self.retired.clone(), life, sleep)))
     }
 
-    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns whether all
-    /// portals have settled.
-    fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<bool, HostError> {
+    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns those
+    /// whose ops are in flight still.
+    fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<Vec<Range<u16>>, HostError> {
         self.settle_late(engine)?;
-        let mut settled = true;
+        let mut unsettled = Vec::new();
         for _ in 0..self.retired.len() {
             let Some(slots) = self.retired.pop() else { break };
             let answer = self.ask(engine, Request::Detach(slots))?;
-            settled &= !matches!(answer, Answer::Detached(_, None));
+            if let Answer::Detached(slots, None) = &answer {
+                unsettled.push(slots.clone());
+            }
             self.settle(answer);
         }
         self.accounts().close_abandoned();
-        Ok(settled)
+        Ok(unsettled)
     }
 
     /// Asks the engine. After an error the books are as if nothing had been asked, or will be once the engine has

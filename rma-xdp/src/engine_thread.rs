@@ -177,11 +177,6 @@ impl ControlPath for EngineThread {
     fn life(&self) -> Life {
         Life::Thread(self.ended.clone())
     }
-
-    fn wait_for_ops(&mut self) -> bool {
-        std::thread::yield_now();
-        !self.ended.load(SeqCst)
-    }
 }
 
 impl Drop for EngineThread {

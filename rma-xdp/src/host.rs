@@ -208,13 +208,13 @@ impl Host {
         driver.deregister(thread, region)
     }
 
-    /// Allocates `slots` command slots: as many ops may be in flight at once.
+    /// Allocates `slots` command slots: as many ops may be in flight at once. Waits for ops of dropped portals if
+    /// their slots may be enough.
     ///
     /// # Errors
     /// If that many are not free.
     pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
-        let Control { thread, driver } = &mut *self.control();
-        driver.portal(thread, None, slots)
+        self.portal_as(None, slots)
     }
 
     /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived from the old
@@ -403,7 +403,7 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::portal`].
     pub fn portal(&mut self, slots: u16) -> Result<Portal, HostError> {
-        self.driver.portal(&mut self.engine, None, slots)
+        self.portal_as(None, slots)
     }
 
     /// See [`Host::grant`].
@@ -512,11 +512,6 @@ impl ControlPath for InlineEngine {
 
     fn life(&self) -> Life {
         Life::Inline
-    }
-
-    fn wait_for_ops(&mut self) -> bool {
-        self.turn();
-        true
     }
 }
 

@@ -56,6 +56,13 @@ struct Account {
     alive: Option<Arc<()>>,
 }
 
+impl Account {
+    /// Whether it can still be asked for more.
+    fn is_held(&self) -> bool {
+        self.alive.as_ref().is_none_or(|alive| Arc::strong_count(alive) > 1)
+    }
+}
+
 #[derive(Debug)]
 struct PortalCharge {
     tenant: TenantId,
@@ -159,9 +166,8 @@ impl Accounts {
     pub(super) fn close_abandoned(&mut self) {
         let Self { slots, free_slots, regions, bytes, tenants, .. } = self;
         tenants.retain(|_, account| {
-            let held = account.alive.as_ref().is_none_or(|alive| Arc::strong_count(alive) > 1);
             let shares = [&account.slots, &account.regions, &account.bytes];
-            if held || shares.iter().any(|share| share.used() > 0) {
+            if account.is_held() || shares.iter().any(|share| share.used() > 0) {
                 return true;
             }
             slots.close(&account.slots);
@@ -224,6 +230,32 @@ impl Accounts {
         }
         let free = share.reserved_free().max(pool.rest_for(percent).0);
         Err(AllocationError::Fragmented { tenant: name.clone(), wanted: amount, free, longest })
+    }
+
+    /// Whether `take_slots` could succeed once the portals with these slots are given back. Where they lie is not
+    /// looked at: then it may still fail.
+    pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
+        let (account, wanted) = (&self.tenants[&tenant], u64::from(wanted));
+        let (mut own, mut own_reserved, mut to_rest) = (0, 0, 0);
+        let mut tenant_ends = false;
+        for slots in returning {
+            let charge = &self.portals[&slots.start];
+            let len = slots.len() as u64;
+            own += if charge.tenant == tenant { len } else { 0 };
+            match charge.source {
+                Source::Reservation if charge.tenant == tenant => own_reserved += len,
+                Source::Reservation => {}
+                Source::Rest => to_rest += len,
+            }
+            tenant_ends |= !self.tenants[&charge.tenant].is_held();
+        }
+        if wanted > account.slots.max().saturating_sub(account.slots.used() - own) {
+            return false;
+        }
+        // A tenant that ends gives back a reservation, and others may leave less free then: no use in counting.
+        tenant_ends
+            || wanted <= account.slots.reserved_free() + own_reserved
+            || wanted <= self.slots.rest_after(to_rest, self.percent(tenant))
     }
 
     /// Takes back what `take_slots` has given.

@@ -98,6 +98,11 @@ impl Pool {
         (available, free - available)
     }
 
+    /// How much could be had of the rest, leaving `percent` of it free, once `returned` are given back to it.
+    pub(super) fn rest_after(&self, returned: u64, percent: u8) -> u64 {
+        (self.rest.free() + returned).saturating_sub(self.kept(percent))
+    }
+
     pub(super) fn usage(&self, share: &Share, percent: u8) -> PoolUsage {
         let used = share.used();
         let most = share.reserved_free().max(self.rest_for(percent).0);

@@ -6,6 +6,7 @@ use rma_core::{
 };
 
 use super::*;
+use crate::tenant::Resource;
 
 /// How an engine serves a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +74,6 @@ impl ControlPath for TestEngine {
     fn life(&self) -> Life {
         Life::Inline
     }
-
-    fn wait_for_ops(&mut self) -> bool {
-        false
-    }
 }
 
 fn stuck() -> HostError {
@@ -105,6 +102,16 @@ fn host() -> (Driver, TestEngine) {
     (driver, TestEngine { mood: Mood::Prompt, nic, ports, busy, late: None })
 }
 
+/// A portal that can be had at once.
+fn portal(
+    driver: &mut Driver,
+    engine: &mut TestEngine,
+    tenant: Option<&Tenant>,
+    slots: u16,
+) -> Portal {
+    driver.portal(engine, tenant, slots).unwrap().expect("no op is to be waited for")
+}
+
 fn register(driver: &mut Driver, engine: &mut TestEngine) -> Result<RegisteredRegion, HostError> {
     let memory = Arc::new(Region::new(64).unwrap());
     driver.register(engine, None, memory, RegionKey::from_bytes([0; 16]), Permissions::NONE)
@@ -124,7 +131,7 @@ fn slots_of_a_portal_that_was_not_made_come_back_whatever_the_engine_has_done() 
             |driver: &mut Driver, engine: &mut _| driver.usage(engine, None).unwrap().slots.used;
         assert_eq!(used(&mut driver, &mut engine), 0, "{mood:?}");
         assert!(engine.ports.is_empty(), "{mood:?}: nobody holds that portal");
-        let portal = driver.portal(&mut engine, None, SLOTS).unwrap();
+        let portal = portal(&mut driver, &mut engine, None, SLOTS);
         assert_eq!(engine.ports.len(), 1);
         drop(portal);
     }
@@ -134,11 +141,11 @@ fn slots_of_a_portal_that_was_not_made_come_back_whatever_the_engine_has_done() 
 fn slots_of_a_dropped_portal_come_back_though_the_engine_did_not_answer_when_asked_for_them() {
     for mood in [Mood::Late, Mood::Stuck] {
         let (mut driver, mut engine) = host();
-        drop(driver.portal(&mut engine, None, SLOTS).unwrap());
+        drop(portal(&mut driver, &mut engine, None, SLOTS));
         engine.mood = mood;
         assert!(is_stuck(driver.usage(&mut engine, None)));
         engine.mood = Mood::Prompt;
-        driver.portal(&mut engine, None, SLOTS).unwrap();
+        portal(&mut driver, &mut engine, None, SLOTS);
         assert_eq!(engine.ports.len(), 1, "{mood:?}");
     }
 }
@@ -177,4 +184,52 @@ fn a_region_that_was_registered_late_is_taken_out_of_the_table_again() {
             register(&mut driver, &mut engine).expect("every other row is free");
         }
     }
+}
+
+#[test]
+fn nobody_waits_for_ops_whose_end_changes_nothing() {
+    let (mut driver, mut engine) = host();
+    let mut config = TenantConfig::named("small");
+    config.quotas.slots.max = 2;
+    let small = driver.tenant(&mut engine, config).unwrap();
+    let other = portal(&mut driver, &mut engine, None, 4);
+    engine.busy.push(other.slots().clone());
+    drop(other);
+    let refused = driver.portal(&mut engine, Some(&small), 3).unwrap_err();
+    let quota = AllocationError::Quota {
+        resource: Resource::CommandSlots,
+        tenant: "small".into(),
+        wanted: 3,
+        used: 0,
+        max: 2,
+    };
+    assert!(matches!(refused, HostError::Allocation(error) if error == quota));
+    // More than there are.
+    let refused = driver.portal(&mut engine, None, SLOTS + 1).unwrap_err();
+    assert!(matches!(refused, HostError::Allocation(AllocationError::PoolEmpty { .. })));
+    let own = portal(&mut driver, &mut engine, Some(&small), 2);
+    driver.portal(&mut engine, Some(&small), 2).unwrap_err();
+    // Once it is dropped, its end is worth waiting for.
+    engine.busy.push(own.slots().clone());
+    drop(own);
+    assert!(driver.portal(&mut engine, Some(&small), 2).unwrap().is_none());
+    assert!(driver.portal(&mut engine, None, SLOTS).unwrap().is_none());
+    engine.busy.clear();
+    portal(&mut driver, &mut engine, None, SLOTS);
+}
+
+#[test]
+fn what_a_dropped_tenant_reserves_is_waited_for() {
+    let (mut driver, mut engine) = host();
+    let mut config = TenantConfig::named("short-lived");
+    config.quotas.slots.reserved = 4;
+    let tenant = driver.tenant(&mut engine, config).unwrap();
+    let its = portal(&mut driver, &mut engine, Some(&tenant), 4);
+    engine.busy.push(its.slots().clone());
+    drop(its);
+    driver.portal(&mut engine, None, SLOTS).expect_err("these slots stay the tenant's");
+    drop(tenant);
+    assert!(driver.portal(&mut engine, None, SLOTS).unwrap().is_none());
+    engine.busy.clear();
+    portal(&mut driver, &mut engine, None, SLOTS);
 }

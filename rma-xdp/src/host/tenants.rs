@@ -31,8 +31,26 @@ impl Host {
     /// # Errors
     /// If the tenant cannot have that many slots: see [`crate::AllocationError`].
     pub fn portal_for(&self, tenant: &Tenant, slots: u16) -> Result<Portal, HostError> {
+        self.portal_as(Some(tenant), slots)
+    }
+
+    pub(super) fn portal_as(
+        &self,
+        tenant: Option<&Tenant>,
+        slots: u16,
+    ) -> Result<Portal, HostError> {
+        loop {
+            if let Some(portal) = self.try_portal(tenant, slots)? {
+                return Ok(portal);
+            }
+            // Others may use the host meanwhile: ops take their time.
+            std::thread::yield_now();
+        }
+    }
+
+    fn try_portal(&self, tenant: Option<&Tenant>, slots: u16) -> Result<Option<Portal>, HostError> {
         let Control { thread, driver } = &mut *self.control();
-        driver.portal(thread, Some(tenant), slots)
+        driver.portal(thread, tenant, slots)
     }
 
     /// [`Host::register`] for a tenant.
@@ -105,7 +123,20 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::portal_for`].
     pub fn portal_for(&mut self, tenant: &Tenant, slots: u16) -> Result<Portal, HostError> {
-        self.driver.portal(&mut self.engine, Some(tenant), slots)
+        self.portal_as(Some(tenant), slots)
+    }
+
+    pub(super) fn portal_as(
+        &mut self,
+        tenant: Option<&Tenant>,
+        slots: u16,
+    ) -> Result<Portal, HostError> {
+        loop {
+            if let Some(portal) = self.driver.portal(&mut self.engine, tenant, slots)? {
+                return Ok(portal);
+            }
+            self.engine.turn();
+        }
     }
 
     /// See [`Host::register_for`].
