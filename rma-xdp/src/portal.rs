@@ -155,7 +155,8 @@ impl Portal {
     /// It is readable only for those who have asked for it, so that the engine need not make a system call for
     /// everybody else:
     ///
-    /// 1. Poll completions until there are none.
+    /// 1. Poll completions until there are none. While no op is in flight there is nothing to be armed for: issue one,
+    ///    or wait for whatever else, without the descriptor.
     /// 2. [`Portal::arm`]. If it returns `false`, go to 4.
     /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else.
     /// 4. [`Portal::disarm`], and begin anew.
@@ -169,12 +170,12 @@ impl Portal {
     }
 
     /// Says that this thread is going to sleep on [`Portal::completion_fd`], and looks once more: `false` if it must
-    /// not, as there is a completion already, or never will be.
+    /// not, as there is a completion already, or none will come: no op is in flight, or the engine has ended.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
         let Some(sleep) = &self.sleep else { return false };
         sleep.doorbell.prepare_sleep();
-        !self.inner.has_completion() && self.life.ended().is_ok()
+        self.inner.outstanding() > 0 && !self.inner.has_completion() && self.life.ended().is_ok()
     }
 
     /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable any longer.

@@ -147,6 +147,9 @@ fn a_completion_that_comes_just_before_the_sleep_is_not_slept_through() {
     }
     assert!(!portal.arm(), "a completion is there");
     portal.disarm();
+    portal.wait().unwrap();
+    assert!(!portal.arm(), "no op is in flight");
+    portal.disarm();
 }
 
 #[test]
