@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -34,6 +34,9 @@ const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
 /// Commands that may wait for the thread. Who wants an answer waits for a place, [`NetMonitor::prepare`] does not.
 const COMMANDS_MAX: usize = 256;
+
+/// After how long somebody who waits for a place looks again.
+const PLACE_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// What the handle asks of its thread.
 #[derive(Debug)]
@@ -154,13 +157,27 @@ impl NetMonitor {
     ) -> Result<T, PathError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let stopped = || PathError::Stopped { interface: self.interface.name.clone() };
-        self.commands.send(command(reply)).map_err(|_gone| stopped())?;
+        let deadline = monotonic().saturating_add(timeout).saturating_add(ANSWER_GRACE);
+        send_until(&self.commands, command(reply), deadline).ok_or_else(stopped)?;
         self.waker.wake();
-        answer.recv_timeout(timeout.saturating_add(ANSWER_GRACE)).unwrap_or_else(
+        answer.recv_timeout(deadline.saturating_sub(monotonic())).unwrap_or_else(
             |gone| match gone {
                 RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected => Err(stopped()),
             },
         )
+    }
+}
+
+/// Sends once there is a place; `None` if there is none by `deadline`, or nobody receives any more.
+fn send_until<T>(commands: &SyncSender<T>, mut command: T, deadline: Duration) -> Option<()> {
+    loop {
+        match commands.try_send(command) {
+            Ok(()) => return Some(()),
+            Err(TrySendError::Full(back)) if monotonic() < deadline => command = back,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return None,
+        }
+        // A sleep: there is nothing to poll.
+        let _ = poll(&mut [], Some(&PLACE_RETRY));
     }
 }
 
@@ -245,4 +262,26 @@ impl Thread {
 fn answer<T>(reply: &SyncSender<Result<T, PathError>>, result: Result<T, PathError>) {
     // The caller may have gone away; then nobody needs to know.
     let _ = reply.send(result);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_place_in_the_queue_gives_up_in_time() {
+        let (commands, inbox) = mpsc::sync_channel(1);
+        let soon = || monotonic() + Duration::from_millis(20);
+        assert_eq!(send_until(&commands, 1, soon()), Some(()));
+        assert_eq!(send_until(&commands, 2, soon()), None, "nobody takes the first");
+        let sender = {
+            let commands = commands.clone();
+            thread::spawn(move || send_until(&commands, 3, monotonic() + Duration::from_secs(60)))
+        };
+        assert_eq!((inbox.recv(), inbox.recv()), (Ok(1), Ok(3)));
+        assert_eq!(sender.join().unwrap(), Some(()));
+        drop(inbox);
+        let far = monotonic() + Duration::from_secs(60);
+        assert_eq!(send_until(&commands, 4, far), None, "nobody will");
+    }
 }
