@@ -54,15 +54,20 @@
 //! |---|---|---|---|
 //! | [`Region::new`] | ordinary memory, with huge pages where the kernel gives them | nobody | nobody can |
 //! | [`Region::huge_pages`] | reserved huge pages | nobody | nobody can |
-//! | [`Region::memfd`] | shared memory | who is given [`Region::fd`] | nobody can: it is sealed against shrinking |
-//! | [`Region::map_memfd`] | the same, made by another process | that process | refused unless it is sealed |
+//! | [`Region::memfd`] | shared memory | who is given [`Region::fd`] | sealed against shrinking; by a hole: zeros and page faults |
+//! | [`Region::map_memfd`] | the same, made by another process | that process, and who it gives it to | as above; refused unless it is sealed |
 //! | [`Region::load_file`] | a copy of a file | nobody | nobody can |
-//! | [`Region::map_file`] | a file | who may open the file | **SIGBUS: the process is killed** |
+//! | [`Region::map_file`] | a file | who may open the file, or has opened it | **SIGBUS: the process is killed** |
 //!
 //! The kernel answers an access to a page that is not there any more with SIGBUS, and no check
 //! beforehand helps, as the page may go right after it. So memory that others can shrink is refused
 //! where the kernel can promise that nobody does (seals), and where it cannot, for files, what is
 //! left of the hazard is told at [`Region::map_file`].
+//!
+//! The seal does not forbid holes (`fallocate` with `FALLOC_FL_PUNCH_HOLE`). Whoever has the descriptor
+//! can so make bytes zero, and make the next access to them, also the engine's, take a page fault and a
+//! new page; where there is none to be had, under strict overcommit or a cgroup's limit, the process is
+//! killed. So shared memory is for those whom one trusts with the process's availability.
 
 use crate::{
     prefetch::prefetch_line,

@@ -16,9 +16,13 @@ use std::{
 /// Bytes that are read from a file at once.
 const CHUNK: usize = 64 << 10;
 
-/// What `statfs` says of shared memory that is made of huge pages. It may be SIGBUS though it is sealed, once
-/// somebody has punched a hole into it.
+/// What `statfs` says of files that are made of huge pages. They may be SIGBUS though they are sealed and of full
+/// length, once somebody has punched a hole into them: there need not be a page for it again.
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+
+fn is_of_huge_pages(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|it| it.f_type == HUGETLBFS_MAGIC)
+}
 
 impl HugePageSize {
     /// Bytes of a page.
@@ -97,6 +101,11 @@ impl Region {
     /// Zeroed memory that other processes can map, too: who is given [`Region::fd`] can read and write all of it,
     /// whatever remote hosts are permitted. Its length is sealed. `name` is for people who look into `/proc`.
     ///
+    /// **Give the descriptor only to whom you trust with this process's availability.** The seal forbids to make the
+    /// memory shorter, but not to punch holes into it (`fallocate`): then bytes are zero, which whoever may write them
+    /// can have in other ways, and the next access to them, also the engine's, takes a page fault and memory. Where there
+    /// is none, the process may be killed: by the cgroup's limit, or under strict overcommit with SIGBUS.
+    ///
     /// # Errors
     ///
     /// As [`Region::new`], and whatever the kernel refuses.
@@ -115,7 +124,10 @@ impl Region {
 
     /// All of the shared memory that another process has made, as [`Region::memfd`] does, and passed on.
     ///
-    /// That process can read and write the region at any time, as it can its own memory.
+    /// That process, and whoever else it gives the descriptor to, can read and write the region at any time, as they
+    /// can their own memory. They can also take its pages away by punching holes: the bytes are then zero, the engine
+    /// faults, and where there is no memory this process may be killed ([`Region::memfd`]). So map only what comes from
+    /// whom you trust with this process's availability.
     ///
     /// # Errors
     ///
@@ -123,8 +135,7 @@ impl Region {
     /// sealed against writing.
     pub fn map_memfd(fd: OwnedFd) -> Result<Self, RegionError> {
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
-        let huge = |fd| rustix::fs::fstatfs(fd).is_ok_and(|it| it.f_type == HUGETLBFS_MAGIC);
-        if !seals.contains(SealFlags::SHRINK) || huge(&fd) {
+        if !seals.contains(SealFlags::SHRINK) || is_of_huge_pages(&fd) {
             return Err(RegionError::NotSealed);
         }
         let file_len = rustix::fs::fstat(&fd).map_err(failed("asking for the length", 0))?.st_size;
@@ -141,8 +152,10 @@ impl Region {
     ///
     /// - **Whoever makes the file shorter kills this process** (SIGBUS), at the next access to what is gone: of the
     ///   application, or of the engine for a remote host. No seal and no lock of the kernel prevents it. So a file that
-    ///   other users may write is refused. What remains are the programs of the same user, and root's: map only files
-    ///   that nothing else truncates. Where that cannot be promised, use [`Region::load_file`].
+    ///   other users may write is refused. What remains are the programs of the same user, and root's; and whoever had
+    ///   opened the file for writing when it still could, or was passed such a descriptor, whatever its mode is now. Map
+    ///   only files that nothing else truncates: best, ones that this process has made. Where that cannot be promised,
+    ///   use [`Region::load_file`].
     /// - An error of the disk at writing back is seen by [`Region::sync`] alone; one at reading a page that the kernel
     ///   had dropped is SIGBUS, too.
     /// - The kernel may write pages back and drop them. Then an access waits for the disk; on the engine's thread all
@@ -150,13 +163,16 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// If the file is too short, not a regular file, or may be written by others; if the disk is full; and whatever
-    /// the kernel refuses.
+    /// If the file is too short, not a regular file, made of huge pages, or may be written by others; if the disk is
+    /// full; and whatever the kernel refuses.
     pub fn map_file(file: impl Into<OwnedFd>, len: usize) -> Result<Self, RegionError> {
         let (file, file_len) = (file.into(), checked_len(len)? as u64);
         let stat = rustix::fs::fstat(&file).map_err(failed("asking about the file", len))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(RegionError::NotARegularFile);
+        }
+        if is_of_huge_pages(&file) {
+            return Err(RegionError::FileOfHugePages);
         }
         let (owner, mode, user) =
             (stat.st_uid, stat.st_mode & 0o7777, rustix::process::geteuid().as_raw());

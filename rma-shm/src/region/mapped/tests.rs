@@ -246,3 +246,24 @@ fn reserved_huge_pages_are_used_and_come_back() {
     drop(region);
     assert_eq!(free(), before);
 }
+
+#[test]
+fn a_hole_in_shared_memory_is_zeros_and_no_signal() {
+    let region = Region::memfd("rma-test", 8192).unwrap();
+    region.copy_in(0, &[7; 8192]).unwrap();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(region.fd().unwrap(), flags, 0, 4096).unwrap();
+    assert_eq!(bytes(&region), [[0; 4096], [7; 4096]].concat());
+    region.copy_in(0, &[1; 4096]).unwrap();
+    assert_eq!(bytes(&region), [[1; 4096], [7; 4096]].concat());
+}
+
+#[test]
+fn a_file_of_huge_pages_is_not_mapped() {
+    // It takes no huge page before it is mapped.
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let file = rustix::fs::memfd_create("rma-test", flags).unwrap();
+    rustix::fs::ftruncate(&file, 2 << 20).unwrap();
+    rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    assert_eq!(Region::map_file(file, 4096).unwrap_err(), RegionError::FileOfHugePages);
+}
