@@ -129,11 +129,13 @@ impl Cargo {
                 command.env_remove(name);
             }
         }
+        // Cargo would look at it instead of `RUSTFLAGS`, which some runs need.
+        command.env_remove("CARGO_ENCODED_RUSTFLAGS");
         command
     }
 
     /// The command line as a person would type it.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let mut line = String::new();
         for (name, value) in &self.variables {
             line.push_str(&format!("{name}={} ", quoted(value)));
@@ -184,6 +186,15 @@ mod tests {
     fn a_command_line_can_be_pasted_into_a_shell() {
         let cargo = Cargo::new(&["test", "--", "it's"]).args(["--exact"]);
         assert_eq!(cargo.line(), r"cargo test -- 'it'\''s' --exact");
+    }
+
+    #[test]
+    fn no_flags_of_the_caller_hide_those_of_a_run() {
+        let command = Cargo::new(&["test"]).flags("RUSTFLAGS", "--cfg loom").command();
+        let variables: Vec<_> = command.get_envs().collect();
+        assert!(variables.contains(&(OsStr::new("CARGO_ENCODED_RUSTFLAGS"), None)));
+        let flags = variables.iter().find(|(name, _)| *name == "RUSTFLAGS").unwrap().1.unwrap();
+        assert!(flags.to_str().unwrap().ends_with("--cfg loom"));
     }
 
     #[test]

@@ -32,6 +32,13 @@ pub(crate) struct Options {
     unprivileged: bool,
 }
 
+impl Options {
+    fn leave_something(&self) -> Result<(), Error> {
+        let nothing = !self.tier.is_empty() && self.tier.iter().all(|&tier| tier == PRIVILEGED);
+        if self.unprivileged && nothing { Err(Error::NothingWanted) } else { Ok(()) }
+    }
+}
+
 /// Why not all tests passed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,6 +66,17 @@ pub(crate) enum Error {
         /// Why, and what would help.
         why: Box<requirements::Error>,
     },
+    /// A run that looks like success and tested nothing: a wrong cfg, or targets that are there no more.
+    #[error("no test passed in: {}; what each was to test is not built in, or not there", commands.join("; "))]
+    NothingPassed {
+        /// The runs' command lines.
+        commands: Vec<String>,
+    },
+    /// The options leave nothing to run.
+    #[error(
+        "--unprivileged does without tier 3, and no other tier is wanted: leave out one of the two options"
+    )]
+    NothingWanted,
     /// A test that is ignored in its own tier was not run in the last.
     #[error(
         "{ignored} tests are ignored in tiers 0 to 2, but tier 3 ran {ran}: \
@@ -178,13 +196,22 @@ impl Counts {
 /// How a tier ended.
 #[derive(Debug)]
 enum End {
-    Ran { counts: Counts, succeeded: bool, took: Duration },
-    NotRun { why: Box<requirements::Error> },
+    Ran {
+        counts: Counts,
+        succeeded: bool,
+        took: Duration,
+        /// Runs that succeeded without a test that passed.
+        empty: Vec<String>,
+    },
+    NotRun {
+        why: Box<requirements::Error>,
+    },
     GivenUp,
 }
 
 /// Runs the tiers in order, all of them even if one fails, and ends with a table.
 pub(crate) fn run(options: &Options) -> Result<(), Error> {
+    options.leave_something()?;
     requirements::to_test()?;
     let targets = Targets::of_the_workspace()?;
     let wanted = |tier: &&Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
@@ -222,16 +249,22 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
 fn run_tier(tier: &Tier, targets: &Targets, evidence: &mut Vec<String>) -> Result<End, Error> {
     let start = Instant::now();
     let mut counts = Counts::default();
-    let mut succeeded = true;
+    let (mut succeeded, mut empty) = (true, Vec::new());
     for cargo in (tier.runs)(targets) {
-        succeeded &= cargo.run_watched(|line| {
+        let (line, mut of_run) = (cargo.line(), Counts::default());
+        let run_succeeded = cargo.run_watched(|line| {
             if let Some(more) = Counts::read(line) {
-                counts.add(more);
+                of_run.add(more);
             }
             evidence.extend(evidence_in(line).map(str::to_owned));
         })?;
+        if run_succeeded && of_run.passed == 0 {
+            empty.push(line);
+        }
+        succeeded &= run_succeeded;
+        counts.add(of_run);
     }
-    Ok(End::Ran { counts, succeeded, took: start.elapsed() })
+    Ok(End::Ran { counts, succeeded, took: start.elapsed(), empty })
 }
 
 /// What a test shows in this line of output. The harness may have begun the line.
@@ -276,6 +309,15 @@ fn judge(ends: Vec<(&Tier, End)>, left: Vec<String>) -> Result<(), Error> {
     if !tiers.is_empty() {
         return Err(Error::Failed { tiers });
     }
+    let empty = ends.iter().filter_map(|(_, end)| match end {
+        End::Ran { empty, .. } => Some(empty),
+        End::NotRun { .. } | End::GivenUp => None,
+    });
+    let commands: Vec<String> = empty.flatten().cloned().collect();
+    if !commands.is_empty() {
+        host::delete_namespaces(&left);
+        return Err(Error::NothingPassed { commands });
+    }
     if !left.is_empty() {
         host::delete_namespaces(&left);
         return Err(Error::Leftovers { names: left });
@@ -303,7 +345,7 @@ mod tests {
 
     fn ran(passed: u32, failed: u32, ignored: u32) -> End {
         let counts = Counts { passed, failed, ignored };
-        End::Ran { counts, succeeded: failed == 0, took: Duration::ZERO }
+        End::Ran { counts, succeeded: failed == 0, took: Duration::ZERO, empty: Vec::new() }
     }
 
     fn judged(ends: [End; 4]) -> Result<(), Error> {
@@ -340,8 +382,12 @@ mod tests {
 
     #[test]
     fn a_failed_test_and_a_failed_build_both_fail_their_tier() {
-        let unbuilt =
-            End::Ran { counts: Counts::default(), succeeded: false, took: Duration::ZERO };
+        let unbuilt = End::Ran {
+            counts: Counts::default(),
+            succeeded: false,
+            took: Duration::ZERO,
+            empty: Vec::new(),
+        };
         let result = judged([ran(9, 1, 0), ran(5, 0, 0), unbuilt, ran(0, 0, 0)]);
         assert!(matches!(result, Err(Error::Failed { tiers }) if tiers == [0, 2]));
     }
@@ -356,6 +402,28 @@ mod tests {
             "{message}"
         );
         judged([ran(9, 0, 1), ran(5, 0, 0), ran(3, 0, 0), End::GivenUp]).unwrap();
+    }
+
+    #[test]
+    fn a_run_in_which_no_test_passed_is_an_error() {
+        let empty = vec!["cargo test --test loom".to_owned()];
+        let counts = Counts { passed: 3, ..Counts::default() };
+        let models = End::Ran { counts, succeeded: true, took: Duration::ZERO, empty };
+        let result = judged([ran(9, 0, 1), ran(5, 0, 0), models, ran(1, 0, 0)]);
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains("cargo test --test loom"), "{message}");
+    }
+
+    #[test]
+    fn options_that_leave_nothing_to_run_are_an_error() {
+        let options = |tier: &[u8], unprivileged| Options { tier: tier.to_vec(), unprivileged };
+        let refused = options(&[PRIVILEGED], true).leave_something();
+        assert!(matches!(refused, Err(Error::NothingWanted)));
+        for (tier, unprivileged) in
+            [(&[PRIVILEGED][..], false), (&[0, PRIVILEGED], true), (&[], true)]
+        {
+            options(tier, unprivileged).leave_something().unwrap();
+        }
     }
 
     #[test]
