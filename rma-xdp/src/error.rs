@@ -2,7 +2,11 @@
 
 use core::time::Duration;
 
-use rma_core::{error::RegionError, nic::ConfigError};
+use rma_core::{
+    error::RegionError,
+    executor::{CallError, ExecutorConfigError, Outcome},
+    nic::ConfigError,
+};
 use thiserror::Error;
 
 use crate::{
@@ -44,6 +48,12 @@ pub enum HostError {
     /// The driver's policy did not allow an allocation.
     #[error(transparent)]
     Allocation(#[from] AllocationError),
+    /// A setting of the CommandExecutor cannot work.
+    #[error(transparent)]
+    Executor(#[from] ExecutorConfigError),
+    /// Nothing would come of waiting.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
     /// More than one address of one family was configured.
     #[error(
         "{first} and {second} are both IPv{version} addresses; a host has at most one of each family"
@@ -103,22 +113,41 @@ pub enum HostError {
     },
 }
 
+/// Why a transfer is not done.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// It cannot be right, or there is no room for it: nothing was issued. The caller's doing, never the network's.
+    #[error(transparent)]
+    Refused(#[from] CallError),
+    /// It is over and not all bytes were transferred. The outcome tells which are missing;
+    /// [`Outcome::remaining`] makes of it what to ask of another replica.
+    #[error(
+        "{}: {} bytes were transferred and {} are missing; ask another replica for those", .0.status, .0.bytes_done,
+        .0.missing.iter().map(|missing| missing.len).sum::<u64>()
+    )]
+    Failed(Outcome),
+    /// It is not over, and waiting for it would be of no use.
+    #[error(transparent)]
+    Unfinished(#[from] WaitError),
+}
+
 /// Why waiting for a completion ended without one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// No op is in flight: there is nothing to wait for.
-    #[error("no op is in flight on this portal; issue one first")]
+    /// No op is in flight, and no call: there is nothing to wait for.
+    #[error("nothing is in flight; issue an op or submit a call first")]
     NothingOutstanding,
     /// The engine is inline: it does nothing while its thread waits.
     #[error(
-        "this portal's engine is inline and cannot run while its thread waits; call InlineHost::wait"
+        "the engine is inline and cannot run while its thread waits; wait with the methods of InlineHost"
     )]
     InlineEngine,
     /// The portal is another host's, whose engine does not run here.
     #[error("this portal belongs to another host; wait with the host that it was allocated from")]
     AnotherHost,
     /// The engine thread is gone, and with it the op.
-    #[error("the engine thread has ended; the op will not complete")]
+    #[error("the engine thread has ended; what is in flight will not complete")]
     EngineGone,
 }

@@ -1,5 +1,6 @@
 //! The host: one NIC with its device, its engine and its driver.
 
+mod executors;
 mod tenants;
 
 use core::time::Duration;
@@ -123,6 +124,8 @@ pub struct InlineHost {
 #[derive(Debug)]
 struct HostShared {
     info: DeviceInfo,
+    /// The NIC's settings, as they became with the device.
+    nic: NicConfigBuilder,
     counters: Arc<NicCounters>,
     counter: Counter,
     device: crate::device::DeviceKeeper,
@@ -535,10 +538,10 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     (nic.counter_start, nic.counter_end) = (block.first(), block.end());
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::new(nic.build()?);
-    let counters = nic.counters().clone();
+    let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
     let watch = DeviceWatch::new(&backend);
     let engine = Engine::new(nic, backend, TscClock::new());
-    let shared = HostShared { info, counters, counter, device: keeper, watch };
+    let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch };
     tracing::info!(
         device = %shared.info,
         addresses = ?addresses.iter().collect::<Vec<_>>(),

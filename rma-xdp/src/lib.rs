@@ -9,6 +9,11 @@
 #![doc = include_str!("../examples/one_sided.rs")]
 //! ```
 //!
+//! # Transfers of any size
+//!
+//! An [`Executor`] cuts transfers into ops, paces them by congestion control and issues again what was lost. It is
+//! polled, or blocks.
+//!
 //! # Two ways to run an engine
 //!
 //! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).
@@ -37,6 +42,7 @@ mod driver;
 mod engine_thread;
 mod error;
 mod event_fd;
+mod executor;
 mod host;
 mod housekeeping;
 mod idle;
@@ -52,7 +58,8 @@ pub use backend::{AnyBackend, HostBackend};
 pub use clock::TscClock;
 pub use counter::{CounterConfig, CounterError, CounterSource};
 pub use device::{Device, DeviceInfo};
-pub use error::{HostError, WaitError};
+pub use error::{HostError, TransferError, WaitError};
+pub use executor::Executor;
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
@@ -67,16 +74,21 @@ pub use tenant::{
 
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
+    cc,
     command::{CommandSlotId, Completion},
     crypto::{DerivedRegionKey, RegionKey},
     error::{DropReason, RegionError, SubmitError},
+    executor::{
+        Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,
+        PIECES_MAX, PayloadLenMax, Piece, RetryPolicy,
+    },
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::{DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, TableMemory, Timing},
     op::{ClassOfService, OpStatus, OpType},
     portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},
-    time::Clock,
+    time::{Clock, Instant},
     wire,
 };
 pub use rma_shm::{Backing, HugePageSize, OutOfBounds, Region, RegionError as MemoryError};

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// What a wait does, if the application says nothing else: most ops complete while it spins.
-const WAIT: IdlePolicy = IdlePolicy {
+pub(crate) const WAIT: IdlePolicy = IdlePolicy {
     spin: Duration::from_micros(20),
     yield_for: Duration::from_micros(100),
     sleep: true,
@@ -72,6 +72,24 @@ impl Sleep {
     /// What the engine rings.
     pub(crate) fn bell(&self) -> Bell {
         Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
+    }
+
+    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and only then to
+    /// [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
+    pub(crate) fn prepare(&self) {
+        self.doorbell.prepare_sleep();
+    }
+
+    /// Sleeps until it is rung, or `timeout` has passed; sometimes shorter.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        self.event.sleep(timeout);
+    }
+
+    /// Says that the thread sleeps no more.
+    pub(crate) fn end(&self) {
+        self.doorbell.awake();
+        // What was rung so far is for what is there already.
+        self.event.drain();
     }
 }
 
@@ -139,14 +157,30 @@ impl Portal {
             match idle.idle(now) {
                 Idle::Spin => core::hint::spin_loop(),
                 Idle::Yield => std::thread::yield_now(),
-                Idle::Sleep => {
-                    if let Some(sleep) = self.arm().then_some(self.sleep.as_ref()).flatten() {
-                        sleep.event.sleep(left);
-                    }
-                    self.disarm();
-                }
+                Idle::Sleep => self.sleep_for(left),
             }
         }
+    }
+
+    /// Sleeps until there is a completion, the engine ends, or `timeout` has passed; sometimes shorter.
+    pub(crate) fn sleep_for(&self, timeout: Option<Duration>) {
+        if let Some(sleep) = &self.sleep {
+            sleep.prepare();
+            if self.may_sleep() {
+                sleep.sleep(timeout);
+            }
+            sleep.end();
+        }
+    }
+
+    /// Whether there is no completion, and the engine lives.
+    pub(crate) fn may_sleep(&self) -> bool {
+        !self.inner.has_completion() && self.life.ended().is_ok()
+    }
+
+    /// An error if waiting for the engine is of no use.
+    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+        self.life.ended()
     }
 
     /// A file descriptor that becomes readable when there is a completion to poll, for applications with an event
@@ -174,16 +208,14 @@ impl Portal {
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
         let Some(sleep) = &self.sleep else { return false };
-        sleep.doorbell.prepare_sleep();
-        self.inner.outstanding() > 0 && !self.inner.has_completion() && self.life.ended().is_ok()
+        sleep.prepare();
+        self.inner.outstanding() > 0 && self.may_sleep()
     }
 
     /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable any longer.
     pub fn disarm(&mut self) {
         if let Some(sleep) = &self.sleep {
-            sleep.doorbell.awake();
-            // What was rung so far is for completions that are there already.
-            sleep.event.drain();
+            sleep.end();
         }
     }
 }

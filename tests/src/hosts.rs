@@ -128,6 +128,15 @@ impl Loopback {
     }
 }
 
+impl Loopback {
+    /// An address of this process's own for a third host, on the port of the other two.
+    #[must_use]
+    pub fn third() -> HostAddr {
+        // Process numbers have 22 bits.
+        Ipv4Addr::from(0x7f80_0000 | std::process::id() << 1).into()
+    }
+}
+
 impl Hosts {
     /// Two hosts over UDP on loopback. Needs no privileges.
     ///

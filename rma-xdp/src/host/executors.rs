@@ -1,0 +1,98 @@
+//! What both kinds of host do for transfers of any size: [`crate::executor`].
+
+use core::time::Duration;
+use rma_core::{
+    cc::CcConfigBuilder,
+    executor::{Call, ExecutorConfig, Outcome},
+    nic::NicConfigBuilder,
+};
+
+use super::{Host, HostShared, InlineHost};
+use crate::{
+    device::DeviceInfo,
+    error::{HostError, TransferError, WaitError},
+    executor::Executor,
+};
+
+/// The round trip that congestion control starts from over kernel UDP sockets: system calls and wake-ups of two
+/// engines. Shorter: windows shrink while nothing waits but for the scheduler. Longer: queues grow before they do.
+const UDP_RTT: Duration = Duration::from_micros(200);
+
+impl HostShared {
+    fn executor_config(&self) -> ExecutorConfig {
+        match &self.info {
+            DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic),
+            DeviceInfo::Udp(_) => {
+                let nic = NicConfigBuilder { rtt: self.nic.rtt.max(UDP_RTT), ..self.nic };
+                let config = ExecutorConfig::for_nic(&nic);
+                // On a busy machine delays say how long a thread did not run, which fewer ops do not shorten.
+                let cc = CcConfigBuilder { cwnd_min: 1.0, ..config.cc };
+                ExecutorConfig { cc, ..config }
+            }
+        }
+    }
+}
+
+impl Host {
+    /// An executor over a new portal of `slots` command slots, with [`Host::executor_config`].
+    ///
+    /// # Errors
+    /// If that many slots are not free.
+    pub fn executor(&self, slots: u16) -> Result<Executor, HostError> {
+        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
+    }
+
+    /// The settings of an executor that suit this host: ops cut for the frames of its device, congestion control for
+    /// the round-trip time of its NIC; over UDP for one of 200 µs at least, and for windows of at least one op.
+    /// [`Executor::new`] takes them, changed as you like.
+    pub fn executor_config(&self) -> ExecutorConfig {
+        self.shared.executor_config()
+    }
+}
+
+impl InlineHost {
+    /// See [`Host::executor`]. To be driven with [`InlineHost::drive`].
+    ///
+    /// # Errors
+    /// As [`Host::executor`].
+    pub fn executor(&mut self, slots: u16) -> Result<Executor, HostError> {
+        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
+    }
+
+    /// See [`Host::executor_config`].
+    pub fn executor_config(&self) -> ExecutorConfig {
+        self.shared.executor_config()
+    }
+
+    /// One turn of the engine between two looks of `executor`: what it has to issue is taken at once, and completions
+    /// of that turn are seen at once. Returns how much there was to do.
+    pub fn drive(&mut self, executor: &mut Executor) -> usize {
+        executor.poll() + self.turn() + executor.poll()
+    }
+
+    /// [`Executor::run`], turning the engine meanwhile.
+    ///
+    /// # Errors
+    /// If the call is refused, or the executor is another host's.
+    pub fn run(
+        &mut self,
+        executor: &mut Executor,
+        call: &Call<'_>,
+    ) -> Result<Outcome, TransferError> {
+        self.check(executor)?;
+        executor.run_with(call, Some(&mut || self.turn()))
+    }
+
+    /// [`Executor::wait_any`], turning the engine meanwhile.
+    ///
+    /// # Errors
+    /// If there is no call, or the executor is another host's.
+    pub fn wait_any(&mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
+        self.check(executor)?;
+        executor.wait_with(None, Some(&mut || self.turn()))
+    }
+
+    fn check(&self, executor: &Executor) -> Result<(), WaitError> {
+        if self.driver.allocated(executor.portal()) { Ok(()) } else { Err(WaitError::AnotherHost) }
+    }
+}
