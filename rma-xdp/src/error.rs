@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::{
     counter::CounterError,
+    executor::BufferPoolError,
     net::{NetError, PathError},
     tenant::AllocationError,
     udp::UdpError,
@@ -51,6 +52,9 @@ pub enum HostError {
     /// A setting of the CommandExecutor cannot work.
     #[error(transparent)]
     Executor(#[from] ExecutorConfigError),
+    /// A pool of buffers cannot have this shape.
+    #[error(transparent)]
+    BufferPool(#[from] BufferPoolError),
     /// Nothing would come of waiting.
     #[error(transparent)]
     Wait(#[from] WaitError),

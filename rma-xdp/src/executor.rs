@@ -1,4 +1,5 @@
-//! A CommandExecutor with its host's clock: transfers of any size for applications, polled or waited for.
+//! A CommandExecutor with its host's clock: transfers of any size for applications, polled or waited for. For futures
+//! there is a [`Client`].
 //!
 //! It is the protocol's [`CommandExecutor`] over a [`Portal`] and nothing else: what is added is the time, and how a
 //! thread waits. It belongs to one thread at a time and may be sent to another.
@@ -7,9 +8,18 @@
 //!
 //! An executor that is dropped in the middle of a call forgets it. Ops that the NIC has taken go on to their ends: the
 //! slots are the host's again when the last is over, and the memory lives as long as its region is registered. Until
-//! then the bytes that those ops read into may change.
+//! then the bytes that those ops read into may change. A [`Client`] has buffers that nobody gets before.
+
+mod buffer;
+mod client;
+mod seat;
+mod tasks;
 
 use std::collections::VecDeque;
+
+pub(crate) use buffer::region_len;
+pub use buffer::{Acquire, BufferPool, BufferPoolError, RegionBuf};
+pub use client::{Client, Poller, Transfer};
 
 use rma_core::{
     executor::{

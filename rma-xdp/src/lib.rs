@@ -12,7 +12,8 @@
 //! # Transfers of any size
 //!
 //! An [`Executor`] cuts transfers into ops, paces them by congestion control and issues again what was lost. It is
-//! polled, or blocks.
+//! polled, or blocks; a [`Client`] over it has futures for any async executor, whose buffers nobody else gets before
+//! the NIC is done with them.
 //!
 //! # Two ways to run an engine
 //!
@@ -59,7 +60,9 @@ pub use clock::TscClock;
 pub use counter::{CounterConfig, CounterError, CounterSource};
 pub use device::{Device, DeviceInfo};
 pub use error::{HostError, TransferError, WaitError};
-pub use executor::Executor;
+pub use executor::{
+    Acquire, BufferPool, BufferPoolError, Client, Executor, Poller, RegionBuf, Transfer,
+};
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};

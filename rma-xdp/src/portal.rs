@@ -18,7 +18,7 @@ use std::{
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
     command::Completion,
-    portal::{Bell, CommandPortal},
+    portal::{Bell, CommandPortal, Wake},
     time::Clock,
 };
 use rma_shm::Doorbell;
@@ -90,6 +90,13 @@ impl Sleep {
         self.doorbell.awake();
         // What was rung so far is for what is there already.
         self.event.drain();
+    }
+
+    /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made known to it.
+    pub(crate) fn rouse(&self) {
+        if self.doorbell.needs_ring() {
+            self.event.wake();
+        }
     }
 }
 
@@ -176,6 +183,11 @@ impl Portal {
     /// Whether there is no completion, and the engine lives.
     pub(crate) fn may_sleep(&self) -> bool {
         !self.inner.has_completion() && self.life.ended().is_ok()
+    }
+
+    /// How the thread that waits for completions sleeps; `None` if the engine is inline.
+    pub(crate) const fn sleep(&self) -> Option<&Sleep> {
+        self.sleep.as_ref()
     }
 
     /// An error if waiting for the engine is of no use.

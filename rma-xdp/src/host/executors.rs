@@ -1,17 +1,26 @@
 //! What both kinds of host do for transfers of any size: [`crate::executor`].
 
-use core::time::Duration;
+use core::{pin::pin, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
 use rma_core::{
     cc::CcConfigBuilder,
     executor::{Call, ExecutorConfig, Outcome},
     nic::NicConfigBuilder,
+    region::Permissions,
 };
 
 use super::{Host, HostShared, InlineHost};
 use crate::{
     device::DeviceInfo,
     error::{HostError, TransferError, WaitError},
-    executor::Executor,
+    executor::{BufferPool, Client, Executor, region_len},
 };
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and wake-ups of two
@@ -48,6 +57,15 @@ impl Host {
     pub fn executor_config(&self) -> ExecutorConfig {
         self.shared.executor_config()
     }
+
+    /// Registers memory for `count` buffers of `len` bytes, which remote hosts may not touch.
+    ///
+    /// # Errors
+    /// If that much cannot be had: see [`Host::register`] and [`BufferPool::new`].
+    pub fn buffer_pool(&self, count: u32, len: u32) -> Result<BufferPool, HostError> {
+        let region = self.register(region_len(count, len)?, Permissions::NONE)?;
+        Ok(BufferPool::new(region, len)?)
+    }
 }
 
 impl InlineHost {
@@ -62,6 +80,15 @@ impl InlineHost {
     /// See [`Host::executor_config`].
     pub fn executor_config(&self) -> ExecutorConfig {
         self.shared.executor_config()
+    }
+
+    /// See [`Host::buffer_pool`].
+    ///
+    /// # Errors
+    /// As [`Host::buffer_pool`].
+    pub fn buffer_pool(&mut self, count: u32, len: u32) -> Result<BufferPool, HostError> {
+        let region = self.register(region_len(count, len)?, Permissions::NONE)?;
+        Ok(BufferPool::new(region, len)?)
     }
 
     /// One turn of the engine between two looks of `executor`: what it has to issue is taken at once, and completions
@@ -92,7 +119,41 @@ impl InlineHost {
         executor.wait_with(None, Some(&mut || self.turn()))
     }
 
+    /// Runs a future to its end, turning the engine and polling `client`, over one of this host's executors, between
+    /// its wake-ups. The future may also wait for what other threads do.
+    ///
+    /// # Errors
+    /// If the client is another host's.
+    pub fn block_on<F: Future>(
+        &mut self,
+        client: &Client,
+        future: F,
+    ) -> Result<F::Output, WaitError> {
+        client.with_executor(|executor| self.check(executor))?;
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(woken.clone());
+        loop {
+            if woken.0.swap(false, SeqCst)
+                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return Ok(output);
+            }
+            self.turn();
+            client.poll();
+        }
+    }
+
     fn check(&self, executor: &Executor) -> Result<(), WaitError> {
         if self.driver.allocated(executor.portal()) { Ok(()) } else { Err(WaitError::AnotherHost) }
+    }
+}
+
+/// Whether a future is to be polled again.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
     }
 }

@@ -1,0 +1,326 @@
+//! Futures for transfers: [`Client`], on any async executor or none.
+//!
+//! # Buffers
+//!
+//! A call takes its [`RegionBuf`] and gives it back with its result. A future that is dropped before gives up its
+//! call; the buffer goes back to its pool when the NIC is done with it, and not before: so no late frame ever lands in
+//! memory that somebody else has meanwhile.
+//!
+//! # Who makes progress
+//!
+//! Every future that is polled polls the executor. Between that somebody must: a thread of the client's own
+//! ([`Client::start`]), a thread of the application's ([`Client::poller`]), or the thread that blocks on the future
+//! ([`Client::block_on`]), which saves the way from one thread to the other.
+
+use core::{
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+use std::{future::poll_fn, sync::Arc, thread};
+
+use rma_core::{
+    executor::{Call, CallError, CallId, Outcome, Piece, RetryPolicy},
+    grant::Grant,
+    op::{ClassOfService, OpType},
+};
+
+use super::{
+    Executor,
+    buffer::RegionBuf,
+    check_op_type, done,
+    seat::block_on,
+    tasks::{After, Shared, State, TaskId},
+};
+use crate::error::{HostError, TransferError, WaitError};
+
+/// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any thread.
+///
+/// When the last clone and the last future are gone, calls that were given up are waited for by whoever polls, or else
+/// by a thread that lives as long as they do, which promise P1 bounds. Then the portal's slots are the host's again.
+///
+/// ```
+#[doc = include_str!("../../examples/async_read.rs")]
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// What clients and futures have, and pollers have not.
+#[derive(Debug)]
+struct Handle {
+    owner: Arc<Owner>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.owner.shared.with(State::close);
+    }
+}
+
+/// What keeps buffers of calls until these are over.
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let unfinished =
+            |state: &mut State, _: &mut After| state.pending > 0 && state.gone.is_none();
+        if self.shared.sleep.is_some() && self.shared.with(unfinished) {
+            // If there can be no thread, the buffers stay out of their pools: see `State`.
+            let _ = spawn(self.shared.clone());
+        }
+    }
+}
+
+/// Starts a thread that polls until there is nothing to poll for.
+fn spawn(shared: Arc<Shared>) -> std::io::Result<thread::JoinHandle<()>> {
+    let body = move || {
+        // Only of an inline engine, which has no thread.
+        let _ = poll_until_done(&shared);
+    };
+    thread::Builder::new().name("rma-client".into()).spawn(body)
+}
+
+fn poll_until_done(shared: &Shared) -> Result<(), WaitError> {
+    let over = poll_fn(|context| shared.with(|state, _| state.poll_done(context)));
+    block_on(shared, pin!(over))
+}
+
+impl Client {
+    /// A client whose futures make progress when they are polled, in [`Client::block_on`], and while a
+    /// [`Poller`] runs. Starts no thread.
+    #[must_use]
+    pub fn new(executor: Executor) -> Self {
+        let owner = Arc::new(Owner { shared: Arc::new(Shared::new(executor)) });
+        Self { handle: Arc::new(Handle { owner }) }
+    }
+
+    /// A client with a thread that polls for it, and sleeps when there is nothing to do, as
+    /// [`Executor::set_idle`] said. It ends after the last client and its last call.
+    ///
+    /// # Errors
+    /// If the engine is inline, or there can be no thread.
+    pub fn start(executor: Executor) -> Result<Self, HostError> {
+        if executor.portal().sleep().is_none() {
+            return Err(WaitError::InlineEngine.into());
+        }
+        let client = Self::new(executor);
+        let poller = client.poller();
+        thread::Builder::new()
+            .name("rma-client".into())
+            .spawn(move || poller.run())
+            .map_err(|source| HostError::System { what: "starting a client's thread", source })?;
+        Ok(client)
+    }
+
+    /// What a thread of the application's runs instead of [`Client::start`]'s.
+    pub fn poller(&self) -> Poller {
+        Poller { owner: self.handle.owner.clone() }
+    }
+
+    /// Reads as many bytes as `buf` has, from `remote_offset` of the granted region.
+    pub fn read(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
+        self.transfer(OpType::Read, grant, remote_offset, buf)
+    }
+
+    /// Writes all bytes of `buf`, to `remote_offset` of the granted region.
+    pub fn write(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
+        self.transfer(OpType::Write, grant, remote_offset, buf)
+    }
+
+    fn transfer(
+        &self,
+        op_type: OpType,
+        grant: &Grant,
+        remote_offset: u64,
+        buf: RegionBuf,
+    ) -> Transfer {
+        let order = Order {
+            op_type,
+            grant: *grant,
+            remote_offset,
+            class: None,
+            retry: RetryPolicy::DEFAULT,
+            timeout: None,
+            only: None,
+        };
+        Transfer { client: self.clone(), phase: Phase::New { order, buf } }
+    }
+
+    /// Runs a future to its end on this thread, which polls the executor meanwhile if no other thread does. It spins,
+    /// then sleeps, as [`Executor::set_idle`] said. Several threads may do this at once.
+    ///
+    /// # Errors
+    /// If the engine is inline: [`crate::InlineHost::block_on`] is for those.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, WaitError> {
+        block_on(&self.handle.owner.shared, pin!(future))
+    }
+
+    /// Makes what progress can be made, and wakes the futures that can go on. Returns how much there was to do. For
+    /// applications that poll in a loop of their own.
+    pub fn poll(&self) -> usize {
+        self.handle.owner.shared.with(State::turn)
+    }
+
+    /// How many calls are not over, those of dropped futures among them.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.handle.owner.shared.with(|state, _| state.pending)
+    }
+
+    /// Looks at the executor.
+    pub(crate) fn with_executor<T>(&self, look: impl FnOnce(&Executor) -> T) -> T {
+        self.handle.owner.shared.with(|state, _| look(&state.executor))
+    }
+}
+
+/// Polls a client's executor, so that its futures are woken on whatever async executor they run.
+#[derive(Debug)]
+#[must_use = "it polls while it runs"]
+pub struct Poller {
+    owner: Arc<Owner>,
+}
+
+impl Poller {
+    /// Polls until the last client and future are gone and their calls over, or the engine is. Sleeps when there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// If the engine is inline.
+    pub fn run(self) -> Result<(), WaitError> {
+        poll_until_done(&self.owner.shared)
+    }
+}
+
+/// A read or write under way: [`Client::read`], [`Client::write`]. Submitted when it is first polled.
+///
+/// Gives its buffer back with the result. Dropped before, it gives up the call: no more ops of it are issued, and the
+/// buffer is the pool's again when those under way are over.
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Transfer {
+    client: Client,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    New { order: Order, buf: RegionBuf },
+    Submitted(TaskId),
+    Done,
+}
+
+/// What to transfer, and how.
+#[derive(Debug)]
+struct Order {
+    op_type: OpType,
+    grant: Grant,
+    remote_offset: u64,
+    class: Option<ClassOfService>,
+    retry: RetryPolicy,
+    timeout: Option<Duration>,
+    only: Option<Outcome>,
+}
+
+impl Transfer {
+    /// With which class of service. Default: latency if one op can do it, or else throughput.
+    pub fn class(self, class: ClassOfService) -> Self {
+        self.with(|order| order.class = Some(class))
+    }
+
+    /// What to do when ops fail. Default: [`RetryPolicy::DEFAULT`].
+    pub fn retry(self, retry: RetryPolicy) -> Self {
+        self.with(|order| order.retry = retry)
+    }
+
+    /// After how long to give up, from when it is first polled. Default: when the retries are used up.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|order| order.timeout = Some(timeout))
+    }
+
+    /// Transfers only what another transfer of this buffer left missing, such as one with another replica.
+    pub fn remaining(self, outcome: &Outcome) -> Self {
+        self.with(|order| order.only = Some(outcome.clone()))
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Order)) -> Self {
+        if let Phase::New { order, .. } = &mut self.phase {
+            set(order);
+        }
+        self
+    }
+}
+
+impl Order {
+    fn submit(&self, state: &mut State, buf: &RegionBuf) -> Result<CallId, TransferError> {
+        check_op_type(&self.grant, self.op_type)?;
+        let whole = [buf.piece(&self.grant, self.remote_offset)];
+        let parts;
+        let pieces = match &self.only {
+            None => whole.as_slice(),
+            Some(outcome) => {
+                check_within(outcome, &whole[0])?;
+                parts = outcome.remaining(&whole, |_| &self.grant);
+                &parts
+            }
+        };
+        let deadline = self.timeout.map(|timeout| state.executor.now() + timeout);
+        let Self { class, retry, .. } = *self;
+        state.begin(&Call { pieces, class, retry, deadline })
+    }
+}
+
+/// Whether what is missing by `outcome` lies in `whole`: beyond are others' buffers.
+fn check_within(outcome: &Outcome, whole: &Piece<'_>) -> Result<(), CallError> {
+    for missing in &outcome.missing {
+        let end = missing.offset.checked_add(missing.len);
+        if missing.piece != 0 || end.is_none_or(|end| end > whole.len) {
+            return Err(CallError::LocalOutOfBounds {
+                piece: missing.piece,
+                region: whole.local.id(),
+                region_len: whole.len,
+                offset: missing.offset,
+                len: missing.len,
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Future for Transfer {
+    type Output = (Result<(), TransferError>, RegionBuf);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { client, phase } = &mut *self;
+        let shared = &client.handle.owner.shared;
+        let polled = shared.with(|state, after| {
+            let task = match core::mem::replace(phase, Phase::Done) {
+                Phase::New { order, buf } => match order.submit(state, &buf) {
+                    Ok(call) => state.keep(call, buf),
+                    Err(error) => return Poll::Ready((Err(error), buf)),
+                },
+                Phase::Submitted(task) => task,
+                Phase::Done => panic!("a future is not polled after its end"),
+            };
+            *phase = Phase::Submitted(task);
+            let polled = state.poll_task(task, context, after);
+            polled.map(|(result, buf)| (result.map_err(TransferError::from).and_then(done), buf))
+        });
+        if polled.is_ready() {
+            *phase = Phase::Done;
+        }
+        polled
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if let Phase::Submitted(task) = self.phase {
+            self.client.handle.owner.shared.with(|state, after| state.abandon(task, after));
+        }
+    }
+}

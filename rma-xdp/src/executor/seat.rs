@@ -1,0 +1,179 @@
+//! Who polls while no future does.
+//!
+//! One thread at a time has the *seat*: it polls the executor, and sleeps on the portal when there is nothing to do.
+//! The others that block on futures are parked, and are woken by the futures' wakers. Who leaves the seat wakes one of
+//! those, which takes it. A thread leaves it to poll its future, which may take long, and may block on others itself.
+//!
+//! # Why no wake-up is lost
+//!
+//! A waker sets a flag, and then looks whether its thread sleeps on the portal. That thread says that it is going to
+//! sleep, and then looks at the flag, at completions and at timeouts: [`rma_shm::doorbell`] with more than one kind of
+//! news. A thread that is parked is unparked, which is never lost.
+
+use core::{
+    pin::Pin,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    task::{Context, Poll, Waker},
+};
+use std::{
+    sync::Arc,
+    task::Wake,
+    thread::{self, Thread},
+};
+
+use rma_core::time::Clock;
+
+use super::tasks::{After, Shared};
+use crate::{
+    clock::TscClock,
+    error::WaitError,
+    idle::{Idle, IdleTracker},
+    portal::Sleep,
+};
+
+/// How often a thread that spins looks at nothing between two polls: so long the lock is free for others.
+const SPINS: u32 = 16;
+
+/// Wakes one thread that blocks on a future.
+struct Parker {
+    woken: AtomicBool,
+    /// It has, or had, the seat.
+    leads: AtomicBool,
+    thread: Thread,
+    sleep: Sleep,
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        if self.leads.load(SeqCst) {
+            self.sleep.rouse();
+        }
+        self.thread.unpark();
+    }
+}
+
+/// Where one thread stands. Left when dropped, also by a panic of the future.
+struct Place<'a> {
+    shared: &'a Shared,
+    parker: Arc<Parker>,
+    has_seat: bool,
+}
+
+impl Place<'_> {
+    /// Whether this thread has the seat, which it takes if nobody has it.
+    fn sit(&mut self) -> bool {
+        if self.has_seat {
+            return true;
+        }
+        let me = self.parker.thread.id();
+        self.has_seat = self.shared.with(|state, _| {
+            let seat = &mut state.seat;
+            seat.queue.retain(|other| other.id() != me);
+            // Once the engine is gone there is nothing to poll for.
+            let sits = state.gone.is_none() && !seat.taken;
+            if sits {
+                seat.taken = true;
+            } else {
+                seat.queue.push_back(self.parker.thread.clone());
+            }
+            sits
+        });
+        if self.has_seat {
+            self.parker.leads.store(true, SeqCst);
+        }
+        self.has_seat
+    }
+
+    /// Leaves the seat or the queue. If the seat is free then, wakes the next for it.
+    fn leave(&mut self) {
+        let me = self.parker.thread.id();
+        let next = self.shared.with(|state, _| {
+            let seat = &mut state.seat;
+            seat.queue.retain(|other| other.id() != me);
+            seat.taken &= !self.has_seat;
+            if seat.taken { None } else { seat.queue.front().cloned() }
+        });
+        self.has_seat = false;
+        if let Some(next) = next {
+            next.unpark();
+        }
+    }
+
+    /// Sleeps until there is something to do. Leaves the seat if there will never be.
+    fn sleep(&mut self) {
+        let Parker { sleep, woken, .. } = &*self.parker;
+        sleep.prepare();
+        let mut is_over = false;
+        let timeout = self.shared.with(|state, _| {
+            is_over = state.gone.is_some();
+            if woken.load(SeqCst) || !state.executor.portal().may_sleep() {
+                return None;
+            }
+            let until = state.executor.poll_timeout();
+            state.seat.sleeps_until = Some(until);
+            let now = state.executor.now();
+            Some(until.map(|at| at.since(now)))
+        });
+        if let Some(timeout) = timeout {
+            sleep.sleep(timeout);
+            self.shared.with(|state, _| state.seat.sleeps_until = None);
+        }
+        sleep.end();
+        if is_over {
+            self.leave();
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Runs a future to its end on this thread, which polls the executor meanwhile if no other does.
+pub(super) fn block_on<F: Future>(
+    shared: &Shared,
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, WaitError> {
+    let sleep = shared.sleep.clone().ok_or(WaitError::InlineEngine)?;
+    let parker = Arc::new(Parker {
+        woken: AtomicBool::new(true),
+        leads: AtomicBool::new(false),
+        thread: thread::current(),
+        sleep,
+    });
+    let waker = Waker::from(parker.clone());
+    let mut place = Place { shared, parker, has_seat: false };
+    let (clock, mut after) = (TscClock::new(), After::default());
+    let mut idle = IdleTracker::new(shared.with(|state, _| state.executor.idle));
+    loop {
+        if place.parker.woken.swap(false, SeqCst) {
+            place.leave();
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Ok(output);
+            }
+            idle.busy();
+        }
+        if !place.sit() {
+            if !place.parker.woken.load(SeqCst) {
+                thread::park();
+            }
+            continue;
+        }
+        if shared.turn(&mut after) > 0 {
+            idle.busy();
+            continue;
+        }
+        match idle.idle(clock.now()) {
+            Idle::Spin => (0..SPINS).for_each(|_| core::hint::spin_loop()),
+            Idle::Yield => thread::yield_now(),
+            Idle::Sleep => place.sleep(),
+        }
+    }
+}

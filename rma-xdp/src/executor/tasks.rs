@@ -1,0 +1,326 @@
+//! The state that the clones of one [`Client`](super::Client) share: an executor, and what each future waits for.
+//!
+//! Invariant: a buffer that a call has stays here until the executor says that the call is over, which it does only
+//! when none of its ops is under way, or until the engine has ended. What the future does meanwhile, and whether it
+//! still exists, changes nothing.
+
+use core::{
+    mem,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::Thread,
+};
+
+use rma_core::{
+    executor::{Call, CallId, Outcome},
+    time::Instant,
+};
+
+use super::{Executor, buffer::RegionBuf};
+use crate::{
+    error::{TransferError, WaitError},
+    portal::Sleep,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// How the thread that has the seat sleeps; `None` if the engine is inline.
+    pub(super) sleep: Option<Sleep>,
+    /// How many threads want the lock. Who polls all the time lets them have it.
+    wanted: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) executor: Executor,
+    /// As many as there have been futures at once.
+    tasks: Vec<Task>,
+    free: Vec<u32>,
+    /// The task of each call, by [`CallId::index`].
+    by_call: Box<[u32]>,
+    /// How many calls are not over.
+    pub(super) pending: usize,
+    /// Why no call will ever be over.
+    pub(super) gone: Option<WaitError>,
+    /// All clients and their futures are gone.
+    pub(super) closing: bool,
+    /// Who waits for the last call to be over, once `closing`.
+    stopping: Vec<Waker>,
+    pub(super) seat: Seat,
+}
+
+/// Who polls while no future does: one thread at a time.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    pub(super) taken: bool,
+    /// Those who would take it. They are in [`std::thread::park`].
+    pub(super) queue: VecDeque<Thread>,
+    /// The one who has it sleeps, and until when.
+    pub(super) sleeps_until: Option<Option<Instant>>,
+}
+
+#[derive(Debug)]
+enum Task {
+    Free,
+    /// A future waits. Without a waker while it is being polled.
+    Waiting {
+        call: CallId,
+        buf: RegionBuf,
+        waker: Option<Waker>,
+    },
+    /// The future was dropped, and the call is not over.
+    Abandoned {
+        buf: RegionBuf,
+    },
+    /// The future has not been told.
+    Over {
+        result: Result<Outcome, WaitError>,
+        buf: RegionBuf,
+    },
+}
+
+/// What is to be done without the lock: wakers and pools may do anything.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    wakers: Vec<Waker>,
+    /// To be dropped: with the last one, its whole task may go.
+    unused: Vec<Waker>,
+    buffers: Vec<RegionBuf>,
+}
+
+/// A task, by its place. Of one future, until it is told or dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TaskId(u32);
+
+impl Shared {
+    pub(super) fn new(executor: Executor) -> Self {
+        let sleep = executor.portal().sleep().cloned();
+        let calls = usize::from(executor.calls);
+        let state = State {
+            executor,
+            tasks: Vec::with_capacity(calls),
+            free: Vec::with_capacity(calls),
+            by_call: vec![0; calls].into(),
+            pending: 0,
+            gone: None,
+            closing: false,
+            stopping: Vec::new(),
+            seat: Seat::default(),
+        };
+        Self { state: Mutex::new(state), sleep, wanted: AtomicUsize::new(0) }
+    }
+
+    /// Does something with the state, and afterwards what that leads to.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, &mut After) -> T) -> T {
+        let mut after = After::default();
+        self.wanted.fetch_add(1, Relaxed);
+        let mut state = self.lock();
+        self.wanted.fetch_sub(1, Relaxed);
+        let result = act(&mut state, &mut after);
+        let rouse = state.has_news_for_sleeper();
+        drop(state);
+        if rouse && let Some(sleep) = &self.sleep {
+            sleep.rouse();
+        }
+        after.run();
+        result
+    }
+
+    /// [`State::turn`] of the thread that has the seat. Steps back when others want the lock: they poll, too.
+    pub(super) fn turn(&self, after: &mut After) -> usize {
+        if self.wanted.load(Relaxed) > 0 {
+            std::thread::yield_now();
+            return 0;
+        }
+        let work = self.lock().turn(after);
+        after.run();
+        work
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing but a bug panics under this lock, and buffers of calls stay where they are then.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl After {
+    fn run(&mut self) {
+        // Who is woken may look for a buffer.
+        self.buffers.clear();
+        self.wakers.drain(..).for_each(Waker::wake);
+        self.unused.clear();
+    }
+}
+
+impl State {
+    /// Submits a call whose local memory is `buf`, which comes back if it is refused.
+    pub(super) fn begin(&mut self, call: &Call<'_>) -> Result<CallId, TransferError> {
+        match self.gone {
+            Some(gone) => Err(gone.into()),
+            None => Ok(self.executor.submit(call)?),
+        }
+    }
+
+    /// Keeps the buffer of a call that has just begun.
+    pub(super) fn keep(&mut self, call: CallId, buf: RegionBuf) -> TaskId {
+        let task = Task::Waiting { call, buf, waker: None };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.tasks[id as usize] = task;
+                id
+            }
+            None => {
+                self.tasks.push(task);
+                self.tasks.len() as u32 - 1
+            }
+        };
+        self.by_call[call.index()] = id;
+        self.pending += 1;
+        TaskId(id)
+    }
+
+    /// The end of a task's call; or its future is to be woken then. Polls meanwhile.
+    pub(super) fn poll_task(
+        &mut self,
+        TaskId(id): TaskId,
+        context: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<(Result<Outcome, WaitError>, RegionBuf)> {
+        // Who is being polled need not be woken.
+        let last = match &mut self.tasks[id as usize] {
+            Task::Waiting { waker, .. } => waker.take(),
+            _ => None,
+        };
+        self.turn(after);
+        match &mut self.tasks[id as usize] {
+            Task::Waiting { waker, .. } => {
+                if last.as_ref().is_some_and(|last| last.will_wake(context.waker())) {
+                    *waker = last;
+                } else {
+                    after.unused.extend(last);
+                    *waker = Some(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            task => match mem::replace(task, Task::Free) {
+                Task::Over { result, buf } => {
+                    after.unused.extend(last);
+                    self.free.push(id);
+                    Poll::Ready((result, buf))
+                }
+                other => unreachable!("its future exists: {other:?}"),
+            },
+        }
+    }
+
+    /// The future of a task is gone: gives up its call, and keeps the buffer until that is over.
+    pub(super) fn abandon(&mut self, TaskId(id): TaskId, after: &mut After) {
+        match mem::replace(&mut self.tasks[id as usize], Task::Free) {
+            Task::Waiting { call, buf, waker } => {
+                self.tasks[id as usize] = Task::Abandoned { buf };
+                after.unused.extend(waker);
+                self.executor.cancel(call);
+                self.turn(after);
+            }
+            Task::Over { buf, .. } => {
+                self.free.push(id);
+                after.buffers.push(buf);
+            }
+            other => unreachable!("its future existed: {other:?}"),
+        }
+    }
+
+    /// Lets the executor make progress and notes what is over. Returns how much there was to do.
+    pub(super) fn turn(&mut self, after: &mut After) -> usize {
+        // Looked at first: completions given before the engine ended are still there.
+        let ended = self.executor.portal().ended();
+        let work = self.executor.poll();
+        while let Some(outcome) = self.executor.poll_outcome() {
+            let id = self.by_call[outcome.call.index()];
+            self.end(id, Ok(outcome), after);
+        }
+        if let (Err(gone @ WaitError::EngineGone), None) = (ended, self.gone) {
+            // Nobody writes to the buffers any more.
+            self.gone = Some(gone);
+            for id in 0..self.tasks.len() as u32 {
+                self.end(id, Err(gone), after);
+            }
+        }
+        if self.is_done() {
+            after.wakers.append(&mut self.stopping);
+        }
+        work
+    }
+
+    /// The call of a task is over.
+    fn end(&mut self, id: u32, result: Result<Outcome, WaitError>, after: &mut After) {
+        let task = &mut self.tasks[id as usize];
+        match mem::replace(task, Task::Free) {
+            Task::Waiting { buf, waker, .. } => {
+                *task = Task::Over { result, buf };
+                after.wakers.extend(waker);
+                self.pending -= 1;
+            }
+            Task::Abandoned { buf } => {
+                self.free.push(id);
+                after.buffers.push(buf);
+                self.pending -= 1;
+            }
+            other => *task = other,
+        }
+    }
+
+    /// Whether there is nothing left to poll for.
+    fn is_done(&self) -> bool {
+        self.closing && (self.pending == 0 || self.gone.is_some())
+    }
+
+    /// Ready when there is nothing left to poll for.
+    pub(super) fn poll_done(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.is_done() {
+            return Poll::Ready(());
+        }
+        self.stopping.retain(|waker| !waker.will_wake(context.waker()));
+        self.stopping.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// No client is left.
+    pub(super) fn close(&mut self, after: &mut After) {
+        self.closing = true;
+        self.turn(after);
+    }
+
+    /// Whether the one who sleeps would now sleep too long.
+    fn has_news_for_sleeper(&mut self) -> bool {
+        let (Some(until), Some(at)) = (self.seat.sleeps_until, self.executor.poll_timeout()) else {
+            return false;
+        };
+        let earlier = until.is_none_or(|until| at < until);
+        if earlier {
+            // Told once.
+            self.seat.sleeps_until = Some(Some(at));
+        }
+        earlier
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Only if nobody can wait for them: an inline engine, or no thread could be started. They stay out of their
+        // pools for good.
+        if self.gone.is_none() {
+            for task in self.tasks.drain(..) {
+                if let Task::Waiting { buf, .. } | Task::Abandoned { buf } = task {
+                    mem::forget(buf);
+                }
+            }
+        }
+    }
+}
