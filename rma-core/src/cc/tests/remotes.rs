@@ -68,7 +68,7 @@ fn a_released_window_is_remembered_until_its_place_is_needed() {
     cc.release(again);
     // Two others take both places.
     for last in [2, 3] {
-        cc.hold(addr(last), Direction::Inbound).unwrap().id;
+        cc.hold(addr(last), Direction::Inbound).unwrap();
     }
     let error = cc.hold(addr(1), Direction::Inbound).unwrap_err();
     assert_eq!(error, AllHeld { remotes: 2 });

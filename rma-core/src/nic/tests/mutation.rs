@@ -783,7 +783,6 @@ fn a_read_goes_when_the_mutation_that_waited_is_abandoned() {
     let timing = |t| Timing {
         timeout: Duration::from_micros(t),
         dispatch_timeout: Duration::from_micros(t / 2),
-        ..NicConfigBuilder::default().timing
     };
     let short = NicConfigBuilder { timing: timing(10_000), ..NicConfigBuilder::default() };
     let long = NicConfigBuilder {
