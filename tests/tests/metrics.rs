@@ -166,7 +166,8 @@ fn an_inline_host_tells_what_is_now() {
     assert_eq!((gauges.ops_in_service, gauges.window_debited), (1, 4096));
     assert_eq!(gauges.free_command_slots, gauges.command_slots - 1);
     while portal.outstanding() > 0 {
-        (a.turn(), b.turn());
+        a.turn();
+        b.turn();
         let _ = portal.poll();
     }
     let after = parse(&a.metrics());
