@@ -14,7 +14,8 @@
 //!   side, so that other tenants' portals cannot cut them into pieces.
 //! - The rest is first come, first served, but for this: as long as the host has a tenant of a higher priority, a
 //!   tenant of a lower one gets nothing that would leave less than a given share of the rest free
-//!   ([`KeptFree`]). What it has already is not taken away.
+//!   ([`KeptFree`]). What it has already is not taken away. Making a reservation is exempt: it may take all that is
+//!   free of the rest, whatever the tenant's priority.
 //!
 //! The host itself is a tenant, too: what is allocated without naming one is the host's own.
 
@@ -47,7 +48,8 @@ pub struct Quotas {
     pub slots: Quota,
     /// Entries of the registered region table.
     pub regions: Quota,
-    /// Bytes of memory in registered regions.
+    /// Bytes of memory in registered regions. Not of allocated memory: that of a region which is deregistered lives on
+    /// as long as a handle to it, and is not counted.
     pub bytes: Quota,
 }
 

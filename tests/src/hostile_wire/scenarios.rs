@@ -58,14 +58,13 @@ pub fn one_type(
     faults: &Faults,
     circumstances: Circumstances,
 ) -> Report {
-    let server = ends.server();
     let mut worker = Worker::new(ends, op_type, ends.setup.seed);
     ends.wire().set_faults(*faults);
-    worker.run(server, count, faults, circumstances);
+    worker.run(count, faults, circumstances);
     ends.wire().calm();
-    worker.assert_alive(server);
+    worker.assert_alive();
     ends.wire().replay_all(true);
-    worker.assert_alive(server);
+    worker.assert_alive();
     assert!(worker.outcomes().0.of(Kind::Good, OpStatus::Ok) > 0, "some must get through");
     // Small tables keep most of it out.
     if !circumstances.tight {
@@ -79,25 +78,42 @@ pub fn one_type(
 /// # Panics
 /// If anything is not as it must be.
 pub fn both_types(ends: &Ends, count: usize, faults: &Faults) -> Report {
-    let (server, seed) = (ends.server(), ends.setup.seed);
+    let seed = ends.setup.seed;
     let types = [OpType::Read, OpType::Write];
     let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
     ends.wire().set_faults(*faults);
     std::thread::scope(|scope| {
         for worker in &mut workers {
-            scope.spawn(|| worker.run(server, count, faults, Circumstances::default()));
+            scope.spawn(|| worker.run(count, faults, Circumstances::default()));
         }
     });
     ends.wire().calm();
     ends.wire().replay_all(true);
     for worker in &mut workers {
-        worker.assert_alive(server);
+        worker.assert_alive();
     }
     let [reads, writes] = &workers;
     report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
 }
 
+/// An engine that the scheduler stops between clock and copy breaks the promise, but it counts each such frame: of all
+/// workers together, no more may have been late.
+fn assert_late_is_counted<'a>(ends: &Ends, workers: impl IntoIterator<Item = &'a Worker>) {
+    let late: u64 = workers.into_iter().map(Worker::late_effects).sum();
+    let clock = TscClock::new();
+    // It counts after the copy.
+    while late > ends.server().counters().late_effects() {
+        let counted = ends.server().counters().late_effects();
+        assert!(
+            clock.now().as_nanos() < PATIENCE_NANOS,
+            "{late} frames had an effect after their ops, {counted} were counted"
+        );
+        std::thread::yield_now();
+    }
+}
+
 fn report(ends: &Ends, faults: &Faults, workers: &[(OpType, &Worker)]) -> Report {
+    assert_late_is_counted(ends, workers.iter().map(|(_, worker)| *worker));
     let mut report = Report { tally: ends.wire().tally(), ..Report::default() };
     report.tally.assert_each_happened(faults);
     for (op_type, worker) in workers {
@@ -193,7 +209,7 @@ impl Drop for Ending<'_> {
 /// # Panics
 /// If anything is not as it must be.
 pub fn rekeys(ends: &Ends, rounds: usize, faults: &Faults) -> Report {
-    let (server, seed) = (ends.server(), ends.setup.seed);
+    let seed = ends.setup.seed;
     let mut reads = Worker::new(ends, OpType::Read, seed);
     let mut writes = Worker::new(ends, OpType::Write, seed);
     let mut rotation = Rotation::new(ends, &writes);
@@ -204,7 +220,7 @@ pub fn rekeys(ends: &Ends, rounds: usize, faults: &Faults) -> Report {
         // The other region notices nothing.
         scope.spawn(|| {
             while !ended.load(SeqCst) {
-                reads.run(server, 50, faults, Circumstances::default());
+                reads.run(50, faults, Circumstances::default());
             }
         });
         for round in 0..rounds {
@@ -215,12 +231,12 @@ pub fn rekeys(ends: &Ends, rounds: usize, faults: &Faults) -> Report {
     ends.wire().replay_all(true);
     assert_present(ends, &writes, "replayed frames");
     for worker in [&mut reads, &mut writes] {
-        worker.assert_alive(server);
+        worker.assert_alive();
     }
     rekey_on_a_good_wire(ends, &mut writes, &mut rotation);
     ends.wire().replay_all(true);
     assert_present(ends, &writes, "replayed frames");
-    writes.run(server, 200, &Faults::NONE, Circumstances::default());
+    writes.run(200, &Faults::NONE, Circumstances::default());
     assert!(writes.outcomes().0.of(Kind::OldKey, OpStatus::RemoteAuthenticationFailure) > 0);
     let mut report = report(ends, faults, &[(OpType::Read, &reads), (OpType::Write, &writes)]);
     report.lines.push(format!("Rekey: {}", rotation.outcomes));
@@ -247,13 +263,13 @@ fn rotate(
     // What the server has by now is what stays.
     let key_gone = present(ends, writes, OpType::Write).key != writes.grant().key;
     assert!(key_gone || reported != OpStatus::Ok, "reported OK, and not done");
-    writes.finish(server, faults, Circumstances { key_gone, ..Circumstances::default() });
+    writes.finish(faults, Circumstances { key_gone, ..Circumstances::default() });
     if key_gone {
         writes.set_key(key);
         rotation.grant = rotation.grant.under(&key);
     }
     // No op fails of it any more.
-    writes.run(server, 40, faults, Circumstances::default());
+    writes.run(40, faults, Circumstances::default());
     assert_present(ends, writes, "a Rekey that was over");
 }
 
@@ -286,7 +302,7 @@ fn rekey_on_a_good_wire(ends: &Ends, writes: &mut Worker, rotation: &mut Rotatio
         assert!(clock.now().as_nanos() < PATIENCE_NANOS, "a Rekey never arrives");
     }
     assert_present(ends, writes, "nothing");
-    writes.assert_alive(ends.server());
+    writes.assert_alive();
 }
 
 /// Server and client end in turns, and start anew with the same memory, the same keys, the same names of regions and
@@ -305,13 +321,15 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
     for _ in 0..rounds {
         ends.wire().set_faults(*faults);
         for worker in &mut workers {
-            worker.run(ends.server(), 100, faults, quiet);
+            worker.run(100, faults, quiet);
         }
         let before = workers[1].key();
         rotate(ends, &mut workers[1], &mut rotation, faults, false);
         for worker in &mut workers {
             worker.begin(16);
         }
+        // The next server begins to count anew, and so do the workers.
+        assert_late_is_counted(ends, &workers);
         ends.restart_server();
         // The Rekey is authentic once more.
         if workers[1].key() != before {
@@ -323,7 +341,7 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
         }
         ends.wire().begin_replay(false);
         for worker in &mut workers {
-            worker.finish(ends.server(), faults, gone);
+            worker.finish(faults, gone);
         }
         ends.wire().wait_until_delivered();
         assert_present(ends, &workers[1], "a Rekey of before the restart");
@@ -335,7 +353,7 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
         rotation.portal = ends.client().portal(1).expect("a slot");
         ends.wire().begin_replay(true);
         for worker in &mut workers {
-            worker.run(ends.server(), 100, faults, quiet);
+            worker.run(100, faults, quiet);
         }
         ends.wire().wait_until_delivered();
     }
@@ -344,7 +362,7 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
     assert_present(ends, &workers[1], "a replayed Rekey");
     assert_fresh_ivs(&ends.wire().take_tape());
     for worker in &mut workers {
-        worker.assert_alive(ends.server());
+        worker.assert_alive();
     }
     let [reads, writes] = &workers;
     report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
@@ -355,7 +373,7 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
 /// # Panics
 /// If anything is not as it must be.
 pub fn recorded(ends: &Ends, count: usize, faults: &Faults) -> (Vec<Captured>, Vec<Vec<u8>>) {
-    let (server, seed) = (ends.server(), ends.setup.seed);
+    let seed = ends.setup.seed;
     let types = [OpType::Read, OpType::Write];
     let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
     let mut rotation = Rotation::new(ends, &workers[1]);
@@ -363,9 +381,9 @@ pub fn recorded(ends: &Ends, count: usize, faults: &Faults) -> (Vec<Captured>, V
     ends.wire().set_faults(*faults);
     std::thread::scope(|scope| {
         let [reads, writes] = &mut workers;
-        scope.spawn(|| reads.run(server, count, faults, Circumstances::default()));
+        scope.spawn(|| reads.run(count, faults, Circumstances::default()));
         for round in 0..count / 100 {
-            writes.run(server, 50, faults, Circumstances::default());
+            writes.run(50, faults, Circumstances::default());
             rotate(ends, writes, &mut rotation, faults, round % 4 == 0);
         }
     });
@@ -375,9 +393,10 @@ pub fn recorded(ends: &Ends, count: usize, faults: &Faults) -> (Vec<Captured>, V
     assert_fresh_ivs(&tape);
     ends.wire().replay_all(true);
     for worker in &mut workers {
-        worker.assert_alive(server);
+        worker.assert_alive();
     }
     assert_present(ends, &workers[1], "replayed frames");
+    assert_late_is_counted(ends, &workers);
     ends.wire().tally().assert_each_happened(faults);
     let mut secrets: Vec<Vec<u8>> = workers.iter().map(Worker::secret).collect();
     secrets.extend(rotation.keys.iter().map(|key| key.expose().to_vec()));
