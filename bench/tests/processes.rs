@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -444,4 +444,42 @@ fn ctrl_c_in_mid_demo_removes_everything() {
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
     assert_eq!(namespaces_of(id), 0);
+}
+
+#[test]
+fn a_server_is_scraped_and_says_what_it_does_on_standard_error() {
+    let (folder, port) = (Folder::new(), free_port());
+    let grant = folder.grant();
+    let args = ["serve", "-vv", "--udp", "127.0.0.1", "--initiator", "127.0.0.1", "--port", &port];
+    let more = ["--region-len", "4096", "--metrics", "127.0.0.1:0", "--grant"];
+    let args = [&args[..], &more[..], &[grant.to_str().unwrap()]].concat();
+    let mut server = Running::start(bench(None, &args));
+    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| {
+        Some(line.trim().strip_prefix("metrics   http://")?.strip_suffix("/metrics")?.to_owned())
+    });
+    let mut stream = TcpStream::connect(address.unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\nrma_engine_up 1\n"), "{answer}");
+    server.signal(Signal::INT);
+    let output = server.output();
+    let said = text(&output.stderr);
+    for event in ["metrics endpoint started", "host opened", "region registered", "grant made"] {
+        assert!(said.contains(event), "{event}: {said}");
+    }
+}
+
+#[test]
+fn an_address_that_metrics_cannot_be_served_at_is_named() {
+    let (folder, port) = (Folder::new(), free_port());
+    let grant = folder.grant();
+    let args = ["serve", "--udp", "127.0.0.1", "--initiator", "127.0.0.1", "--port", &port];
+    let more = ["--metrics", "192.0.2.1:9090", "--grant", grant.to_str().unwrap()];
+    let output = bench(None, &[&args[..], &more[..]].concat()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("192.0.2.1:9090"), "{said}");
+    assert!(!grant.exists(), "nothing was promised");
 }
