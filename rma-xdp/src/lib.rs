@@ -26,6 +26,12 @@
 //! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application of a host its
 //! share of them, by priority; [`DriverConfig`] is the policy.
 //!
+//! # Watching a host
+//!
+//! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`] writes it as text. With the
+//! feature `metrics-endpoint`, `MetricsEndpoint` serves that over HTTP. What hosts decide, open and hand out are events
+//! of `tracing`; the engine has none.
+//!
 //! # Two devices
 //!
 //! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges.
