@@ -197,7 +197,7 @@ impl Paths {
         }
     }
 
-    /// Paths whose time has come, and those that may have slots again, are ready.
+    /// Paths whose time has come are ready.
     pub(super) fn wake(&mut self, now: Instant) {
         while let Some(&Reverse((at, path))) = self.paced.peek()
             && at <= now
@@ -206,20 +206,6 @@ impl Paths {
             self.paths[path as usize].state = State::Ready;
             self.ready.push_back(path);
         }
-        // No more than there is room for: each issues one.
-        let room = (self.bulk_slots - self.bulk).min(self.without_slot.len());
-        let mut woken = 0;
-        for place in (0..room).rev() {
-            let index = self.without_slot[place];
-            let path = &mut self.paths[index as usize];
-            path.awaits_slot = false;
-            if path.state == State::NoSlot {
-                path.state = State::Ready;
-                self.ready.push_front(index);
-            }
-            woken += 1;
-        }
-        self.without_slot.drain(..woken);
     }
 
     /// When the time of the next path comes.
@@ -228,7 +214,18 @@ impl Paths {
     }
 
     /// The path whose turn it is. [`Paths::turn`] is to follow.
-    pub(super) fn next(&self) -> Option<RemoteWindowId> {
+    pub(super) fn next(&mut self) -> Option<RemoteWindowId> {
+        while self.bulk < self.bulk_slots
+            && let Some(index) = self.without_slot.pop_front()
+        {
+            let path = &mut self.paths[index as usize];
+            path.awaits_slot = false;
+            if path.state == State::NoSlot {
+                path.state = State::Ready;
+                self.ready.push_front(index);
+                break;
+            }
+        }
         self.ready.front().map(|&path| RemoteWindowId::from_index(path))
     }
 
@@ -263,17 +260,17 @@ impl Paths {
         let share = (self.bulk_slots - self.bulk_slots / 4)
             .min(self.bulk_slots / self.bulk_paths.max(1))
             .max(1);
+        let may = |class| class == ClassOfService::Latency || has_room && path.bulk < share;
         let head = |class: ClassOfService| {
-            let is_bulk = class == ClassOfService::Throughput;
-            let may = !is_bulk || has_room && path.bulk < share;
-            let call = path.calls[class as usize].front().filter(|_| may)?;
+            let call = path.calls[class as usize].front().filter(|_| may(class))?;
             let len = next_len(call);
             window.admits(path.outstanding, len).then_some((class, call, len))
         };
         let first = path.first;
         let chosen = head(first).or_else(|| {
-            let passes = path.has(first) && path.passed_over;
-            if passes { None } else { head(first.other()) }
+            // Room in the window is kept for who was passed over, if it is room that is lacking.
+            let keeps = path.passed_over && path.has(first) && may(first);
+            if keeps { None } else { head(first.other()) }
         });
         let Some((class, call, len)) = chosen else {
             path.state = State::Full;

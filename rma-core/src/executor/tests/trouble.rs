@@ -270,7 +270,7 @@ fn paths_without_a_slot_are_not_asked_again_and_again() {
         bench.submit(&[whole(&g, &large)]);
     }
     assert_eq!(bench.take().len(), 14);
-    assert!(bench.executor.paths.next().is_none(), "none is ready");
+    assert!(bench.executor.paths.next().is_none(), "none is asked");
     assert_eq!(bench.executor.poll(bench.now), 0);
 }
 
