@@ -189,8 +189,18 @@ struct LastDecrease(Option<Instant>);
 
 impl LastDecrease {
     /// Whether there was no decrease in the last RTT time.
+    ///
+    /// An op that succeeded says how things were when it was issued. So it must have been issued after the last
+    /// decrease: the smoothed `rtt` is still the old one when a sudden queue has doubled the real one, and one queue
+    /// would be answered twice.
     //= 1rma#6-one-decrease-a-round-trip
-    fn is_an_rtt_ago(self, now: Instant, rtt: Rtt) -> bool {
-        self.0.is_none_or(|last| now.nanos_since(last) as f64 >= rtt.nanos())
+    fn is_an_rtt_ago(self, feedback: &Feedback, rtt: Rtt) -> bool {
+        let own = match feedback.status {
+            OpStatus::Ok => feedback.total_delay_nanos as f64,
+            // A timeout measures its timer.
+            _ => 0.0,
+        };
+        let rtt = rtt.nanos().max(own);
+        self.0.is_none_or(|last| feedback.now.nanos_since(last) as f64 >= rtt)
     }
 }

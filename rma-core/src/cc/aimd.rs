@@ -50,7 +50,7 @@ impl Aimd {
 
     /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the last RTT time.
     fn decrease(&mut self, factor: f64, least: f64, feedback: &Feedback, rtt: Rtt) {
-        if !self.last_decrease.is_an_rtt_ago(feedback.now, rtt) {
+        if !self.last_decrease.is_an_rtt_ago(feedback, rtt) {
             return;
         }
         let cwnd_old = self.cwnd;

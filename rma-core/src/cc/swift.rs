@@ -97,7 +97,7 @@ impl Swift {
 
     /// Multiplies the window by `factor`, unless it was decreased in the last RTT time.
     fn decrease(&mut self, factor: f64, feedback: &Feedback, rtt: Rtt) {
-        if self.last_decrease.is_an_rtt_ago(feedback.now, rtt) {
+        if self.last_decrease.is_an_rtt_ago(feedback, rtt) {
             self.set(factor * self.cwnd, feedback);
         }
     }
@@ -139,7 +139,7 @@ impl CongestionController for Swift {
             // Ops that are outstanding together time out together; a transport would have had one retransmission
             // timeout. So they count once in a round trip.
             Reading::TimedOut => {
-                if self.last_decrease.is_an_rtt_ago(feedback.now, rtt) {
+                if self.last_decrease.is_an_rtt_ago(feedback, rtt) {
                     self.timeouts = self.timeouts.saturating_add(1);
                     let reset = self.timeouts >= self.retx_reset_threshold;
                     self.set(if reset { 0.0 } else { self.least_factor * self.cwnd }, feedback);

@@ -102,6 +102,22 @@ fn the_round_trip_to_wait_for_includes_what_local_congestion_adds() {
     assert_near(pair.cwnds().0, 0.8);
 }
 
+//= 1rma#6-one-decrease-a-round-trip
+//= type=test
+#[test]
+fn an_op_that_was_issued_before_the_last_decrease_is_no_reason_for_another() {
+    // A second transfer has begun, and ops wait for 6 us: for a moment the smoothed RTT does not know.
+    let mut pair = Pair::of(Algorithm::Aimd);
+    pair.give(&feedback(RTT, OpStatus::Ok, 6.0, 5.0));
+    assert_eq!(pair.cwnds().0, 8.0);
+    for after in [RTT + 800, 10_999] {
+        pair.give(&feedback(RTT + after, OpStatus::Ok, 6.0, 5.0));
+        assert_eq!(pair.cwnds().0, 8.0, "{after}");
+    }
+    pair.give(&feedback(RTT + 11_000, OpStatus::Ok, 6.0, 5.0));
+    assert_eq!(pair.cwnds().0, 4.0);
+}
+
 //= 1rma#6-dispatch-timeout
 //= type=test
 #[test]
