@@ -190,17 +190,18 @@ struct LastDecrease(Option<Instant>);
 impl LastDecrease {
     /// Whether there was no decrease in the last RTT time.
     ///
-    /// An op that succeeded says how things were when it was issued. So it must have been issued after the last
-    /// decrease: the smoothed `rtt` is still the old one when a sudden queue has doubled the real one, and one queue
-    /// would be answered twice.
+    /// What an op that succeeded says is about the queue that it joined. So it must have been issued when that of the
+    /// last decrease had drained, which took about as long as this op has waited: the round trip is its own, and its
+    /// `issue_delay` once more. The smoothed `rtt` is too short for that when a queue is new, and one queue would be
+    /// answered twice.
     //= 1rma#6-one-decrease-a-round-trip
     fn is_an_rtt_ago(self, feedback: &Feedback, rtt: Rtt) -> bool {
         let own = match feedback.status {
-            OpStatus::Ok => feedback.total_delay_nanos as f64,
+            OpStatus::Ok => feedback.total_delay_nanos.saturating_add(feedback.issue_delay_nanos),
             // A timeout measures its timer.
-            _ => 0.0,
+            _ => 0,
         };
-        let rtt = rtt.nanos().max(own);
+        let rtt = rtt.nanos().max(own as f64);
         self.0.is_none_or(|last| feedback.now.nanos_since(last) as f64 >= rtt)
     }
 }

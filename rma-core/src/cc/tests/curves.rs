@@ -33,7 +33,7 @@ const SCRIPT: &[Phase] = &[
     phase("recovery", 4, IDLE),
     phase("remote step", 6, (OpStatus::Ok, 0.2, 12.0)),
     phase("recovery", 4, IDLE),
-    phase("slight excess", 6, (OpStatus::Ok, 1.1, 8.0)),
+    phase("slight excess", 6, (OpStatus::Ok, 1.6, 8.0)),
     phase("recovery", 4, IDLE),
     phase("NACK", 1, (OpStatus::Nack, 0.2, 5.0)),
     phase("recovery", 6, IDLE),

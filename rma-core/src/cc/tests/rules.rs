@@ -48,8 +48,8 @@ fn no_window_grows_beyond_its_maximum() {
 //= type=test
 #[test]
 fn a_decrease_is_in_proportion_to_the_excess_over_the_target() {
-    // The target is 1 us: 0.25 us more is a fifth of the delay, times 0.8.
-    assert_near(after((OpStatus::Ok, 1.25, 5.0)).0, 16.0 * (1.0 - 0.8 * 0.2));
+    // The target is 1.5 us: 0.5 us more is a quarter of the delay, times 0.8.
+    assert_near(after((OpStatus::Ok, 2.0, 5.0)).0, 16.0 * (1.0 - 0.8 * 0.25));
     // The target is 7.5 us.
     assert_near(after((OpStatus::Ok, 0.0, 10.0)).1, 16.0 * (1.0 - 0.8 * 0.25));
 }
@@ -65,7 +65,7 @@ fn a_delay_takes_half_a_window_at_most() {
 #[test]
 fn a_delay_right_at_its_target_changes_nothing_and_does_not_hold_up_a_decrease() {
     let mut pair = Pair::of(Algorithm::Aimd);
-    pair.give(&feedback(RTT, OpStatus::Ok, 1.0, 7.5));
+    pair.give(&feedback(RTT, OpStatus::Ok, 1.5, 7.5));
     assert_eq!(pair.cwnds(), (16.0, 16.0));
     pair.give(&feedback(RTT + 1, OpStatus::Ok, 100.0, 100.0));
     assert_eq!(pair.cwnds(), (8.0, 8.0));
@@ -94,27 +94,28 @@ fn the_round_trip_to_wait_for_includes_what_local_congestion_adds() {
     let mut pair = Pair::of(Algorithm::Aimd);
     pair.give(&feedback(RTT, OpStatus::Ok, 40.0, 5.0));
     assert_eq!(pair.cwnds().0, 8.0);
-    // RTT is 5 us and an eighth of the 40 us that a sample differs by.
-    assert_near(pair.window().rtt().nanos(), 10_000.0);
-    pair.give(&feedback(RTT + 9_999, OpStatus::DispatchTimeout, 10.0, 0.0));
+    // RTT is 5 us and half of the 40 us that a sample differs by.
+    assert_near(pair.window().rtt().nanos(), 25_000.0);
+    pair.give(&feedback(RTT + 24_999, OpStatus::DispatchTimeout, 10.0, 0.0));
     assert_eq!(pair.cwnds().0, 8.0);
-    pair.give(&feedback(RTT + 10_000, OpStatus::DispatchTimeout, 10.0, 0.0));
+    pair.give(&feedback(RTT + 25_000, OpStatus::DispatchTimeout, 10.0, 0.0));
     assert_near(pair.cwnds().0, 0.8);
 }
 
 //= 1rma#6-one-decrease-a-round-trip
 //= type=test
 #[test]
-fn an_op_that_was_issued_before_the_last_decrease_is_no_reason_for_another() {
+fn an_op_that_joined_the_queue_of_the_last_decrease_is_no_reason_for_another() {
     // A second transfer has begun, and ops wait for 6 us: for a moment the smoothed RTT does not know.
     let mut pair = Pair::of(Algorithm::Aimd);
     pair.give(&feedback(RTT, OpStatus::Ok, 6.0, 5.0));
     assert_eq!(pair.cwnds().0, 8.0);
-    for after in [RTT + 800, 10_999] {
+    // The second was issued after the decrease, but into the queue that it was for.
+    for after in [10_999, 16_999] {
         pair.give(&feedback(RTT + after, OpStatus::Ok, 6.0, 5.0));
         assert_eq!(pair.cwnds().0, 8.0, "{after}");
     }
-    pair.give(&feedback(RTT + 11_000, OpStatus::Ok, 6.0, 5.0));
+    pair.give(&feedback(RTT + 17_000, OpStatus::Ok, 6.0, 5.0));
     assert_eq!(pair.cwnds().0, 4.0);
 }
 
@@ -268,9 +269,9 @@ fn the_baseline_cannot_tell_local_from_remote_congestion() {
         pair.give(&feedback(RTT, status, issue_delay, remote_delay));
         pair.window().cwnd()
     };
-    // One target, the sum of both: 8.5 us.
-    assert!(cwnd(OpStatus::Ok, 3.4, 5.0) > 16.0);
-    assert!(cwnd(OpStatus::Ok, 3.6, 5.0) < 16.0);
+    // One target, the sum of both: 9 us.
+    assert!(cwnd(OpStatus::Ok, 3.9, 5.0) > 16.0);
+    assert!(cwnd(OpStatus::Ok, 4.1, 5.0) < 16.0);
     assert_eq!(cwnd(OpStatus::Ok, 12.0, 5.0), cwnd(OpStatus::Ok, 0.0, 17.0));
     for status in [OpStatus::DispatchTimeout, OpStatus::Timeout, OpStatus::Nack] {
         assert_near(cwnd(status, 10.0, 0.0), 1.6);
