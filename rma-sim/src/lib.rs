@@ -21,6 +21,7 @@
 //! | [`violation`] | a promise that was not kept |
 //! | [`scenario`] | a workload of reads, writes and rekeys in two phases, with a model of all memory and keys |
 //! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
+//! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
 //! | [`fuzzing`] | the bodies of the fuzz targets |
 //! | [`evidence`] | how a test shows how much it has looked at |
 //!
@@ -36,6 +37,7 @@ pub mod clock;
 pub mod counter;
 mod disk;
 pub mod evidence;
+pub mod flows;
 pub mod fuzzing;
 pub mod invariant;
 pub mod link;

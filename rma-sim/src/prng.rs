@@ -3,6 +3,8 @@
 //! Written here because a run must be a function of its seed for as long as this project lives, and a
 //! library may change its streams. Not for keys that protect anything.
 
+use core::time::Duration;
+
 /// A chance in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chance(u32);
@@ -91,6 +93,31 @@ impl Prng {
         if number > high { high } else { number }
     }
 
+    /// A duration drawn from the exponential distribution: the time to the next of events that come by chance, one in
+    /// `mean` on average.
+    ///
+    /// By von Neumann's method, which only compares: a logarithm may differ between machines.
+    pub const fn exponential(&mut self, mean: Duration) -> Duration {
+        let mut whole: u128 = 0;
+        loop {
+            let first = self.next();
+            let (mut last, mut descends) = (first, 1_u32);
+            loop {
+                let next = self.next();
+                if next >= last {
+                    break;
+                }
+                (last, descends) = (next, descends + 1);
+            }
+            if descends % 2 == 1 {
+                let means = (whole << 64) + first as u128;
+                let nanos = ((means >> 32) * mean.as_nanos()) >> 32;
+                return Duration::from_nanos(nanos as u64);
+            }
+            whole += 1;
+        }
+    }
+
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
@@ -140,6 +167,19 @@ mod tests {
         assert!((24_000..26_000).contains(&hits), "{hits}");
         assert!((0..1000).all(|_| !prng.chance(Chance::NEVER)));
         assert!((0..1000).all(|_| prng.chance(Chance::ppm(1_000_000))));
+    }
+
+    #[test]
+    fn exponential_times_have_their_mean_and_no_memory() {
+        let (mut prng, mean) = (Prng::new(4), Duration::from_micros(100));
+        let drawn: Vec<Duration> = (0..100_000).map(|_| prng.exponential(mean)).collect();
+        let longer = |means| drawn.iter().filter(|&&it| it > mean * means).count();
+        // e^-1, e^-2 and e^-3 of them.
+        assert!((36_200..37_400).contains(&longer(1)), "{}", longer(1));
+        assert!((13_200..13_900).contains(&longer(2)), "{}", longer(2));
+        assert!((4_750..5_200).contains(&longer(3)), "{}", longer(3));
+        let sum: Duration = drawn.iter().sum();
+        assert!((99..=101).contains(&(sum / 100_000).as_micros()), "{sum:?}");
     }
 
     #[test]

@@ -1,0 +1,34 @@
+//! Simulated applications on the shipped CommandExecutor: transfers between hosts with hardware-like parameters, to see
+//! what congestion control makes of them (1RMA §6, §7.2, §7.4).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `software` | an executor whose portal's other end feeds a simulated NIC |
+//! | [`network`] | the hosts, the flows between them, and the log of what came of each op |
+//! | [`rates`] | how much of a link each flow had, and since when shares are what they should be |
+//! | [`scenes`] | the paper's experiments: figures 12 and 15, with numbers |
+//! | [`plot`] | tables, CSV and curves of text |
+//!
+//! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here: mishaps and faults
+//! ([`crate::scenario`]); applications that think, or look only now and then: these look at each completion at once.
+//!
+//! A run is a function of its options, seed included; all promises are checked after every event, as in the swarm.
+
+pub mod network;
+pub mod plot;
+pub mod rates;
+pub mod scenes;
+pub(crate) mod software;
+#[cfg(test)]
+mod tests;
+
+pub use network::{Arrivals, CallRecord, Flow, FlowOptions, Log, OpRecord, run};
+pub use rates::Rates;
+
+use core::time::Duration;
+
+/// The round-trip time of an idle 4 KiB read: the paper's (§7.4, §7.5).
+pub const RTT: Duration = Duration::from_micros(5);
+
+/// The rate of all devices and ports, in bytes a second: 100 Gbit/s.
+pub const RATE: u64 = 12_500_000_000;

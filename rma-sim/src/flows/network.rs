@@ -1,0 +1,484 @@
+//! Hosts joined by a switch, flows of reads between them, and what came of each op.
+//!
+//! Each host that begins a flow has one process with one CommandExecutor, as hosts of the paper have one congestion
+//! control per client. It looks at each completion at once.
+//!
+//! Invariants: all promises hold after every event, and what was read is what the server has; otherwise the run panics,
+//! as then no number of it means anything.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rma_core::{
+    addr::{HostAddr, Pid},
+    cc::CcConfigBuilder,
+    command::CommandOp,
+    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    executor::{Call, CallStatus, ExecutorConfig, Piece},
+    grant::Grant,
+    limits::OP_SIZE_MAX,
+    nic::{NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
+    op::{OpStatus, OpType},
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+    wire::read::RESPONSE_OVERHEAD,
+};
+use rma_shm::Region;
+
+use super::{
+    RATE, RTT,
+    software::{Software, nic_tag},
+};
+use crate::{
+    clock::ClockOptions,
+    invariant::Checker,
+    link::{Faults, LinkOptions},
+    node::{NodeId, NodeOptions, wire_len},
+    prng::Prng,
+    queue::{QueueOptions, serialization},
+    sim::Sim,
+    trace::{Seen, What},
+};
+
+/// All that a run depends on.
+#[derive(Clone, Debug)]
+pub struct FlowOptions {
+    /// Where every random number of the run comes from.
+    pub seed: u64,
+    /// How many hosts there are.
+    pub nodes: u16,
+    /// What they transfer. Each host is given its flows in this order.
+    pub flows: Vec<Flow>,
+    /// For how long.
+    pub length: Duration,
+    /// Congestion control of every host.
+    pub cc: CcConfigBuilder,
+    /// The solicitation window of every NIC, in bytes.
+    pub solicitation_window: u32,
+    /// How much longer a frame may take than another, drawn evenly for each.
+    pub jitter: Duration,
+}
+
+/// Reads of one host from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The host that reads.
+    pub client: u16,
+    /// The host that is read from.
+    pub server: u16,
+    /// How much each call transfers, in bytes.
+    pub len: u64,
+    /// When the calls begin.
+    pub arrivals: Arrivals,
+}
+
+/// When the calls of a flow begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// From some time on, one call after the other; or two at a time, of which the first is half as long as the others,
+    /// so that one is always in full swing when the other ends.
+    BackToBack {
+        /// When the first one begins.
+        from: Duration,
+        /// Whether there are two at a time.
+        overlapped: bool,
+    },
+    /// By chance, however many are under way.
+    Poisson {
+        /// The mean time between two of them.
+        mean_gap: Duration,
+    },
+}
+
+/// What came of a run, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// Every op that has completed.
+    pub ops: Vec<OpRecord>,
+    /// Every call that has ended.
+    pub calls: Vec<CallRecord>,
+}
+
+/// An op that has completed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpRecord {
+    /// When.
+    pub at: Instant,
+    /// Of which flow, by its place in [`FlowOptions::flows`].
+    pub flow: usize,
+    /// How many bytes it was to transfer.
+    pub op_size: u32,
+    /// How it ended.
+    pub status: OpStatus,
+    /// How long it waited to enter service.
+    pub issue_delay: Duration,
+    /// How long it took in all.
+    pub total_delay: Duration,
+    /// The local window when it completed, in ops.
+    pub local_cwnd: f64,
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRecord {
+    /// Of which flow.
+    pub flow: usize,
+    /// When the application asked for it.
+    pub submitted: Instant,
+    /// When the application knew of its end.
+    pub ended: Instant,
+    /// How it ended.
+    pub status: CallStatus,
+}
+
+/// The MTU: 4 KiB in one frame.
+const MTU: u16 = 9000;
+
+/// Command slots of each host: more than windows let be under way.
+const SLOTS: u16 = 256;
+
+const CALLS: u16 = 1024;
+
+const PID: Pid = Pid(7);
+
+/// What may wait at a port of the switch, in bytes. Solicitation keeps it far below.
+const PORT_LEN: u64 = 1 << 20;
+
+/// How long the response of an op of `op_size` bytes takes on a link.
+#[must_use]
+pub fn wire_time(op_size: u32) -> Duration {
+    serialization(RATE, wire_len(RESPONSE_OVERHEAD + op_size as usize, true) as u64)
+}
+
+/// A link that makes an idle 4 KiB read take [`RTT`] on average.
+fn link(jitter: Duration) -> LinkOptions {
+    // Device and port send the response one after the other, and a request of some 120 bytes in no time to speak of.
+    let request = Duration::from_nanos(10);
+    let sending = (wire_time(OP_SIZE_MAX) + request) * 2;
+    LinkOptions {
+        delay: RTT.saturating_sub(sending).saturating_sub(jitter) / 2,
+        jitter,
+        // Devices and ports have a rate, cables only a length.
+        rate: u64::MAX,
+        queue: u64::MAX,
+        faults: Faults::default(),
+    }
+}
+
+fn node(number: u16, options: &FlowOptions) -> NodeOptions {
+    let [high, low] = number.to_be_bytes();
+    NodeOptions {
+        nic: NicConfigBuilder {
+            addresses: HostAddr::from([10, 0, high, low]).into(),
+            command_slots: SLOTS.into(),
+            regions: 2 + options.flows.len() as u32,
+            solicitation_window: options.solicitation_window,
+            timing: Timing::paper(RTT),
+            rtt: RTT,
+            bandwidth: RATE,
+            ..NicConfigBuilder::default()
+        },
+        mtu: MTU,
+        rate: RATE,
+        receive_ring: 0,
+        clock: ClockOptions::default(),
+    }
+}
+
+/// A flow under way.
+#[derive(Debug)]
+struct Reader {
+    flow: Flow,
+    grant: Grant,
+    remote: Arc<Region>,
+    local: RegisteredRegion,
+    /// How many calls have been submitted.
+    submitted: u64,
+    under_way: u32,
+    /// When the next call of chance comes.
+    next_at: Instant,
+    prng: Prng,
+}
+
+impl Reader {
+    /// When it wants to submit a call.
+    fn next_at(&self) -> Option<Instant> {
+        match self.flow.arrivals {
+            Arrivals::BackToBack { overlapped, .. } => {
+                let at_once = if overlapped { 2 } else { 1 };
+                (self.under_way < at_once).then_some(self.next_at)
+            }
+            Arrivals::Poisson { .. } => Some(self.next_at),
+        }
+    }
+
+    /// The length of the next call.
+    fn next_len(&mut self) -> u64 {
+        let is_half = matches!(self.flow.arrivals, Arrivals::BackToBack { overlapped: true, .. })
+            && self.submitted == 0;
+        self.submitted += 1;
+        self.under_way += 1;
+        if let Arrivals::Poisson { mean_gap } = self.flow.arrivals {
+            self.next_at = self.next_at + self.prng.exponential(mean_gap);
+        }
+        if is_half { self.flow.len.div_ceil(2) } else { self.flow.len }
+    }
+
+    /// Whether what was read is what the server has.
+    fn check(&self) {
+        let bytes = |region: &Region| {
+            let mut bytes = vec![0; self.flow.len as usize];
+            region.copy_out(0, &mut bytes).expect("regions are as long as calls");
+            bytes
+        };
+        assert!(bytes(self.local.memory()) == bytes(&self.remote), "{:?}: other bytes", self.flow);
+    }
+}
+
+/// A host that reads.
+#[derive(Debug)]
+struct Client {
+    software: Software,
+    /// Its flows.
+    readers: Vec<usize>,
+    /// By command slot: flow, and size of the op.
+    ops: Vec<(usize, u32)>,
+    /// By number of the call: flow, and when it was submitted.
+    calls: Vec<(usize, Instant)>,
+    /// Something has come for it.
+    rings: bool,
+    wake_at: Option<Instant>,
+}
+
+struct Network {
+    sim: Sim,
+    checker: Checker,
+    readers: Vec<Reader>,
+    clients: Vec<Client>,
+    /// By node.
+    client_of: Vec<Option<usize>>,
+    seen: Vec<Seen>,
+    log: Log,
+}
+
+/// Runs `options`.
+///
+/// # Panics
+/// If the options make no network, a promise is broken, or other bytes are read than the server has.
+#[must_use]
+pub fn run(options: &FlowOptions) -> Log {
+    let mut network = Network::new(options);
+    let end = Instant::ZERO + options.length;
+    while network.step(end) {}
+    for (flow, reader) in network.readers.iter().enumerate() {
+        // The first of two at a time is half as long.
+        if network.log.calls.iter().filter(|call| call.flow == flow).count() > 1 {
+            reader.check();
+        }
+    }
+    network.log
+}
+
+impl Network {
+    fn new(options: &FlowOptions) -> Self {
+        let prng = Prng::new(options.seed);
+        let nodes: Vec<_> = (0..options.nodes).map(|number| node(number, options)).collect();
+        let port = QueueOptions { rate: RATE, len: PORT_LEN };
+        let mut sim = Sim::new(&nodes, link(options.jitter), Some(port), prng.fork(0).next())
+            .expect("these settings are constants, and work");
+        let checker = Checker::new(&sim);
+        let targets: Vec<_> = sim.nodes().map(|node| target(&mut sim, node, options)).collect();
+        let flows = options.flows.iter().enumerate();
+        let readers: Vec<Reader> = flows
+            .map(|(index, &flow)| {
+                let prng = prng.fork(0x1000 + index as u64);
+                reader(&mut sim, flow, &targets[usize::from(flow.server)], prng)
+            })
+            .collect();
+        let receive_len_max = ReceiveLenMax::of_mtu(MTU.into());
+        let config = ExecutorConfig {
+            calls: CALLS,
+            cc: options.cc,
+            ..ExecutorConfig::for_nic(&NicConfigBuilder { receive_len_max, ..nodes[0].nic })
+        };
+        let mut client_of = vec![None; nodes.len()];
+        let mut clients = Vec::new();
+        for node in sim.nodes() {
+            let is_of = |&index: &usize| readers[index].flow.client == node.0;
+            let own: Vec<usize> = (0..readers.len()).filter(is_of).collect();
+            if own.is_empty() {
+                continue;
+            }
+            client_of[node.index()] = Some(clients.len());
+            clients.push(Client {
+                software: Software::new(&mut sim, node, 0..SLOTS, PID, config),
+                readers: own,
+                ops: vec![(0, 0); SLOTS.into()],
+                calls: vec![(0, Instant::ZERO); CALLS.into()],
+                rings: false,
+                wake_at: Some(Instant::ZERO),
+            });
+        }
+        let (seen, log) = (Vec::new(), Log::default());
+        Self { sim, checker, readers, clients, client_of, seen, log }
+    }
+
+    /// Does what comes next. Returns false if that is not before `end`.
+    fn step(&mut self, end: Instant) -> bool {
+        let event = self.sim.next_at();
+        let wake = |(index, client): (usize, &Client)| Some((client.wake_at?, index));
+        let woken = self.clients.iter().enumerate().filter_map(wake).min();
+        match (event, woken) {
+            (event, Some((at, index))) if event.is_none_or(|event| at < event) => {
+                if at >= end {
+                    return false;
+                }
+                self.sim.advance_to(at);
+                self.clients[index].rings = true;
+            }
+            (Some(at), _) if at < end => {
+                self.sim.step();
+            }
+            _ => return false,
+        }
+        self.take_seen();
+        while let Some(index) = self.clients.iter().position(|client| client.rings) {
+            self.turn(index);
+        }
+        true
+    }
+
+    /// The thread of a client looks, does what it can, and says when to look again.
+    fn turn(&mut self, index: usize) {
+        let Self { sim, readers, clients, log, .. } = self;
+        let client = &mut clients[index];
+        let now = sim.now();
+        client.rings = false;
+        // First, so that what has ended makes place for what follows.
+        client.software.turn(sim);
+        while let Some(outcome) = client.software.poll_outcome() {
+            let (flow, submitted) = client.calls[outcome.call.index()];
+            readers[flow].under_way -= 1;
+            log.calls.push(CallRecord { flow, submitted, ended: now, status: outcome.status });
+        }
+        for &flow in &client.readers {
+            let reader = &mut readers[flow];
+            while reader.next_at().is_some_and(|at| at <= now) {
+                let len = reader.next_len();
+                let Reader { grant, local, .. } = &*reader;
+                let piece = Piece { grant, remote_offset: 0, local, local_offset: 0, len };
+                let call = client.software.submit(sim, &Call::of(&[piece]));
+                client.calls[call.expect("a call has room").index()] = (flow, now);
+            }
+        }
+        client.software.turn(sim);
+        let arrivals = client.readers.iter().filter_map(|&flow| readers[flow].next_at());
+        client.wake_at = arrivals.chain(client.software.wake_at(sim)).min();
+        self.take_seen();
+    }
+
+    fn take_seen(&mut self) {
+        let mut all = core::mem::take(&mut self.seen);
+        all.clear();
+        self.sim.swap_seen(&mut all);
+        for seen in &all {
+            self.checker.take(&self.sim, seen).unwrap_or_else(|broken| panic!("{broken}"));
+            if let Some(client) = self.client_of[seen.node.index()] {
+                self.tell(client, seen);
+            }
+        }
+        self.checker.check(&self.sim).unwrap_or_else(|broken| panic!("{broken}"));
+        self.seen = all;
+    }
+
+    /// Tells a client's software what has happened at its NIC.
+    fn tell(&mut self, client: usize, seen: &Seen) {
+        let Self { readers, clients, log, .. } = self;
+        let client = &mut clients[client];
+        match &seen.what {
+            What::Issued { command, result: Ok(()) } => {
+                let CommandOp::Read(transfer) = command.op else { return };
+                let is_of = |&&flow: &&usize| readers[flow].local.id() == transfer.local_region;
+                let flow = *client.readers.iter().find(is_of).expect("each flow has its region");
+                client.ops[usize::from(command.slot.0)] = (flow, transfer.op_size);
+            }
+            What::Completed(completion) => {
+                let (flow, op_size) = client.ops[usize::from(completion.slot.0)];
+                client.software.complete(completion);
+                client.rings = true;
+                log.ops.push(OpRecord {
+                    at: seen.at,
+                    flow,
+                    op_size,
+                    status: completion.status,
+                    issue_delay: completion.issue_delay(),
+                    total_delay: completion.total_delay(),
+                    local_cwnd: client.software.executor.congestion_control().local_cwnd(),
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A region that others read, and its key.
+struct Target {
+    address: HostAddr,
+    entry: RegisteredRegion,
+    key: RegionKeySchedule,
+}
+
+fn register(
+    sim: &mut Sim,
+    node: NodeId,
+    entry: RegionEntry,
+    memory: Arc<Region>,
+) -> RegisteredRegion {
+    let id = sim.nic_mut(node).regions_mut().register(Box::new(entry));
+    let id = id.map_err(|(error, _)| error).expect("the table has room for each flow");
+    RegisteredRegion::new(id, memory, nic_tag(node))
+}
+
+fn address(sim: &Sim, node: NodeId) -> HostAddr {
+    sim.nic(node).config().settings().addresses.iter().next().expect("each has one")
+}
+
+/// What `node` serves: as much as the longest call reads.
+fn target(sim: &mut Sim, node: NodeId, options: &FlowOptions) -> Target {
+    let flows = options.flows.iter().filter(|flow| flow.server == node.0);
+    let mut bytes = vec![0; flows.map(|flow| flow.len as usize).max().unwrap_or(1)];
+    Prng::new(node.0.into()).fill(&mut bytes);
+    let memory = Arc::new(Region::new(bytes.len()).expect("a few MiB"));
+    memory.copy_in(0, &bytes).expect("it is as long");
+    let key = RegionKey::from_bytes([node.0 as u8; 16]);
+    let entry = RegionEntry::new(memory.clone(), &key, Permissions::READ, Pid(1));
+    let entry = register(sim, node, entry, memory);
+    Target { address: address(sim, node), entry, key: RegionKeySchedule::new(&key) }
+}
+
+fn reader(sim: &mut Sim, flow: Flow, target: &Target, mut prng: Prng) -> Reader {
+    let node = NodeId(flow.client);
+    let memory = Arc::new(Region::new(flow.len as usize).expect("a few MiB"));
+    let key = RegionKey::from_bytes([0; 16]);
+    let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
+    let local = register(sim, node, entry, memory);
+    let (initiator, responder) = (address(sim, node), target.address);
+    let op_type = OpType::Read;
+    let binding = KeyBinding { initiator, responder, pid: PID, op_type };
+    let grant = Grant {
+        responder,
+        region: target.entry.id(),
+        region_len: target.entry.len(),
+        initiator,
+        pid: PID,
+        op_type,
+        key: target.key.derive(&binding),
+    };
+    let from = match flow.arrivals {
+        Arrivals::BackToBack { from, .. } => from,
+        Arrivals::Poisson { mean_gap } => prng.exponential(mean_gap),
+    };
+    let remote = target.entry.memory().clone();
+    let next_at = Instant::ZERO + from;
+    Reader { flow, grant, remote, local, submitted: 0, under_way: 0, next_at, prng }
+}
