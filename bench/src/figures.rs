@@ -7,6 +7,7 @@ mod check;
 mod crypto;
 mod death;
 mod floors;
+mod flows;
 mod issue;
 mod limit;
 mod reads;

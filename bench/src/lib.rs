@@ -11,6 +11,7 @@ pub mod death;
 pub mod demo;
 pub mod figures;
 pub mod floor;
+pub mod flows;
 pub mod grant_file;
 pub mod grants;
 pub mod interrupt;

@@ -9,6 +9,7 @@ use rma_bench::{
     crypto::{self, CryptoArgs},
     demo::{self, DemoArgs},
     figures::{self, FiguresArgs},
+    flows::{self, FlowsArgs},
     interrupt::Interrupt,
     out,
     serve::{self, LatArgs, ServeArgs},
@@ -41,6 +42,8 @@ enum Command {
     Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
+    /// Draws how congestion control converges, in simulation.
+    Flows(FlowsArgs),
 }
 
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
@@ -87,6 +90,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::WriteLat(args) => write_lat::write_lat(args, &interrupt)?,
         Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,
+        Command::Flows(args) => flows::run(args, &interrupt)?,
     }
     Ok(())
 }

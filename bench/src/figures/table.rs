@@ -4,7 +4,8 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    crypto, death, floors, issue, limit::Limit, reads, rekey, simulator, transfers, turn, writes,
+    crypto, death, floors, flows, issue, limit::Limit, reads, rekey, simulator, transfers, turn,
+    writes,
 };
 use crate::{interrupt::Interrupt, pair::PairError};
 
@@ -97,6 +98,18 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: simulator::events,
         figures: &[Spec::new("sim_events_per_s", "1/s").at_least(200_000.0)],
+    },
+    Benchmark {
+        run: flows::convergence,
+        figures: &[
+            Spec::new("sim_ramp_rtts", "RTT").at_most(8.0).always(),
+            Spec::new("sim_fair_rtts", "RTT").at_most(5.0).always(),
+            Spec::new("sim_nosplit_slowdown", "ratio").at_least(20.0).always(),
+        ],
+    },
+    Benchmark {
+        run: flows::small_beside_large,
+        figures: &[Spec::new("sim_small_beside_large_p99", "ratio").at_most(2.0).always()],
     },
     Benchmark {
         run: turn::turn64,
