@@ -21,6 +21,7 @@
 //! | [`violation`] | a promise that was not kept |
 //! | [`scenario`] | a workload of reads, writes and rekeys in two phases, with a model of all memory and keys |
 //! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
+//! | [`calls`] | random calls of CommandExecutors on the swarm's networks |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
 //! | [`fuzzing`] | the bodies of the fuzz targets |
 //! | [`evidence`] | how a test shows how much it has looked at |
@@ -33,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod clock;
 pub mod counter;
 mod disk;
