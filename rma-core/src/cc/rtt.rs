@@ -17,10 +17,8 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// The weight of a new sample. Far above that of TCP (an eighth, RFC 6298), as pacing goes by it: while a queue
-    /// drains, an RTT of the past holds back ops, windows grow as nothing waits, and then all of them are too large
-    /// at once. Above a half nothing gets better, and jitter gets through.
-    const GAIN: f64 = 0.5;
+    /// The weight of a new sample: that of TCP (RFC 6298), a window of ops being a sample each.
+    const GAIN: f64 = 0.125;
 
     /// The weights of a sample below the best and of one above it: what the best is without queues shows now and then
     /// only, and may change.

@@ -94,11 +94,11 @@ fn the_round_trip_to_wait_for_includes_what_local_congestion_adds() {
     let mut pair = Pair::of(Algorithm::Aimd);
     pair.give(&feedback(RTT, OpStatus::Ok, 40.0, 5.0));
     assert_eq!(pair.cwnds().0, 8.0);
-    // RTT is 5 us and half of the 40 us that a sample differs by.
-    assert_near(pair.window().rtt().nanos(), 25_000.0);
-    pair.give(&feedback(RTT + 24_999, OpStatus::DispatchTimeout, 10.0, 0.0));
+    // RTT is 5 us and an eighth of the 40 us that a sample differs by.
+    assert_near(pair.window().rtt().nanos(), 10_000.0);
+    pair.give(&feedback(RTT + 9_999, OpStatus::DispatchTimeout, 10.0, 0.0));
     assert_eq!(pair.cwnds().0, 8.0);
-    pair.give(&feedback(RTT + 25_000, OpStatus::DispatchTimeout, 10.0, 0.0));
+    pair.give(&feedback(RTT + 10_000, OpStatus::DispatchTimeout, 10.0, 0.0));
     assert_near(pair.cwnds().0, 0.8);
 }
 
