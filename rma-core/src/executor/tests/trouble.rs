@@ -302,3 +302,54 @@ fn what_remains_of_a_call_that_is_not_ok_is_never_nothing() {
     let again = bench.executor.submit(bench.now, &Call::of(&o.remaining(&pieces, |_| &p)));
     assert!(o.status == CallStatus::Ok || again.is_ok(), "{o:?}: {again:?}");
 }
+
+#[test]
+fn a_slot_that_the_first_who_waited_does_not_take_is_for_the_next() {
+    // Two slots: one for bulk.
+    let mut bench = Bench::new(2, fixed(8.0));
+    let local = local(1, 4096);
+    let grants = ["192.0.2.2", "192.0.2.3", "192.0.2.4"].map(|to| grant(to, OpType::Read, 4096));
+    let mut submit = |grant| {
+        let pieces = [whole(grant, &local)];
+        let class = Some(ClassOfService::Throughput);
+        bench.executor.submit(bench.now, &Call { class, ..Call::of(&pieces) }).unwrap()
+    };
+    let [_, second, _] = grants.each_ref().map(&mut submit);
+    assert_eq!(bench.take().len(), 1);
+    // Those who wait in the order of their hosts: the second gives up, and the slot comes free.
+    bench.executor.cancel(second);
+    bench.complete(OpStatus::Ok);
+    let commands = bench.take();
+    assert_eq!(commands.len(), 1, "nothing else will ever wake the third");
+    assert_eq!(commands[0].responder, grants[2].responder);
+}
+
+#[test]
+fn small_calls_do_not_wait_for_a_slot_that_a_bulk_call_of_their_host_waits_for() {
+    // Two slots: one for bulk, which goes to a host that does not answer.
+    let mut bench = Bench::new(2, fixed(8.0));
+    let local = local(1, 1 << 20);
+    let [dead, live] = ["192.0.2.2", "192.0.2.3"].map(|to| grant(to, OpType::Read, 1 << 20));
+    bench.submit(&[whole(&dead, &local)]);
+    assert_eq!(bench.take().len(), 1);
+    let unanswered = bench.taken.pop_front().unwrap();
+    bench.submit(&[whole(&live, &local)]);
+    for offset in 0..20 {
+        let piece = Piece {
+            grant: &live,
+            remote_offset: 64 * offset,
+            local: &local,
+            local_offset: 0,
+            len: 64,
+        };
+        bench.submit(&[piece]);
+    }
+    let mut small = 0;
+    while !bench.take().is_empty() {
+        assert_eq!(bench.complete(OpStatus::Ok).responder, live.responder);
+        small += 1;
+    }
+    assert_eq!(small, 20);
+    bench.port.complete(&Completion::new(unanswered.slot, OpStatus::Timeout, 0, 5_000));
+    assert_eq!(bench.take().len(), 1, "a bulk op has the slot");
+}
