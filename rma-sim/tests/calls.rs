@@ -2,7 +2,10 @@
 //!
 //! `RMA_SIM_SEEDS` says how many, `RMA_SIM_FIRST` where to begin; `RMA_SIM_SEED` runs one of them.
 
-use rma_sim::calls::{CallsReport, run_seed};
+use rma_sim::{
+    calls::{CallsReport, run_seed},
+    evidence,
+};
 
 /// How many seeds are run, unless RMA_SIM_SEEDS says otherwise.
 const SEEDS: u64 = 400;
@@ -22,7 +25,7 @@ fn every_call_has_one_outcome_that_is_true() {
     for seed in one.unwrap_or(all) {
         total.add(&run_seed(seed).unwrap_or_else(|broken| panic!("{broken}")));
     }
-    println!("{total:?}");
+    evidence::show(format_args!("{total:?}"));
     if is_whole {
         let CallsReport { ok, failed, late, cancelled, retries, bytes, tried, untried } = total;
         let reached = [ok, failed, late, cancelled, retries, bytes, tried, untried];
