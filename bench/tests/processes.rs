@@ -454,8 +454,9 @@ fn a_server_is_scraped_and_says_what_it_does_on_standard_error() {
     let more = ["--region-len", "4096", "--metrics", "127.0.0.1:0", "--grant"];
     let args = [&args[..], &more[..], &[grant.to_str().unwrap()]].concat();
     let mut server = Running::start(bench(None, &args));
-    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    let address = lines.map_while(Result::ok).find_map(|line| {
+    // Kept: the server ends when nobody reads what it prints.
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
         Some(line.trim().strip_prefix("metrics   http://")?.strip_suffix("/metrics")?.to_owned())
     });
     let mut stream = TcpStream::connect(address.unwrap()).unwrap();
