@@ -1,4 +1,4 @@
-//! The round-trip time that pacing and decreases go by (RTT in 1RMA §6 and Algorithm 1).
+//! The round-trip time: decreases go by the smoothed one, pacing by the best (RTT in 1RMA §6 and Algorithm 1).
 //!
 //! The paper does not say how RTT is measured. Here it is the smoothed `total_delay` of ops that succeeded, of one
 //! remote NIC and direction: the time after which a change of the window shows in completions, waiting in the

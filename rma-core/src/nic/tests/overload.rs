@@ -304,3 +304,47 @@ fn a_write_does_not_wait_behind_reads_that_wait_for_the_window() {
     let completion = pair.completion();
     assert_eq!((completion.slot, completion.status), (CommandSlotId(2), OpStatus::Ok));
 }
+
+#[test]
+fn a_read_goes_when_the_mutation_that_waited_is_abandoned() {
+    let timing = |t| Timing {
+        timeout: Duration::from_micros(t),
+        dispatch_timeout: Duration::from_micros(t / 2),
+    };
+    let short = NicConfigBuilder { timing: timing(10_000), ..NicConfigBuilder::default() };
+    let long = NicConfigBuilder {
+        timing: timing(100_000),
+        solicitation_window: 4 * OP_SIZE_MAX,
+        ..NicConfigBuilder::default()
+    };
+    let mut pair = Pair::with(long);
+    pair.a = Host::new("192.0.2.1", short);
+    let read = |pair: &Pair, slot| Command {
+        responder: pair.a.addr,
+        remote_region: pair.a.region,
+        op: CommandOp::Read(Transfer {
+            op_size: 64,
+            remote_offset: 0,
+            local_region: pair.b.region,
+            local_offset: 0,
+        }),
+        ..pair.read(slot, 0, 64)
+    };
+    for first in [false, true] {
+        let slot = u16::from(first) * 2;
+        let command = read(&pair, slot);
+        pair.b.nic.handle_command(pair.now, command).unwrap();
+        assert_eq!(pair.responses().len(), 1);
+        pair.b.nic.responder_first = true;
+        pair.issue(pair.write(slot, 0, 64));
+        let request = pair.requests().remove(0);
+        pair.deliver_to_b(&request).unwrap();
+        pair.advance(Duration::from_micros(20_000));
+        let command = read(&pair, slot + 1);
+        pair.b.nic.handle_command(pair.now, command).unwrap();
+        assert_eq!(pair.responses().len(), 1, "the read has all the window for itself");
+        pair.advance(Duration::from_millis(500));
+        while pair.b.nic.poll_completion().is_some() {}
+        while pair.a.nic.poll_completion().is_some() {}
+    }
+}
