@@ -3,19 +3,17 @@
 //! Two engines in one thread, joined by memory instead of a device: no system call, no other core, no doorbell. A batch
 //! of reads goes through a portal; the turns of each side are timed apart, a batch at a time, so that reading the
 //! clock costs next to nothing. In turns with that, the same AES-GCM calls alone: same lengths, same number of frames,
-//! keys as the NICs prepare them.
+//! as many at a time as the NICs open and seal side by side.
 //!
 //! Not measured: what an application does to issue a read and to poll its completion.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
+use arrayvec::ArrayVec;
 use rma_core::{
     addr::{HostAddr, Pid},
-    backend::{Backend, RxFrame, Transmit},
-    crypto::{
-        AeadProvider, DerivedRegionKey, Direction, EngineId, Iv, KeyBinding, OpenJob, RegionKey,
-        RegionKeySchedule, SealJob,
-    },
+    backend::{BATCH as SIDE_BY_SIDE, Backend, RxFrame, Transmit, TxFrame},
+    crypto::{AeadProvider, Direction, EngineId, Iv, KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
     grant::Grant,
     limits::TAG_LEN,
@@ -26,6 +24,7 @@ use rma_core::{
     time::{Clock, Instant},
     wire::read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
 };
+use rma_crypto::{DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, SealJob, Text};
 use rma_xdp::{Region, TscClock};
 
 /// Reads under way at once: those of one batch.
@@ -37,8 +36,8 @@ const SIZE: usize = 64;
 /// Bytes of each region, which a cache holds.
 const REGION_LEN: usize = 4096;
 
-/// Regions with keys of their own, where every read is to come under another key than those before it: more than the
-/// responder keeps keys of, and not a multiple of a batch, so that no command slot sees the same one again soon.
+/// Regions with keys of their own, where every read is to come under another key than those before it. Not a multiple of a
+/// batch, so that no command slot sees the same one again soon.
 const REGIONS: usize = 75;
 
 /// The largest frame: what an MTU of 1500 leaves.
@@ -49,10 +48,10 @@ const PID: Pid = Pid(7);
 /// Under which keys reads come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// All under one: both sides have it prepared.
-    Known,
-    /// Each under another one than its predecessors: the initiator prepares it, the responder derives and prepares it.
-    Fresh,
+    /// All under one.
+    One,
+    /// Each under another one than its predecessors.
+    Many,
 }
 
 /// What one side spends on a read, in nanoseconds.
@@ -107,7 +106,7 @@ impl Turns {
 /// # Panics
 /// If a read does not succeed, or lands other bytes than those that it reads.
 #[must_use]
-pub fn measure<A: AeadProvider + Copy>(aead: A, keys: Keys, rounds: usize) -> Turns {
+pub fn measure(aead: &'static dyn AeadProvider, keys: Keys, rounds: usize) -> Turns {
     const BATCHES: usize = 32;
     let clock = TscClock::new();
     let mut engines = Engines::new(aead, keys, clock.clone());
@@ -138,7 +137,7 @@ pub fn measure<A: AeadProvider + Copy>(aead: A, keys: Keys, rounds: usize) -> Tu
 ///
 /// # Panics
 /// As [`measure`].
-pub fn profile<A: AeadProvider + Copy>(aead: A, keys: Keys, batches: u64) {
+pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, batches: u64) {
     let clock = TscClock::new();
     let mut engines = Engines::new(aead, keys, clock.clone());
     for _ in 0..batches {
@@ -154,10 +153,9 @@ struct Frame {
     bytes: [u8; FRAME_LEN],
 }
 
-/// One direction of the wire: a ring of buffers that are used again and again.
+/// One direction of the wire: buffers that are used again and again, the first of which hold frames.
 struct Wire {
     frames: Box<[Frame]>,
-    first: usize,
     used: usize,
 }
 
@@ -167,7 +165,7 @@ impl Wire {
         let transmit =
             Transmit { source: nobody, destination: nobody, len: 0, flow: 0, may_resolve: true };
         let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
-        Rc::new(RefCell::new(Self { frames, first: 0, used: 0 }))
+        Rc::new(RefCell::new(Self { frames, used: 0 }))
     }
 }
 
@@ -178,37 +176,44 @@ struct Memory {
 }
 
 impl Backend for Memory {
-    fn rx_burst(&mut self, max: usize, mut on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let wire = &mut *self.inbound.borrow_mut();
         let count = wire.used.min(max);
-        for _ in 0..count {
-            let Frame { transmit, bytes } = &mut wire.frames[wire.first];
-            on_frame(RxFrame {
+        for frames in wire.frames[..count].chunks_mut(SIDE_BY_SIDE) {
+            let frames = frames.iter_mut().map(|Frame { transmit, bytes }| RxFrame {
                 source: transmit.source,
                 destination: transmit.destination,
                 reply_len_max: FRAME_LEN,
                 bytes: &mut bytes[..transmit.len],
             });
-            wire.first = (wire.first + 1) % (2 * BATCH);
+            on_frames(&mut frames.collect::<ArrayVec<_, SIDE_BY_SIDE>>());
         }
-        wire.used -= count;
+        assert_eq!(count, wire.used, "whoever receives takes all that was sent");
+        wire.used = 0;
         count
     }
 
-    fn tx_burst(
-        &mut self,
-        max: usize,
-        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> usize {
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let wire = &mut *self.outbound.borrow_mut();
-        let room = (2 * BATCH - wire.used).min(max);
-        for sent in 0..room {
-            let frame = &mut wire.frames[(wire.first + wire.used) % (2 * BATCH)];
-            let Some(transmit) = fill(&mut frame.bytes) else { return sent };
-            frame.transmit = transmit;
-            wire.used += 1;
+        let end = wire.frames.len().min(wire.used + max);
+        let mut sent = 0;
+        for group in wire.frames[wire.used..end].chunks_mut(SIDE_BY_SIDE) {
+            let frames = group.iter_mut().map(|frame| TxFrame::new(&mut frame.bytes));
+            let mut frames: ArrayVec<_, SIDE_BY_SIDE> = frames.collect();
+            let filled = fill(&mut frames);
+            let offered = frames.len();
+            let transmits: ArrayVec<_, SIDE_BY_SIDE> =
+                frames.into_iter().filter_map(|frame| frame.transmit).collect();
+            for (frame, transmit) in group.iter_mut().zip(transmits) {
+                frame.transmit = transmit;
+            }
+            sent += filled;
+            if filled < offered {
+                break;
+            }
         }
-        room
+        wire.used += sent;
+        sent
     }
 
     fn flush(&mut self, _: Instant) {}
@@ -220,7 +225,7 @@ fn addresses() -> [HostAddr; 2] {
 
 /// Regions' keys, and what K_d is derived from.
 fn keys(keys: Keys) -> (Vec<RegionKey>, KeyBinding) {
-    let count = if keys == Keys::Fresh { REGIONS } else { 1 };
+    let count = if keys == Keys::Many { REGIONS } else { 1 };
     let [initiator, responder] = addresses();
     (
         (0..count).map(|number| RegionKey::from_bytes([number as u8; 16])).collect(),
@@ -229,9 +234,9 @@ fn keys(keys: Keys) -> (Vec<RegionKey>, KeyBinding) {
 }
 
 /// Two engines and a portal.
-struct Engines<A: AeadProvider> {
-    initiator: Engine<Memory, TscClock, A>,
-    responder: Engine<Memory, TscClock, A>,
+struct Engines {
+    initiator: Engine<Memory, TscClock>,
+    responder: Engine<Memory, TscClock>,
     portal: CommandPortal,
     grants: Vec<Grant>,
     sink: RegisteredRegion,
@@ -240,8 +245,8 @@ struct Engines<A: AeadProvider> {
     reads: usize,
 }
 
-impl<A: AeadProvider + Copy> Engines<A> {
-    fn new(aead: A, which: Keys, clock: TscClock) -> Self {
+impl Engines {
+    fn new(aead: &'static dyn AeadProvider, which: Keys, clock: TscClock) -> Self {
         let (there, back) = (Wire::new(), Wire::new());
         let ends = [
             Memory { inbound: Rc::clone(&back), outbound: Rc::clone(&there) },
@@ -263,7 +268,8 @@ impl<A: AeadProvider + Copy> Engines<A> {
         let mut register = |key: &RegionKey| {
             let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
             memory.copy_in(0, &source).expect("as long");
-            let entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
+            let mut entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
+            entry.key = RegionKeySchedule::with(aead, key);
             responder.nic_mut().regions_mut().register(entry).expect("there is room")
         };
         let grants = regions.iter().map(|key| Grant {
@@ -330,105 +336,119 @@ impl<A: AeadProvider + Copy> Engines<A> {
 
 /// A function of its own, so that a profiler can tell the sides apart.
 #[inline(never)]
-fn initiator_turn<A: AeadProvider>(engine: &mut Engine<Memory, TscClock, A>) -> usize {
+fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     engine.turn()
 }
 
 /// As [`initiator_turn`]. The second call of `turn` there keeps either from being all of it.
 #[inline(never)]
-fn responder_turn<A: AeadProvider>(engine: &mut Engine<Memory, TscClock, A>) -> usize {
+fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     core::hint::black_box(engine).turn()
 }
 
-/// The AES-GCM calls of a batch, and nothing else. One side seals what the other opens.
-struct Calls<A: AeadProvider> {
-    aead: A,
-    which: Keys,
-    regions: Vec<(RegionKeySchedule, DerivedRegionKey)>,
-    binding: KeyBinding,
-    frames: Vec<Sealed<A::Key>>,
+/// The AES-GCM calls of a batch, and nothing else: as many frames at a time as the NICs open and seal. One side seals
+/// what the other opens.
+struct Calls {
+    aead: &'static dyn AeadProvider,
+    regions: Vec<KeySchedule>,
+    block: [u8; 16],
+    frames: Vec<Sealed>,
     sealed: u64,
 }
 
-/// A request and its response, and the keys of both sides.
-struct Sealed<K> {
-    keys: [K; 2],
+/// A request and its response, and the key of both sides.
+struct Sealed {
+    key: Key,
     request: [u8; REQUEST_HEADER_LEN],
     request_tag: [u8; TAG_LEN],
-    response: [u8; RESPONSE_HEADER_LEN + 12],
+    response: [u8; RESPONSE_HEADER_LEN + IV_LEN],
     payload: [u8; SIZE],
     response_tag: [u8; TAG_LEN],
-    ivs: [Iv; 2],
+    ivs: [[u8; IV_LEN]; 2],
 }
 
-impl<A: AeadProvider> Calls<A> {
-    fn new(aead: A, which: Keys) -> Self {
-        let (regions, binding) = keys(which);
-        let regions = regions.iter().map(|key| {
-            let schedule = RegionKeySchedule::new(key);
-            let derived = schedule.derive(&binding);
-            (schedule, derived)
-        });
-        let regions: Vec<_> = regions.collect();
-        let iv = Iv::new(Direction::ToResponder, EngineId(0), 0);
+impl Calls {
+    fn new(aead: &'static dyn AeadProvider, which: Keys) -> Self {
+        let (regions, _) = keys(which);
+        let regions: Vec<_> =
+            regions.iter().map(|key| aead.schedule(&Key::from_bytes(*key.expose()))).collect();
         let frames = (0..BATCH).map(|_| Sealed {
-            keys: [aead.prepare(&regions[0].1), aead.prepare(&regions[0].1)],
+            key: Key::default(),
             request: [1; _],
             request_tag: [0; _],
             response: [2; _],
             payload: [3; _],
             response_tag: [0; _],
-            ivs: [iv, iv],
+            ivs: [[0; _]; 2],
         });
         let frames = frames.collect();
-        Self { aead, which, regions, binding, frames, sealed: 0 }
+        Self { aead, regions, block: [4; _], frames, sealed: 0 }
     }
 
     /// One batch: nanoseconds at the initiator, and at the responder.
     fn batch(&mut self, clock: &TscClock) -> [u64; 2] {
-        let Self { aead, which, regions, binding, frames, sealed } = self;
+        let Self { aead, regions, block, frames, sealed } = self;
         let first = *sealed as usize;
-        for frame in &mut *frames {
+        for (index, frame) in frames.iter_mut().enumerate() {
             *sealed += 1;
             let [request, response] = [Direction::ToResponder, Direction::ToInitiator];
-            frame.ivs = [request, response].map(|it| Iv::new(it, EngineId(0), *sealed));
+            frame.ivs = [request, response].map(|it| *Iv::new(it, EngineId(0), *sealed).octets());
+            // The initiator has its key from a grant.
+            let schedule = &regions[(first + index) % regions.len()];
+            let jobs = [DeriveJob { schedule, from: DeriveFrom::Block(block) }];
+            aead.derive(&jobs, core::slice::from_mut(&mut frame.key));
         }
         let start = clock.now();
-        for (index, frame) in frames.iter_mut().enumerate() {
-            if *which == Keys::Fresh {
-                frame.keys[0] = aead.prepare(&regions[(first + index) % regions.len()].1);
-            }
-            let [iv, _] = frame.ivs;
-            let (aad, tag) = (&frame.request, &mut frame.request_tag);
-            aead.seal(&mut [SealJob { key: &frame.keys[0], iv, aad, payload: &mut [], tag }]);
+        for frames in frames.chunks_mut(SIDE_BY_SIDE) {
+            let jobs = frames.iter_mut().map(|frame| SealJob {
+                key: JobKey::Fresh(&frame.key),
+                iv: frame.ivs[0],
+                aad: &frame.request,
+                text: Text::empty(),
+                tag: &mut frame.request_tag,
+            });
+            aead.seal(&mut jobs.collect::<ArrayVec<_, SIDE_BY_SIDE>>());
         }
         let requested = clock.now();
-        for (index, frame) in frames.iter_mut().enumerate() {
-            if *which == Keys::Fresh {
-                let (schedule, _) = &regions[(first + index) % regions.len()];
-                frame.keys[1] = aead.prepare(&schedule.derive(binding));
-            }
-            let [iv, _] = frame.ivs;
-            let (aad, tag) = (&frame.request, &frame.request_tag);
-            let key = &frame.keys[1];
-            let mut jobs = [OpenJob { key, iv, aad, payload: &mut [], tag, authentic: false }];
-            aead.open(&mut jobs);
-            assert!(jobs[0].authentic, "it was just sealed");
+        let mut keys = [const { Key::from_bytes([0; 16]) }; SIDE_BY_SIDE];
+        for (round, frames) in frames.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let job = |index| DeriveJob {
+                schedule: &regions[(first + round * SIDE_BY_SIDE + index) % regions.len()],
+                from: DeriveFrom::Block(block),
+            };
+            let jobs: ArrayVec<_, SIDE_BY_SIDE> = (0..frames.len()).map(job).collect();
+            aead.derive(&jobs, &mut keys[..frames.len()]);
+            let jobs = frames.iter_mut().zip(&keys).map(|(frame, key)| OpenJob {
+                key: JobKey::Fresh(key),
+                iv: frame.ivs[0],
+                aad: &frame.request,
+                text: Text::empty(),
+                tag: &frame.request_tag,
+                authentic: false,
+            });
+            open(*aead, jobs.collect());
         }
-        for frame in &mut *frames {
-            let [_, iv] = frame.ivs;
-            let (aad, payload) = (&frame.response, &mut frame.payload);
-            let (key, tag) = (&frame.keys[1], &mut frame.response_tag);
-            aead.seal(&mut [SealJob { key, iv, aad, payload, tag }]);
+        for frames in frames.chunks_mut(SIDE_BY_SIDE) {
+            let jobs = frames.iter_mut().map(|frame| SealJob {
+                key: JobKey::Fresh(&frame.key),
+                iv: frame.ivs[1],
+                aad: &frame.response,
+                text: Text::in_place(&mut frame.payload),
+                tag: &mut frame.response_tag,
+            });
+            aead.seal(&mut jobs.collect::<ArrayVec<_, SIDE_BY_SIDE>>());
         }
         let answered = clock.now();
-        for frame in &mut *frames {
-            let [_, iv] = frame.ivs;
-            let (aad, payload) = (&frame.response, &mut frame.payload);
-            let (key, tag) = (&frame.keys[0], &frame.response_tag);
-            let mut jobs = [OpenJob { key, iv, aad, payload, tag, authentic: false }];
-            aead.open(&mut jobs);
-            assert!(jobs[0].authentic, "it was just sealed");
+        for frames in frames.chunks_mut(SIDE_BY_SIDE) {
+            let jobs = frames.iter_mut().map(|frame| OpenJob {
+                key: JobKey::Fresh(&frame.key),
+                iv: frame.ivs[1],
+                aad: &frame.response,
+                text: Text::in_place(&mut frame.payload),
+                tag: &frame.response_tag,
+                authentic: false,
+            });
+            open(*aead, jobs.collect());
         }
         let landed = clock.now();
         let initiator = requested.nanos_since(start) + landed.nanos_since(answered);
@@ -436,16 +456,21 @@ impl<A: AeadProvider> Calls<A> {
     }
 }
 
+fn open(aead: &dyn AeadProvider, mut jobs: ArrayVec<OpenJob<'_>, SIDE_BY_SIDE>) {
+    aead.open(&mut jobs);
+    assert!(jobs.iter().all(|job| job.authentic), "they were just sealed");
+}
+
 #[cfg(test)]
 mod tests {
-    use rma_core::crypto::PortableAead;
+    use rma_core::crypto::fastest;
 
     use super::*;
 
     #[test]
-    fn reads_land_under_known_and_under_fresh_keys_and_cost_more_than_their_aead() {
-        for keys in [Keys::Known, Keys::Fresh] {
-            let turns = measure(PortableAead, keys, 2);
+    fn reads_land_under_one_key_and_under_many_and_cost_more_than_their_aead() {
+        for keys in [Keys::One, Keys::Many] {
+            let turns = measure(fastest(), keys, 2);
             for side in turns.sides() {
                 assert!(side.aead > 0.0 && side.turn > 0.0, "{turns:?}");
             }

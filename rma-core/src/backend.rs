@@ -18,7 +18,38 @@ pub struct RxFrame<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// What [`Backend::tx_burst`]'s callback wrote into the buffer.
+/// A buffer for one frame, and what was written into it.
+#[derive(Debug)]
+pub struct TxFrame<'a> {
+    /// Room for the frame, which begins at its start.
+    pub bytes: &'a mut [u8],
+    /// The frame that is in it. `None`: none is, or none that the device should send.
+    pub transmit: Option<Transmit>,
+}
+
+impl<'a> TxFrame<'a> {
+    /// A buffer without a frame.
+    pub const fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, transmit: None }
+    }
+
+    /// Fills one buffer after the other, until `fill` has no frame. Returns how many: what [`Backend::tx_burst`] is to be
+    /// told, for those who make frames one by one.
+    pub fn fill_each(
+        frames: &mut [Self],
+        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
+    ) -> usize {
+        for (count, frame) in frames.iter_mut().enumerate() {
+            frame.transmit = fill(frame.bytes);
+            if frame.transmit.is_none() {
+                return count;
+            }
+        }
+        frames.len()
+    }
+}
+
+/// A frame in a [`TxFrame`], and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// One of this host's own addresses, of the same family as `destination`.
@@ -35,20 +66,26 @@ pub struct Transmit {
     pub may_resolve: bool,
 }
 
+/// How many frames a NIC opens or seals side by side. A backend that can should hand over as many at a time: more
+/// gain nothing, and fewer cost more each.
+pub const BATCH: usize = 16;
+
 /// A device that moves bursts of frames. AF_XDP and UDP sockets are two; the simulator and the tests
 /// have their own.
 ///
 /// No method blocks, allocates or fails: a frame that cannot be sent is counted by the backend and is
 /// then simply a lost frame, which the protocol lives with.
 pub trait Backend {
-    /// Hands at most `max` received frames to `on_frame`. Returns how many were handed over.
-    fn rx_burst(&mut self, max: usize, on_frame: impl FnMut(RxFrame<'_>)) -> usize;
+    /// Hands at most `max` received frames to `on_frames`, some at a time: [`BATCH`] is a good number. Returns how many
+    /// were handed over.
+    fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize;
 
-    /// Offers at most `max` buffers to `fill`, each as large as the largest frame the device can send,
-    /// until `fill` returns `None` or the device has no room. Returns how many frames were taken.
+    /// Offers at most `max` buffers to `fill`, some at a time, each as large as the largest frame the device can send.
+    /// `fill` says how many of the first it has filled. Goes on until `fill` leaves one empty or the device has no room.
+    /// Returns how many were filled, those included that hold nothing to send.
     ///
     /// `fill` is not called when there is no room, so nothing that was polled can be lost here.
-    fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize;
+    fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize;
 
     /// Rings the doorbell if the device asked for it.
     fn flush(&mut self, now: Instant);

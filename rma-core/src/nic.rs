@@ -21,10 +21,10 @@ mod gauges;
 mod granules;
 mod inbound_reads;
 mod initiator;
-mod key_cache;
 mod memory;
 mod notice_limiter;
 mod pending_writes;
+mod receive;
 mod region_table;
 mod responder;
 mod security;
@@ -43,14 +43,15 @@ pub use region_table::{RegionEntry, RegionTable};
 
 use crate::{
     addr::Pid,
-    backend::{RxFrame, Transmit},
+    backend::{BATCH, RxFrame, Transmit, TxFrame},
     command::{Command, CommandSlotId, Completion},
-    crypto::{AeadProvider, IvCounter, PortableAead},
+    crypto::{AeadProvider, IvCounter, ProviderKind, fastest},
     error::{CommandError, DropReason},
     time::{Clock, Instant},
     wire::{self, FrameView},
 };
-use initiator::{Context, Envelope, Initiator};
+use initiator::{Context, Initiator};
+use receive::{Batch, Seen};
 use responder::{Responder, Serving};
 use security::Security;
 use solicitation_window::SolicitationWindow;
@@ -64,34 +65,32 @@ use solicitation_window::SolicitationWindow;
 /// then ask `poll_timeout` when to come back. Every method does bounded work, and none of the `handle_*`
 /// and `poll_*` allocates, blocks, or panics on what it is given.
 #[derive(Debug)]
-pub struct Nic<A: AeadProvider = PortableAead> {
+pub struct Nic {
     config: NicConfig,
-    security: Security<A>,
+    security: Security,
     regions: RegionTable,
     window: SolicitationWindow,
-    initiator: Initiator<A>,
-    responder: Responder<A>,
+    initiator: Initiator,
+    responder: Responder,
     counters: Arc<NicCounters>,
     /// Whether the responder is asked first for the next frame to send.
     responder_first: bool,
 }
 
 impl Nic {
-    /// A NIC with the portable AEAD provider.
+    /// A NIC with the fastest AEAD provider that the processor can run.
     #[must_use]
     pub fn new(config: NicConfig) -> Self {
-        Self::with_aead(config, PortableAead)
+        Self::with_aead(config, fastest())
     }
-}
 
-impl<A: AeadProvider> Nic<A> {
     /// A NIC that encrypts with `aead`.
     #[must_use]
-    pub fn with_aead(config: NicConfig, aead: A) -> Self {
+    pub fn with_aead(config: NicConfig, aead: &'static dyn AeadProvider) -> Self {
         let counter = IvCounter::new(config.settings.counter_block());
         Self {
             security: Security::new(aead, config.settings.engine, counter),
-            regions: RegionTable::new(config.settings.regions),
+            regions: RegionTable::new(config.settings.regions, aead),
             window: SolicitationWindow::new(config.settings.solicitation_window),
             initiator: Initiator::new(&config),
             responder: Responder::new(&config),
@@ -99,6 +98,12 @@ impl<A: AeadProvider> Nic<A> {
             responder_first: true,
             config,
         }
+    }
+
+    /// Which AEAD provider it encrypts with.
+    #[must_use]
+    pub fn aead(&self) -> ProviderKind {
+        self.security.aead().kind()
     }
 
     /// What the NIC was built with.
@@ -190,6 +195,17 @@ impl<A: AeadProvider> Nic<A> {
             .inspect_err(|_| self.counters.count_refused())
     }
 
+    /// Takes received frames: as [`Nic::handle_frame`] one after the other, and faster. What was dropped is counted.
+    pub fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        let mut batch = Batch::new();
+        for frames in frames.chunks_mut(BATCH) {
+            self.open(frames, &mut batch);
+            for (frame, seen) in frames.iter_mut().zip(batch.drain(..)) {
+                let _ = self.handle_seen(now, clock, frame, seen);
+            }
+        }
+    }
+
     /// Takes a received frame.
     ///
     /// `now` may be from the start of an engine's turn. `clock` is read where that is not good enough: right
@@ -201,10 +217,23 @@ impl<A: AeadProvider> Nic<A> {
         &mut self,
         now: Instant,
         clock: &impl Clock,
-        frame: RxFrame<'_>,
+        mut frame: RxFrame<'_>,
+    ) -> Result<(), DropReason> {
+        let mut batch = Batch::new();
+        self.open(core::slice::from_mut(&mut frame), &mut batch);
+        let seen = batch.pop().expect("one for each frame");
+        self.handle_seen(now, clock, &mut frame, seen)
+    }
+
+    fn handle_seen(
+        &mut self,
+        now: Instant,
+        clock: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        seen: Seen,
     ) -> Result<(), DropReason> {
         self.counters.count_received();
-        let result = self.accept_frame(now, clock, frame);
+        let result = self.accept_frame(now, clock, frame, seen);
         result.inspect_err(|&reason| self.counters.count_drop(reason))
     }
 
@@ -212,56 +241,57 @@ impl<A: AeadProvider> Nic<A> {
         &mut self,
         now: Instant,
         clock: &impl Clock,
-        frame: RxFrame<'_>,
+        frame: &mut RxFrame<'_>,
+        Seen { view, opened }: Seen,
     ) -> Result<(), DropReason> {
-        if !self.config.settings.addresses.contains(frame.destination) {
-            return Err(DropReason::NotForThisHost);
-        }
-        match FrameView::parse(frame.bytes)? {
+        let source = frame.source;
+        match view? {
             FrameView::ReadRequest(view) => {
                 let (responder, _, mut serving) = self.serving();
-                responder.handle_read_request(now, view.claims(), frame, &mut serving)
+                responder.handle_read_request(now, view.claims(), frame, &opened, &mut serving)
             }
             FrameView::ReadResponse(view) => {
                 let (initiator, mut context) = self.initiating();
-                let RxFrame { source, bytes, .. } = frame;
-                initiator.handle_response(now, source, view.claims(), bytes, &mut context)
+                let claims = view.claims();
+                initiator.handle_response(now, source, claims, frame.bytes, &opened, &mut context)
             }
             FrameView::Failure(view) => {
-                let (initiator, mut context) = self.initiating();
-                let RxFrame { source, bytes, .. } = frame;
-                initiator.handle_failure(now, source, view.claims(), bytes, &mut context)
+                let (initiator, context) = self.initiating();
+                initiator.handle_failure(now, source, view.claims(), &opened, context.window)
             }
             FrameView::MutationRequest(view) => {
                 let (responder, _, mut serving) = self.serving();
-                responder.handle_mutation_request(now, view.claims(), frame, &mut serving)
+                responder.handle_mutation_request(now, view.claims(), frame, &opened, &mut serving)
             }
             FrameView::Solicitation(view) => {
                 let (initiator, context) = self.initiating();
-                let RxFrame { source, destination, reply_len_max, bytes } = frame;
-                let envelope = Envelope { source, destination, reply_len_max };
-                initiator.handle_solicitation(clock, &envelope, view.claims(), bytes, &context)
+                initiator.handle_solicitation(clock, view.claims(), frame, &opened, &context)
             }
             FrameView::SolicitedData(view) => {
                 let (responder, window, mut serving) = self.serving();
-                responder.handle_data(clock, view.claims(), frame, window, &mut serving)
+                responder.handle_data(clock, view.claims(), frame, &opened, window, &mut serving)
             }
             FrameView::Acknowledgement(view) => {
-                let (initiator, mut context) = self.initiating();
-                let RxFrame { source, bytes, .. } = frame;
-                initiator.handle_acknowledgement(now, source, view.claims(), bytes, &mut context)
+                let (initiator, context) = self.initiating();
+                initiator.handle_acknowledgement(
+                    now,
+                    source,
+                    view.claims(),
+                    &opened,
+                    context.window,
+                )
             }
         }
     }
 
     /// The initiator, and what it works with.
-    fn initiating(&mut self) -> (&mut Initiator<A>, Context<'_, A>) {
+    fn initiating(&mut self) -> (&mut Initiator, Context<'_>) {
         let Self { config, security, regions, window, initiator, .. } = self;
         (initiator, Context { security, regions, window, config })
     }
 
     /// The responder, the window, and what else it works with.
-    fn serving(&mut self) -> (&mut Responder<A>, &mut SolicitationWindow, Serving<'_, A>) {
+    fn serving(&mut self) -> (&mut Responder, &mut SolicitationWindow, Serving<'_>) {
         let Self { config, security, regions, window, responder, counters, .. } = self;
         (responder, window, Serving { security, regions, counters, config })
     }
@@ -275,11 +305,47 @@ impl<A: AeadProvider> Nic<A> {
 
     /// Writes at most one frame into `out`. Call until it returns `None`.
     ///
-    /// `out` should have room for the largest frame that the device can send; responses are cut to it. With
+    /// As [`Nic::poll_transmits`], with one buffer.
+    #[must_use]
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+        let mut frames = [TxFrame::new(out)];
+        if self.poll_transmits(now, &mut frames) == 0 { None } else { frames[0].transmit }
+    }
+
+    /// Writes frames into `frames`, one into each, and returns how many. Call until that is less than there are.
+    ///
+    /// Each should have room for the largest frame that the device can send; responses are cut to it. With
     /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
     /// turns with what it sends for its own ops, so that neither stops the other.
     #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+    pub fn poll_transmits(&mut self, now: Instant, frames: &mut [TxFrame<'_>]) -> usize {
+        let mut count = 0;
+        for frames in frames.chunks_mut(BATCH) {
+            let mut written = 0;
+            for frame in &mut *frames {
+                frame.transmit = self.write_next(now, frame.bytes);
+                if frame.transmit.is_none() {
+                    break;
+                }
+                written += 1;
+            }
+            if written > 0 {
+                let Self { security, initiator, .. } = self;
+                security.seal(&mut frames[..written], |slot, tag| initiator.note_tag(slot, tag));
+            }
+            count += written;
+            if written < frames.len() {
+                break;
+            }
+        }
+        if count > 0 {
+            self.counters.count_sent(count as u64);
+        }
+        count
+    }
+
+    /// Writes the next frame, to be sealed.
+    fn write_next(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
             return None;
         }
@@ -298,7 +364,6 @@ impl<A: AeadProvider> Nic<A> {
             // Who had nothing to send has not had its turn.
             if transmit.is_some() {
                 self.responder_first = !responder;
-                self.counters.count_sent();
                 return transmit;
             }
         }
@@ -309,7 +374,13 @@ impl<A: AeadProvider> Nic<A> {
     /// room for.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.security.can_seal() && self.has_output()
+        self.frames_waiting() > 0
+    }
+
+    /// About how many frames [`Nic::poll_transmits`] has, which is how many buffers to offer it. 0 only if it has none.
+    #[must_use]
+    pub fn frames_waiting(&self) -> usize {
+        if self.security.can_seal() { self.output() } else { 0 }
     }
 
     /// The next completion. Its slot is free again once this returns it.

@@ -5,7 +5,7 @@
 use std::os::fd::BorrowedFd;
 
 use rma_core::{
-    backend::{Backend, RxFrame, Transmit},
+    backend::{Backend, RxFrame, TxFrame},
     nic::ReceiveLenMax,
     time::Instant,
 };
@@ -31,14 +31,14 @@ pub enum AnyBackend {
 }
 
 impl Backend for AnyBackend {
-    fn rx_burst(&mut self, max: usize, on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         match self {
-            Self::Xdp(xdp) => xdp.rx_burst(max, on_frame),
-            Self::Udp(udp) => udp.rx_burst(max, on_frame),
+            Self::Xdp(xdp) => xdp.rx_burst(max, on_frames),
+            Self::Udp(udp) => udp.rx_burst(max, on_frames),
         }
     }
 
-    fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+    fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         match self {
             Self::Xdp(xdp) => xdp.tx_burst(max, fill),
             Self::Udp(udp) => udp.tx_burst(max, fill),

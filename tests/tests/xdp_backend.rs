@@ -21,7 +21,7 @@ use rma_bench::{
 };
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, Transmit},
+    backend::{Backend, Transmit, TxFrame},
     time::Instant,
 };
 use rma_xdp::{
@@ -140,13 +140,14 @@ fn transmit(from: End, version: u8, len: usize) -> Transmit {
 
 fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {
     let mut frame = Some(frame);
-    let sent = backend.tx_burst(1, |buffer| {
+    let mut next = |buffer: &mut [u8]| {
         let frame = frame.take()?;
         // Longer than the buffer: only the length is told, as a careless caller would.
         let fits = frame.len().min(buffer.len());
         buffer[..fits].copy_from_slice(&frame[..fits]);
         Some(transmit(from, version, frame.len()))
-    });
+    };
+    let sent = backend.tx_burst(1, |frames| TxFrame::fill_each(frames, &mut next));
     assert_eq!(sent, 1);
     backend.flush(clock());
 }
@@ -155,7 +156,8 @@ fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {
 fn receive(backend: &mut XdpBackend, from: End, version: u8) -> (Vec<u8>, usize) {
     wait_for("a frame", || {
         let mut got = None;
-        backend.rx_burst(1, |frame| {
+        backend.rx_burst(1, |frames| {
+            let [frame] = frames else { panic!("at most one was asked for") };
             assert_eq!(frame.source, from.address(version));
             assert_eq!(frame.destination, from.other().address(version));
             got = Some((frame.bytes.to_vec(), frame.reply_len_max));
@@ -319,16 +321,19 @@ fn many_bursts_arrive_in_order_through_small_rings() {
         let (mut sent, mut received) = (0_usize, 0_usize);
         while received < 5000 {
             let next = &mut sent;
-            a.tx_burst(40, |buffer| {
+            let mut fill = |buffer: &mut [u8]| {
                 buffer[..len].copy_from_slice(&pattern(len, *next));
                 *next += 1;
                 Some(transmit(End::A, 4, len))
-            });
+            };
+            a.tx_burst(40, |frames| TxFrame::fill_each(frames, &mut fill));
             a.flush(clock());
             wait_for("every frame of the burst", || {
-                b.rx_burst(64, |frame| {
-                    assert_eq!(frame.bytes, pattern(len, received));
-                    received += 1;
+                b.rx_burst(64, |frames| {
+                    for frame in frames {
+                        assert_eq!(frame.bytes, pattern(len, received));
+                        received += 1;
+                    }
                 });
                 (received == sent).then_some(())
             });
@@ -424,7 +429,9 @@ fn every_receive_queue_is_polled() {
     }
     let mut seen = [0; 64];
     wait_for("a frame of every sender", || {
-        b.rx_burst(8, |frame| seen[usize::from(frame.bytes[0])] += 1);
+        b.rx_burst(8, |frames| {
+            frames.iter().for_each(|frame| seen[usize::from(frame.bytes[0])] += 1);
+        });
         seen.iter().all(|&count| count == 1).then_some(())
     });
     let mut per_queue = [0, 0];
@@ -452,11 +459,11 @@ fn frames_that_cannot_be_sent_are_counted_and_the_next_one_is_sent() {
     assert_eq!(counters.tx_too_long.load(), 2);
     let frame = Transmit { destination: "192.0.2.77".parse().unwrap(), ..transmit(End::A, 4, 5) };
     let mut frames = vec![frame];
-    a.tx_burst(9, |_| frames.pop());
+    a.tx_burst(9, |buffers| TxFrame::fill_each(buffers, |_| frames.pop()));
     assert_eq!(counters.tx_no_path.load(), 1);
     let frame = Transmit { destination: Lab::B_V6.into(), ..transmit(End::A, 4, 5) };
     let mut frames = vec![frame];
-    a.tx_burst(9, |_| frames.pop());
+    a.tx_burst(9, |buffers| TxFrame::fill_each(buffers, |_| frames.pop()));
     assert_eq!(counters.tx_family.load(), 1);
     assert_eq!(counters.tx_frames.load(), 0);
     send(&mut a, End::A, 4, b"fine");
@@ -587,7 +594,7 @@ fn an_interface_that_goes_down_and_comes_back_is_used_again() {
     wait_for("the frame that waited", || {
         a.flush(clock());
         let mut got = false;
-        b.rx_burst(8, |frame| got |= frame.bytes == b"late");
+        b.rx_burst(8, |frames| got |= frames.iter().any(|frame| frame.bytes == b"late"));
         got.then_some(())
     });
     send(&mut a, End::A, 4, b"again");

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use rma_core::crypto::PortableAead;
+use rma_core::crypto::{AeadProvider, ProviderKind, fastest};
 
 use super::table::Measured;
 use crate::{
@@ -15,14 +15,51 @@ use crate::{
 const ROUNDS: usize = 200;
 
 pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let portable = ProviderKind::Portable.provider().expect("every processor runs it");
+    let [by_portable, by_fastest] = [portable, fastest()].map(both);
+    let sides = by_portable.iter().flat_map(Turns::sides);
+    let over_aead = sides.map(|side| side.over_aead()).fold(0.0, f64::max);
+    let [known, _] = &by_fastest;
+    let share = known.sides().map(|side| side.aead_share());
+    let figure = |name, value, what: &str, aead: &dyn AeadProvider, both| {
+        let detail = format!("{what}; {}", words(aead, both));
+        Measured { name, value, detail }
+    };
+    let rate =
+        |name, side: Side| figure(name, side.ops_per_s(), "keys known", fastest(), &by_fastest);
+    Ok(vec![
+        figure(
+            "turn64_over_aead",
+            over_aead,
+            "the worse side, one key or many",
+            portable,
+            &by_portable,
+        ),
+        rate("turn64_initiator_ops_per_s", known.initiator),
+        rate("turn64_responder_ops_per_s", known.responder),
+        figure(
+            "turn64_aead_share",
+            share[0].max(share[1]),
+            "of the side where it is larger, one key",
+            fastest(),
+            &by_fastest,
+        ),
+    ])
+}
+
+/// With one key, and with many.
+fn both(aead: &'static dyn AeadProvider) -> [Turns; 2] {
     // A thread of its own, so that nothing else that this process does later is pinned.
-    let both = thread::scope(|scope| {
+    thread::scope(|scope| {
         let measure = || {
             pin(cores().1);
-            [Keys::Known, Keys::Fresh].map(|keys| measure(PortableAead, keys, ROUNDS))
+            [Keys::One, Keys::Many].map(|keys| measure(aead, keys, ROUNDS))
         };
         scope.spawn(measure).join().expect("reads succeed between two engines in one thread")
-    });
+    })
+}
+
+fn words(aead: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {
     let words = |turns: &Turns| {
         let Turns { initiator: i, responder: r } = turns;
         format!(
@@ -30,29 +67,11 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
             i.turn, i.aead, r.turn, r.aead
         )
     };
-    let [known, fresh] = &both;
-    let detail = format!(
-        "engines in one thread, joined by memory; 64 B READs in batches of {BATCH}, portable AES-128-GCM; a READ costs, \
-         keys known: {}; every key fresh, derived and prepared: {}",
-        words(known),
-        words(fresh),
-    );
-    let sides = both.iter().flat_map(Turns::sides);
-    let over_aead = sides.map(|side| side.over_aead()).fold(0.0, f64::max);
-    let share = known.sides().map(|side| side.aead_share());
-    let figure = |name, value, what: &str| {
-        let detail = format!("{what}; {detail}");
-        Measured { name, value, detail }
-    };
-    let rate = |name, side: Side| figure(name, side.ops_per_s(), "keys known");
-    Ok(vec![
-        figure("turn64_over_aead", over_aead, "the worse side, keys known or fresh"),
-        rate("turn64_initiator_ops_per_s", known.initiator),
-        rate("turn64_responder_ops_per_s", known.responder),
-        figure(
-            "turn64_aead_share",
-            share[0].max(share[1]),
-            "of the side where it is larger, keys known",
-        ),
-    ])
+    format!(
+        "engines in one thread, joined by memory; 64 B READs in batches of {BATCH}, AES-128-GCM by the {} provider, every \
+         key set up and at the responder derived anew; a READ costs, all under one key: {}; each under another: {}",
+        aead.kind(),
+        words(one),
+        words(many),
+    )
 }

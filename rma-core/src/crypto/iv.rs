@@ -41,12 +41,6 @@ impl Iv {
         Self([h0, h1, h2, h3, h4, h5, h6, h7, t0, t1, t2, t3])
     }
 
-    /// The IV with these octets.
-    #[cfg(test)]
-    pub(super) const fn from_octets(octets: [u8; IV_LEN]) -> Self {
-        Self(octets)
-    }
-
     /// The IV's octets.
     #[must_use]
     pub const fn octets(&self) -> &[u8; IV_LEN] {

@@ -2,11 +2,7 @@
 
 use core::fmt;
 
-use aes::{
-    Aes128Enc,
-    cipher::{BlockCipherEncrypt, KeyInit},
-};
-use cmac::{Cmac, Mac};
+use rma_crypto::{AeadProvider, DeriveFrom, DeriveJob, Key, KeySchedule, fastest};
 
 use crate::{
     addr::{HostAddr, Pid},
@@ -57,6 +53,17 @@ impl DerivedRegionKey {
         Self(bytes)
     }
 
+    /// The key that a provider has derived.
+    pub(crate) const fn of(key: &Key) -> Self {
+        Self(*key.expose())
+    }
+
+    /// The key, as providers take it.
+    #[must_use]
+    pub const fn as_key(&self) -> &Key {
+        Key::from_ref(&self.0)
+    }
+
     /// The key's octets, to be carried to the initiator over a secret channel, and to nowhere else.
     #[must_use]
     pub const fn expose(&self) -> &[u8; 16] {
@@ -92,50 +99,78 @@ mod domain {
     pub(super) const CMAC: u8 = 0x06;
 }
 
-/// K_r ready for derivation: its AES key schedule, kept in the registered region table.
-#[derive(Clone)]
-pub struct RegionKeySchedule {
-    block: Aes128Enc,
-    cmac: Cmac<Aes128Enc>,
+/// What a K_d is derived from: the fields of a [`KeyBinding`], one after the other.
+///
+/// Between IPv4 addresses they are one AES block, as in the paper. IPv6 addresses do not fit one block: AES-CMAC
+/// (RFC 4493) over the same fields, with its own domain octet.
+//= 1rma#4.2-derived-key
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BindingFields {
+    octets: [u8; 40],
+    is_block: bool,
 }
 
+impl BindingFields {
+    pub(crate) fn new(binding: &KeyBinding) -> Self {
+        use core::net::IpAddr::V4;
+        let KeyBinding { initiator, responder, pid, op_type } = *binding;
+        let mut octets = [0; 40];
+        octets[1] = op_type as u8;
+        octets[4..8].copy_from_slice(&pid.0.to_be_bytes());
+        if let (V4(initiator), V4(responder)) = (initiator.ip(), responder.ip()) {
+            octets[0] = domain::V4_BLOCK;
+            octets[8..12].copy_from_slice(&initiator.octets());
+            octets[12..16].copy_from_slice(&responder.octets());
+            return Self { octets, is_block: true };
+        }
+        octets[0] = domain::CMAC;
+        octets[8..24].copy_from_slice(&initiator.to_octets());
+        octets[24..40].copy_from_slice(&responder.to_octets());
+        Self { octets, is_block: false }
+    }
+
+    /// The derivation of K_d under `region_key`.
+    pub(crate) fn job<'a>(&'a self, region_key: &'a RegionKeySchedule) -> DeriveJob<'a> {
+        let from = match self.octets.first_chunk() {
+            Some(block) if self.is_block => DeriveFrom::Block(block),
+            _ => DeriveFrom::Cmac(&self.octets),
+        };
+        DeriveJob { schedule: &region_key.0, from }
+    }
+}
+
+/// K_r ready for derivation: its AES key schedule, kept in the registered region table.
+#[derive(Clone)]
+pub struct RegionKeySchedule(KeySchedule);
+
 impl RegionKeySchedule {
-    /// Expands `key`.
+    /// Expands `key`, for the fastest provider that the processor can run.
     #[must_use]
     pub fn new(key: &RegionKey) -> Self {
-        Self { block: Aes128Enc::new(&key.0.into()), cmac: Cmac::new(&key.0.into()) }
+        Self::with(fastest(), key)
+    }
+
+    /// Expands `key` for `aead`. Another provider would begin from the key each time, which costs it time.
+    #[must_use]
+    pub fn with(aead: &dyn AeadProvider, key: &RegionKey) -> Self {
+        Self(aead.schedule(Key::from_ref(&key.0)))
     }
 
     /// K_d for `binding`.
-    ///
-    /// Between IPv4 addresses: one AES block, as in the paper. IPv6 addresses do not fit one block:
-    /// AES-CMAC (RFC 4493) over the same fields, with its own domain octet.
-    //= 1rma#4.2-derived-key
     #[must_use]
     pub fn derive(&self, binding: &KeyBinding) -> DerivedRegionKey {
-        use core::net::IpAddr::V4;
-        let KeyBinding { initiator, responder, pid, op_type } = *binding;
-        let pid = pid.0.to_be_bytes();
-        if let (V4(initiator), V4(responder)) = (initiator.ip(), responder.ip()) {
-            let mut block = [0; 16];
-            block[0] = domain::V4_BLOCK;
-            block[1] = op_type as u8;
-            block[4..8].copy_from_slice(&pid);
-            block[8..12].copy_from_slice(&initiator.octets());
-            block[12..16].copy_from_slice(&responder.octets());
-            let mut block = block.into();
-            self.block.encrypt_block(&mut block);
-            return DerivedRegionKey(block.into());
-        }
-        let mut fields = [0; 40];
-        fields[0] = domain::CMAC;
-        fields[1] = op_type as u8;
-        fields[4..8].copy_from_slice(&pid);
-        fields[8..24].copy_from_slice(&initiator.to_octets());
-        fields[24..40].copy_from_slice(&responder.to_octets());
-        let mut cmac = self.cmac.clone();
-        cmac.update(&fields);
-        DerivedRegionKey(cmac.finalize().into_bytes().into())
+        self.derive_with(fastest(), binding)
+    }
+
+    /// K_d for `binding`, computed by `aead`.
+    pub(crate) fn derive_with(
+        &self,
+        aead: &dyn AeadProvider,
+        binding: &KeyBinding,
+    ) -> DerivedRegionKey {
+        let mut key = [Key::default()];
+        aead.derive(&[BindingFields::new(binding).job(self)], &mut key);
+        DerivedRegionKey::of(&key[0])
     }
 }
 

@@ -4,13 +4,16 @@
 //! a device without room: which host a frame is for is only known once it has been written, and by then one for another
 //! host would need a place.
 
+use arrayvec::ArrayVec;
+
 use crate::{
-    addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    addr::{HostAddr, LocalAddresses},
+    backend::{BATCH, RxFrame, TxFrame},
     wire::FRAME_LEN_MAX,
 };
 
-/// How many frames may be under way: a burst. While it is full the engine sends nothing at all.
+/// How many frames may be under way: a burst. While it is full the engine sends nothing at all: there is no telling
+/// which of the next frames would be for this host.
 const FRAMES: usize = 64;
 
 struct Looped {
@@ -37,30 +40,35 @@ impl Loopback {
         self.used == 0
     }
 
-    pub(super) const fn has_room(&self) -> bool {
-        self.used < FRAMES
+    /// How many more frames it can take.
+    pub(super) const fn room(&self) -> usize {
+        FRAMES - self.used
     }
 
-    /// Takes a frame. The caller has asked `has_room`.
-    pub(super) fn push(&mut self, transmit: &Transmit, frame: &[u8]) {
+    /// Takes a frame away from the device if it is for one of `local`. The caller has seen to it that there is room.
+    pub(super) fn divert(&mut self, local: &LocalAddresses, frame: &mut TxFrame<'_>) {
+        let Some(transmit) = frame.transmit.take_if(|it| local.contains(it.destination)) else {
+            return;
+        };
         let looped = &mut self.frames[self.used];
         looped.source = transmit.source;
         looped.destination = transmit.destination;
-        looped.len = frame.len();
-        looped.bytes[..frame.len()].copy_from_slice(frame);
+        looped.len = transmit.len;
+        looped.bytes[..transmit.len].copy_from_slice(&frame.bytes[..transmit.len]);
         self.used += 1;
     }
 
     /// Hands over every frame, in order. Returns how many.
-    pub(super) fn drain(&mut self, mut handle: impl FnMut(RxFrame<'_>)) -> usize {
+    pub(super) fn drain(&mut self, mut handle: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let used = core::mem::take(&mut self.used);
-        for looped in &mut self.frames[..used] {
-            handle(RxFrame {
+        for looped in self.frames[..used].chunks_mut(BATCH) {
+            let frames = looped.iter_mut().map(|looped| RxFrame {
                 source: looped.source,
                 destination: looped.destination,
                 reply_len_max: FRAME_LEN_MAX,
                 bytes: &mut looped.bytes[..looped.len],
             });
+            handle(&mut frames.collect::<ArrayVec<_, BATCH>>());
         }
         used
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     addr::{HostAddr, Pid},
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, TxFrame},
     command::{Command, CommandSlotId},
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,
@@ -30,21 +30,21 @@ const SLOTS: u16 = 48;
 struct Lost(Vec<u16>);
 
 impl Backend for Lost {
-    fn rx_burst(&mut self, _: usize, _: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         0
     }
 
-    fn tx_burst(
-        &mut self,
-        max: usize,
-        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> usize {
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let mut out = [0; crate::wire::FRAME_LEN_MAX];
         let mut sent = 0;
-        while sent < max
-            && let Some(transmit) = fill(&mut out)
-        {
-            if let Ok(FrameView::ReadRequest(request)) = FrameView::parse(&out[..transmit.len]) {
+        while sent < max {
+            let mut frames = [TxFrame::new(&mut out)];
+            if fill(&mut frames) == 0 {
+                break;
+            }
+            let [TxFrame { bytes, transmit }] = &frames;
+            let len = transmit.map_or(0, |transmit| transmit.len);
+            if let Ok(FrameView::ReadRequest(request)) = FrameView::parse(&bytes[..len]) {
                 self.0.push(request.claims().header.slot.0);
             }
             sent += 1;

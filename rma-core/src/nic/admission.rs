@@ -1,6 +1,6 @@
 //! Hop 1 at the responder: a request is authenticated and permitted, or refused (1RMA §4.2, §4.5).
 //!
-//! Nothing here grows with the number of peers. K_d is derived for each op (`key_cache` keeps a few for the next).
+//! Nothing here grows with the number of peers. K_d is derived anew for each op.
 //! Whoever could not be authenticated is told so by a notice that is shorter than the request, and limited in
 //! rate (P10).
 
@@ -8,15 +8,14 @@ use std::collections::VecDeque;
 
 use super::{
     NicConfig,
-    key_cache::{KeyCache, KeyId},
     notice_limiter::NoticeLimiter,
     responder::Serving,
-    security::{Authentic, RequestSeal},
+    security::{Authentic, Opened, RequestSeal},
 };
 use crate::{
     addr::HostAddr,
     backend::Transmit,
-    crypto::{AeadProvider, KeyBinding},
+    crypto::{DerivedRegionKey, KeyBinding},
     error::DropReason,
     op::{OpStatus, OpType},
     region::Permissions,
@@ -65,28 +64,31 @@ pub(super) struct Wanted<T> {
 /// A request that is authentic, permitted and in bounds, and that there is a place for.
 pub(super) struct Admitted<T> {
     pub(super) request: Authentic<T>,
-    /// The prepared K_d, among [`Admission::keys`].
-    pub(super) key: KeyId,
+    /// K_d.
+    pub(super) key: DerivedRegionKey,
     /// Under which key of the region it is so.
     pub(super) revision: u64,
 }
 
-/// A sealed failure notice, or an acknowledgement that refuses, that waits to be sent.
+/// A failure notice that waits to be sent.
 struct Notice {
-    frame: [u8; FAILURE_LEN],
+    /// With its counter already.
+    failure: Failure,
+    request: RequestSeal,
+    /// K_d, if it is one that both share.
+    key: Option<DerivedRegionKey>,
     transmit: Transmit,
 }
 
 /// How many notices may wait. Beyond it they are dropped, and their ops time out.
 const NOTICES_MAX: usize = 256;
 
-pub(super) struct Admission<A: AeadProvider> {
+pub(super) struct Admission {
     notices: VecDeque<Notice>,
     limiter: NoticeLimiter,
-    pub(super) keys: KeyCache<A::Key>,
 }
 
-impl<A: AeadProvider> Admission<A> {
+impl Admission {
     /// How many notices may wait.
     pub(super) const NOTICES: u32 = NOTICES_MAX as u32;
 
@@ -97,48 +99,39 @@ impl<A: AeadProvider> Admission<A> {
         Self {
             notices: VecDeque::with_capacity(NOTICES_MAX),
             limiter: NoticeLimiter::new(config.settings.notices_per_second),
-            // One for each read that waits for its responses.
-            keys: KeyCache::new(2 * config.settings.inbound_queue as usize),
         }
     }
 
     //= 1rma#4.2-attacker-without-key
-    /// Authenticates a request and checks that the region permits it and holds its bytes, and that there is a
+    /// Sees whether a request is authentic, whether the region permits it and holds its bytes, and whether there is a
     /// place for it. Otherwise it is refused, and why is returned.
     pub(super) fn admit<T: Copy>(
         &mut self,
         now: Instant,
         asked: &Asked,
         wanted: Wanted<T>,
-        frame: &mut [u8],
-        serving: &mut Serving<'_, A>,
+        (frame, opened): (&mut [u8], &Opened),
+        serving: &mut Serving<'_>,
     ) -> Result<Admitted<T>, DropReason> {
         let Wanted { claims, op_type, span, is_full } = wanted;
         let Some(region) = serving.regions.get(asked.header.region) else {
             self.refuse_unauthenticated(now, asked, serving);
             return Err(DropReason::UnknownRegion);
         };
-        if let Some((offset, size)) = span {
-            // While the key is derived and the tag checked, the data comes out of memory. A claim is good
-            // enough: nothing is read.
-            region.memory.prefetch(offset, size as usize);
-        }
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
         let revision = region.revision;
-        let (request, key) = if let Some(id) = self.keys.find(revision, &binding) {
-            let key = self.keys.at(id);
-            (serving.security.open_request(key, claims, &asked.seal, frame), Some(id))
-        } else {
-            let key = serving.security.prepare(&region.key.derive(&binding));
-            let request = serving.security.open_request(&key, claims, &asked.seal, frame);
-            let id = request.is_some().then(|| self.keys.insert(revision, binding, key));
-            (request, id)
-        };
-        let (Some(request), Some(key)) = (request, key) else {
+        let (key, request) = serving.security.open_request(
+            opened,
+            (&region.key, revision),
+            &binding,
+            claims,
+            (&asked.seal, frame),
+        );
+        let Some(request) = request else {
             let under_previous = region.previous.as_ref().is_some_and(|previous| {
-                let key = serving.security.prepare(&previous.derive(&binding));
-                serving.security.open_request(&key, claims, &asked.seal, frame).is_some()
+                let key = previous.derive_with(serving.security.aead(), &binding);
+                serving.security.is_request_under(&key, &asked.seal, frame)
             });
             // Who had the key before the rotation is told, however many strangers ask at the same time (P11).
             if under_previous {
@@ -159,7 +152,6 @@ impl<A: AeadProvider> Admission<A> {
             None
         };
         if let Some((status, reason)) = refused {
-            let key = self.keys.at(key).clone();
             self.refuse(asked, &key, status, serving);
             return Err(reason);
         }
@@ -170,9 +162,9 @@ impl<A: AeadProvider> Admission<A> {
     pub(super) fn refuse(
         &mut self,
         asked: &Asked,
-        key: &A::Key,
+        key: &DerivedRegionKey,
         status: OpStatus,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) {
         // Who cannot use the key any more is told so under the one that everybody has.
         let key = (status != OpStatus::RemoteAuthenticationFailure).then_some(key);
@@ -180,12 +172,7 @@ impl<A: AeadProvider> Admission<A> {
     }
 
     //= 1rma#4.2-request-authentication-failure
-    fn refuse_unauthenticated(
-        &mut self,
-        now: Instant,
-        asked: &Asked,
-        serving: &mut Serving<'_, A>,
-    ) {
+    fn refuse_unauthenticated(&mut self, now: Instant, asked: &Asked, serving: &mut Serving<'_>) {
         if self.limiter.admits(now) {
             self.queue(asked, None, OpStatus::RemoteAuthenticationFailure, false, serving);
         } else {
@@ -197,46 +184,41 @@ impl<A: AeadProvider> Admission<A> {
     fn queue(
         &mut self,
         asked: &Asked,
-        key: Option<&A::Key>,
+        key: Option<&DerivedRegionKey>,
         status: OpStatus,
         may_resolve: bool,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) {
-        if !self.has_room(serving) {
-            return;
-        }
-        let mut frame = [0; FAILURE_LEN];
-        let failure = Failure { header: asked.header, status };
-        serving.security.seal_failure(key, &asked.seal, failure, &mut frame);
-        self.push(frame, asked.reply(FAILURE_LEN, may_resolve));
-    }
-
-    /// Whether one more notice can be sealed and may wait. Counts it if not.
-    pub(super) fn has_room(&self, serving: &Serving<'_, A>) -> bool {
         if !serving.security.can_seal() {
             serving.counters.count_seal_refused();
-            return false;
+            return;
         }
-        let has_room = self.notices.len() < NOTICES_MAX;
-        if !has_room {
+        if self.notices.len() == NOTICES_MAX {
             serving.counters.count_drop(DropReason::NoticeQueueFull);
+            return;
         }
-        has_room
+        self.notices.push_back(Notice {
+            failure: Failure { header: serving.security.stamped(asked.header), status },
+            request: asked.seal,
+            key: key.copied(),
+            transmit: asked.reply(FAILURE_LEN, may_resolve),
+        });
     }
 
-    /// Queues a sealed frame. The caller has asked `has_room`.
-    pub(super) fn push(&mut self, frame: [u8; FAILURE_LEN], transmit: Transmit) {
-        self.notices.push_back(Notice { frame, transmit });
-    }
-
-    pub(super) fn wants_transmit(&self) -> bool {
-        !self.notices.is_empty()
+    /// How many notices wait.
+    pub(super) fn frames_waiting(&self) -> usize {
+        self.notices.len()
     }
 
     /// Writes the next notice, if there is one.
-    pub(super) fn poll_transmit(&mut self, out: &mut [u8]) -> Option<Transmit> {
-        let notice = self.notices.pop_front()?;
-        out[..FAILURE_LEN].copy_from_slice(&notice.frame);
-        Some(notice.transmit)
+    pub(super) fn poll_transmit(
+        &mut self,
+        serving: &mut Serving<'_>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let out = out.first_chunk_mut()?;
+        let Notice { failure, request, key, transmit } = self.notices.pop_front()?;
+        serving.security.write_failure(key.as_ref(), &request, &failure, out);
+        Some(transmit)
     }
 }

@@ -83,16 +83,16 @@ pub struct NicConfigBuilder {
     /// another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a simulation only.
     pub counter_end: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
-    /// 0.6 KiB each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
+    /// 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
-    /// Entries of the registered region table. Default: 1024, about 0.8 KiB each when they are used.
+    /// Entries of the registered region table. Default: 1024, about 0.9 KiB each when they are used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated and
-    /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 0.5 KiB each.
+    /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 160 bytes each.
     pub inbound_queue: u32,
     /// Entries of the pending-write table: mutations of others that have been authenticated and are not over.
     /// Further ones are NACKed. Those that are solicited share `solicitation_window` with this host's reads:
-    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 32, about 0.5 KiB each.
+    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 32, about 190 bytes each.
     pub pending_writes: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
     /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs

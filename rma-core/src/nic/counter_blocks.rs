@@ -5,9 +5,9 @@
 //! come from.
 
 use super::Nic;
-use crate::crypto::{AeadProvider, CounterBlock};
+use crate::crypto::CounterBlock;
 
-impl<A: AeadProvider> Nic<A> {
+impl Nic {
     /// Gives the NIC the block of counter values to go on with when the present one is used up.
     ///
     /// # Errors
@@ -31,14 +31,14 @@ impl<A: AeadProvider> Nic<A> {
     /// Whether a frame can be sealed. Counts it if one waits in vain.
     pub(super) fn may_seal(&self) -> bool {
         let may = self.security.can_seal();
-        if !may && self.has_output() {
+        if !may && self.output() > 0 {
             self.counters.count_seal_refused();
         }
         may
     }
 
-    /// Whether a frame waits to be sent, if it can be sealed.
-    pub(super) fn has_output(&self) -> bool {
-        self.responder.wants_transmit(&self.window) || self.initiator.wants_transmit(&self.window)
+    /// About how many frames wait to be sent, if they can be sealed. 0 only if there is none.
+    pub(super) fn output(&self) -> usize {
+        self.responder.frames_waiting(&self.window) + self.initiator.frames_waiting(&self.window)
     }
 }

@@ -131,8 +131,8 @@ impl NicCounters {
         add_one(&self.frames_received);
     }
 
-    pub(super) fn count_sent(&self) {
-        add_one(&self.frames_sent);
+    pub(super) fn count_sent(&self, frames: u64) {
+        add(&self.frames_sent, frames);
     }
 
     pub(crate) fn count_refused(&self) {

@@ -9,7 +9,7 @@ use core::{
 };
 
 use super::Nic;
-use crate::{crypto::AeadProvider, op::ClassOfService};
+use crate::op::ClassOfService;
 
 /// How full a NIC is, and how large what may be full. Pairs are by [`ClassOfService`], in the order of its codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl GaugeCells {
     }
 }
 
-impl<A: AeadProvider> Nic<A> {
+impl Nic {
     /// How full the NIC is now.
     #[must_use]
     pub fn gauges(&self) -> NicGauges {

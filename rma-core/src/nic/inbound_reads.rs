@@ -1,7 +1,7 @@
 //! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA §3.1, §4.3).
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data before it that its
-//! own would come too late (§6.1). A job names its prepared K_d; what it was admitted under must still be
+//! own would come too late (§6.1). A job carries its K_d; what it was admitted under must still be
 //! the region's key when its data is read, so that nothing is read under a key that was rotated away.
 
 use std::collections::VecDeque;
@@ -10,12 +10,11 @@ use super::{
     NicConfig,
     admission::{Admission, Admitted, Asked},
     granules::cut,
-    key_cache::{KeyCache, KeyId},
     responder::Serving,
 };
 use crate::{
     backend::Transmit,
-    crypto::AeadProvider,
+    crypto::DerivedRegionKey,
     error::DropReason,
     limits::GRANULE,
     op::{ClassOfService, OpStatus},
@@ -38,8 +37,7 @@ struct Job {
     /// The largest payload that both sides and the path between them can carry.
     payload_len_max: usize,
     revision: u64,
-    /// The prepared K_d, held.
-    key: KeyId,
+    key: DerivedRegionKey,
 }
 
 pub(super) struct InboundReads {
@@ -85,19 +83,17 @@ impl InboundReads {
     }
 
     /// Queues an admitted read. It was asked `is_full`.
-    pub(super) fn push<K>(
+    pub(super) fn push(
         &mut self,
         now: Instant,
         asked: Asked,
         admitted: Admitted<Request>,
         reply_len_max: usize,
-        keys: &mut KeyCache<K>,
     ) {
         let Admitted { request, key, revision } = admitted;
         let class = request.header.class as usize;
         let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
         self.bytes[class] += u64::from(request.op_size);
-        keys.hold(key);
         self.queues[class].push_back(Job {
             asked,
             arrived_at: now,
@@ -112,56 +108,50 @@ impl InboundReads {
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
-    pub(super) fn handle_timeout<A: AeadProvider>(
-        &mut self,
-        now: Instant,
-        admission: &mut Admission<A>,
-        serving: &Serving<'_, A>,
-    ) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
         for class in ClassOfService::ALL {
             while let Some(job) = self.queues[class as usize].front()
                 && now.nanos_since(job.arrived_at) >= self.timeout_nanos
             {
-                self.pop(class, &mut admission.keys);
+                self.pop(class);
                 serving.counters.count_abandoned();
             }
         }
     }
 
-    fn pop<K>(&mut self, class: ClassOfService, keys: &mut KeyCache<K>) {
+    fn pop(&mut self, class: ClassOfService) {
         if let Some(job) = self.queues[class as usize].pop_front() {
-            keys.release(job.key);
             self.bytes[class as usize] -= u64::from(job.op_size - job.sent);
         }
     }
 
-    pub(super) fn wants_transmit(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.is_empty())
+    /// How many frames wait to be sent, at least.
+    pub(super) fn frames_waiting(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
     }
 
     /// Writes the next response, if there is one.
-    pub(super) fn poll_transmit<A: AeadProvider>(
+    pub(super) fn poll_transmit(
         &mut self,
-        serving: &mut Serving<'_, A>,
-        admission: &mut Admission<A>,
+        serving: &mut Serving<'_>,
+        admission: &mut Admission,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let class = self.next_class()?;
         let job = self.queues[class as usize].front_mut()?;
         let sent_before = job.sent;
-        let transmit = job.write_response(admission.keys.at(job.key), serving, out);
+        let transmit = job.write_response(serving, out);
         self.bytes[class as usize] -= u64::from(job.sent - sent_before);
         if transmit.is_none() {
             serving.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
-            let key = admission.keys.at(job.key).clone();
-            admission.refuse(&job.asked, &key, status, serving);
+            admission.refuse(&job.asked, &job.key, status, serving);
         }
         if transmit.is_none() || job.sent == job.op_size {
-            self.pop(class, &mut admission.keys);
+            self.pop(class);
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
-        transmit.or_else(|| admission.poll_transmit(out))
+        transmit.or_else(|| admission.poll_transmit(serving, out))
     }
 
     /// The class whose turn it is, if it has a job; otherwise the other.
@@ -175,14 +165,9 @@ impl InboundReads {
 }
 
 impl Job {
-    /// Reads the next part of the region into `out` and seals it. `None` if the region is gone, or has another
+    /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
-    fn write_response<A: AeadProvider>(
-        &mut self,
-        key: &A::Key,
-        serving: &mut Serving<'_, A>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+    fn write_response(&mut self, serving: &mut Serving<'_>, out: &mut [u8]) -> Option<Transmit> {
         let region = serving.regions.get_at(self.asked.header.region, self.revision)?;
         let room = out.len().saturating_sub(RESPONSE_OVERHEAD);
         let left = usize::from(self.op_size - self.sent);
@@ -196,7 +181,7 @@ impl Job {
             op_offset: self.sent,
             payload_len: payload_len as u16,
         };
-        serving.security.seal_response(key, &self.asked.seal.iv, response, frame);
+        serving.security.write_response(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
         Some(self.asked.reply(RESPONSE_OVERHEAD + payload_len, true))
     }

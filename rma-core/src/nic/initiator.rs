@@ -16,30 +16,29 @@ use super::{
     counters::NicCounters,
     granules::Granules,
     region_table::RegionTable,
-    security::{RequestSeal, Security},
+    security::{Opened, RequestSeal, Security, payload_of},
     solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::{HostAddr, Pid},
     backend::Transmit,
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
-    crypto::{AeadProvider, DerivedRegionKey, EngineId, RegionKey},
+    crypto::{DerivedRegionKey, EngineId, Iv, RegionKey},
     error::{CommandError, DropReason},
     index_list::{IndexList, Links},
-    limits::{OP_SIZE_MAX, REGION_KEY_LEN},
+    limits::{OP_SIZE_MAX, REGION_KEY_LEN, TAG_LEN},
     op::{ClassOfService, OpStatus, OpType},
     time::Instant,
     wire::{
         Failure, Header, Mutation, MutationRequest, Request, Response,
-        mutation::MUTATION_REQUEST_LEN, read::REQUEST_LEN,
+        mutation::MUTATION_REQUEST_LEN,
+        read::{REQUEST_LEN, RESPONSE_HEADER_LEN},
     },
 };
-pub(super) use mutation::Envelope;
 use mutation::Solicited;
 
-/// One entry of the command slot table. Flat, and filled in place: moving an op with its prepared key from
-/// state to state would copy half a kilobyte each time.
-struct Slot<K> {
+/// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from state to state.
+struct Slot {
     state: State,
     /// Which use of the slot this is.
     generation: u32,
@@ -52,11 +51,6 @@ struct Slot<K> {
     command: Command,
     /// When the op entered service.
     entered_at: Instant,
-    /// The prepared K_d of `command`, if the slot has ever had one: who reads again with the same key need
-    /// not set it up again, which costs as much as sealing the request. Gone with the slot's owner.
-    key: Option<K>,
-    /// Which key that is.
-    key_of: DerivedRegionKey,
     /// What binds answers to the request.
     //= 1rma#A-iv-memoized
     seal: RequestSeal,
@@ -75,18 +69,11 @@ enum State {
     Completed,
 }
 
-impl<K> Slot<K> {
-    /// K_d of the op in service.
-    fn prepared_key(&self) -> &K {
-        self.key.as_ref().expect("set when the op entered service")
-    }
-}
-
 /// Why a request always fits.
 const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
 
-pub(super) struct Initiator<A: AeadProvider> {
-    slots: Box<[Slot<A::Key>]>,
+pub(super) struct Initiator {
+    slots: Box<[Slot]>,
     links: Links,
     /// The FIFOs, by class of service and by whether their ops need window: see [`fifo`].
     waiting: [IndexList; FIFOS],
@@ -107,10 +94,10 @@ pub(super) struct Initiator<A: AeadProvider> {
     timeout_nanos: u64,
 }
 
-impl<A: AeadProvider> Initiator<A> {
+impl Initiator {
     /// Bytes that each command slot takes: the slot, its links, and its place among the completions.
     pub(super) const ENTRY_LEN: usize =
-        size_of::<Slot<A::Key>>() + 2 * Links::ENTRY_LEN + size_of::<Completion>();
+        size_of::<Slot>() + 2 * Links::ENTRY_LEN + size_of::<Completion>();
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let settings = &config.settings;
@@ -122,8 +109,6 @@ impl<A: AeadProvider> Initiator<A> {
             arrived_at: Instant::ZERO,
             command: Command::NONE,
             entered_at: Instant::ZERO,
-            key: None,
-            key_of: Command::NONE.key,
             seal: RequestSeal::NONE,
             arrived: Granules::NONE,
             solicited: Solicited::NONE,
@@ -152,8 +137,6 @@ impl<A: AeadProvider> Initiator<A> {
     pub(super) fn configure_slot(&mut self, slot: CommandSlotId, pid: Option<Pid>) {
         let slot = &mut self.slots[slot.index()];
         slot.pid = pid;
-        slot.key = None;
-        slot.key_of = Command::NONE.key;
         slot.command = Command::NONE;
     }
 
@@ -166,7 +149,7 @@ impl<A: AeadProvider> Initiator<A> {
         &mut self,
         now: Instant,
         command: &Command,
-        context: &mut Context<'_, A>,
+        context: &mut Context<'_>,
     ) -> Result<(), CommandError> {
         let pid = self.take_slot(now, command.slot)?;
         let (local, size) = match &command.op {
@@ -258,11 +241,40 @@ impl<A: AeadProvider> Initiator<A> {
         dispatch.chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
     }
 
-    /// Whether there is data to send, or an op could enter service now.
-    pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
-        let admits = window.admits_op();
-        !self.sending.is_empty()
-            || ClassOfService::ALL.into_iter().any(|class| self.ready(class, admits).is_some())
+    /// About how many frames there are to send: ops with data to send, and those that could enter service now. 0 only
+    /// if there is none.
+    pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
+        let ops = |class| {
+            let reads =
+                if window.admits_op() { self.waiting[fifo(class, OpType::Read)].len() } else { 0 };
+            reads + self.waiting[fifo(class, OpType::Write)].len()
+        };
+        self.sending.len() + ClassOfService::ALL.into_iter().map(ops).sum::<usize>()
+    }
+
+    /// What frames are opened with that claim to answer the request of an op: its K_d, and the request's seal.
+    pub(super) fn request_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+    ) -> Option<(&DerivedRegionKey, &RequestSeal)> {
+        let slot = &self.slots[self.index_of(source, header, State::InService).ok()?];
+        Some((&slot.command.key, &slot.seal))
+    }
+
+    /// As [`Initiator::request_of`], of frames that follow on a solicitation, and its IV.
+    pub(super) fn solicitation_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+    ) -> Option<(&DerivedRegionKey, &Iv)> {
+        let slot = &self.slots[self.index_of(source, header, State::Solicited).ok()?];
+        Some((&slot.command.key, &slot.solicited.iv))
+    }
+
+    /// Notes the tag of a request that was just sealed.
+    pub(super) fn note_tag(&mut self, slot: CommandSlotId, tag: [u8; TAG_LEN]) {
+        self.slots[slot.index()].seal.tag = tag;
     }
 
     /// Whether a read waits for the window.
@@ -286,7 +298,7 @@ impl<A: AeadProvider> Initiator<A> {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        context: &mut Context<'_, A>,
+        context: &mut Context<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         // In most turns there is nothing, and that should be known soon.
@@ -310,7 +322,7 @@ impl<A: AeadProvider> Initiator<A> {
     fn poll_request(
         &mut self,
         now: Instant,
-        context: &mut Context<'_, A>,
+        context: &mut Context<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let admits_read = context.window.admits(Solicitor::Read);
@@ -323,11 +335,6 @@ impl<A: AeadProvider> Initiator<A> {
         self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
 
-        if slot.key_of != command.key {
-            slot.key = None;
-            slot.key_of = command.key;
-        }
-        let key = slot.key.get_or_insert_with(|| context.security.prepare(&command.key));
         let header = Header {
             class: command.class,
             pid,
@@ -347,7 +354,7 @@ impl<A: AeadProvider> Initiator<A> {
                     payload_len_max: context.config.payload_len_max(source),
                 };
                 let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
-                slot.seal = context.security.seal_request(key, request, out);
+                slot.seal.iv = context.security.write_request(&command.key, request, out);
                 None
             }
             CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
@@ -359,7 +366,7 @@ impl<A: AeadProvider> Initiator<A> {
             let timeout_micros = (self.timeout_nanos / 1_000) as u32;
             let request = MutationRequest { header, mutation, timeout_micros };
             let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
-            slot.seal = context.security.seal_mutation_request(key, request, out);
+            slot.seal.iv = context.security.write_mutation_request(&command.key, request, out);
         }
         self.data_first = true;
         slot.entered_at = now;
@@ -391,8 +398,9 @@ impl<A: AeadProvider> Initiator<A> {
         now: Instant,
         source: HostAddr,
         claims: Response,
-        frame: &mut [u8],
-        context: &mut Context<'_, A>,
+        frame: &[u8],
+        opened: &Opened,
+        context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         let id = claims.header.slot;
         let slot = self.slot_of(source, &claims.header, State::InService)?;
@@ -400,11 +408,9 @@ impl<A: AeadProvider> Initiator<A> {
         else {
             return Err(DropReason::LateOrUnsolicited);
         };
-        let opened = context
-            .security
-            .open_response(slot.prepared_key(), &slot.seal.iv, claims, frame)
-            .ok_or(DropReason::ResponseUnauthenticated)?;
-        let (response, payload) = *opened;
+        let response =
+            opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        let payload = payload_of(frame, RESPONSE_HEADER_LEN);
         let (start, end) = response.span();
         if !Granules::may_be_cut(start, end, op_size) {
             return Err(DropReason::OutsideOp);
@@ -436,18 +442,16 @@ impl<A: AeadProvider> Initiator<A> {
         now: Instant,
         source: HostAddr,
         claims: Failure,
-        frame: &mut [u8],
-        context: &mut Context<'_, A>,
+        opened: &Opened,
+        window: &mut SolicitationWindow,
     ) -> Result<(), DropReason> {
         if self.slot_of(source, &claims.header, State::Solicited).is_ok() {
             return Err(DropReason::NoticeAfterSolicitation);
         }
         let slot = self.slot_of(source, &claims.header, State::InService)?;
-        let failure = context
-            .security
-            .open_failure(slot.prepared_key(), &slot.seal, claims, frame)
-            .ok_or(DropReason::ResponseUnauthenticated)?;
-        self.complete(now, failure.header.slot, failure.status, context.window);
+        let failure =
+            opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        self.complete(now, failure.header.slot, failure.status, window);
         Ok(())
     }
 
@@ -458,15 +462,27 @@ impl<A: AeadProvider> Initiator<A> {
         source: HostAddr,
         header: &Header,
         state: State,
-    ) -> Result<&mut Slot<A::Key>, DropReason> {
-        let slot = self.slots.get_mut(header.slot.index()).ok_or(DropReason::UnknownSlot)?;
+    ) -> Result<&mut Slot, DropReason> {
+        let index = self.index_of(source, header, state)?;
+        Ok(&mut self.slots[index])
+    }
+
+    /// The index of [`Initiator::slot_of`].
+    fn index_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+        state: State,
+    ) -> Result<usize, DropReason> {
+        let index = header.slot.index();
+        let slot = self.slots.get(index).ok_or(DropReason::UnknownSlot)?;
         if slot.state != state || slot.generation != header.generation {
             return Err(DropReason::LateOrUnsolicited);
         }
         if slot.command.responder != source {
             return Err(DropReason::WrongResponder);
         }
-        Ok(slot)
+        Ok(index)
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.
@@ -538,8 +554,8 @@ impl<A: AeadProvider> Initiator<A> {
 }
 
 /// What the initiator works with, besides its own tables.
-pub(super) struct Context<'a, A: AeadProvider> {
-    pub(super) security: &'a mut Security<A>,
+pub(super) struct Context<'a> {
+    pub(super) security: &'a mut Security,
     pub(super) regions: &'a RegionTable,
     pub(super) window: &'a mut SolicitationWindow,
     pub(super) config: &'a NicConfig,
@@ -554,7 +570,7 @@ const fn fifo(class: ClassOfService, op_type: OpType) -> usize {
     2 * class as usize + !matches!(op_type, OpType::Read) as usize
 }
 
-impl<A: AeadProvider> core::fmt::Debug for Initiator<A> {
+impl core::fmt::Debug for Initiator {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Initiator").field("slots", &self.slots.len()).finish_non_exhaustive()
     }

@@ -2,9 +2,9 @@
 
 use super::{
     Nic, admission::Admission, inbound_reads::InboundReads, initiator::Initiator,
-    key_cache::KeyCache, region_table::RegionTable,
+    pending_writes::PendingWrites, region_table::RegionTable, security::Security,
 };
-use crate::{crypto::AeadProvider, nic::pending_writes::PendingWrites};
+use crate::backend::BATCH;
 
 /// What one table of a NIC takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl TableMemory {
     }
 }
 
-impl<A: AeadProvider> Nic<A> {
+impl Nic {
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
     /// nor on what they do. A region that is registered brings the memory of its entry with it.
     #[must_use]
@@ -37,22 +37,18 @@ impl<A: AeadProvider> Nic<A> {
             entry_len,
         };
         [
-            table("command slots", settings.command_slots, Initiator::<A>::ENTRY_LEN),
+            table("command slots", settings.command_slots, Initiator::ENTRY_LEN),
             table("regions", settings.regions, RegionTable::ENTRY_LEN),
             // One queue for each class of service.
-            table(
-                "inbound queue",
-                2 * settings.inbound_queue,
-                InboundReads::ENTRY_LEN + KeyCache::<A::Key>::ENTRY_LEN,
-            ),
-            table("keys of late", KeyCache::<A::Key>::PLACES, KeyCache::<A::Key>::ENTRY_LEN),
-            table("pending writes", settings.pending_writes, PendingWrites::<A>::ENTRY_LEN),
+            table("inbound queue", 2 * settings.inbound_queue, InboundReads::ENTRY_LEN),
+            table("frames opened or sealed at a time", BATCH as u32, Security::ENTRY_LEN),
+            table("pending writes", settings.pending_writes, PendingWrites::ENTRY_LEN),
             table(
                 "traces of pending writes",
-                PendingWrites::<A>::traces(settings.pending_writes),
-                PendingWrites::<A>::TRACE_LEN,
+                PendingWrites::traces(settings.pending_writes),
+                PendingWrites::TRACE_LEN,
             ),
-            table("failure notices", Admission::<A>::NOTICES, Admission::<A>::NOTICE_LEN),
+            table("failure notices", Admission::NOTICES, Admission::NOTICE_LEN),
         ]
     }
 }

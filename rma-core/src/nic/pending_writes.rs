@@ -26,20 +26,20 @@ use super::{
     admission::{Admission, Admitted, Asked},
     granules::Granules,
     responder::Serving,
-    security::RequestSeal,
+    security::{Opened, RequestSeal, payload_of},
     solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
-    crypto::{AeadProvider, Iv, RegionKey},
+    crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
     index_list::{IndexList, Links},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData,
-        mutation::{ACKNOWLEDGEMENT_LEN, SOLICITATION_LEN},
+        mutation::{ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, SOLICITATION_LEN},
     },
 };
 
@@ -52,7 +52,7 @@ const GUARD_PART: u64 = 8;
 const DRIFT_PART: u64 = 64;
 
 /// One entry. Flat, and filled in place, as a command slot is.
-struct Pending<K> {
+struct Pending {
     state: State,
     asked: Asked,
     mutation: Mutation,
@@ -60,7 +60,8 @@ struct Pending<K> {
     limit_nanos: u64,
     /// Under which key of the region the request was admitted.
     revision: u64,
-    key: Option<K>,
+    /// K_d of an op under way.
+    key: DerivedRegionKey,
     arrived_at: Instant,
     /// When hop 2 was sent, or a little earlier.
     solicited_at: Instant,
@@ -81,12 +82,7 @@ enum State {
     Answering,
 }
 
-impl<K> Pending<K> {
-    /// K_d of an op under way.
-    fn prepared_key(&self) -> &K {
-        self.key.as_ref().expect("set when the entry was taken")
-    }
-
+impl Pending {
     /// How many of the limit's nanoseconds data may use: all but the guard.
     const fn deadline_nanos(&self) -> u64 {
         self.limit_nanos - self.limit_nanos / GUARD_PART
@@ -107,8 +103,8 @@ impl<K> Pending<K> {
     }
 }
 
-pub(super) struct PendingWrites<A: AeadProvider> {
-    entries: Box<[Pending<A::Key>]>,
+pub(super) struct PendingWrites {
+    entries: Box<[Pending]>,
     links: Links,
     /// Least recently used first.
     free: IndexList,
@@ -128,9 +124,9 @@ pub(super) struct PendingWrites<A: AeadProvider> {
     timeout_nanos: u64,
 }
 
-impl<A: AeadProvider> PendingWrites<A> {
+impl PendingWrites {
     /// Bytes that each entry takes: itself, and its links.
-    pub(super) const ENTRY_LEN: usize = size_of::<Pending<A::Key>>() + Links::ENTRY_LEN;
+    pub(super) const ENTRY_LEN: usize = size_of::<Pending>() + Links::ENTRY_LEN;
 
     /// Bytes that each trace takes.
     pub(super) const TRACE_LEN: usize = size_of::<u16>();
@@ -197,9 +193,8 @@ impl<A: AeadProvider> PendingWrites<A> {
         now: Instant,
         asked: Asked,
         admitted: &Admitted<MutationRequest>,
-        key: &A::Key,
     ) {
-        let &Admitted { request, revision, .. } = admitted;
+        let &Admitted { request, key, revision } = admitted;
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
         self.traces[self.trace(&asked)] = index;
         self.used[request.header.class as usize] += 1;
@@ -210,7 +205,7 @@ impl<A: AeadProvider> PendingWrites<A> {
         //= 1rma#5.1-initiator-times-out-last
         entry.limit_nanos = self.timeout_nanos.min(u64::from(request.timeout_micros) * 1_000);
         entry.revision = revision;
-        entry.key = Some(key.clone());
+        entry.key = key;
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
         entry.status = OpStatus::Ok;
@@ -222,21 +217,39 @@ impl<A: AeadProvider> PendingWrites<A> {
         &mut self,
         clock: &impl Clock,
         claims: SolicitedData,
-        frame: RxFrame<'_>,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
         window: &mut SolicitationWindow,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
-        let entry = self.entries.get(usize::from(claims.pending));
-        let entry = entry
-            .filter(|entry| entry.is_of(frame.source, &claims))
-            .ok_or(DropReason::UnknownPendingWrite)?;
-        let is_key = matches!(entry.mutation, Mutation::Rekey);
-        let landed = self.accept_data(clock, claims, frame.bytes, window, serving);
-        if is_key {
-            // It was decrypted in place, and the device's buffers keep no copy of a K_r.
+        let entry = self.entry_of(frame.source, &claims);
+        let is_write = entry.is_some_and(|it| matches!(it.mutation, Mutation::Write { .. }));
+        let landed = match entry {
+            Some(_) => self.accept_data(clock, claims, frame.bytes, opened, window, serving),
+            None => Err(DropReason::UnknownPendingWrite),
+        };
+        if opened.authentic && !is_write {
+            // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of one. Also not of
+            // the second of two copies, which finds no entry any more.
             frame.bytes.fill(0);
         }
         landed
+    }
+
+    /// The entry that `data` from `source` claims to belong to. Its tag decides.
+    fn entry_of(&self, source: HostAddr, data: &SolicitedData) -> Option<&Pending> {
+        let entry = self.entries.get(usize::from(data.pending))?;
+        entry.is_of(source, data).then_some(entry)
+    }
+
+    /// What data is opened with: K_d, and the IV of the solicitation that it claims to answer.
+    pub(super) fn solicitation_of(
+        &self,
+        source: HostAddr,
+        data: &SolicitedData,
+    ) -> Option<(&DerivedRegionKey, &Iv)> {
+        let entry = self.entry_of(source, data)?;
+        Some((&entry.key, &entry.solicitation_iv))
     }
 
     /// [`PendingWrites::handle_data`] of an op that is there.
@@ -244,17 +257,16 @@ impl<A: AeadProvider> PendingWrites<A> {
         &mut self,
         clock: &impl Clock,
         claims: SolicitedData,
-        frame: &mut [u8],
+        frame: &[u8],
+        opened: &Opened,
         window: &mut SolicitationWindow,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
         let index = claims.pending;
         let entry = &mut self.entries[usize::from(index)];
-        let opened = serving
-            .security
-            .open_data(entry.prepared_key(), &entry.solicitation_iv, claims, frame)
-            .ok_or(DropReason::DataUnauthenticated)?;
-        let (data, payload) = *opened;
+        let data =
+            opened.answer(&entry.solicitation_iv, claims).ok_or(DropReason::DataUnauthenticated)?;
+        let payload = payload_of(frame, DATA_HEADER_LEN);
         let (start, end) = data.span();
         let size = entry.mutation.op_size();
         if !Granules::may_be_cut(start, end, size) {
@@ -290,8 +302,8 @@ impl<A: AeadProvider> PendingWrites<A> {
         &mut self,
         now: Instant,
         window: &mut SolicitationWindow,
-        admission: &mut Admission<A>,
-        serving: &mut Serving<'_, A>,
+        admission: &mut Admission,
+        serving: &mut Serving<'_>,
     ) {
         for class in ClassOfService::ALL {
             while let Some(index) = self.waiting[class as usize].front() {
@@ -300,7 +312,7 @@ impl<A: AeadProvider> PendingWrites<A> {
                     break;
                 }
                 serving.counters.count_drop(DropReason::InboundQueueFull);
-                admission.refuse(&entry.asked, entry.prepared_key(), OpStatus::Nack, serving);
+                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, serving);
                 self.waiting[class as usize].remove(&mut self.links, index);
                 self.release(index);
             }
@@ -335,8 +347,11 @@ impl<A: AeadProvider> PendingWrites<A> {
         shed.chain(forget).min()
     }
 
-    pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
-        !self.answering.is_empty() || window.admits_op() && self.any_waits()
+    /// About how many frames there are to send. 0 only if there is none.
+    pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
+        let waiting =
+            if window.admits_op() { self.waiting.iter().map(IndexList::len).sum() } else { 0 };
+        self.answering.len() + waiting
     }
 
     /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first: there are
@@ -345,8 +360,8 @@ impl<A: AeadProvider> PendingWrites<A> {
         &mut self,
         now: Instant,
         window: &mut SolicitationWindow,
-        admission: &mut Admission<A>,
-        serving: &mut Serving<'_, A>,
+        admission: &mut Admission,
+        serving: &mut Serving<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
@@ -368,9 +383,9 @@ impl<A: AeadProvider> PendingWrites<A> {
         if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
             serving.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
-            admission.refuse(&entry.asked, entry.prepared_key(), status, serving);
+            admission.refuse(&entry.asked, &entry.key, status, serving);
             self.release(index);
-            return admission.poll_transmit(out);
+            return admission.poll_transmit(serving, out);
         }
         window.debit(Solicitor::Mutation, entry.mutation.op_size());
         entry.state = State::Solicited;
@@ -380,7 +395,7 @@ impl<A: AeadProvider> PendingWrites<A> {
     }
 
     /// Takes the next entry whose initiator still waits for the solicitation; the others it forgets.
-    fn next_in_time(&mut self, now: Instant, serving: &Serving<'_, A>) -> Option<u16> {
+    fn next_in_time(&mut self, now: Instant, serving: &Serving<'_>) -> Option<u16> {
         loop {
             let index = self.next_waiting()?;
             let entry = &self.entries[usize::from(index)];
@@ -403,7 +418,7 @@ impl<A: AeadProvider> PendingWrites<A> {
     }
 }
 
-impl<K: Clone + Send> Pending<K> {
+impl Pending {
     fn free() -> Self {
         let header = crate::wire::Header::NONE;
         let nobody = HostAddr::from_octets([0; 16]);
@@ -414,7 +429,7 @@ impl<K: Clone + Send> Pending<K> {
             mutation: Mutation::Rekey,
             limit_nanos: 0,
             revision: 0,
-            key: None,
+            key: DerivedRegionKey::RESERVED,
             arrived_at: Instant::ZERO,
             solicited_at: Instant::ZERO,
             solicitation_iv: Iv::NONE,
@@ -424,12 +439,12 @@ impl<K: Clone + Send> Pending<K> {
     }
 
     /// Applies authentic data, if it is in time and its region is as it was when the op was admitted.
-    fn land<A: AeadProvider<Key = K>>(
+    fn land(
         &mut self,
         clock: &impl Clock,
         start: u32,
         payload: &[u8],
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
         if serving.regions.get_at(self.asked.header.region, self.revision).is_none() {
             self.status = OpStatus::RemoteAuthenticationFailure;
@@ -449,12 +464,7 @@ impl<K: Clone + Send> Pending<K> {
     }
 
     /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
-    fn apply<A: AeadProvider<Key = K>>(
-        &self,
-        start: u32,
-        payload: &[u8],
-        serving: &mut Serving<'_, A>,
-    ) {
+    fn apply(&self, start: u32, payload: &[u8], serving: &mut Serving<'_>) {
         let region = self.asked.header.region;
         match self.mutation {
             Mutation::Write { region_offset, .. } => {
@@ -472,10 +482,10 @@ impl<K: Clone + Send> Pending<K> {
         }
     }
 
-    fn write_solicitation<A: AeadProvider<Key = K>>(
+    fn write_solicitation(
         &mut self,
         index: u16,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let solicitation = Solicitation {
@@ -483,29 +493,23 @@ impl<K: Clone + Send> Pending<K> {
             pending: index,
             payload_len_max: serving.config.payload_len_max(self.asked.responder),
         };
-        let key = self.key.as_ref()?;
         let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
         let request_iv = &self.asked.seal.iv;
         self.solicitation_iv =
-            serving.security.seal_solicitation(key, request_iv, solicitation, frame);
+            serving.security.write_solicitation(&self.key, request_iv, solicitation, frame);
         Some(self.asked.reply(SOLICITATION_LEN, true))
     }
 
-    fn write_acknowledgement<A: AeadProvider<Key = K>>(
-        &self,
-        serving: &mut Serving<'_, A>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+    fn write_acknowledgement(&self, serving: &mut Serving<'_>, out: &mut [u8]) -> Option<Transmit> {
         let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
-        let key = self.key.as_ref()?;
         let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
         let iv = &self.solicitation_iv;
-        serving.security.seal_acknowledgement(key, iv, acknowledgement, frame);
+        serving.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
         Some(self.asked.reply(ACKNOWLEDGEMENT_LEN, true))
     }
 }
 
-impl<A: AeadProvider> core::fmt::Debug for PendingWrites<A> {
+impl core::fmt::Debug for PendingWrites {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("PendingWrites")
             .field("entries", &self.entries.len())

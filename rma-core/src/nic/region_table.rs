@@ -9,7 +9,7 @@ use rma_shm::region::Region;
 
 use crate::{
     addr::Pid,
-    crypto::{RegionKey, RegionKeySchedule},
+    crypto::{AeadProvider, RegionKey, RegionKeySchedule},
     error::RegionError,
     limits::REGION_LEN_MAX,
     region::{Permissions, RegionId},
@@ -64,6 +64,8 @@ pub struct RegionTable {
     free: std::collections::VecDeque<u16>,
     /// The revision that the last key to come into the table got.
     revision: u64,
+    /// Whom keys are expanded for.
+    aead: &'static dyn AeadProvider,
 }
 
 impl RegionTable {
@@ -71,12 +73,13 @@ impl RegionTable {
     pub(super) const ENTRY_LEN: usize = size_of::<Row>() + size_of::<u16>();
 
     /// A table of `capacity` entries, at most [`crate::limits::REGIONS_MAX`].
-    pub(super) fn new(capacity: u32) -> Self {
+    pub(super) fn new(capacity: u32, aead: &'static dyn AeadProvider) -> Self {
         let indices = || (0..capacity).map(|index| u16::try_from(index).expect("REGIONS_MAX"));
         Self {
             rows: indices().map(|_| Row { generation: 0, entry: None }).collect(),
             free: indices().collect(),
             revision: 0,
+            aead,
         }
     }
 
@@ -126,8 +129,9 @@ impl RegionTable {
     //= 1rma#5.2-rekey-atomic
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
         let revision = self.revision + 1;
+        let schedule = RegionKeySchedule::with(self.aead, key);
         let entry = self.get_mut(region).ok_or(RegionError::NotRegistered { region })?;
-        let previous = core::mem::replace(&mut entry.key, RegionKeySchedule::new(key));
+        let previous = core::mem::replace(&mut entry.key, schedule);
         entry.previous = Some(previous);
         entry.revision = revision;
         self.revision = revision;
@@ -168,7 +172,7 @@ mod tests {
     //= type=test
     #[test]
     fn a_full_table_is_an_error_and_evicts_nothing() {
-        let mut table = RegionTable::new(2);
+        let mut table = RegionTable::new(2, crate::crypto::fastest());
         let ids = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
         let (error, _) = table.register(entry(1)).unwrap_err();
         assert_eq!(error, RegionError::TableFull { capacity: 2 });
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_deregistered_region_names_nothing() {
-        let mut table = RegionTable::new(1);
+        let mut table = RegionTable::new(1, crate::crypto::fastest());
         let old = table.register(entry(1)).unwrap();
         assert!(table.deregister(old).is_ok());
         let new = table.register(entry(1)).unwrap();
@@ -192,7 +196,7 @@ mod tests {
     //= type=test
     #[test]
     fn a_rekey_makes_what_came_before_it_old_for_its_region_alone() {
-        let mut table = RegionTable::new(3);
+        let mut table = RegionTable::new(3, crate::crypto::fastest());
         let [one, other] = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
         let before = [one, other].map(|id| table.get(id).unwrap().revision);
         assert_ne!(before[0], before[1]);

@@ -10,22 +10,23 @@ use super::{
     admission::{Admission, Asked, Wanted},
     inbound_reads::InboundReads,
     pending_writes::PendingWrites,
-    security::{RequestSeal, Security},
+    security::{Opened, RequestSeal, Security},
     solicitation_window::SolicitationWindow,
 };
 use crate::{
+    addr::HostAddr,
     backend::{RxFrame, Transmit},
-    crypto::AeadProvider,
+    crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     op::OpType,
     time::{Clock, Instant},
     wire::{Header, Mutation, MutationRequest, Request, SolicitedData},
 };
 
-pub(super) struct Responder<A: AeadProvider> {
-    admission: Admission<A>,
+pub(super) struct Responder {
+    admission: Admission,
     reads: InboundReads,
-    writes: PendingWrites<A>,
+    writes: PendingWrites,
     /// Who is asked first for the next frame.
     first: Sender,
 }
@@ -38,14 +39,14 @@ enum Sender {
 }
 
 /// What the responder works with, besides its own tables.
-pub(super) struct Serving<'a, A: AeadProvider> {
-    pub(super) security: &'a mut Security<A>,
+pub(super) struct Serving<'a> {
+    pub(super) security: &'a mut Security,
     pub(super) regions: &'a mut RegionTable,
     pub(super) counters: &'a NicCounters,
     pub(super) config: &'a NicConfig,
 }
 
-impl<A: AeadProvider> Responder<A> {
+impl Responder {
     pub(super) fn new(config: &NicConfig) -> Self {
         Self {
             admission: Admission::new(config),
@@ -60,15 +61,17 @@ impl<A: AeadProvider> Responder<A> {
         &mut self,
         now: Instant,
         claims: Request,
-        frame: RxFrame<'_>,
-        serving: &mut Serving<'_, A>,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
-        let asked = asked(claims.header, &frame);
+        let asked = asked(claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
         let is_full = self.reads.is_full(claims.header.class);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
-        let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        self.reads.push(now, asked, admitted, frame.reply_len_max, &mut self.admission.keys);
+        let admitted =
+            self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
+        self.reads.push(now, asked, admitted, frame.reply_len_max);
         Ok(())
     }
 
@@ -77,10 +80,11 @@ impl<A: AeadProvider> Responder<A> {
         &mut self,
         now: Instant,
         claims: MutationRequest,
-        frame: RxFrame<'_>,
-        serving: &mut Serving<'_, A>,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
-        let asked = asked(claims.header, &frame);
+        let asked = asked(claims.header, frame);
         if self.writes.has_come(&asked) {
             return Err(DropReason::Duplicate);
         }
@@ -91,9 +95,9 @@ impl<A: AeadProvider> Responder<A> {
         let is_full = self.writes.is_full(claims.header.class);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
-        let admitted = self.admission.admit(now, &asked, wanted, frame.bytes, serving)?;
-        let key = self.admission.keys.at(admitted.key);
-        self.writes.push(now, asked, &admitted, key);
+        let admitted =
+            self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
+        self.writes.push(now, asked, &admitted);
         Ok(())
     }
 
@@ -102,18 +106,33 @@ impl<A: AeadProvider> Responder<A> {
         &mut self,
         clock: &impl Clock,
         claims: SolicitedData,
-        frame: RxFrame<'_>,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
         window: &mut SolicitationWindow,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) -> Result<(), DropReason> {
-        self.writes.handle_data(clock, claims, frame, window, serving)
+        self.writes.handle_data(clock, claims, frame, opened, window, serving)
+    }
+
+    /// Whether the request of a mutation has come before.
+    pub(super) fn has_come(&self, header: &Header, frame: &RxFrame<'_>) -> bool {
+        self.writes.has_come(&asked(*header, frame))
+    }
+
+    /// What solicited data is opened with: K_d, and the IV of the solicitation that it claims to answer.
+    pub(super) fn solicitation_of(
+        &self,
+        source: HostAddr,
+        claims: &SolicitedData,
+    ) -> Option<(&DerivedRegionKey, &Iv)> {
+        self.writes.solicitation_of(source, claims)
     }
 
     pub(super) const fn reads(&self) -> &InboundReads {
         &self.reads
     }
 
-    pub(super) const fn writes(&self) -> &PendingWrites<A> {
+    pub(super) const fn writes(&self) -> &PendingWrites {
         &self.writes
     }
 
@@ -122,9 +141,9 @@ impl<A: AeadProvider> Responder<A> {
         &mut self,
         now: Instant,
         window: &mut SolicitationWindow,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
     ) {
-        self.reads.handle_timeout(now, &mut self.admission, serving);
+        self.reads.handle_timeout(now, serving);
         self.writes.handle_timeout(now, window, &mut self.admission, serving);
     }
 
@@ -139,11 +158,11 @@ impl<A: AeadProvider> Responder<A> {
         self.writes.any_waits()
     }
 
-    /// Whether a frame waits to be sent.
-    pub(super) fn wants_transmit(&self, window: &SolicitationWindow) -> bool {
-        self.admission.wants_transmit()
-            || self.reads.wants_transmit()
-            || self.writes.wants_transmit(window)
+    /// About how many frames there are to send. 0 only if there is none.
+    pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
+        self.admission.frames_waiting()
+            + self.reads.frames_waiting()
+            + self.writes.frames_waiting(window)
     }
 
     /// Writes the next frame, if there is one.
@@ -151,18 +170,18 @@ impl<A: AeadProvider> Responder<A> {
         &mut self,
         now: Instant,
         window: &mut SolicitationWindow,
-        serving: &mut Serving<'_, A>,
+        serving: &mut Serving<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         // In most turns there is nothing, and that should be known soon.
-        if !self.wants_transmit(window) {
+        if self.frames_waiting(window) == 0 {
             return None;
         }
         let Self { admission, reads, writes, .. } = self;
         let mut sender = self.first;
         for _ in 0..Sender::COUNT {
             let transmit = match sender {
-                Sender::Admission => admission.poll_transmit(out),
+                Sender::Admission => admission.poll_transmit(serving, out),
                 Sender::Reads => reads.poll_transmit(serving, admission, out),
                 Sender::Writes => writes.poll_transmit(now, window, admission, serving, out),
             };
@@ -197,7 +216,7 @@ fn asked(header: Header, frame: &RxFrame<'_>) -> Asked {
     }
 }
 
-impl<A: AeadProvider> core::fmt::Debug for Responder<A> {
+impl core::fmt::Debug for Responder {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Responder").field("writes", &self.writes).finish_non_exhaustive()
     }

@@ -5,15 +5,25 @@
 //! has the request's tag in it: where it comes under the reserved key, that is what shows that its sender has
 //! seen the request (not in the paper).
 //!
+//! Frames are written first, and sealed together. Received ones are opened together, each with what the tables say
+//! that it answers at that time, before the first of them changes anything. Whoever handles a frame looks at the tables
+//! again: a frame counts as authentic only if it was opened with what they say now ([`Opened`]).
+//!
 //! [`Authentic`] is made here and nowhere else: a value inside it came with a right tag. Claims that were
 //! only parsed cannot be mistaken for it (P6).
 
+mod protection;
+
 use core::ops::Deref;
 
+use rma_crypto::{OpenJob, Text};
+
 use crate::{
+    backend::{RxFrame, TxFrame},
+    command::CommandSlotId,
     crypto::{
-        AeadProvider, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter, OpenJob,
-        SealJob,
+        AeadProvider, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter, KeyBinding,
+        RegionKeySchedule,
     },
     limits::TAG_LEN,
     op::OpStatus,
@@ -29,6 +39,8 @@ use crate::{
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
     },
 };
+pub(super) use protection::{Derivations, FrameSet};
+use protection::{Opening, Sealing};
 
 //= 1rma#4.2-attacker-on-the-wire
 /// A value that came in a frame whose tag was right.
@@ -47,7 +59,8 @@ impl<T> Deref for Authentic<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestSeal {
     pub(super) iv: Iv,
-    tag: [u8; TAG_LEN],
+    /// Known once the request is sealed.
+    pub(super) tag: [u8; TAG_LEN],
 }
 
 impl RequestSeal {
@@ -60,242 +73,38 @@ impl RequestSeal {
         Self { iv: header.iv(Direction::ToResponder), tag }
     }
 
+    /// IV and tag, side by side.
     fn octets(&self) -> [u8; IV_LEN + TAG_LEN] {
-        join(self.iv.octets(), &self.tag)
+        let mut octets = [0; IV_LEN + TAG_LEN];
+        octets[..IV_LEN].copy_from_slice(self.iv.octets());
+        octets[IV_LEN..].copy_from_slice(&self.tag);
+        octets
     }
 }
 
 /// The NIC's encryption-decryption block, and the counter that makes its IVs fresh (P4).
-pub(super) struct Security<A: AeadProvider> {
-    aead: A,
+pub(super) struct Security {
+    aead: &'static dyn AeadProvider,
     engine: EngineId,
     counter: IvCounter,
-    reserved: A::Key,
+    sealing: Sealing,
+    opening: Opening,
 }
 
-/// Hop 1, from either side.
-impl<A: AeadProvider> Security<A> {
-    /// Writes and seals a read request.
-    //= 1rma#3.1-request-signed
-    pub(super) fn seal_request(
-        &mut self,
-        key: &A::Key,
-        mut request: Request,
-        out: &mut [u8; REQUEST_LEN],
-    ) -> RequestSeal {
-        self.stamp(&mut request.header);
-        request.emit(out);
-        self.seal_first(key, request.header.iv(Direction::ToResponder), REQUEST_HEADER_LEN, out);
-        RequestSeal::of(&request.header, out)
+impl Security {
+    /// Bytes that each frame of a batch takes, both ways.
+    pub(super) const ENTRY_LEN: usize = Sealing::ENTRY_LEN + Opening::ENTRY_LEN;
+
+    pub(super) fn new(
+        aead: &'static dyn AeadProvider,
+        engine: EngineId,
+        counter: IvCounter,
+    ) -> Self {
+        Self { aead, engine, counter, sealing: Sealing::new(), opening: Opening::new() }
     }
 
-    /// Writes and seals the request of a mutation.
-    pub(super) fn seal_mutation_request(
-        &mut self,
-        key: &A::Key,
-        mut request: MutationRequest,
-        out: &mut [u8; MUTATION_REQUEST_LEN],
-    ) -> RequestSeal {
-        self.stamp(&mut request.header);
-        request.emit(out);
-        let iv = request.header.iv(Direction::ToResponder);
-        self.seal_first(key, iv, MUTATION_REQUEST_HEADER_LEN, out);
-        RequestSeal::of(&request.header, out)
-    }
-
-    /// Checks the tag of a request, of any type.
-    //= 1rma#3.1-request-authenticated
-    pub(super) fn open_request<T>(
-        &self,
-        key: &A::Key,
-        claims: T,
-        seal: &RequestSeal,
-        frame: &mut [u8],
-    ) -> Option<Authentic<T>> {
-        let header_len = frame.len().checked_sub(TAG_LEN)?;
-        self.open_first(key, seal.iv, header_len, frame).then_some(Authentic(claims))
-    }
-
-    /// Writes and seals a failure notice; under the reserved key if there is no key that both share.
-    //= 1rma#4.2-failure-under-reserved-key
-    pub(super) fn seal_failure(
-        &mut self,
-        key: Option<&A::Key>,
-        request: &RequestSeal,
-        mut failure: Failure,
-        out: &mut [u8; FAILURE_LEN],
-    ) {
-        self.stamp(&mut failure.header);
-        failure.emit(out);
-        let iv = failure.header.iv(Direction::ToInitiator);
-        let key = key.unwrap_or(&self.reserved);
-        self.seal::<{ FAILURE_HEADER_LEN + IV_LEN + TAG_LEN }>(key, iv, &request.octets(), out);
-    }
-
-    /// Checks a failure notice's tag. Only REMOTE_AUTHENTICATION_FAILURE may come under the reserved key,
-    /// and only under it.
-    pub(super) fn open_failure(
-        &self,
-        key: &A::Key,
-        request: &RequestSeal,
-        claims: Failure,
-        frame: &mut [u8],
-    ) -> Option<Authentic<Failure>> {
-        let iv = claims.header.iv(Direction::ToInitiator);
-        let reserved = claims.status == OpStatus::RemoteAuthenticationFailure;
-        let key = if reserved { &self.reserved } else { key };
-        self.open::<{ FAILURE_HEADER_LEN + IV_LEN + TAG_LEN }>(key, iv, &request.octets(), frame)
-            .then_some(Authentic(claims))
-    }
-}
-
-/// Hop 2 of a read.
-impl<A: AeadProvider> Security<A> {
-    /// Writes the header of a response whose payload is already in `out`, encrypts the payload, and writes
-    /// the tag. `out` is exactly as long as the frame.
-    //= 1rma#3.1-response-sealed
-    pub(super) fn seal_response(
-        &mut self,
-        key: &A::Key,
-        request_iv: &Iv,
-        mut response: Response,
-        out: &mut [u8],
-    ) {
-        debug_assert_eq!(out.len(), RESPONSE_OVERHEAD + usize::from(response.payload_len));
-        self.stamp(&mut response.header);
-        // Written twice, to not wait for the octets of the frame before they can be read again.
-        let mut header = [0; RESPONSE_HEADER_LEN];
-        response.emit(&mut header);
-        let iv = response.header.iv(Direction::ToInitiator);
-        let aad: [u8; RESPONSE_HEADER_LEN + IV_LEN] = join(&header, request_iv.octets());
-        out[..RESPONSE_HEADER_LEN].copy_from_slice(&header);
-        self.seal_with(key, iv, RESPONSE_HEADER_LEN, &aad, out);
-    }
-
-    /// Checks a response's tag and decrypts its payload in place.
-    //= 1rma#3.1-response-authenticated
-    pub(super) fn open_response<'f>(
-        &self,
-        key: &A::Key,
-        request_iv: &Iv,
-        claims: Response,
-        frame: &'f mut [u8],
-    ) -> Option<Authentic<(Response, &'f [u8])>> {
-        let iv = claims.header.iv(Direction::ToInitiator);
-        self.open::<{ RESPONSE_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), frame)
-            .then(|| Authentic((claims, payload_of(frame, RESPONSE_HEADER_LEN))))
-    }
-}
-
-/// Hops 2 to 4 of a mutation.
-impl<A: AeadProvider> Security<A> {
-    /// Writes and seals a solicitation. Returns its IV, which binds the data and the acknowledgement to it.
-    pub(super) fn seal_solicitation(
-        &mut self,
-        key: &A::Key,
-        request_iv: &Iv,
-        mut solicitation: Solicitation,
-        out: &mut [u8; SOLICITATION_LEN],
-    ) -> Iv {
-        self.stamp(&mut solicitation.header);
-        solicitation.emit(out);
-        let iv = solicitation.header.iv(Direction::ToInitiator);
-        self.seal::<{ SOLICITATION_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), out);
-        iv
-    }
-
-    /// Checks a solicitation's tag.
-    pub(super) fn open_solicitation(
-        &self,
-        key: &A::Key,
-        request_iv: &Iv,
-        claims: Solicitation,
-        frame: &mut [u8],
-    ) -> Option<Authentic<Solicitation>> {
-        let iv = claims.header.iv(Direction::ToInitiator);
-        self.open::<{ SOLICITATION_HEADER_LEN + IV_LEN }>(key, iv, request_iv.octets(), frame)
-            .then_some(Authentic(claims))
-    }
-
-    /// Writes the header of solicited data whose payload is already in `out`, encrypts the payload, and writes
-    /// the tag. `out` is exactly as long as the frame.
-    //= 1rma#5.1-solicited-salt
-    pub(super) fn seal_data(
-        &mut self,
-        key: &A::Key,
-        solicitation_iv: &Iv,
-        mut data: SolicitedData,
-        out: &mut [u8],
-    ) {
-        debug_assert_eq!(out.len(), DATA_OVERHEAD + usize::from(data.payload_len));
-        self.stamp(&mut data.header);
-        let mut header = [0; DATA_HEADER_LEN];
-        data.emit(&mut header);
-        let iv = data.header.iv(Direction::ToResponder);
-        let aad: [u8; DATA_HEADER_LEN + IV_LEN] = join(&header, solicitation_iv.octets());
-        out[..DATA_HEADER_LEN].copy_from_slice(&header);
-        self.seal_with(key, iv, DATA_HEADER_LEN, &aad, out);
-    }
-
-    /// Checks the tag of solicited data and decrypts its payload in place.
-    pub(super) fn open_data<'f>(
-        &self,
-        key: &A::Key,
-        solicitation_iv: &Iv,
-        claims: SolicitedData,
-        frame: &'f mut [u8],
-    ) -> Option<Authentic<(SolicitedData, &'f [u8])>> {
-        let iv = claims.header.iv(Direction::ToResponder);
-        self.open::<{ DATA_HEADER_LEN + IV_LEN }>(key, iv, solicitation_iv.octets(), frame)
-            .then(|| Authentic((claims, payload_of(frame, DATA_HEADER_LEN))))
-    }
-
-    /// Writes and seals an acknowledgement.
-    pub(super) fn seal_acknowledgement(
-        &mut self,
-        key: &A::Key,
-        solicitation_iv: &Iv,
-        mut acknowledgement: Acknowledgement,
-        out: &mut [u8; ACKNOWLEDGEMENT_LEN],
-    ) {
-        self.stamp(&mut acknowledgement.header);
-        acknowledgement.emit(out);
-        let iv = acknowledgement.header.iv(Direction::ToInitiator);
-        self.seal::<{ ACKNOWLEDGEMENT_HEADER_LEN + IV_LEN }>(
-            key,
-            iv,
-            solicitation_iv.octets(),
-            out,
-        );
-    }
-
-    /// Checks an acknowledgement's tag.
-    pub(super) fn open_acknowledgement(
-        &self,
-        key: &A::Key,
-        solicitation_iv: &Iv,
-        claims: Acknowledgement,
-        frame: &mut [u8],
-    ) -> Option<Authentic<Acknowledgement>> {
-        let iv = claims.header.iv(Direction::ToInitiator);
-        self.open::<{ ACKNOWLEDGEMENT_HEADER_LEN + IV_LEN }>(
-            key,
-            iv,
-            solicitation_iv.octets(),
-            frame,
-        )
-        .then_some(Authentic(claims))
-    }
-}
-
-impl<A: AeadProvider> Security<A> {
-    pub(super) fn new(aead: A, engine: EngineId, counter: IvCounter) -> Self {
-        let reserved = aead.prepare(&DerivedRegionKey::RESERVED);
-        Self { aead, engine, counter, reserved }
-    }
-
-    pub(super) fn prepare(&self, key: &DerivedRegionKey) -> A::Key {
-        self.aead.prepare(key)
+    pub(super) const fn aead(&self) -> &'static dyn AeadProvider {
+        self.aead
     }
 
     /// Makes `header` this engine's, with a counter never used before.
@@ -304,7 +113,13 @@ impl<A: AeadProvider> Security<A> {
         header.counter = self.counter.next().expect("`can_seal` was asked first");
     }
 
-    /// Whether there is a counter value for a frame. To be asked before each frame that is sealed.
+    /// `header` as this engine's, with a counter never used before.
+    pub(super) fn stamped(&mut self, mut header: Header) -> Header {
+        self.stamp(&mut header);
+        header
+    }
+
+    /// Whether there is a counter value for a frame. To be asked before each frame that is written.
     pub(super) const fn can_seal(&self) -> bool {
         self.counter.left() > 0
     }
@@ -318,71 +133,265 @@ impl<A: AeadProvider> Security<A> {
     pub(super) const fn counter_mut(&mut self) -> &mut IvCounter {
         &mut self.counter
     }
+}
 
-    /// Seals a frame that answers none: its header is all that is authenticated with it.
-    fn seal_first(&self, key: &A::Key, iv: Iv, header_len: usize, frame: &mut [u8]) {
-        let Sealed { header, payload, tag } = wire::split(frame, header_len).expect(WHOLE);
-        self.aead.seal(&mut [SealJob { key, iv, aad: header, payload, tag }]);
+/// Frames that are sealed. Each is written now, with its payload in clear; [`Security::seal`] does the rest for all of
+/// them.
+///
+/// Headers are written twice, to not wait for the octets of the frame before they can be read again.
+impl Security {
+    /// Writes a read request. Returns its IV.
+    //= 1rma#3.1-request-signed
+    pub(super) fn write_request(
+        &mut self,
+        key: &DerivedRegionKey,
+        mut request: Request,
+        out: &mut [u8; REQUEST_LEN],
+    ) -> Iv {
+        self.stamp(&mut request.header);
+        request.emit(out);
+        let (iv, slot) = (request.header.iv(Direction::ToResponder), request.header.slot);
+        self.sealing.push_first(key, iv, REQUEST_HEADER_LEN, slot);
+        iv
     }
 
-    /// Whether the tag of a frame that answers none is right.
-    fn open_first(&self, key: &A::Key, iv: Iv, header_len: usize, frame: &mut [u8]) -> bool {
+    /// Writes the request of a mutation. Returns its IV.
+    pub(super) fn write_mutation_request(
+        &mut self,
+        key: &DerivedRegionKey,
+        mut request: MutationRequest,
+        out: &mut [u8; MUTATION_REQUEST_LEN],
+    ) -> Iv {
+        self.stamp(&mut request.header);
+        request.emit(out);
+        let (iv, slot) = (request.header.iv(Direction::ToResponder), request.header.slot);
+        self.sealing.push_first(key, iv, MUTATION_REQUEST_HEADER_LEN, slot);
+        iv
+    }
+
+    /// Writes a failure notice that is stamped; under the reserved key if there is no key that both share.
+    //= 1rma#4.2-failure-under-reserved-key
+    pub(super) fn write_failure(
+        &mut self,
+        key: Option<&DerivedRegionKey>,
+        request: &RequestSeal,
+        failure: &Failure,
+        out: &mut [u8; FAILURE_LEN],
+    ) {
+        failure.emit(out);
+        let key = key.unwrap_or(&DerivedRegionKey::RESERVED);
+        let iv = failure.header.iv(Direction::ToInitiator);
+        self.sealing.push_answer(key, iv, head::<FAILURE_HEADER_LEN>(out), &request.octets());
+    }
+
+    /// Writes the header of a response whose payload is already in `out`, which is exactly as long as the frame.
+    //= 1rma#3.1-response-sealed
+    pub(super) fn write_response(
+        &mut self,
+        key: &DerivedRegionKey,
+        request_iv: &Iv,
+        mut response: Response,
+        out: &mut [u8],
+    ) {
+        debug_assert_eq!(out.len(), RESPONSE_OVERHEAD + usize::from(response.payload_len));
+        self.stamp(&mut response.header);
+        let mut header = [0; RESPONSE_HEADER_LEN];
+        response.emit(&mut header);
+        let iv = response.header.iv(Direction::ToInitiator);
+        self.sealing.push_answer(key, iv, &header, request_iv.octets());
+        out[..RESPONSE_HEADER_LEN].copy_from_slice(&header);
+    }
+
+    /// Writes a solicitation. Returns its IV, which binds the data and the acknowledgement to it.
+    pub(super) fn write_solicitation(
+        &mut self,
+        key: &DerivedRegionKey,
+        request_iv: &Iv,
+        mut solicitation: Solicitation,
+        out: &mut [u8; SOLICITATION_LEN],
+    ) -> Iv {
+        self.stamp(&mut solicitation.header);
+        solicitation.emit(out);
+        let iv = solicitation.header.iv(Direction::ToInitiator);
+        let header = head::<SOLICITATION_HEADER_LEN>(out);
+        self.sealing.push_answer(key, iv, header, request_iv.octets());
+        iv
+    }
+
+    /// Writes the header of solicited data whose payload is already in `out`, which is exactly as long as the frame.
+    //= 1rma#5.1-solicited-salt
+    pub(super) fn write_data(
+        &mut self,
+        key: &DerivedRegionKey,
+        solicitation_iv: &Iv,
+        mut data: SolicitedData,
+        out: &mut [u8],
+    ) {
+        debug_assert_eq!(out.len(), DATA_OVERHEAD + usize::from(data.payload_len));
+        self.stamp(&mut data.header);
+        let mut header = [0; DATA_HEADER_LEN];
+        data.emit(&mut header);
+        let iv = data.header.iv(Direction::ToResponder);
+        self.sealing.push_answer(key, iv, &header, solicitation_iv.octets());
+        out[..DATA_HEADER_LEN].copy_from_slice(&header);
+    }
+
+    /// Writes an acknowledgement.
+    pub(super) fn write_acknowledgement(
+        &mut self,
+        key: &DerivedRegionKey,
+        solicitation_iv: &Iv,
+        mut acknowledgement: Acknowledgement,
+        out: &mut [u8; ACKNOWLEDGEMENT_LEN],
+    ) {
+        self.stamp(&mut acknowledgement.header);
+        acknowledgement.emit(out);
+        let iv = acknowledgement.header.iv(Direction::ToInitiator);
+        let header = head::<ACKNOWLEDGEMENT_HEADER_LEN>(out);
+        self.sealing.push_answer(key, iv, header, solicitation_iv.octets());
+    }
+
+    /// Seals the frames that were written since the last time, in their order: at most a batch. Tells `on_request` the
+    /// tags of requests.
+    pub(super) fn seal(
+        &mut self,
+        frames: &mut [TxFrame<'_>],
+        on_request: impl FnMut(CommandSlotId, [u8; TAG_LEN]),
+    ) {
+        self.sealing.seal(self.aead, frames, on_request);
+    }
+}
+
+/// Frames that are opened: first it is noted what each of a batch is opened with, then all are.
+impl Security {
+    /// Frame `index` is a request, whatever its type. Its key is to be derived.
+    pub(super) const fn expect_request(
+        &mut self,
+        index: usize,
+        header: &Header,
+        header_len: usize,
+    ) {
+        self.opening.set_request(index, header.iv(Direction::ToResponder), header_len);
+    }
+
+    /// Frame `index` is a failure notice for `request`. Only REMOTE_AUTHENTICATION_FAILURE may come under the reserved
+    /// key, and only under it.
+    pub(super) fn expect_failure(
+        &mut self,
+        index: usize,
+        key: &DerivedRegionKey,
+        request: &RequestSeal,
+        claims: &Failure,
+        frame: &[u8],
+    ) {
+        let reserved = claims.status == OpStatus::RemoteAuthenticationFailure;
+        let key = if reserved { &DerivedRegionKey::RESERVED } else { key };
+        let iv = claims.header.iv(Direction::ToInitiator);
+        let header = head::<FAILURE_HEADER_LEN>(frame);
+        self.opening.set_answer(index, key, iv, header, &request.octets());
+    }
+
+    /// Frame `index` has a header of `HEADER` octets and answers the frame with `answered`.
+    pub(super) fn expect_answer<const HEADER: usize>(
+        &mut self,
+        index: usize,
+        key: &DerivedRegionKey,
+        iv: Iv,
+        answered: &Iv,
+        frame: &[u8],
+    ) {
+        self.opening.set_answer(index, key, iv, head::<HEADER>(frame), answered.octets());
+    }
+
+    /// Opens those of `frames` that are in `which`, and returns those of them that are authentic.
+    pub(super) fn open(
+        &mut self,
+        frames: &mut [RxFrame<'_>],
+        which: FrameSet,
+        derivations: &Derivations<'_>,
+    ) -> FrameSet {
+        self.opening.derive(self.aead, derivations);
+        self.opening.open(self.aead, frames, which)
+    }
+
+    /// Checks the tag of a request, of any type, under the key that its region has now. Returns the K_d too.
+    //= 1rma#3.1-request-authenticated
+    pub(super) fn open_request<T>(
+        &self,
+        opened: &Opened,
+        (region_key, revision): (&RegionKeySchedule, u64),
+        binding: &KeyBinding,
+        claims: T,
+        request: (&RequestSeal, &mut [u8]),
+    ) -> (DerivedRegionKey, Option<Authentic<T>>) {
+        if opened.with == OpenedWith::Revision(revision) {
+            let key = *self.opening.key(opened.index);
+            return (key, opened.authentic.then_some(Authentic(claims)));
+        }
+        // The region has got another key in this very batch.
+        let key = region_key.derive_with(self.aead, binding);
+        let is_right = self.is_request_under(&key, request.0, request.1);
+        (key, is_right.then_some(Authentic(claims)))
+    }
+
+    /// Whether the tag of a request is right under `key`.
+    pub(super) fn is_request_under(
+        &self,
+        key: &DerivedRegionKey,
+        seal: &RequestSeal,
+        frame: &mut [u8],
+    ) -> bool {
+        let header_len = frame.len().saturating_sub(TAG_LEN);
         let Some(Sealed { header, payload, tag }) = wire::split(frame, header_len) else {
             return false;
         };
-        let mut jobs = [OpenJob { key, iv, aad: header, payload, tag, authentic: false }];
-        self.aead.open(&mut jobs);
-        jobs[0].authentic
-    }
-
-    /// Encrypts the payload of a frame whose header is written, and writes its tag. `AAD` is the length of header
-    /// and `answered` together: known when this is compiled, copying them costs next to nothing.
-    fn seal<const AAD: usize>(&self, key: &A::Key, iv: Iv, answered: &[u8], frame: &mut [u8]) {
-        let header_len = AAD - answered.len();
-        let aad: [u8; AAD] = join(&frame[..header_len], answered);
-        self.seal_with(key, iv, header_len, &aad, frame);
-    }
-
-    fn seal_with(&self, key: &A::Key, iv: Iv, header_len: usize, aad: &[u8], frame: &mut [u8]) {
-        let Sealed { payload, tag, .. } = wire::split(frame, header_len).expect(WHOLE);
-        self.aead.seal(&mut [SealJob { key, iv, aad, payload, tag }]);
-    }
-
-    /// Whether a frame's tag is right. Then its payload is decrypted in place.
-    fn open<const AAD: usize>(
-        &self,
-        key: &A::Key,
-        iv: Iv,
-        answered: &[u8],
-        frame: &mut [u8],
-    ) -> bool {
-        let Some(Sealed { header, payload, tag }) = wire::split(frame, AAD - answered.len()) else {
-            return false;
-        };
-        let aad: [u8; AAD] = join(header, answered);
-        let mut jobs = [OpenJob { key, iv, aad: &aad, payload, tag, authentic: false }];
+        let (key, iv, text) = (key.as_key().into(), *seal.iv.octets(), Text::in_place(payload));
+        let mut jobs = [OpenJob { key, iv, aad: header, text, tag, authentic: false }];
         self.aead.open(&mut jobs);
         jobs[0].authentic
     }
 }
 
-/// Why a frame can be split.
-const WHOLE: &str = "the caller made room for the whole frame";
-
-/// Both, side by side. A frame's header and what it answers, so joined, are the paper's currying.
-//= 1rma#A-iv-currying
-fn join<const N: usize>(head: &[u8], tail: &[u8]) -> [u8; N] {
-    let mut joined = [0; N];
-    joined[..head.len()].copy_from_slice(head);
-    joined[head.len()..].copy_from_slice(tail);
-    joined
+/// With what a frame was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OpenedWith {
+    /// It was not: the tables knew nothing that it could belong to.
+    Nothing,
+    /// As a request, under the key that its region had at this revision.
+    Revision(u64),
+    /// As an answer to the frame with this IV: no two have the same, so that names the op as well.
+    Answered(Iv),
 }
 
-fn payload_of(frame: &[u8], header_len: usize) -> &[u8] {
-    &frame[header_len..frame.len() - TAG_LEN]
+/// What opening a frame has shown. It is still to be seen whether that was the right thing to open it with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    /// Which frame of its batch it is.
+    pub(super) index: usize,
+    pub(super) with: OpenedWith,
+    pub(super) authentic: bool,
 }
 
-impl<A: AeadProvider> core::fmt::Debug for Security<A> {
+impl Opened {
+    /// `value`, if the frame is an authentic answer to the frame with `answered`.
+    //= 1rma#3.1-response-authenticated
+    pub(super) fn answer<T>(&self, answered: &Iv, value: T) -> Option<Authentic<T>> {
+        let is_one = self.authentic && self.with == OpenedWith::Answered(*answered);
+        is_one.then_some(Authentic(value))
+    }
+}
+
+/// The payload of a frame that was opened.
+pub(super) fn payload_of(frame: &[u8], header_len: usize) -> &[u8] {
+    frame.get(header_len..frame.len().saturating_sub(TAG_LEN)).unwrap_or_default()
+}
+
+/// The header of a frame that is long enough for one.
+fn head<const HEADER: usize>(frame: &[u8]) -> &[u8; HEADER] {
+    frame.first_chunk().expect("a frame is written or parsed whole")
+}
+
+impl core::fmt::Debug for Security {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { aead, engine, counter, .. } = self;
         write!(f, "Security({aead:?}, {engine:?}, {counter:?})")

@@ -14,10 +14,7 @@ use rma_core::{
     addr::{HostAddr, Pid},
     backend::{RxFrame, Transmit},
     command::{Command, CommandOp, CommandSlotId, Transfer},
-    crypto::{
-        AeadProvider, DerivedRegionKey, EngineId, KeyBinding, OpenJob, PortableAead, RegionKey,
-        RegionKeySchedule,
-    },
+    crypto::{AeadProvider, DerivedRegionKey, EngineId, KeyBinding, RegionKey, RegionKeySchedule},
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
     op::{ClassOfService, OpStatus, OpType},
@@ -25,6 +22,7 @@ use rma_core::{
     time::Instant,
     wire::{self, Acknowledgement, Failure},
 };
+use rma_crypto::{OpenJob, Portable, Text};
 use rma_shm::Region;
 use serde_json::{Value, json};
 
@@ -268,17 +266,16 @@ impl Vectors {
         }
 
         let iv = header.iv(direction);
-        let prepared = PortableAead.prepare(&key.key);
         let mut payload = ciphertext.to_vec();
         let mut jobs = [OpenJob {
-            key: &prepared,
-            iv,
+            key: key.key.as_key().into(),
+            iv: *iv.octets(),
             aad: &aad,
-            payload: &mut payload,
+            text: Text::in_place(&mut payload),
             tag,
             authentic: false,
         }];
-        PortableAead.open(&mut jobs);
+        Portable.open(&mut jobs);
         assert!(jobs[0].authentic, "{name}: the AAD is what the wire document says");
         assert_eq!(payload, plaintext, "{name}");
 

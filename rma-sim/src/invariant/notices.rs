@@ -7,13 +7,14 @@
 
 use rma_core::{
     addr::HostAddr,
-    crypto::{AeadProvider, DerivedRegionKey, Direction, IV_LEN, Iv, OpenJob, PortableAead},
+    crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
     op::{OpStatus, OpType},
     time::Instant,
     wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
 };
+use rma_crypto::{OpenJob, Text};
 
 use super::{
     Checker, settings,
@@ -110,11 +111,10 @@ impl Cause {
         let Header { engine, counter, .. } = self.header;
         iv.copy_from_slice(Iv::new(Direction::ToResponder, engine, counter).octets());
         its_tag.copy_from_slice(&self.tag);
-        let key = PortableAead.prepare(key);
-        let iv = Iv::new(Direction::ToInitiator, header.engine, header.counter);
-        let (aad, payload) = (&aad[..], &mut [][..]);
-        let mut jobs = [OpenJob { key: &key, iv, aad, payload, tag, authentic: false }];
-        PortableAead.open(&mut jobs);
+        let iv = *Iv::new(Direction::ToInitiator, header.engine, header.counter).octets();
+        let (key, text) = (key.as_key().into(), Text::empty());
+        let mut jobs = [OpenJob { key, iv, aad: &aad, text, tag, authentic: false }];
+        fastest().open(&mut jobs);
         jobs[0].authentic
     }
 }

@@ -6,7 +6,7 @@ use rma_core::{
     addr::HostAddr,
     backend::Transmit,
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
-    crypto::{AeadProvider, DerivedRegionKey, Iv, PortableAead, SealJob},
+    crypto::{DerivedRegionKey, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
     op::OpStatus,
@@ -17,6 +17,7 @@ use rma_core::{
         mutation::{ACKNOWLEDGEMENT_LEN, DATA_OVERHEAD, MUTATION_REQUEST_LEN, SOLICITATION_LEN},
     },
 };
+use rma_crypto::{SealJob, Text};
 
 fn sim() -> Sim {
     let node = |host| NodeOptions {
@@ -194,8 +195,8 @@ impl Write {
         let (own, sealed) = out.split_last_chunk_mut::<TAG_LEN>().unwrap();
         let aad = [&*own, asked.octets(), tag].concat();
         let iv = Iv::new(Direction::ToInitiator, header.engine, header.counter);
-        let (key, payload) = (&PortableAead.prepare(key), &mut [][..]);
-        PortableAead.seal(&mut [SealJob { key, iv, aad: &aad, payload, tag: sealed }]);
+        let (key, iv, text) = (key.as_key().into(), *iv.octets(), Text::empty());
+        fastest().seal(&mut [SealJob { key, iv, aad: &aad, text, tag: sealed }]);
         self.frame(1, &out)
     }
 

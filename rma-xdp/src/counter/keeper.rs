@@ -14,10 +14,7 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
-use rma_core::{
-    crypto::{AeadProvider, CounterBlock},
-    nic::Nic,
-};
+use rma_core::{crypto::CounterBlock, nic::Nic};
 
 use super::{CounterError, store::Store};
 
@@ -139,7 +136,7 @@ impl BlockSupply {
 
     /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time. To be
     /// called now and then.
-    pub(crate) fn turn<A: AeadProvider>(&self, nic: &mut Nic<A>) {
+    pub(crate) fn turn(&self, nic: &mut Nic) {
         let Some((shared, keeper)) = &self.0 else { return };
         if !nic.wants_counter_block() {
             return;

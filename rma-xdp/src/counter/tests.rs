@@ -8,7 +8,7 @@ use core::{
 use std::{fs, sync::Arc};
 
 use rma_core::{
-    backend::{Backend, RxFrame, Transmit},
+    backend::{Backend, RxFrame, TxFrame},
     counter_mark::render,
     engine::Engine,
     nic::{Nic, RegionEntry},
@@ -264,17 +264,17 @@ fn the_default_directory_follows_the_environment_unless_for_root() {
 struct Lossy(Option<u64>);
 
 impl Backend for Lossy {
-    fn rx_burst(&mut self, _: usize, _: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         0
     }
 
-    fn tx_burst(&mut self, _: usize, mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+    fn tx_burst(&mut self, _: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let mut out = [0; wire::FRAME_LEN_MAX];
-        let sent = fill(&mut out).is_some();
-        if sent {
+        let sent = fill(&mut [TxFrame::new(&mut out)]);
+        if sent > 0 {
             self.0 = Some(u64::from_be_bytes(out[20..28].try_into().unwrap()));
         }
-        usize::from(sent)
+        sent
     }
 
     fn flush(&mut self, _: Instant) {}

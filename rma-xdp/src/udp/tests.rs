@@ -53,11 +53,12 @@ fn transmit(source: HostAddr, destination: HostAddr, len: usize) -> Transmit {
 /// Offers one frame; returns how many were taken.
 fn send(backend: &mut UdpBackend, to: Transmit, frame: &[u8]) -> usize {
     let mut frames = [frame].into_iter();
-    backend.tx_burst(64, |out| {
+    let mut next = |out: &mut [u8]| {
         let frame = frames.next()?;
         out[..frame.len()].copy_from_slice(frame);
         Some(to)
-    })
+    };
+    backend.tx_burst(64, |frames| TxFrame::fill_each(frames, &mut next))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,13 +78,13 @@ fn receive_burst(backend: &mut UdpBackend, max: usize) -> Vec<Got> {
         assert!(poll(&mut fds, Some(&deadline)).unwrap() > 0, "nothing arrived within 5 s");
     }
     let mut got = Vec::new();
-    let count = backend.rx_burst(max, |frame| {
-        got.push(Got {
+    let count = backend.rx_burst(max, |frames| {
+        got.extend(frames.iter().map(|frame| Got {
             source: frame.source,
             destination: frame.destination,
             reply_len_max: frame.reply_len_max,
             bytes: frame.bytes.to_vec(),
-        });
+        }));
     });
     assert_eq!(count, got.len());
     got
@@ -128,11 +129,12 @@ fn a_burst_is_bounded_in_both_directions() {
     let (mut a, mut b) = on_loopback();
     let to = transmit(own(&a, 0), own(&b, 0), 10);
     let mut offered = 0_u8;
-    let taken = a.tx_burst(5, |out| {
+    let mut next = |out: &mut [u8]| {
         offered += 1;
         out[0] = offered;
         Some(to)
-    });
+    };
+    let taken = a.tx_burst(5, |frames| TxFrame::fill_each(frames, &mut next));
     assert_eq!((taken, offered), (5, 5));
     assert_eq!(a.tx_burst(0, |_| panic!("no room was offered")), 0);
     let first: Vec<u8> = receive_burst(&mut b, 3).iter().map(|got| got.bytes[0]).collect();
@@ -325,13 +327,14 @@ fn a_full_send_buffer_holds_one_frame_back_and_loses_none() {
         let to = transmit(addr("192.0.2.1"), addr("192.0.2.2"), 1400);
         let filled = Cell::new(0);
         let burst = |backend: &mut UdpBackend| {
-            backend.tx_burst(64, |out| {
+            let next = |out: &mut [u8]| {
                 (filled.get() < 30).then(|| {
                     filled.set(filled.get() + 1);
                     out[..1400].fill(filled.get());
                     to
                 })
-            })
+            };
+            backend.tx_burst(64, |frames| TxFrame::fill_each(frames, next))
         };
         let taken = burst(&mut backend);
         assert!(taken < 30, "the send buffer should be full");

@@ -10,9 +10,10 @@
 
 use std::{fmt, io, os::fd::BorrowedFd, sync::Arc, thread, time::Duration};
 
+use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, RxFrame, Transmit},
+    backend::{BATCH, Backend, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
     time::Instant,
 };
@@ -28,9 +29,9 @@ use super::{
     linear::{Linear, Linearizer},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
     port::ReservedPort,
-    socket::{Options, Socket, XskStatistics},
+    socket::{Chunk, Options, Socket, XskStatistics},
     steering::{AttachMode, Steering},
-    umem::CHUNK_DATA,
+    umem::{CHUNK_DATA, Frame, FrameBytes},
     watch::{Watched, XskWatch},
 };
 use crate::net::{Path, PathTable};
@@ -236,40 +237,55 @@ impl XdpBackend {
         self.queues.get_mut(queue).map(|queue| &mut queue.socket)
     }
 
-    /// Writes a frame into a transmit chunk itself. `None`: there was no frame.
+    /// Has frames written into transmit chunks themselves, at most `max`. Returns how many were.
     #[inline]
-    fn transmit_chunk(
+    fn transmit_chunks(
         &mut self,
-        fill: &mut impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> Option<()> {
+        max: usize,
+        fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
+    ) -> usize {
         let Self { queues, state, .. } = self;
         let socket = &mut queues[TX_QUEUE].socket;
-        let mut frame = socket.take().expect("the caller has checked that there is room");
-        let room = state.packet_room();
-        let mut bytes = socket.bytes_mut(&mut frame);
-        let room = room.min(bytes.len());
-        let packet = &mut bytes[..room];
-        let transmit = fill(&mut packet[state.headers_len..]);
-        let len = transmit.as_ref().and_then(|transmit| state.finish(packet, transmit));
-        match len {
-            Some(len) => socket.stage(frame, len, false),
-            None => socket.give_back(frame),
+        let (room, headers_len) = (state.packet_room(), state.headers_len);
+        let mut chunks: ArrayVec<Frame, BATCH> = (0..max).map_while(|_| socket.take()).collect();
+        let mut packets: ArrayVec<FrameBytes<'_>, BATCH> =
+            chunks.iter_mut().map(|chunk| socket.bytes_mut(chunk)).collect();
+        let frames = packets.iter_mut().map(|packet| {
+            let room = room.min(packet.len());
+            TxFrame::new(&mut packet[headers_len..room])
+        });
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
+        let filled = fill(&mut frames);
+        let transmits: ArrayVec<_, BATCH> =
+            frames.into_iter().map(|frame| frame.transmit).collect();
+        let finished = packets.iter_mut().zip(transmits).map(|(packet, transmit)| {
+            let room = room.min(packet.len());
+            state.finish(&mut packet[..room], headers_len, &transmit?)
+        });
+        let finished: ArrayVec<_, BATCH> = finished.collect();
+        drop(packets);
+        for (chunk, len) in chunks.into_iter().zip(finished) {
+            match len {
+                Some(len) => socket.stage(chunk, len, false),
+                None => socket.give_back(chunk),
+            }
         }
-        transmit.map(drop)
+        filled
     }
 
     /// Writes a frame into the scratch buffer and spreads it over as many chunks as it needs. (A chunk
     /// cannot continue in its neighbour: xsk-rs starts each packet behind the kernel's headroom.)
-    fn transmit_scratch(
-        &mut self,
-        fill: &mut impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> Option<()> {
+    fn transmit_scratch(&mut self, fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let Self { queues, state, tx_scratch, .. } = self;
         let socket = &mut queues[TX_QUEUE].socket;
         let room = state.packet_room().min(tx_scratch.len());
         let packet = &mut tx_scratch[..room];
-        let transmit = fill(&mut packet[state.headers_len..])?;
-        let Some(len) = state.finish(packet, &transmit) else { return Some(()) };
+        let headers_len = state.headers_len;
+        let mut frame = [TxFrame::new(&mut packet[headers_len..])];
+        let filled = fill(&mut frame);
+        let [TxFrame { transmit, .. }] = frame;
+        let len = transmit.and_then(|transmit| state.finish(packet, headers_len, &transmit));
+        let Some(len) = len else { return filled };
         let mut rest = &packet[..len];
         if len > CHUNK_DATA {
             state.counters.tx_multi_buffer.add(1);
@@ -282,7 +298,7 @@ impl XdpBackend {
             socket.stage(frame, piece.len(), !more.is_empty());
             rest = more;
         }
-        Some(())
+        filled
     }
 }
 
@@ -299,22 +315,33 @@ impl fmt::Debug for XdpBackend {
 
 impl Backend for XdpBackend {
     #[inline]
-    fn rx_burst(&mut self, max: usize, mut on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let Self { queues, state, next_queue, .. } = self;
         let count = queues.len();
         let mut frames = 0;
         for step in 0..count {
             let Queue { socket, linearizer } = &mut queues[(*next_queue + step) % count];
-            socket.receive(max - frames, |chunk, continued| {
-                let packet = if !continued && linearizer.is_idle() {
-                    chunk
-                } else {
-                    match state.linearize(linearizer, chunk, continued) {
-                        Some(packet) => packet,
-                        None => return,
+            socket.receive_some(max - frames, |chunks| {
+                let mut received: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
+                for Chunk { bytes, continued } in chunks {
+                    if !*continued && linearizer.is_idle() {
+                        received.extend(state.received(bytes));
+                    } else if let Some(packet) = state.linearize(linearizer, bytes, *continued)
+                        && let Some(frame) = state.received(packet)
+                    {
+                        // Those before it first. The buffer that it lies in is used again for the next.
+                        frames += received.len() + 1;
+                        if !received.is_empty() {
+                            on_frames(&mut received);
+                            received.clear();
+                        }
+                        on_frames(&mut [frame]);
                     }
-                };
-                frames += usize::from(state.deliver(packet, &mut on_frame));
+                }
+                frames += received.len();
+                if !received.is_empty() {
+                    on_frames(&mut received);
+                }
             });
             if frames == max {
                 break;
@@ -328,11 +355,7 @@ impl Backend for XdpBackend {
     }
 
     #[inline]
-    fn tx_burst(
-        &mut self,
-        max: usize,
-        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> usize {
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let mut room = self.queues[TX_QUEUE].socket.room();
         let mut frames = 0;
         while frames < max {
@@ -340,15 +363,16 @@ impl Backend for XdpBackend {
                 self.state.counters.tx_ring_full.add(1);
                 break;
             }
-            let filled = if self.tx_scratch.is_empty() {
-                self.transmit_chunk(&mut fill)
+            let (offered, filled) = if self.tx_scratch.is_empty() {
+                let offered = BATCH.min(max - frames).min(room);
+                (offered, self.transmit_chunks(offered, &mut fill))
             } else {
-                self.transmit_scratch(&mut fill)
+                (1, self.transmit_scratch(&mut fill))
             };
-            if filled.is_none() {
+            frames += filled;
+            if filled < offered {
                 break;
             }
-            frames += 1;
             room = self.queues[TX_QUEUE].socket.free();
         }
         self.queues[TX_QUEUE].socket.commit();
@@ -383,30 +407,29 @@ impl State {
         }
     }
 
-    /// Hands the frame in `packet` to `on_frame`, or counts why not.
+    /// The frame in `packet`. `None` after counting why it is dropped.
     #[inline]
-    fn deliver(&self, packet: &mut [u8], on_frame: &mut impl FnMut(RxFrame<'_>)) -> bool {
+    fn received<'p>(&self, packet: &'p mut [u8]) -> Option<RxFrame<'p>> {
         let datagram = match packet::parse(packet, self.port) {
             Ok(datagram) => datagram,
             Err(error) => {
                 self.counters.packet_error(error).add(1);
-                return false;
+                return None;
             }
         };
         if !self.local_addresses.contains(&datagram.destination) {
             self.counters.rx_not_local.add(1);
-            return false;
+            return None;
         }
         let source = datagram.source;
         let mtu = self.paths.lookup(source).map_or_else(|| self.interface_mtu(), |path| path.mtu);
         let overhead = UDP_LEN + if source.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
-        on_frame(RxFrame {
+        Some(RxFrame {
             source,
             destination: datagram.destination,
             reply_len_max: (mtu.min(self.mtu_max) as usize).saturating_sub(overhead),
             bytes: &mut packet[datagram.payload],
-        });
-        true
+        })
     }
 
     /// The interface's MTU, as far as the buffers reach.
@@ -423,9 +446,14 @@ impl State {
     }
 
     /// Writes the headers of the frame that `transmit` describes, which lies in `packet` behind
-    /// `headers_len` bytes. Returns the packet's length, or `None` after counting why it is dropped.
+    /// `written_at` bytes. Returns the packet's length, or `None` after counting why it is dropped.
     #[inline]
-    fn finish(&mut self, packet: &mut [u8], transmit: &Transmit) -> Option<usize> {
+    fn finish(
+        &mut self,
+        packet: &mut [u8],
+        written_at: usize,
+        transmit: &Transmit,
+    ) -> Option<usize> {
         let &Transmit { source, destination, len, flow, may_resolve } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(1);
@@ -439,17 +467,17 @@ impl State {
             return None;
         };
         let headers_len = Headers::len_for(destination);
-        let written = len <= packet.len() - self.headers_len;
+        let written = len <= packet.len() - written_at;
         let packet_len = headers_len.saturating_add(len);
         if !written || packet_len > packet.len().min(ETHERNET_LEN + mtu as usize) {
             self.counters.tx_too_long.add(1);
             return None;
         }
-        if headers_len != self.headers_len {
+        if headers_len != written_at {
             // The guess was wrong: headers of the other family are 20 bytes longer or shorter, and a
             // packet cannot start anywhere else. Hosts that speak both families pay a copy when
             // they change over.
-            packet.copy_within(self.headers_len..self.headers_len + len, headers_len);
+            packet.copy_within(written_at..written_at + len, headers_len);
             self.headers_len = headers_len;
             self.counters.tx_moved.add(1);
         }

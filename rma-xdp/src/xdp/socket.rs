@@ -21,7 +21,8 @@ use std::{
     sync::Arc,
 };
 
-use rma_core::time::Instant;
+use arrayvec::ArrayVec;
+use rma_core::{backend, time::Instant};
 use rma_shm::prefetch;
 use rustix::{
     io::Errno,
@@ -139,6 +140,15 @@ impl fmt::Debug for Socket {
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
+}
+
+/// A received chunk.
+#[derive(Debug)]
+pub struct Chunk<'f> {
+    /// A packet, or part of one.
+    pub bytes: FrameBytes<'f>,
+    /// Whether the packet goes on in the next chunk.
+    pub continued: bool,
 }
 
 impl Socket {
@@ -263,23 +273,45 @@ impl Socket {
     /// one, and gives each back to the kernel. Returns how many there were.
     #[inline]
     pub fn receive(&mut self, max: usize, mut on_chunk: impl FnMut(&mut [u8], bool)) -> usize {
+        self.receive_some(max, |chunks| {
+            for chunk in chunks {
+                on_chunk(&mut chunk.bytes, chunk.continued);
+            }
+        })
+    }
+
+    /// As [`Socket::receive`], some chunks at a time.
+    #[inline]
+    pub fn receive_some(
+        &mut self,
+        max: usize,
+        mut on_chunks: impl FnMut(&mut [Chunk<'_>]),
+    ) -> usize {
         let max = max.min(BATCH);
         // SAFETY: the descriptors are only written to.
         let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
         let mut kept = 0;
-        for index in 0..count {
-            let Some(mut frame) = self.umem.reclaim(self.rx_batch[index], Side::Receive) else {
-                self.counters.descriptors_refused.add(1);
-                continue;
-            };
-            let continued = frame.is_continued();
-            let mut bytes = self.umem.bytes_mut(&mut frame);
-            // Another core has just written them. The first lines together, not one after the other as
-            // headers are parsed; the processor sees by itself how a long packet goes on.
-            prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
-            on_chunk(&mut bytes, continued);
-            self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
-            kept += 1;
+        for first in (0..count).step_by(backend::BATCH) {
+            let mut frames: ArrayVec<Frame, { backend::BATCH }> = ArrayVec::new();
+            for index in first..count.min(first + backend::BATCH) {
+                match self.umem.reclaim(self.rx_batch[index], Side::Receive) {
+                    Some(frame) => frames.push(frame),
+                    None => self.counters.descriptors_refused.add(1),
+                }
+            }
+            let chunks = frames.iter_mut().map(|frame| {
+                let continued = frame.is_continued();
+                let bytes = self.umem.bytes_mut(frame);
+                // Another core has just written them. The first lines of all together, not one after the other as
+                // headers are parsed; the processor sees by itself how a long packet goes on.
+                prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
+                Chunk { bytes, continued }
+            });
+            on_chunks(&mut chunks.collect::<ArrayVec<_, { backend::BATCH }>>());
+            for frame in frames {
+                self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
+                kept += 1;
+            }
         }
         if kept > 0 {
             // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use rma_core::{
     addr::Pid,
     command::CommandSlotId,
-    crypto::{AeadProvider, DerivedRegionKey, Direction, EngineId, Iv, PortableAead, SealJob},
+    crypto::{DerivedRegionKey, Direction, EngineId, Iv, fastest},
     limits::TAG_LEN,
     op::{ClassOfService, OpStatus},
     region::RegionId,
@@ -24,6 +24,7 @@ use rma_core::{
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
     },
 };
+use rma_crypto::{SealJob, Text};
 use rma_sim::prng::Prng;
 
 use super::{
@@ -412,7 +413,7 @@ pub fn seal_mutation_request(
 fn seal(key: &DerivedRegionKey, iv: Iv, header_len: usize, answered: &[u8], frame: &mut [u8]) {
     let Sealed { header, payload, tag } =
         wire::split(frame, header_len).expect("the caller made room for the whole frame");
-    let key = PortableAead.prepare(key);
+    let (key, iv, text) = (key.as_key().into(), *iv.octets(), Text::in_place(payload));
     let aad = [header, answered].concat();
-    PortableAead.seal(&mut [SealJob { key: &key, iv, aad: &aad, payload, tag }]);
+    fastest().seal(&mut [SealJob { key, iv, aad: &aad, text, tag }]);
 }

@@ -9,12 +9,14 @@
 use super::{Context, Initiator, Slot, State};
 use crate::{
     addr::HostAddr,
-    backend::Transmit,
+    backend::{RxFrame, Transmit},
     command::{CommandOp, CommandSlotId, Transfer},
-    crypto::{AeadProvider, Iv},
+    crypto::Iv,
     error::DropReason,
     limits::GRANULE,
-    nic::{admission::flow, granules::cut},
+    nic::{
+        admission::flow, granules::cut, security::Opened, solicitation_window::SolicitationWindow,
+    },
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Header, Solicitation, SolicitedData,
@@ -28,7 +30,7 @@ pub(super) struct Solicited {
     /// When it had arrived, or a little later.
     pub(super) at: Instant,
     /// What binds the data to it.
-    iv: Iv,
+    pub(super) iv: Iv,
     /// The responder's name for the op.
     pending: u16,
     /// The largest payload that both sides and the path between them can carry.
@@ -50,50 +52,41 @@ impl Solicited {
     };
 }
 
-impl<K> Slot<K> {
+impl Slot {
     /// Whether an op that was solicited is in the list of those with data to send.
     pub(super) const fn has_data_to_send(&self) -> bool {
         self.solicited.sent < self.command.op.op_size()
     }
 }
 
-/// Where a solicitation came from, and to.
-pub(in crate::nic) struct Envelope {
-    pub(in crate::nic) source: HostAddr,
-    pub(in crate::nic) destination: HostAddr,
-    pub(in crate::nic) reply_len_max: usize,
-}
-
-impl<A: AeadProvider> Initiator<A> {
+impl Initiator {
     /// Takes the first solicitation of an op: its data is to be sent.
     pub(in crate::nic) fn handle_solicitation(
         &mut self,
         clock: &impl Clock,
-        envelope: &Envelope,
         claims: Solicitation,
-        frame: &mut [u8],
-        context: &Context<'_, A>,
+        frame: &RxFrame<'_>,
+        opened: &Opened,
+        context: &Context<'_>,
     ) -> Result<(), DropReason> {
-        if self.slot_of(envelope.source, &claims.header, State::Solicited).is_ok() {
+        if self.slot_of(frame.source, &claims.header, State::Solicited).is_ok() {
             return Err(DropReason::SolicitedTwice);
         }
-        let slot = self.slot_of(envelope.source, &claims.header, State::InService)?;
+        let slot = self.slot_of(frame.source, &claims.header, State::InService)?;
         let local = match slot.command.op {
             CommandOp::Write(Transfer { local_region, .. }) => Some(local_region),
             CommandOp::Rekey(_) => None,
             CommandOp::Read(_) => return Err(DropReason::LateOrUnsolicited),
         };
-        let solicitation = context
-            .security
-            .open_solicitation(slot.prepared_key(), &slot.seal.iv, claims, frame)
-            .ok_or(DropReason::ResponseUnauthenticated)?;
+        let solicitation =
+            opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let owner = slot.pid;
         let is_gone = |local| context.regions.get(local).is_none_or(|it| Some(it.owner) != owner);
         if local.is_some_and(is_gone) {
             // Nothing has been sent and nothing will be; the op times out.
             return Err(DropReason::LocalRegionGone);
         }
-        let path = envelope.reply_len_max.saturating_sub(DATA_OVERHEAD);
+        let path = frame.reply_len_max.saturating_sub(DATA_OVERHEAD);
         slot.solicited = Solicited {
             //= 1rma#5.1-initiator-times-out-last
             at: clock.now(),
@@ -101,7 +94,7 @@ impl<A: AeadProvider> Initiator<A> {
             pending: solicitation.pending,
             payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize),
             sent: 0,
-            source: envelope.destination,
+            source: frame.destination,
         };
         slot.state = State::Solicited;
         let id = claims.header.slot.0;
@@ -114,7 +107,7 @@ impl<A: AeadProvider> Initiator<A> {
     /// Writes the next frame of solicited data, if there is one. Ops take turns.
     pub(super) fn poll_data(
         &mut self,
-        context: &mut Context<'_, A>,
+        context: &mut Context<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let id = self.sending.pop_front(&mut self.sending_links)?;
@@ -137,27 +130,24 @@ impl<A: AeadProvider> Initiator<A> {
         now: Instant,
         source: HostAddr,
         claims: Acknowledgement,
-        frame: &mut [u8],
-        context: &mut Context<'_, A>,
+        opened: &Opened,
+        window: &mut SolicitationWindow,
     ) -> Result<(), DropReason> {
         let slot = self.slot_of(source, &claims.header, State::Solicited)?;
-        let (key, iv) = (slot.prepared_key(), &slot.solicited.iv);
-        let acknowledgement = context
-            .security
-            .open_acknowledgement(key, iv, claims, frame)
-            .ok_or(DropReason::ResponseUnauthenticated)?;
+        let acknowledgement =
+            opened.answer(&slot.solicited.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let (id, status) = (acknowledgement.header.slot, acknowledgement.status);
-        self.complete(now, id, status, context.window);
+        self.complete(now, id, status, window);
         Ok(())
     }
 }
 
-impl<K: Clone + Send> Slot<K> {
-    /// Reads the next part of the op's data into `out` and seals it. `None` if the local region is gone.
-    fn write_data<A: AeadProvider<Key = K>>(
+impl Slot {
+    /// Reads the next part of the op's data into `out`. `None` if the local region is gone.
+    fn write_data(
         &mut self,
         id: CommandSlotId,
-        context: &mut Context<'_, A>,
+        context: &mut Context<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let Solicited { iv, pending, payload_len_max, sent, source, .. } = self.solicited;
@@ -191,8 +181,7 @@ impl<K: Clone + Send> Slot<K> {
             op_offset: sent as u16,
             payload_len: payload_len as u16,
         };
-        let key = self.key.as_ref()?;
-        context.security.seal_data(key, &iv, data, frame);
+        context.security.write_data(&self.command.key, &iv, data, frame);
         self.solicited.sent += payload_len as u32;
         Some(Transmit {
             source,

@@ -505,13 +505,15 @@ fn seal_as_responder(
     let FrameView::ReadRequest(view) = FrameView::parse(&request.bytes).unwrap() else { panic!() };
     let header = view.claims().header;
     let counter = IvCounter::new(crate::crypto::CounterBlock::new(1 << 60, 1 << 61));
-    let mut security = Security::new(PortableAead, crate::crypto::EngineId(9), counter);
-    let key = security.prepare(key);
+    let mut security = Security::new(fastest(), crate::crypto::EngineId(9), counter);
     let mut bytes = vec![0x55; wire::read::RESPONSE_OVERHEAD + usize::from(payload_len)];
     let response = Response { header, op_offset, payload_len };
-    security.seal_response(&key, &header.iv(Direction::ToResponder), response, &mut bytes);
+    security.write_response(key, &header.iv(Direction::ToResponder), response, &mut bytes);
     let Transmit { source, destination, .. } = request.transmit;
-    let transmit = Transmit { source: destination, destination: source, ..request.transmit };
+    let (len, flow) = (bytes.len(), request.transmit.flow);
+    let transmit =
+        Transmit { source: destination, destination: source, len, flow, may_resolve: true };
+    security.seal(&mut [TxFrame { bytes: &mut bytes, transmit: Some(transmit) }], |_, _| ());
     Flight { transmit, bytes }
 }
 

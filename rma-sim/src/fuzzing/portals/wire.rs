@@ -4,7 +4,7 @@ use core::cell::Cell;
 use std::collections::VecDeque;
 
 use rma_core::{
-    backend::{Backend, RxFrame, Transmit},
+    backend::{Backend, RxFrame, Transmit, TxFrame},
     time::{Clock, Instant},
     wire::FRAME_LEN_MAX,
 };
@@ -17,27 +17,22 @@ pub(super) struct Wire {
 }
 
 impl Backend for Wire {
-    fn rx_burst(&mut self, max: usize, mut on_frame: impl FnMut(RxFrame<'_>)) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let burst = max.min(self.arriving.len());
-        for (transmit, mut bytes) in self.arriving.drain(..burst) {
-            on_frame(received(transmit, &mut bytes));
-        }
+        let mut arrived: Vec<_> = self.arriving.drain(..burst).collect();
+        let frames = arrived.iter_mut().map(|(transmit, bytes)| received(*transmit, bytes));
+        on_frames(&mut frames.collect::<Vec<_>>());
         burst
     }
 
-    fn tx_burst(
-        &mut self,
-        max: usize,
-        mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
-    ) -> usize {
-        let mut out = [0; FRAME_LEN_MAX];
-        let before = self.sent.len();
-        while self.sent.len() - before < max
-            && let Some(transmit) = fill(&mut out)
-        {
-            self.sent.push_back((transmit, out[..transmit.len].to_vec()));
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
+        let mut out = vec![[0; FRAME_LEN_MAX]; max];
+        let mut frames: Vec<_> = out.iter_mut().map(|bytes| TxFrame::new(bytes)).collect();
+        let filled = fill(&mut frames);
+        for TxFrame { bytes, transmit } in &frames[..filled] {
+            self.sent.extend(transmit.map(|it| (it, bytes[..it.len].to_vec())));
         }
-        self.sent.len() - before
+        filled
     }
 
     fn flush(&mut self, _: Instant) {}
