@@ -27,6 +27,7 @@ use self::{
     table::{BENCHMARKS, Measured, Spec, names},
 };
 use crate::{
+    aead,
     interrupt::Interrupt,
     lab::{Lab, LabConfig},
     line,
@@ -100,6 +101,9 @@ pub enum FiguresError {
         /// Which, with all their values.
         figures: Vec<Checked>,
     },
+    /// The binary encrypts nothing.
+    #[error("limits are for encrypted frames; build rma-bench without the feature null-crypto")]
+    NothingEncrypted,
     /// None of the figures that were asked for has a limit.
     #[error("nothing to check: none of these figures has a limit; leave out --check")]
     NothingToCheck,
@@ -119,6 +123,9 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
         return Err(FiguresError::Unknown { name: args.only.clone().unwrap_or_default() });
     }
     let mut specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
+    if args.check && !aead::ENCRYPTS {
+        return Err(FiguresError::NothingEncrypted);
+    }
     if args.check && !specs.any(|spec| wanted(spec.name) && spec.limit.is_some()) {
         return Err(FiguresError::NothingToCheck);
     }
@@ -182,7 +189,21 @@ const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
 const MTU: u32 = 3400;
 
 /// Under which conditions all of it is measured.
-const CONDITIONS: &str = "inline engines, one pinned core each, AES-128-GCM on";
+const CONDITIONS: Conditions = Conditions;
+
+/// See [`CONDITIONS`].
+struct Conditions;
+
+impl core::fmt::Display for Conditions {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "inline engines, one pinned core each, {} ({})",
+            aead::WORDS,
+            aead::chosen().name()
+        )
+    }
+}
 
 fn lab() -> Result<Lab, PairError> {
     Ok(Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?)

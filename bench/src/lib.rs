@@ -5,6 +5,7 @@
 // It panics when the reader of a pipe has gone: see `out`.
 #![deny(clippy::print_stdout)]
 
+pub mod aead;
 pub mod client;
 pub mod crypto;
 pub mod death;

@@ -15,6 +15,7 @@ use rma_xdp::{
 };
 
 use crate::{
+    aead,
     client::Client,
     grants::Grants,
     lab::{Lab, LabError},
@@ -185,7 +186,8 @@ impl Pair {
                 Place::Loopback => HostConfig::udp(address),
             };
             let &PairConfig { port, nic, .. } = config;
-            InlineHost::open(HostConfig { addresses: vec![address], port, nic, ..device })
+            let aead = aead::chosen();
+            InlineHost::open(HostConfig { addresses: vec![address], port, nic, aead, ..device })
         };
         let mut server_host = {
             let _inside = if let Place::Lab(lab) = place { Some(lab.b().enter()?) } else { None };

@@ -45,7 +45,7 @@ use crate::{
     addr::Pid,
     backend::{BATCH, RxFrame, Transmit, TxFrame},
     command::{Command, CommandSlotId, Completion},
-    crypto::{AeadProvider, IvCounter, ProviderKind, fastest},
+    crypto::{AeadProvider, IvCounter, fastest},
     error::{CommandError, DropReason},
     time::{Clock, Instant},
     wire::{self, FrameView},
@@ -100,10 +100,10 @@ impl Nic {
         }
     }
 
-    /// Which AEAD provider it encrypts with.
+    /// The AEAD provider that it encrypts with.
     #[must_use]
-    pub fn aead(&self) -> ProviderKind {
-        self.security.aead().kind()
+    pub const fn aead(&self) -> &'static dyn AeadProvider {
+        self.security.aead()
     }
 
     /// What the NIC was built with.
@@ -199,8 +199,9 @@ impl Nic {
     pub fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
         let mut batch = Batch::new();
         for frames in frames.chunks_mut(BATCH) {
+            batch.clear();
             self.open(frames, &mut batch);
-            for (frame, seen) in frames.iter_mut().zip(batch.drain(..)) {
+            for (frame, seen) in frames.iter_mut().zip(&batch) {
                 let _ = self.handle_seen(now, clock, frame, seen);
             }
         }
@@ -221,8 +222,7 @@ impl Nic {
     ) -> Result<(), DropReason> {
         let mut batch = Batch::new();
         self.open(core::slice::from_mut(&mut frame), &mut batch);
-        let seen = batch.pop().expect("one for each frame");
-        self.handle_seen(now, clock, &mut frame, seen)
+        self.handle_seen(now, clock, &mut frame, &batch[0])
     }
 
     fn handle_seen(
@@ -230,7 +230,7 @@ impl Nic {
         now: Instant,
         clock: &impl Clock,
         frame: &mut RxFrame<'_>,
-        seen: Seen,
+        seen: &Seen,
     ) -> Result<(), DropReason> {
         self.counters.count_received();
         let result = self.accept_frame(now, clock, frame, seen);
@@ -242,44 +242,38 @@ impl Nic {
         now: Instant,
         clock: &impl Clock,
         frame: &mut RxFrame<'_>,
-        Seen { view, opened }: Seen,
+        Seen { view, opened }: &Seen,
     ) -> Result<(), DropReason> {
         let source = frame.source;
-        match view? {
+        match view.as_ref().map_err(|&reason| reason)? {
             FrameView::ReadRequest(view) => {
                 let (responder, _, mut serving) = self.serving();
-                responder.handle_read_request(now, view.claims(), frame, &opened, &mut serving)
+                responder.handle_read_request(now, view.claims(), frame, opened, &mut serving)
             }
             FrameView::ReadResponse(view) => {
                 let (initiator, mut context) = self.initiating();
                 let claims = view.claims();
-                initiator.handle_response(now, source, claims, frame.bytes, &opened, &mut context)
+                initiator.handle_response(now, source, claims, frame.bytes, opened, &mut context)
             }
             FrameView::Failure(view) => {
                 let (initiator, context) = self.initiating();
-                initiator.handle_failure(now, source, view.claims(), &opened, context.window)
+                initiator.handle_failure(now, source, view.claims(), opened, context.window)
             }
             FrameView::MutationRequest(view) => {
                 let (responder, _, mut serving) = self.serving();
-                responder.handle_mutation_request(now, view.claims(), frame, &opened, &mut serving)
+                responder.handle_mutation_request(now, view.claims(), frame, opened, &mut serving)
             }
             FrameView::Solicitation(view) => {
                 let (initiator, context) = self.initiating();
-                initiator.handle_solicitation(clock, view.claims(), frame, &opened, &context)
+                initiator.handle_solicitation(clock, view.claims(), frame, opened, &context)
             }
             FrameView::SolicitedData(view) => {
                 let (responder, window, mut serving) = self.serving();
-                responder.handle_data(clock, view.claims(), frame, &opened, window, &mut serving)
+                responder.handle_data(clock, view.claims(), frame, opened, window, &mut serving)
             }
             FrameView::Acknowledgement(view) => {
                 let (initiator, context) = self.initiating();
-                initiator.handle_acknowledgement(
-                    now,
-                    source,
-                    view.claims(),
-                    &opened,
-                    context.window,
-                )
+                initiator.handle_acknowledgement(now, source, view.claims(), opened, context.window)
             }
         }
     }

@@ -16,8 +16,13 @@ use crate::{
 ///
 /// Values made by one provider may be used with another; it then begins from the key again, which only costs time.
 pub trait AeadProvider: fmt::Debug + Send + Sync {
-    /// Which provider this is.
+    /// Which provider this is; of one that is not of this crate, which its keys are prepared by.
     fn kind(&self) -> ProviderKind;
+
+    /// What reports call it.
+    fn name(&self) -> &'static str {
+        self.kind().name()
+    }
 
     /// Prepares a key to derive others under.
     #[must_use]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::Completion,
-    crypto::RegionKey,
+    crypto::{AeadProvider, RegionKey, fastest},
     engine::Engine,
     grant::Grant,
     nic::{Nic, NicConfigBuilder, NicCounters},
@@ -65,6 +65,9 @@ pub struct HostConfig {
     pub driver: DriverConfig,
     /// The NIC. Its addresses, counter and frame lengths are set when the host is opened.
     pub nic: NicConfigBuilder,
+    /// What encrypts frames. Default: the fastest provider that the processor can run. All give the same frames, so hosts
+    /// with different ones understand each other.
+    pub aead: &'static dyn AeadProvider,
 }
 
 impl HostConfig {
@@ -89,6 +92,7 @@ impl HostConfig {
             counter: CounterConfig::default(),
             driver: DriverConfig::default(),
             nic: NicConfigBuilder::default(),
+            aead: fastest(),
         }
     }
 }
@@ -531,13 +535,13 @@ struct Opened {
 }
 
 fn open(config: HostConfig) -> Result<Opened, HostError> {
-    let HostConfig { device, addresses, port, counter, mut nic, .. } = config;
+    let HostConfig { device, addresses, port, counter, mut nic, aead, .. } = config;
     let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
     nic.addresses = addresses;
     let (counter, block) = Counter::open(counter, nic.counter_start)?;
     (nic.counter_start, nic.counter_end) = (block.first(), block.end());
     nic.receive_len_max = backend.receive_len_max();
-    let nic = Nic::new(nic.build()?);
+    let nic = Nic::with_aead(nic.build()?, aead);
     let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
     let watch = DeviceWatch::new(&backend);
     let engine = Engine::new(nic, backend, TscClock::new());
@@ -547,6 +551,7 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
         addresses = ?addresses.iter().collect::<Vec<_>>(),
         port,
         counter = %shared.counter.source(),
+        aead = aead.name(),
         "host opened"
     );
     for fallback in shared.fallbacks() {

@@ -85,7 +85,7 @@ pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     cc,
     command::{CommandSlotId, Completion},
-    crypto::{DerivedRegionKey, RegionKey},
+    crypto::{AeadProvider, DerivedRegionKey, ProviderKind, RegionKey},
     error::{DropReason, RegionError, SubmitError},
     executor::{
         Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,

@@ -2,10 +2,11 @@
 
 use std::thread;
 
-use rma_core::crypto::{AeadProvider, ProviderKind, fastest};
+use rma_core::crypto::{AeadProvider, ProviderKind};
 
 use super::table::Measured;
 use crate::{
+    aead,
     interrupt::Interrupt,
     pair::{PairError, cores, pin},
     turn::{BATCH, Keys, Side, Turns, measure},
@@ -16,7 +17,7 @@ const ROUNDS: usize = 200;
 
 pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let portable = ProviderKind::Portable.provider().expect("every processor runs it");
-    let [by_portable, by_fastest] = [portable, fastest()].map(both);
+    let [by_portable, by_fastest] = [portable, aead::chosen()].map(both);
     let sides = by_portable.iter().flat_map(Turns::sides);
     let over_aead = sides.map(|side| side.over_aead()).fold(0.0, f64::max);
     let [known, _] = &by_fastest;
@@ -25,8 +26,9 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         let detail = format!("{what}; {}", words(aead, both));
         Measured { name, value, detail }
     };
-    let rate =
-        |name, side: Side| figure(name, side.ops_per_s(), "keys known", fastest(), &by_fastest);
+    let rate = |name, side: Side| {
+        figure(name, side.ops_per_s(), "keys known", aead::chosen(), &by_fastest)
+    };
     Ok(vec![
         figure(
             "turn64_over_aead",
@@ -41,7 +43,7 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
             "turn64_aead_share",
             share[0].max(share[1]),
             "of the side where it is larger, one key",
-            fastest(),
+            aead::chosen(),
             &by_fastest,
         ),
     ])
@@ -70,7 +72,7 @@ fn words(aead: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {
     format!(
         "engines in one thread, joined by memory; 64 B READs in batches of {BATCH}, AES-128-GCM by the {} provider, every \
          key set up and at the responder derived anew; a READ costs, all under one key: {}; each under another: {}",
-        aead.kind(),
+        aead.name(),
         words(one),
         words(many),
     )

@@ -111,22 +111,24 @@ pub(crate) struct BindingFields {
 }
 
 impl BindingFields {
+    #[inline]
     pub(crate) fn new(binding: &KeyBinding) -> Self {
-        use core::net::IpAddr::V4;
         let KeyBinding { initiator, responder, pid, op_type } = *binding;
         let mut octets = [0; 40];
         octets[1] = op_type as u8;
         octets[4..8].copy_from_slice(&pid.0.to_be_bytes());
-        if let (V4(initiator), V4(responder)) = (initiator.ip(), responder.ip()) {
+        let is_block = initiator.is_ipv4() && responder.is_ipv4();
+        let (initiator, responder) = (initiator.to_octets(), responder.to_octets());
+        if is_block {
             octets[0] = domain::V4_BLOCK;
-            octets[8..12].copy_from_slice(&initiator.octets());
-            octets[12..16].copy_from_slice(&responder.octets());
-            return Self { octets, is_block: true };
+            octets[8..12].copy_from_slice(&initiator[12..]);
+            octets[12..16].copy_from_slice(&responder[12..]);
+            return Self { octets, is_block };
         }
         octets[0] = domain::CMAC;
-        octets[8..24].copy_from_slice(&initiator.to_octets());
-        octets[24..40].copy_from_slice(&responder.to_octets());
-        Self { octets, is_block: false }
+        octets[8..24].copy_from_slice(&initiator);
+        octets[24..40].copy_from_slice(&responder);
+        Self { octets, is_block }
     }
 
     /// The derivation of K_d under `region_key`.

@@ -15,6 +15,7 @@ use crate::{
     region::{Permissions, RegionId},
 };
 
+mod batch;
 mod counter_blocks;
 mod mutation;
 mod overload;

@@ -1,0 +1,67 @@
+//! Which AEAD provider the two hosts of a measurement have: the fastest, or, with the feature `null-crypto`, none at all.
+//!
+//! `null-crypto` shows what is left of a figure when encryption costs nothing. It is a feature of this binary alone, which
+//! no library and no service depends on; only figures and the demo are measured with it, and it says so wherever a figure
+//! is printed. No limit is ever checked with it.
+
+use rma_core::crypto::AeadProvider;
+
+/// Whether frames are encrypted.
+pub const ENCRYPTS: bool = !cfg!(feature = "null-crypto");
+
+/// Words for it, to be printed beside figures.
+pub const WORDS: &str =
+    if ENCRYPTS { "AES-128-GCM on" } else { "NOTHING IS ENCRYPTED (null-crypto)" };
+
+/// The provider.
+#[must_use]
+pub fn chosen() -> &'static dyn AeadProvider {
+    #[cfg(feature = "null-crypto")]
+    return &null::Null;
+    #[cfg(not(feature = "null-crypto"))]
+    rma_core::crypto::fastest()
+}
+
+#[cfg(feature = "null-crypto")]
+mod null {
+    use rma_crypto::{
+        AeadProvider, DeriveJob, Key, KeySchedule, OpenJob, Portable, PreparedKey, ProviderKind,
+        SealJob,
+    };
+
+    /// Encrypts nothing and believes everything.
+    #[derive(Debug)]
+    pub(super) struct Null;
+
+    impl AeadProvider for Null {
+        fn kind(&self) -> ProviderKind {
+            ProviderKind::Portable
+        }
+
+        fn name(&self) -> &'static str {
+            "none: nothing is encrypted"
+        }
+
+        fn schedule(&self, key: &Key) -> KeySchedule {
+            Portable.schedule(key)
+        }
+
+        fn derive(&self, _: &[DeriveJob<'_>], _: &mut [Key]) {}
+
+        fn prepare(&self, key: &Key) -> PreparedKey {
+            Portable.prepare(key)
+        }
+
+        fn seal(&self, jobs: &mut [SealJob<'_>]) {
+            for job in jobs {
+                *job.tag = [0; _];
+            }
+        }
+
+        fn open(&self, jobs: &mut [OpenJob<'_>]) {
+            for job in jobs {
+                job.authentic = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames that come together are handled as though they came one after the other (§4.2, "Line-rate operation").
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NEW: [u8; 16] = [0x42; 16];
+
+/// What becomes of a frame on its way.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Arrives,
+    ArrivesTwice,
+    /// One bit of it is changed; which, the number says.
+    Changed(u16),
+    /// It overtakes those before it.
+    First,
+}
+
+/// What the initiator issues.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Read { offset: u16, size: u16 },
+    Write { offset: u16, size: u16 },
+    Rekey,
+    ReadUnderNewKey,
+    ReadUnderWrongKey,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => Just(Fate::Arrives),
+        2 => Just(Fate::ArrivesTwice),
+        1 => any::<u16>().prop_map(Fate::Changed),
+        1 => Just(Fate::First),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let span = || (0..8000_u16, 1..=4096_u16);
+    prop_oneof![
+        3 => span().prop_map(|(offset, size)| Op::Read { offset, size }),
+        3 => span().prop_map(|(offset, size)| Op::Write { offset, size }),
+        1 => Just(Op::Rekey),
+        1 => Just(Op::ReadUnderNewKey),
+        1 => Just(Op::ReadUnderWrongKey),
+    ]
+}
+
+fn command(pair: &Pair, slot: u16, op: Op) -> Command {
+    match op {
+        Op::Read { offset, size } => pair.read(slot, offset.into(), size.into()),
+        Op::Write { offset, size } => pair.write(slot, offset.into(), size.into()),
+        Op::Rekey => pair.rekey(slot, NEW),
+        Op::ReadUnderNewKey => {
+            let key = pair.key_under(&RegionKey::from_bytes(NEW), OpType::Read);
+            Command { key, ..pair.read(slot, 0, 64) }
+        }
+        Op::ReadUnderWrongKey => {
+            Command { key: DerivedRegionKey::from_bytes([9; 16]), ..pair.read(slot, 0, 64) }
+        }
+    }
+}
+
+fn on_the_way(flights: Vec<Flight>, fates: &mut impl Iterator<Item = Fate>) -> Vec<Flight> {
+    let mut arriving = Vec::new();
+    for mut flight in flights {
+        match fates.next().expect("they go round") {
+            Fate::Arrives => arriving.push(flight),
+            Fate::ArrivesTwice => arriving.extend([flight.clone(), flight]),
+            Fate::Changed(bit) => {
+                let bit = usize::from(bit) % (8 * flight.bytes.len());
+                flight.bytes[bit / 8] ^= 1 << (bit % 8);
+                arriving.push(flight);
+            }
+            Fate::First => arriving.insert(0, flight),
+        }
+    }
+    arriving
+}
+
+/// Hands over all frames at once. Returns what is left in the device's buffers.
+fn deliver_together(nic: &mut Nic, now: Instant, flights: &[Flight]) -> Vec<Vec<u8>> {
+    let mut buffers: Vec<_> = flights.iter().map(|flight| flight.bytes.clone()).collect();
+    let frames = buffers.iter_mut().zip(flights).map(|(bytes, flight)| RxFrame {
+        source: flight.transmit.source,
+        destination: flight.transmit.destination,
+        reply_len_max: 1472,
+        bytes,
+    });
+    nic.handle_frames(now, &now, &mut frames.collect::<Vec<_>>());
+    buffers
+}
+
+/// Everything that two NICs in the same state have in common, as far as others see it.
+fn shown(host: &Host) -> (Vec<u8>, Vec<u64>, [u64; 4]) {
+    let mut memory = vec![0; REGION_LEN];
+    host.memory.copy_out(0, &mut memory).unwrap();
+    let counters = host.nic.counters();
+    let drops = DropReason::ALL.iter().map(|&reason| counters.drops(reason)).collect();
+    let gauges = host.nic.gauges();
+    let others = [
+        counters.late_effects(),
+        gauges.window_debited,
+        gauges.ops_in_service,
+        gauges.counter_values_left,
+    ];
+    (memory, drops, others)
+}
+
+proptest! {
+    /// Whatever comes in whatever order, damaged or twice: both ways end alike, frame by frame.
+    #[test]
+    fn together_is_as_one_by_one(
+        ops in prop::collection::vec(op(), 1..8),
+        fates in prop::collection::vec(fate(), 1..60),
+    ) {
+        let (mut apart, mut together) = (Pair::new(), Pair::new());
+        for pair in [&mut apart, &mut together] {
+            pair.path_len_max = 1472;
+            for (slot, &op) in ops.iter().enumerate() {
+                pair.issue(command(pair, slot as u16, op));
+            }
+        }
+        let mut fates = fates.into_iter().cycle();
+        for _ in 0..12 {
+            let requests = apart.requests();
+            prop_assert_eq!(&format!("{:?}", together.requests()), &format!("{:?}", &requests));
+            let requests = on_the_way(requests, &mut fates);
+            for flight in &requests {
+                let _ = apart.deliver_to_b(flight);
+            }
+            deliver_together(&mut together.b.nic, together.now, &requests);
+            prop_assert_eq!(shown(&apart.b), shown(&together.b));
+
+            let responses = apart.responses();
+            prop_assert_eq!(&format!("{:?}", together.responses()), &format!("{:?}", &responses));
+            let responses = on_the_way(responses, &mut fates);
+            for flight in &responses {
+                let _ = apart.deliver_to_a(flight);
+            }
+            deliver_together(&mut together.a.nic, together.now, &responses);
+            prop_assert_eq!(shown(&apart.a), shown(&together.a));
+        }
+        loop {
+            let (one, other) = (apart.a.nic.poll_completion(), together.a.nic.poll_completion());
+            prop_assert_eq!(one, other);
+            if one.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_under_the_key_that_its_own_batch_installs_is_served_and_one_under_the_old_is_not() {
+    let mut pair = Pair::new();
+    pair.issue(command(&pair, 0, Op::Rekey));
+    for flight in pair.requests() {
+        pair.deliver_to_b(&flight).unwrap();
+    }
+    for flight in pair.responses() {
+        pair.deliver_to_a(&flight).unwrap();
+    }
+    let mut flights = pair.requests();
+    pair.issue(command(&pair, 1, Op::ReadUnderNewKey));
+    pair.issue(pair.read(2, 0, 64));
+    flights.extend(pair.requests());
+    assert_eq!(flights.len(), 3, "the key, and two requests");
+    deliver_together(&mut pair.b.nic, pair.now, &flights);
+    pair.exchange();
+    let mut completions = [pair.completion(), pair.completion(), pair.completion()];
+    completions.sort_by_key(|completion| completion.slot);
+    let old = OpStatus::RemoteAuthenticationFailure;
+    assert_eq!(completions.map(|it| it.status), [OpStatus::Ok, OpStatus::Ok, old]);
+}
+
+#[test]
+fn no_copy_of_a_new_region_key_is_left_in_the_devices_buffers() {
+    let mut pair = Pair::new();
+    pair.issue(command(&pair, 0, Op::Rekey));
+    for flight in pair.requests() {
+        pair.deliver_to_b(&flight).unwrap();
+    }
+    for flight in pair.responses() {
+        pair.deliver_to_a(&flight).unwrap();
+    }
+    let [data] = &pair.requests()[..] else { panic!("the key is one frame") };
+    for left in deliver_together(&mut pair.b.nic, pair.now, &[data.clone(), data.clone()]) {
+        assert!(!left.windows(16).any(|octets| octets == NEW), "{left:?}");
+    }
+    pair.exchange();
+    assert_eq!(pair.status(), OpStatus::Ok);
+}
