@@ -47,6 +47,7 @@ use crate::{
     command::{Command, CommandSlotId, Completion},
     crypto::{AeadProvider, IvCounter, fastest},
     error::{CommandError, DropReason},
+    op::ClassOfService,
     time::{Clock, Instant},
     wire::{self, FrameView},
 };
@@ -75,6 +76,8 @@ pub struct Nic {
     counters: Arc<NicCounters>,
     /// Whether the responder is asked first for the next frame to send.
     responder_first: bool,
+    /// When a command of the latency class came last, or an authentic frame of one.
+    latency_class_seen_at: Option<Instant>,
 }
 
 impl Nic {
@@ -96,6 +99,7 @@ impl Nic {
             responder: Responder::new(&config),
             counters: Arc::default(),
             responder_first: true,
+            latency_class_seen_at: None,
             config,
         }
     }
@@ -156,6 +160,13 @@ impl Nic {
         slots.map(CommandSlotId).all(|slot| self.initiator.is_free(slot))
     }
 
+    /// When this NIC last had to do with an op of the latency class: when a command came, or a frame that belonged to
+    /// one. An engine that knows it can keep its turns short.
+    #[must_use]
+    pub const fn latency_class_seen_at(&self) -> Option<Instant> {
+        self.latency_class_seen_at
+    }
+
     /// Payload bytes that are solicited, by reads and for the mutations of others, and have not arrived (P3):
     /// never above the window.
     #[must_use]
@@ -175,6 +186,9 @@ impl Nic {
     /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A command that
     /// makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        if command.class == ClassOfService::Latency {
+            self.latency_class_seen_at = Some(now);
+        }
         let (initiator, mut context) = self.initiating();
         initiator
             .handle_command(now, &command, &mut context)
@@ -234,6 +248,9 @@ impl Nic {
     ) -> Result<(), DropReason> {
         self.counters.count_received();
         let result = self.accept_frame(now, clock, frame, seen);
+        if result.is_ok() && seen.class == ClassOfService::Latency {
+            self.latency_class_seen_at = Some(now);
+        }
         result.inspect_err(|&reason| self.counters.count_drop(reason))
     }
 
@@ -242,7 +259,7 @@ impl Nic {
         now: Instant,
         clock: &impl Clock,
         frame: &mut RxFrame<'_>,
-        Seen { view, opened }: &Seen,
+        Seen { view, opened, .. }: &Seen,
     ) -> Result<(), DropReason> {
         let source = frame.source;
         match view.as_ref().map_err(|&reason| reason)? {
@@ -303,24 +320,29 @@ impl Nic {
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         let mut frames = [TxFrame::new(out)];
-        if self.poll_transmits(now, &mut frames) == 0 { None } else { frames[0].transmit }
+        if self.poll_transmits(now, &mut frames, 1) == 0 { None } else { frames[0].transmit }
     }
 
-    /// Writes frames into `frames`, one into each, and returns how many. Call until that is less than there are.
+    /// Writes frames into `frames`, one into each, until they have `len` bytes together, and returns how many. Call until
+    /// that is less than it could have been.
     ///
     /// Each should have room for the largest frame that the device can send; responses are cut to it. With
     /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
     /// turns with what it sends for its own ops, so that neither stops the other.
     #[must_use]
-    pub fn poll_transmits(&mut self, now: Instant, frames: &mut [TxFrame<'_>]) -> usize {
-        let mut count = 0;
+    pub fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        len: usize,
+    ) -> usize {
+        let (mut count, mut sum) = (0, 0);
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;
             for frame in &mut *frames {
-                frame.transmit = self.write_next(now, frame.bytes);
-                if frame.transmit.is_none() {
-                    break;
-                }
+                frame.transmit = if sum < len { self.write_next(now, frame.bytes) } else { None };
+                let Some(transmit) = &frame.transmit else { break };
+                sum += transmit.len;
                 written += 1;
             }
             if written > 0 {

@@ -39,7 +39,7 @@ pub use header::{FrameType, Header};
 pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
 pub use read::{Request, Response};
 
-use crate::{error::DropReason, limits::TAG_LEN};
+use crate::{error::DropReason, limits::TAG_LEN, op::ClassOfService};
 
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -113,6 +113,22 @@ impl FrameView {
             FrameType::Solicitation => claimed(frame).map(Self::Solicitation),
             FrameType::SolicitedData => claimed(frame).map(Self::SolicitedData),
             FrameType::Acknowledgement => claimed(frame).map(Self::Acknowledgement),
+        }
+    }
+}
+
+impl FrameView {
+    /// The class of service that the frame claims.
+    #[must_use]
+    pub const fn class(&self) -> ClassOfService {
+        match self {
+            Self::ReadRequest(it) => it.0.header.class,
+            Self::ReadResponse(it) => it.0.header.class,
+            Self::Failure(it) => it.0.header.class,
+            Self::MutationRequest(it) => it.0.header.class,
+            Self::Solicitation(it) => it.0.header.class,
+            Self::SolicitedData(it) => it.0.header.class,
+            Self::Acknowledgement(it) => it.0.header.class,
         }
     }
 }

@@ -92,7 +92,7 @@ pub struct NicConfigBuilder {
     pub inbound_queue: u32,
     /// Entries of the pending-write table: mutations of others that have been authenticated and are not over.
     /// Further ones are NACKed. Those that are solicited share `solicitation_window` with this host's reads:
-    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 32, about 190 bytes each.
+    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 64, about 190 bytes each.
     pub pending_writes: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
     /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs
@@ -141,7 +141,7 @@ impl Default for NicConfigBuilder {
             command_slots: 1024,
             regions: 1024,
             inbound_queue: 512,
-            pending_writes: 32,
+            pending_writes: 64,
             solicitation_window: 256 << 10,
             timing: Timing::default(),
             rtt: Duration::from_micros(10),

@@ -14,7 +14,7 @@ use crate::{
     backend::{BATCH, RxFrame},
     crypto::{BindingFields, Direction, KeyBinding},
     error::DropReason,
-    op::OpType,
+    op::{ClassOfService, OpType},
     wire::{
         FrameView, Header,
         mutation::{
@@ -28,6 +28,8 @@ use crate::{
 /// A frame that was looked at, and opened if it could belong to anything.
 pub(super) struct Seen {
     pub(super) view: Result<FrameView, DropReason>,
+    /// What it claims.
+    pub(super) class: ClassOfService,
     pub(super) opened: Opened,
 }
 
@@ -127,7 +129,8 @@ impl Nic {
                 which.insert(index);
             }
             let with = with.unwrap_or(OpenedWith::Nothing);
-            batch.push(Seen { view, opened: Opened { index, with, authentic: false } });
+            let class = view.as_ref().map_or(ClassOfService::Throughput, FrameView::class);
+            batch.push(Seen { view, class, opened: Opened { index, with, authentic: false } });
         }
         let authentic = security.open(frames, which, &derivations);
         for seen in batch {
