@@ -164,6 +164,18 @@ pub enum Controller {
     Fixed(Fixed),
 }
 
+impl Controller {
+    /// [`CongestionController::on_completion`] of a window that was not used: it does not grow. What would have made it
+    /// grow is as if it had not come.
+    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        match self {
+            Self::Aimd(aimd) => aimd.on_completion_unused(feedback, rtt),
+            Self::Swift(swift) => swift.on_completion_unused(feedback, rtt),
+            Self::Fixed(_) => {}
+        }
+    }
+}
+
 impl CongestionController for Controller {
     fn on_completion(&mut self, feedback: &Feedback, rtt: Rtt) {
         match self {

@@ -48,6 +48,14 @@ impl Aimd {
         }
     }
 
+    /// See [`Controller::on_completion_unused`](super::Controller::on_completion_unused).
+    pub(super) fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        // Nothing else changes when it grows.
+        let cwnd_old = self.cwnd;
+        self.on_completion(feedback, rtt);
+        self.cwnd = self.cwnd.min(cwnd_old);
+    }
+
     /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the last RTT time.
     fn decrease(&mut self, factor: f64, least: f64, feedback: &Feedback, rtt: Rtt) {
         if !self.last_decrease.is_an_rtt_ago(feedback, rtt) {

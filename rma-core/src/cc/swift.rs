@@ -90,6 +90,15 @@ impl Swift {
         }
     }
 
+    /// See [`Controller::on_completion_unused`](super::Controller::on_completion_unused).
+    pub(super) fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        let mut next = *self;
+        next.on_completion(feedback, rtt);
+        if next.cwnd <= self.cwnd {
+            *self = next;
+        }
+    }
+
     /// The delay that the window is steered to, in nanoseconds.
     fn target_delay_nanos(&self) -> f64 {
         self.base_target_nanos + self.scaling.nanos(self.cwnd)

@@ -67,6 +67,8 @@ pub struct CongestionControl {
     buckets: Box<[u32]>,
     /// The entry that is looked at next when one must be forgotten.
     hand: u32,
+    /// The entry that was asked for last: calls often go where the last one went.
+    last: u32,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,12 @@ struct Remote {
     used: bool,
     /// The next entry of the same bucket.
     next: u32,
+}
+
+impl Remote {
+    fn is(&self, addr: HostAddr, direction: Direction) -> bool {
+        self.addr == addr && self.direction == direction
+    }
 }
 
 /// The end of a chain.
@@ -98,6 +106,7 @@ impl CongestionControl {
             remotes: Vec::with_capacity(remotes as usize),
             buckets: buckets.into(),
             hand: 0,
+            last: NONE,
         }
     }
 
@@ -109,12 +118,19 @@ impl CongestionControl {
     /// # Errors
     /// If all windows are held.
     pub fn hold(&mut self, addr: HostAddr, direction: Direction) -> Result<Held, AllHeld> {
+        if let Some(remote) = self.remotes.get_mut(self.last as usize)
+            && remote.is(addr, direction)
+        {
+            remote.holders += 1;
+            return Ok(Held { id: RemoteWindowId(self.last), is_new: false });
+        }
         let bucket = self.bucket(addr, direction);
         let mut at = self.buckets[bucket];
         while at != NONE {
             let remote = &mut self.remotes[at as usize];
-            if remote.addr == addr && remote.direction == direction {
+            if remote.is(addr, direction) {
                 remote.holders += 1;
+                self.last = at;
                 return Ok(Held { id: RemoteWindowId(at), is_new: false });
             }
             at = remote.next;
@@ -132,6 +148,7 @@ impl CongestionControl {
         // Now, not before: making place may have changed this chain.
         self.remotes[at as usize].next = self.buckets[bucket];
         self.buckets[bucket] = at;
+        self.last = at;
         Ok(Held { id: RemoteWindowId(at), is_new: true })
     }
 
@@ -156,10 +173,10 @@ impl CongestionControl {
         remote.rtt.on_completion(feedback);
         let used = 2.0 * outstanding as f64 / f64::from(self.config.settings().op_size);
         for controller in [&mut self.local, &mut remote.controller] {
-            let mut next = *controller;
-            next.on_completion(feedback, remote.rtt);
-            if next.cwnd() <= controller.cwnd() || used >= controller.cwnd() {
-                *controller = next;
+            if used >= controller.cwnd() {
+                controller.on_completion(feedback, remote.rtt);
+            } else {
+                controller.on_completion_unused(feedback, remote.rtt);
             }
         }
     }
