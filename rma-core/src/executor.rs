@@ -373,12 +373,18 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.cc.on_completion(call.path, &feedback, outstanding);
         self.paths.on_completion(call.path, call.class, charge);
         call.outstanding -= 1;
-        if completion.status == OpStatus::Ok {
-            call.bytes_done += u64::from(span.len);
-        } else if call.fail(span, completion.status) {
-            self.paths.enqueue(now, call.path, call.class, index);
+        if completion.status != OpStatus::Ok {
+            if call.fail(span, completion.status) {
+                self.paths.enqueue(now, call.path, call.class, index);
+            }
+            self.settle(index);
+            return;
         }
-        self.settle(index);
+        call.bytes_done += u64::from(span.len);
+        // If it has nothing to issue, it has no turns either.
+        if call.outstanding == 0 && !call.has_next() {
+            self.finish(index, true);
+        }
     }
 
     /// Issues ops, a path's turn after the other's, until there is no slot, no window or nothing to issue.
@@ -392,8 +398,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             && let Some(path) = self.paths.next()
         {
             let window = self.cc.window(path);
-            let next_len = |call| self.calls[call].next_len();
-            if let Turn::Issue(issue) = self.paths.turn(now, &window, next_len) {
+            let next_of = |call| self.calls[call].next();
+            if let Turn::Issue(issue) = self.paths.turn(now, &window, next_of) {
                 self.issue_op(&issue);
                 issued += 1;
                 free -= 1;
@@ -409,7 +415,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];
         let span = call.take_next();
-        let extent = &call.extents[usize::from(span.piece)];
+        let extent = call.extent(span.piece);
         let transfer = Transfer {
             op_size: span.len,
             remote_offset: extent.remote_offset + span.offset,
@@ -431,8 +437,5 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         });
         self.ops[usize::from(slot.0 - self.first_slot)] =
             Op { call: index, span, charge, outstanding };
-        if !call.has_next() {
-            self.paths.dequeue(call.path, call.class, index);
-        }
     }
 }

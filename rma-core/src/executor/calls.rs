@@ -8,6 +8,7 @@ use core::ops::{Index, IndexMut};
 use super::{
     call::{Call, CallId, CallStatus, Missing, Outcome, Piece, RetryPolicy},
     cut::Cut,
+    paths::Next,
 };
 use crate::{
     addr::HostAddr,
@@ -49,6 +50,15 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    const NONE: Self = Self {
+        remote_region: RegionId::from_bits(0),
+        local_region: RegionId::from_bits(0),
+        key: DerivedRegionKey::from_bytes([0; 16]),
+        remote_offset: 0,
+        local_offset: 0,
+        len: 0,
+    };
+
     fn of(piece: &Piece<'_>) -> Self {
         Self {
             remote_region: piece.grant.region,
@@ -71,7 +81,9 @@ pub(super) enum Phase {
     Over,
 }
 
+/// Two cache lines: what a call of one piece needs, if none of its ops fails.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct CallState {
     pub(super) phase: Phase,
     generation: u32,
@@ -83,20 +95,33 @@ pub(super) struct CallState {
     pub(super) fence: u32,
     cut: Cut,
     retry: RetryPolicy,
-    pub(super) extents: Vec<Extent>,
+    /// Its first piece, and how many it has.
+    first: Extent,
+    pieces: u16,
     /// The first byte that no op has been issued for.
-    piece: usize,
+    piece: u16,
     offset: u64,
-    /// Failed, and to be issued again.
-    again: Vec<(Span, OpStatus)>,
-    /// Failed, and not to be issued again.
-    failed: Vec<(Span, OpStatus)>,
     /// Ops under way.
     pub(super) outstanding: u32,
     retries: u32,
     pub(super) bytes_done: u64,
     /// Why no more ops are issued, if that is not because all were.
     pub(super) status: Option<CallStatus>,
+    /// `None` until it, or an earlier call in this place, has needed it.
+    rest: Option<Box<Rest>>,
+}
+
+const _: () = assert!(size_of::<CallState>() == 128);
+
+/// What only calls of several pieces have, and those of which ops have failed.
+#[derive(Debug, Default)]
+struct Rest {
+    /// The pieces after the first.
+    extents: Vec<Extent>,
+    /// Failed, and to be issued again.
+    again: Vec<(Span, OpStatus)>,
+    /// Failed, and not to be issued again.
+    failed: Vec<(Span, OpStatus)>,
 }
 
 impl CallState {
@@ -111,41 +136,58 @@ impl CallState {
             fence: 0,
             cut: Cut::NONE,
             retry: RetryPolicy::NONE,
-            extents: Vec::new(),
+            first: Extent::NONE,
+            pieces: 0,
             piece: 0,
             offset: 0,
-            again: Vec::new(),
-            failed: Vec::new(),
             outstanding: 0,
             retries: 0,
             bytes_done: 0,
             status: None,
+            rest: None,
         }
+    }
+
+    /// A piece.
+    pub(super) fn extent(&self, piece: u16) -> &Extent {
+        match (piece, &self.rest) {
+            (1.., Some(rest)) => &rest.extents[usize::from(piece) - 1],
+            _ => &self.first,
+        }
+    }
+
+    fn again(&self) -> &[(Span, OpStatus)] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.again)
     }
 
     /// Whether an op is to be issued.
     pub(super) fn has_next(&self) -> bool {
-        self.status.is_none() && (self.piece < self.extents.len() || !self.again.is_empty())
-    }
-
-    /// How many bytes the next op has. The caller knows that there is one.
-    pub(super) fn next_len(&self) -> u32 {
-        match self.again.last() {
-            Some((span, _)) => span.len,
-            None => self.cut.next(self.extents[self.piece].len - self.offset),
-        }
+        self.status.is_none() && (self.piece < self.pieces || !self.again().is_empty())
     }
 
     /// The next op. The caller knows that there is one.
+    pub(super) fn next(&self) -> Next {
+        if let [before @ .., (span, _)] = self.again() {
+            let is_last = before.is_empty() && self.piece == self.pieces;
+            return Next { len: span.len, is_last };
+        }
+        let left = self.extent(self.piece).len - self.offset;
+        let len = self.cut.next(left);
+        Next { len, is_last: u64::from(len) == left && self.piece + 1 == self.pieces }
+    }
+
+    /// Takes the next op. The caller knows that there is one.
     pub(super) fn take_next(&mut self) -> Span {
         self.outstanding += 1;
-        if let Some((span, _)) = self.again.pop() {
+        if let Some(rest) = &mut self.rest
+            && let Some((span, _)) = rest.again.pop()
+        {
             self.retries += 1;
             return span;
         }
-        let (piece, offset, len) = (self.piece as u16, self.offset, self.next_len());
+        let (piece, offset, len) = (self.piece, self.offset, self.next().len);
         self.offset += u64::from(len);
-        if self.offset == self.extents[self.piece].len {
+        if self.offset == self.extent(piece).len {
             (self.piece, self.offset) = (self.piece + 1, 0);
         }
         Span { piece, retry: self.retry, len, offset }
@@ -153,24 +195,26 @@ impl CallState {
 
     /// An op failed. Whether it is to be issued again.
     pub(super) fn fail(&mut self, span: Span, status: OpStatus) -> bool {
+        let rest = self.rest.get_or_insert_default();
         if self.status.is_none()
             && let Some(retry) = span.retry.after(status)
         {
-            self.again.push((Span { retry, ..span }, status));
+            rest.again.push((Span { retry, ..span }, status));
             return true;
         }
-        self.failed.push((span, status));
+        rest.failed.push((span, status));
         self.status.get_or_insert(CallStatus::Failed(status));
         false
     }
 
     /// What was not transferred, in order.
     fn missing(&self) -> Vec<Missing> {
-        let tried = self.failed.iter().chain(&self.again);
+        let tried = self.rest.iter().flat_map(|rest| rest.failed.iter().chain(&rest.again));
         let tried = tried.map(|&(span, status)| span.missing(status));
-        let untried = self.extents.iter().enumerate().skip(self.piece).map(|(piece, extent)| {
+        let untried = (self.piece..self.pieces).map(|piece| {
             let offset = if piece == self.piece { self.offset } else { 0 };
-            Missing { piece, offset, len: extent.len - offset, tried: None }
+            let len = self.extent(piece).len - offset;
+            Missing { piece: piece.into(), offset, len, tried: None }
         });
         let mut all: Vec<_> = tried.chain(untried).collect();
         all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
@@ -227,16 +271,20 @@ impl Calls {
         cut: Cut,
         fence: u32,
     ) -> CallId {
-        let first = call.pieces[0].grant;
+        let (first, others) = call.pieces.split_first().expect("a call has a piece");
         let state = &mut self[index];
         state.phase = Phase::Held;
         state.path = path;
         state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
-        (state.op_type, state.responder) = (first.op_type, first.responder);
+        (state.op_type, state.responder) = (first.grant.op_type, first.grant.responder);
         state.fence = fence;
         state.cut = cut;
         state.retry = call.retry;
-        state.extents.extend(call.pieces.iter().map(Extent::of));
+        (state.first, state.pieces) = (Extent::of(first), call.pieces.len() as u16);
+        if !others.is_empty() {
+            let rest = state.rest.get_or_insert_default();
+            rest.extents.extend(others.iter().map(Extent::of));
+        }
         CallId { index, generation: state.generation }
     }
 
@@ -272,9 +320,11 @@ impl Calls {
         state.generation = state.generation.wrapping_add(1);
         (state.piece, state.offset) = (0, 0);
         (state.retries, state.bytes_done, state.status) = (0, 0, None);
-        state.extents.clear();
-        state.again.clear();
-        state.failed.clear();
+        if let Some(rest) = &mut state.rest {
+            rest.extents.clear();
+            rest.again.clear();
+            rest.failed.clear();
+        }
         self.free.push(index);
         outcome
     }

@@ -82,7 +82,16 @@ pub(super) enum Turn {
     Nothing,
 }
 
-/// An op that may be issued.
+/// The next op of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    /// How many bytes it has.
+    pub(super) len: u32,
+    /// Whether the call has nothing to issue after it.
+    pub(super) is_last: bool,
+}
+
+/// An op that may be issued. It is to be: its call is out of its list if that was its last.
 pub(super) struct Issue {
     pub(super) call: u16,
     /// What the op takes of the path's window.
@@ -229,13 +238,13 @@ impl Paths {
         self.ready.front().map(|&path| RemoteWindowId::from_index(path))
     }
 
-    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others. `next_len`: how many
-    /// bytes the next op of a call has.
+    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others. `next_of`: the next op
+    /// of a call.
     pub(super) fn turn(
         &mut self,
         now: Instant,
         window: &Window,
-        next_len: impl Fn(u16) -> u32,
+        next_of: impl Fn(u16) -> Next,
     ) -> Turn {
         let Some(index) = self.ready.pop_front() else { return Turn::Nothing };
         let path = &mut self.paths[index as usize];
@@ -257,14 +266,15 @@ impl Paths {
             return Turn::Nothing;
         }
         // Those of hosts that do not answer come back late: none has all, and all have equal shares.
-        let share = (self.bulk_slots - self.bulk_slots / 4)
-            .min(self.bulk_slots / self.bulk_paths.max(1))
-            .max(1);
-        let may = |class| class == ClassOfService::Latency || has_room && path.bulk < share;
+        let share = || {
+            let most = self.bulk_slots - self.bulk_slots / 4;
+            most.min(self.bulk_slots / self.bulk_paths.max(1)).max(1)
+        };
+        let may = |class| class == ClassOfService::Latency || has_room && path.bulk < share();
         let head = |class: ClassOfService| {
             let call = path.calls[class as usize].front().filter(|_| may(class))?;
-            let len = next_len(call);
-            window.admits(path.outstanding, len).then_some((class, call, len))
+            let next = next_of(call);
+            window.admits(path.outstanding, next.len).then_some((class, call, next))
         };
         let first = path.first;
         let chosen = head(first).or_else(|| {
@@ -272,7 +282,7 @@ impl Paths {
             let keeps = path.passed_over && path.has(first) && may(first);
             if keeps { None } else { head(first.other()) }
         });
-        let Some((class, call, len)) = chosen else {
+        let Some((class, call, Next { len, is_last })) = chosen else {
             path.state = State::Full;
             return Turn::Nothing;
         };
@@ -291,9 +301,14 @@ impl Paths {
         let slack = window.rtt().best_nanos() as u64 / SLACK_PART;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(slack));
         path.next_at = path.next_at.max(earliest).after_nanos(window.pacing_interval_nanos(len));
-        // To the end of its list.
-        path.calls[class as usize].remove(&mut self.links, call);
-        path.calls[class as usize].push_back(&mut self.links, call);
+        // To the end of its list, if it has more.
+        let calls = &mut path.calls[class as usize];
+        calls.remove(&mut self.links, call);
+        if is_last {
+            self.queued[usize::from(call)] = false;
+        } else {
+            calls.push_back(&mut self.links, call);
+        }
         self.ready.push_back(index);
         Turn::Issue(Issue { call, charge, outstanding })
     }
