@@ -117,6 +117,7 @@ impl Command {
 
     /// The command as the line that goes into the portal's ring.
     #[must_use]
+    #[inline]
     pub fn to_line(&self) -> Line {
         let [a, b] = halves(&self.responder.to_octets());
         let [k, l] = halves(self.key.expose());
@@ -235,6 +236,7 @@ impl Completion {
 
     /// The completion in a line of the completion ring; `None` if the line holds no defined status.
     #[must_use]
+    #[inline]
     pub fn from_line(line: &Line) -> Option<Self> {
         let [head, issue_delay, total_delay, ..] = line.0;
         let status = OpStatus::from_code((head >> 16) as u8)?;

@@ -292,6 +292,7 @@ impl CommandPortal {
     }
 
     /// Whether `grant` is one for ops of this type from this portal.
+    #[inline]
     pub(crate) fn check_grant(&self, grant: &Grant, wanted: OpType) -> Result<(), SubmitError> {
         let granted = grant.op_type;
         if granted != wanted {
@@ -310,6 +311,7 @@ impl CommandPortal {
     }
 
     /// Whether `local` is a region of this portal's host.
+    #[inline]
     pub(crate) fn check_local(&self, local: &RegisteredRegion) -> Result<(), SubmitError> {
         if local.nic() != self.nic {
             return Err(SubmitError::RegionOfAnotherHost { region: local.id() });
@@ -318,6 +320,7 @@ impl CommandPortal {
     }
 
     /// A slot that is free, and is not from now on.
+    #[inline]
     pub(crate) fn take_slot(&mut self) -> Option<CommandSlotId> {
         let slot = self.free.pop()?;
         self.under_way[usize::from(slot.0 - self.slots.start)] = true;
@@ -334,6 +337,7 @@ impl CommandPortal {
     //= 1rma#B-command-store
     //= type=deviation
     /// Puts `command` into the ring. An engine that sleeps does not see it before [`CommandPortal::ring`].
+    #[inline]
     pub(crate) fn put(&mut self, command: &Command) {
         self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
     }
@@ -356,6 +360,7 @@ impl CommandPortal {
 
     /// The next completion, if there is one. Its slot may be used again.
     #[must_use]
+    #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         loop {
             let completion = Completion::from_line(&self.completions.pop()?);
@@ -370,6 +375,7 @@ impl CommandPortal {
     }
 
     /// Whether `slot` has a command under way. It has none from now on.
+    #[inline]
     fn is_over(&mut self, slot: CommandSlotId) -> bool {
         let index = slot.0.checked_sub(self.slots.start);
         let under_way = index.and_then(|index| self.under_way.get_mut(usize::from(index)));
