@@ -117,6 +117,7 @@ impl CongestionControl {
     ///
     /// # Errors
     /// If all windows are held.
+    #[inline]
     pub fn hold(&mut self, addr: HostAddr, direction: Direction) -> Result<Held, AllHeld> {
         if let Some(remote) = self.remotes.get_mut(self.last as usize)
             && remote.is(addr, direction)
@@ -156,6 +157,7 @@ impl CongestionControl {
     ///
     /// # Panics
     /// If the window is not held.
+    #[inline]
     pub fn release(&mut self, id: RemoteWindowId) {
         let remote = &mut self.remotes[id.0 as usize];
         remote.holders = remote.holders.checked_sub(1).expect("a window is released once per hold");
@@ -168,6 +170,7 @@ impl CongestionControl {
     /// A window of which less than half was used does not grow: that nothing was congested says nothing about it.
     //= 1rma#6-additive-increase
     //= type=deviation
+    #[inline]
     pub fn on_completion(&mut self, id: RemoteWindowId, feedback: &Feedback, outstanding: u64) {
         let remote = &mut self.remotes[id.0 as usize];
         remote.rtt.on_completion(feedback);
@@ -188,6 +191,7 @@ impl CongestionControl {
     /// have equal shares as soon as its window is the smaller one.
     //= 1rma#6-smaller-window-rules
     #[must_use]
+    #[inline]
     pub fn window(&self, id: RemoteWindowId) -> Window {
         let remote = &self.remotes[id.0 as usize];
         Window {

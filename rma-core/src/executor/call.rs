@@ -283,6 +283,7 @@ pub enum CallError {
 }
 
 /// What `pieces` transfer, once they have been found to make sense by themselves.
+#[inline]
 pub(super) fn check(pieces: &[Piece<'_>]) -> Result<OpType, CallError> {
     let first = pieces.first().filter(|_| pieces.len() <= PIECES_MAX);
     let first = first.ok_or(CallError::Pieces { pieces: pieces.len() })?;
@@ -302,6 +303,7 @@ pub(super) fn check(pieces: &[Piece<'_>]) -> Result<OpType, CallError> {
     Ok(op_type)
 }
 
+#[inline]
 fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
     let &Piece { grant, remote_offset, local, local_offset, len } = it;
     let outside =

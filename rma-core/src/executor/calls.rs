@@ -81,7 +81,8 @@ pub(super) enum Phase {
     Over,
 }
 
-/// Two cache lines: what a call of one piece needs, if none of its ops fails.
+/// Two cache lines: what a call of one piece needs, if none of its ops fails. With a list of its pieces elsewhere, and
+/// those of failed ops here, it was 7 ns more of an op, as hundreds of calls do not fit into the nearest cache.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct CallState {
@@ -177,6 +178,7 @@ impl CallState {
     }
 
     /// Takes the next op. The caller knows that there is one.
+    #[inline]
     pub(super) fn take_next(&mut self) -> Span {
         self.outstanding += 1;
         if let Some(rest) = &mut self.rest
@@ -263,6 +265,7 @@ impl Calls {
     }
 
     /// Begins a call in an entry that was taken.
+    #[inline]
     pub(super) fn begin(
         &mut self,
         index: u16,
@@ -305,6 +308,7 @@ impl Calls {
     }
 
     /// What became of a call that is over; its entry is free from now on.
+    #[inline]
     pub(super) fn end(&mut self, index: u16) -> Outcome {
         let state = &mut self[index];
         let missing = if state.status.is_some() { state.missing() } else { Vec::new() };

@@ -150,6 +150,7 @@ impl Paths {
     }
 
     /// `call` has something to issue.
+    #[inline]
     pub(super) fn enqueue(
         &mut self,
         now: Instant,
@@ -192,6 +193,7 @@ impl Paths {
     }
 
     /// An op is over that took `charge` of the window, which may have changed.
+    #[inline]
     pub(super) fn on_completion(&mut self, id: RemoteWindowId, class: ClassOfService, charge: u32) {
         let path = &mut self.paths[id.index()];
         path.outstanding -= u64::from(charge);
@@ -223,6 +225,7 @@ impl Paths {
     }
 
     /// The path whose turn it is. [`Paths::turn`] is to follow.
+    #[inline]
     pub(super) fn next(&mut self) -> Option<RemoteWindowId> {
         while self.bulk < self.bulk_slots
             && let Some(index) = self.without_slot.pop_front()
