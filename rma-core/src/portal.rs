@@ -190,7 +190,8 @@ impl CommandPortal {
         self.batch().read(op)
     }
 
-    /// Issues several ops at once: an engine that sleeps is woken once, when the batch is dropped.
+    /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps, when the batch is
+    /// dropped.
     pub const fn batch(&mut self) -> Batch<'_> {
         Batch { portal: self }
     }
@@ -275,7 +276,7 @@ impl CommandPortal {
         Ok(region)
     }
 
-    /// Puts a command into the ring, and does not wake the engine.
+    /// Puts a command into the ring. [`CommandPortal::ring`] is to follow.
     fn place(
         &mut self,
         grant: &Grant,
@@ -336,14 +337,17 @@ impl CommandPortal {
 
     //= 1rma#B-command-store
     //= type=deviation
-    /// Puts `command` into the ring. An engine that sleeps does not see it before [`CommandPortal::ring`].
+    /// Puts `command` into the ring. The engine may not see it before [`CommandPortal::ring`].
     #[inline]
     pub(crate) fn put(&mut self, command: &Command) {
-        self.commands.push(&command.to_line()).expect("the ring has an entry for every slot");
+        let pushed = self.commands.push_unpublished(&command.to_line());
+        pushed.expect("the ring has an entry for every slot");
     }
 
-    /// Wakes an engine that sleeps. Once is enough after any number of commands.
-    pub(crate) fn ring(&self) {
+    /// Lets the engine see what was put into the ring, and wakes it if it sleeps. Once is enough after any number of
+    /// commands.
+    pub(crate) fn ring(&mut self) {
+        self.commands.publish();
         if let Some(bell) = &self.bell
             && bell.doorbell.needs_ring()
         {
@@ -389,8 +393,8 @@ impl AsMut<Self> for CommandPortal {
     }
 }
 
-/// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: an engine that sleeps
-/// would sleep on.
+/// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: the engine would not see
+/// all of them.
 #[derive(Debug)]
 pub struct Batch<'a> {
     portal: &'a mut CommandPortal,

@@ -63,6 +63,25 @@ fn explore_ring(capacity: usize, lines: u64, wipe: bool) {
 }
 
 #[test]
+fn lines_that_are_published_together_come_whole_and_in_order() {
+    const LINES: u64 = 3;
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let pusher = thread::spawn(move || {
+            for n in 1..=LINES {
+                while producer.push_unpublished(&line(n)).is_err() {
+                    thread::yield_now();
+                }
+            }
+            producer.publish();
+        });
+        pop_all(&mut consumer, LINES, false);
+        pusher.join().unwrap();
+        assert_eq!(consumer.impossible_indexes(), 0);
+    });
+}
+
+#[test]
 fn a_ring_of_one_entry_neither_loses_nor_tears_lines() {
     explore_ring(1, 3, false);
 }
