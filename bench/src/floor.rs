@@ -20,6 +20,8 @@ use core::time::Duration;
 use rma_core::addr::HostAddr;
 use rma_xdp::xdp::XdpBackend;
 
+use crate::pair::PairError;
+
 pub use self::{
     flood::flood,
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
@@ -57,12 +59,22 @@ pub struct Rate {
     pub count: u64,
     /// In which time.
     pub elapsed: Duration,
-    /// Packets that never arrived, or exchanges that never ended, in the whole run with its warm-up. Nothing follows
-    /// from a rate with many of them.
+    /// Packets that never arrived, or exchanges that never ended, in the whole run with its warm-up.
     pub lost: u64,
 }
 
 impl Rate {
+    /// This rate, if nothing was lost: who waits for what never comes is slow, and no floor.
+    ///
+    /// # Errors
+    /// [`PairError::SpoiledRound`], with `what` in words, such as `frames of the raw flood`.
+    pub fn without_loss(self, what: &str) -> Result<Self, PairError> {
+        match self.lost {
+            0 => Ok(self),
+            lost => Err(PairError::SpoiledRound(format!("{lost} {what} were lost"))),
+        }
+    }
+
     /// Packets or exchanges in a second.
     #[must_use]
     pub fn per_second(&self) -> f64 {

@@ -88,6 +88,23 @@ pub enum PairError {
     /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
     #[error("the raw floor needs AF_XDP sockets")]
     NoRawSockets,
+    /// A round of a measurement is worth nothing. Whoever measures in several rounds
+    /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
+    #[error("{0}; look whether the machine is too busy")]
+    SpoiledRound(String),
+    /// Too few rounds of a measurement are worth anything.
+    #[error(
+        "only {counted} of {rounds} rounds count, which says nothing; the last that does not: {why}; look whether the \
+         machine is too busy"
+    )]
+    SpoiledRounds {
+        /// How many count.
+        counted: usize,
+        /// How many there were.
+        rounds: u64,
+        /// What was wrong with the last one that does not.
+        why: String,
+    },
     /// Somebody pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,

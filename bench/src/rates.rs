@@ -1,11 +1,12 @@
 //! Rates that are measured in turns: what is compared runs alternately, in short rounds.
 //!
-//! Not latencies ([`crate::measure`]). A round that the scheduler spoiled spoils one value of many, so medians are
-//! quoted; and a ratio is taken within each round, so that a machine whose speed drifts drifts under both.
+//! A round that the scheduler spoiled spoils one value of many, so medians are quoted; and a ratio is taken within each
+//! round, so that a machine whose speed drifts drifts under both. A round in which something was not what it should be,
+//! such as a floor that lost frames, counts for nothing: [`PairError::SpoiledRound`].
 
 use crate::{interrupt::Interrupt, pair::PairError};
 
-/// Measures a rate once, on what all that take turns share.
+/// Measures a rate, or something else, once, on what all that take turns share.
 pub type Measure<'a, S> = dyn FnMut(&mut S) -> Result<f64, PairError> + 'a;
 
 /// The rates of one kind, in the order in which they were measured.
@@ -17,6 +18,12 @@ impl Rates {
     #[must_use]
     pub fn median(&self) -> f64 {
         median(self.0.clone())
+    }
+
+    /// In how many rounds they were measured.
+    #[must_use]
+    pub const fn rounds(&self) -> usize {
+        self.0.len()
     }
 
     /// The lowest and the highest.
@@ -34,26 +41,42 @@ impl Rates {
 }
 
 /// Lets each of `measures` measure once in each of `rounds` rounds, one after the other, on `shared`: a pair of
-/// hosts, for example.
+/// hosts, for example. Of a round that one of them finds spoiled nothing is kept.
 ///
 /// # Errors
-/// What a measure returns, or that somebody pressed Ctrl-C.
+/// What a measure returns, that not even every second round counts, or that somebody pressed Ctrl-C.
 pub fn in_turns<S, const N: usize>(
     shared: &mut S,
     mut measures: [&mut Measure<'_, S>; N],
     rounds: u64,
     interrupt: &Interrupt,
 ) -> Result<[Rates; N], PairError> {
-    let mut rates = core::array::from_fn(|_| Rates::default());
+    let mut all = core::array::from_fn(|_| Rates::default());
+    let mut spoiled = None;
     for _ in 0..rounds {
-        for (measure, rates) in measures.iter_mut().zip(&mut rates) {
-            if interrupt.is_set() {
-                return Err(PairError::Interrupted);
+        let mut round = || {
+            let mut rates = [0.0; N];
+            for (measure, rate) in measures.iter_mut().zip(&mut rates) {
+                if interrupt.is_set() {
+                    return Err(PairError::Interrupted);
+                }
+                *rate = measure(shared)?;
             }
-            rates.0.push(measure(shared)?);
+            Ok(rates)
+        };
+        match round() {
+            Ok(rates) => all.iter_mut().zip(rates).for_each(|(all, rate)| all.0.push(rate)),
+            Err(PairError::SpoiledRound(why)) => spoiled = Some(why),
+            Err(error) => return Err(error),
         }
     }
-    Ok(rates)
+    let counted = all.first().map_or(0, Rates::rounds);
+    match spoiled {
+        Some(why) if counted as u64 * 2 <= rounds => {
+            Err(PairError::SpoiledRounds { counted, rounds, why })
+        }
+        _ => Ok(all),
+    }
 }
 
 /// The middle one; of an even number, the lower of the two in the middle.
@@ -84,6 +107,30 @@ mod tests {
         assert_eq!(order, "ababababab");
         assert_eq!((a.median(), a.range(), b.median()), (3.0, (1.0, 5.0), 2.0));
         assert_eq!(a.over(&b), 1.5);
+    }
+
+    #[test]
+    fn of_a_spoiled_round_nothing_is_kept() {
+        let in_turns = |spoiled: &[u64]| {
+            let (mut first, mut round) = (0.0, 0);
+            let mut always = |(): &mut ()| {
+                first += 1.0;
+                Ok(first)
+            };
+            let mut sometimes = |(): &mut ()| {
+                round += 1;
+                if spoiled.contains(&round) {
+                    return Err(PairError::SpoiledRound(format!("round {round} lost a frame")));
+                }
+                Ok(10.0 * round as f64)
+            };
+            in_turns(&mut (), [&mut always, &mut sometimes], 5, &Interrupt::default())
+        };
+        let [a, b] = in_turns(&[2, 5]).unwrap();
+        assert_eq!((a.0, b.0), (vec![1.0, 3.0, 4.0], vec![10.0, 30.0, 40.0]));
+        let error = in_turns(&[1, 2, 4]).unwrap_err().to_string();
+        assert!(error.starts_with("only 2 of 5 rounds count"), "{error}");
+        assert!(error.contains("round 4 lost a frame"), "{error}");
     }
 
     #[test]

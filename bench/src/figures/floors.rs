@@ -30,20 +30,24 @@ pub(super) fn floors(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
         // As the data of READs goes.
         let rate = floor::flood(server, client, port, len, COUNTS);
         packets_lost += rate.lost;
-        Ok(rate.per_second())
+        Ok(rate.without_loss("frames of the raw flood")?.per_second())
     };
     let mut echo = |pair: &mut Pair| {
         let Sides { client, server, port } = sides(pair, &lab)?;
         let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
         let rate = floor::pipeline(client, server, port, exchange, DEPTH, COUNTS);
         exchanges_lost += rate.lost;
-        Ok(rate.per_second())
+        Ok(rate.without_loss("raw exchanges")?.per_second())
     };
     let [packets, exchanges] =
         rates::in_turns(&mut pair, [&mut flood, &mut echo], ROUNDS, interrupt)?;
     let of_rounds = |rates: &rates::Rates| {
         let (low, high) = rates.range();
-        format!("median of {ROUNDS} rounds from {low:.0} to {high:.0}, of {} each", COUNTS.1)
+        let counted = rates.rounds();
+        format!(
+            "median of the {counted} of {ROUNDS} rounds without a loss, from {low:.0} to {high:.0}, of {} each",
+            COUNTS.1
+        )
     };
     let bytes = packets.median() * packet_len as f64;
     Ok(vec![

@@ -15,7 +15,7 @@ use crate::{
     latency::Latencies,
     measure::{SMALL, Sides, WARM, sides},
     pair::{Pair, PairConfig, PairError, Place},
-    rates,
+    rates::{self, Rates},
     transfers::Transfers,
 };
 
@@ -42,17 +42,15 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let headers = Headers::len_for(sides(&mut pair, &lab)?.client.address);
     let payload = (ip_payload(headers) - RESPONSE_OVERHEAD) / 64 * 64;
     let (udp_payload, frame) = (payload + RESPONSE_OVERHEAD, headers + RESPONSE_OVERHEAD + payload);
-    let mut retries = [0, 0];
-    let mut lost = 0;
     let mut measured = Vec::new();
     for (op_type, name) in
         [(OpType::Read, "read_goodput_over_floor"), (OpType::Write, "write_goodput_over_floor")]
     {
-        let retries = &mut retries[usize::from(op_type == OpType::Write)];
+        let (mut retries, mut lost) = (0, 0);
         let mut ops = |pair: &mut Pair| {
             let moved =
                 pair.run(|client| transfers.large(client, op_type, LARGE_COUNT, interrupt))?;
-            *retries += moved.retries;
+            retries += moved.retries;
             Ok(moved.bytes_per_second())
         };
         let mut flood = |pair: &mut Pair| {
@@ -61,19 +59,25 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
                 if op_type == OpType::Read { (server, client) } else { (client, server) };
             let rate = floor::flood(from, to, port, udp_payload, FLOOD);
             lost += rate.lost;
-            Ok(rate.bytes_per_second(frame))
+            Ok(rate.without_loss("frames of the raw flood")?.bytes_per_second(frame))
         };
         let [goodput, floor] =
             rates::in_turns(&mut pair, [&mut ops, &mut flood], ROUNDS, interrupt)?;
         let detail = format!(
-            "4 MiB {op_type}s {:.2} Gbit/s of payload, a raw flood of {frame} B frames {:.2} Gbit/s, headers included; {ROUNDS} rounds, \
-             {retries} ops issued again; veth MTU {MTU}, {CONDITIONS}",
+            "4 MiB {op_type}s {:.2} Gbit/s of payload, a raw flood of {frame} B frames {:.2} Gbit/s, headers included; {}, \
+             {retries} ops issued again, {lost} frames of the flood lost; veth MTU {MTU}, {CONDITIONS}",
             goodput.median() * 8e-9,
             floor.median() * 8e-9,
+            counted(&floor),
         );
         measured.push(Measured { name, value: goodput.over(&floor), detail });
     }
     Ok(measured)
+}
+
+/// How many rounds count, in words.
+fn counted(rates: &Rates) -> String {
+    format!("{} of {ROUNDS} rounds count", rates.rounds())
 }
 
 /// Pipelined small reads over an echo of small frames.
@@ -98,14 +102,15 @@ pub(super) fn read64_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
         let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
         let rate = floor::pipeline(client, server, port, exchange, DEPTH.into(), SMALL_COUNTS);
         lost += rate.lost;
-        Ok(rate.per_second())
+        Ok(rate.without_loss("raw exchanges")?.per_second())
     };
     let [reads, echo] = rates::in_turns(&mut pair, [&mut reads, &mut echo], ROUNDS, interrupt)?;
     let detail = format!(
-        "{:.0} READs of 64 B a second, {DEPTH} under way, over {:.0} raw exchanges of 64 B frames; {ROUNDS} rounds, {failed} ops \
+        "{:.0} READs of 64 B a second, {DEPTH} under way, over {:.0} raw exchanges of 64 B frames; {}, {failed} ops \
          failed, {lost} exchanges lost; veth MTU {MTU}, {CONDITIONS}",
         reads.median(),
         echo.median(),
+        counted(&echo),
     );
     Ok(vec![Measured { name: "read64_rate_over_floor", value: reads.over(&echo), detail }])
 }
