@@ -62,6 +62,18 @@ pub enum PairError {
         /// What to look at.
         hint: &'static str,
     },
+    /// An op failed where none may.
+    #[error(
+        "a {op_type} ended with {status}, and every op of this measurement must succeed; {hint}"
+    )]
+    Failed {
+        /// Its type.
+        op_type: OpType,
+        /// How it ended.
+        status: OpStatus,
+        /// What to look at.
+        hint: &'static str,
+    },
     /// Transfers could not be measured.
     #[error(transparent)]
     Transfer(#[from] TransferError),
@@ -317,7 +329,12 @@ pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, Pair
     if failures < FAILURES_MAX {
         return Ok(failures);
     }
-    let hint = match status {
+    Err(PairError::Failing { failures, status, hint: hint(status) })
+}
+
+/// What to look at when ops end like this.
+pub(crate) const fn hint(status: OpStatus) -> &'static str {
+    match status {
         OpStatus::Timeout => {
             "nothing came back from the other host: look whether a firewall here drops the hosts' UDP port, and whether \
              the machine is too busy"
@@ -327,6 +344,5 @@ pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, Pair
         }
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
         _ => "see ARCHITECTURE.md for what this status means",
-    };
-    Err(PairError::Failing { failures, status, hint })
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
     interrupt::Interrupt,
     latency::Latencies,
     measure::{SMALL, Sides, WARM, sides},
-    pair::{Pair, PairConfig, PairError, Place},
+    pair::{Pair, PairConfig, PairError, Place, hint},
     rates::{self, Rates},
     transfers::Transfers,
 };
@@ -85,13 +85,12 @@ pub(super) fn read64_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
     let mut portal = pair.client.host.portal(DEPTH)?;
-    let mut failed = 0;
     let mut reads = |pair: &mut Pair| {
         pair.run(|client| {
             let (warm_up, count) = SMALL_COUNTS;
-            pipelined(client, &mut portal, warm_up, &mut failed)?;
+            pipelined(client, &mut portal, warm_up)?;
             let start = rma_xdp::Clock::now(&client.clock);
-            pipelined(client, &mut portal, count, &mut failed)?;
+            pipelined(client, &mut portal, count)?;
             let elapsed = rma_xdp::Clock::now(&client.clock).since(start);
             Ok(count as f64 / elapsed.as_secs_f64())
         })
@@ -106,8 +105,8 @@ pub(super) fn read64_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
     };
     let [reads, echo] = rates::in_turns(&mut pair, [&mut reads, &mut echo], ROUNDS, interrupt)?;
     let detail = format!(
-        "{:.0} READs of 64 B a second, {DEPTH} under way, over {:.0} raw exchanges of 64 B frames; {}, {failed} ops \
-         failed, {lost} exchanges lost; veth MTU {MTU}, {CONDITIONS}",
+        "{:.0} READs of 64 B a second, {DEPTH} under way, over {:.0} raw exchanges of 64 B frames; {}, {lost} \
+         exchanges lost; veth MTU {MTU}, {CONDITIONS}",
         reads.median(),
         echo.median(),
         counted(&echo),
@@ -115,12 +114,11 @@ pub(super) fn read64_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
     Ok(vec![Measured { name: "read64_rate_over_floor", value: reads.over(&echo), detail }])
 }
 
-/// `count` reads of 64 B, as many under way as the portal has slots.
+/// `count` reads of 64 B, all of which succeed, as many under way as the portal has slots.
 fn pipelined(
     client: &mut Client,
     portal: &mut rma_xdp::Portal,
     count: u64,
-    failed: &mut u64,
 ) -> Result<(), PairError> {
     let grant = client.grants.get(OpType::Read)?;
     let (mut issued, mut done) = (0, 0);
@@ -142,7 +140,13 @@ fn pipelined(
         client.host.turn();
         while let Some(completion) = portal.poll() {
             done += 1;
-            *failed += u64::from(completion.status != OpStatus::Ok);
+            match completion.status {
+                OpStatus::Ok => {}
+                status => {
+                    let hint = hint(status);
+                    return Err(PairError::Failed { op_type: OpType::Read, status, hint });
+                }
+            }
         }
     }
     Ok(())
