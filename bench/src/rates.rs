@@ -36,7 +36,13 @@ impl Rates {
     /// The median of the ratios to `other`, round by round.
     #[must_use]
     pub fn over(&self, other: &Self) -> f64 {
-        median(self.0.iter().zip(&other.0).map(|(of, to)| of / to).collect())
+        self.over_each(other).median()
+    }
+
+    /// The ratios to `other`, round by round.
+    #[must_use]
+    pub fn over_each(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(of, to)| of / to).collect())
     }
 }
 

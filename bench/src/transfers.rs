@@ -145,7 +145,8 @@ impl Transfers {
     }
 
     /// Reads 64 bytes again and again, `count` times, one after the other; with `beside`, while a large read is under
-    /// way all the time. Returns how long each small call took, from before it is submitted until its outcome.
+    /// way all the time. Returns how long each small call took, from before it is submitted until its outcome, and what
+    /// the large reads moved meanwhile: the last of them is given up after the last small call.
     ///
     /// # Errors
     /// If a call fails.
@@ -155,7 +156,7 @@ impl Transfers {
         count: u64,
         beside: bool,
         interrupt: &Interrupt,
-    ) -> Result<Latencies, PairError> {
+    ) -> Result<(Latencies, Moved), PairError> {
         let grant = client.grants.get(OpType::Read)?;
         let large = [Piece {
             grant: &grant,
@@ -170,6 +171,8 @@ impl Transfers {
         let mut latencies = Latencies::new();
         let (mut background, mut foreground): (_, Option<(_, Instant)>) = (None, None);
         let (mut started, mut looks) = (0, 0_u32);
+        let (mut bytes, mut retries) = (0, 0);
+        let start = client.clock.now();
         while started < count || foreground.is_some() || background.is_some() {
             let now = client.clock.now();
             if beside && background.is_none() && started < count {
@@ -180,15 +183,22 @@ impl Transfers {
                 foreground = Some((call, now));
                 started += 1;
             }
+            if let (Some(large), None) = (background, foreground) {
+                self.executor.cancel(large);
+            }
             self.executor.poll(now);
             client.host.turn();
             self.executor.poll(client.clock.now());
             while let Some(outcome) = self.executor.poll_outcome() {
-                if outcome.status != CallStatus::Ok {
+                let is_large = background == Some(outcome.call);
+                let given_up = is_large && outcome.status == CallStatus::Cancelled;
+                if outcome.status != CallStatus::Ok && !given_up {
                     return Err(TransferError::Failed { status: outcome.status }.into());
                 }
-                if background == Some(outcome.call) {
+                if is_large {
                     background = None;
+                    bytes += outcome.bytes_done;
+                    retries += u64::from(outcome.retries);
                 } else if let Some((_, since)) = foreground.take() {
                     latencies.record(client.clock.now().since(since));
                 }
@@ -198,7 +208,8 @@ impl Transfers {
                 return Err(PairError::Interrupted);
             }
         }
-        Ok(latencies)
+        let elapsed = client.clock.now().since(start);
+        Ok((latencies, Moved { bytes, elapsed, retries }))
     }
 }
 
@@ -222,7 +233,9 @@ mod tests {
         }
         for beside in [false, true] {
             let run = |client: &mut Client| transfers.small(client, 300, beside, &interrupt);
-            assert_eq!(pair.run(run).unwrap().count(), 300);
+            let (latencies, moved) = pair.run(run).unwrap();
+            assert_eq!(latencies.count(), 300);
+            assert_eq!(moved.bytes > 0, beside, "{moved:?}");
         }
     }
 }

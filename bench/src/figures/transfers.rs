@@ -12,7 +12,6 @@ use crate::{
     client::Client,
     floor::{self, Exchange},
     interrupt::Interrupt,
-    latency::Latencies,
     measure::{SMALL, Sides, WARM, sides},
     pair::{Pair, PairConfig, PairError, Place, hint},
     rates::{self, Rates},
@@ -31,6 +30,8 @@ const SMALL_COUNTS: (u64, u64) = (2_000, 100_000);
 const DEPTH: u16 = 32;
 /// Small reads beside large ones, in each round.
 const BESIDE: u64 = 10_000;
+/// What the large reads make beside the small ones at least, as a part of what they make alone.
+const BACKGROUND_MIN: f64 = 0.1;
 
 /// Large reads and writes over a flood of frames as long as theirs.
 pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -152,27 +153,71 @@ fn pipelined(
     Ok(())
 }
 
+/// The pair, and what the measures of one round of [`beside`] tell each other.
+struct Beside {
+    pair: Pair,
+    transfers: Transfers,
+    /// Payload of large reads, in bytes a second: alone, and beside small ones.
+    alone: f64,
+    beside: f64,
+}
+
+impl Beside {
+    fn large(&mut self, interrupt: &Interrupt) -> Result<f64, PairError> {
+        let Self { pair, transfers, .. } = self;
+        let run =
+            |client: &mut Client| transfers.large(client, OpType::Read, LARGE_COUNT, interrupt);
+        self.alone = pair.run(run)?.bytes_per_second();
+        Ok(self.alone)
+    }
+
+    /// p99 of small reads, in microseconds.
+    fn small(&mut self, beside: bool, interrupt: &Interrupt) -> Result<f64, PairError> {
+        let Self { pair, transfers, .. } = self;
+        let run = |client: &mut Client| transfers.small(client, BESIDE, beside, interrupt);
+        let (latencies, large) = pair.run(run)?;
+        self.beside = large.bytes_per_second();
+        Ok(latencies.quantile_us(0.99))
+    }
+
+    /// What the large reads beside the small ones made, if they were there at all.
+    fn background(&self) -> Result<f64, PairError> {
+        let Self { alone, beside, .. } = *self;
+        if beside >= BACKGROUND_MIN * alone {
+            return Ok(beside);
+        }
+        Err(PairError::SpoiledRound(format!(
+            "the large reads beside small ones made {:.3} Gbit/s, and {:.2} alone: small ones were beside nothing",
+            beside * 8e-9,
+            alone * 8e-9,
+        )))
+    }
+}
+
 /// Small reads beside a large one, over small reads alone.
 pub(super) fn beside(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-    let mut transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
-    let (mut alone, mut beside) = (Latencies::new(), Latencies::new());
-    for _ in 0..ROUNDS {
-        for (latencies, large) in [(&mut alone, false), (&mut beside, true)] {
-            let run = |client: &mut Client| transfers.small(client, BESIDE, large, interrupt);
-            latencies.merge(&pair.run(run)?);
-        }
-    }
+    let transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
+    let mut shared = Beside { pair, transfers, alone: 0.0, beside: 0.0 };
+    let mut large = |shared: &mut Beside| shared.large(interrupt);
+    let mut alone = |shared: &mut Beside| shared.small(false, interrupt);
+    let mut beside = |shared: &mut Beside| shared.small(true, interrupt);
+    let mut background = |shared: &mut Beside| shared.background();
+    let measures: [&mut rates::Measure<'_, Beside>; 4] =
+        [&mut large, &mut alone, &mut beside, &mut background];
+    let [large, alone, beside, background] =
+        rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+    let ratios = beside.over_each(&alone);
+    let (low, high) = ratios.range();
     let detail = format!(
-        "64 B calls alone {:.2} us p50 and {:.2} us p99, beside a 4 MiB transfer {:.2} and {:.2} us, {} each; veth MTU {MTU}, \
-         {CONDITIONS}",
-        alone.quantile_us(0.5),
-        alone.quantile_us(0.99),
-        beside.quantile_us(0.5),
-        beside.quantile_us(0.99),
-        alone.count(),
+        "p99 of {BESIDE} calls of 64 B alone {:.2} us, beside a 4 MiB READ {:.2} us; medians, {}, ratios from {low:.2} to \
+         {high:.2}; the large READs {:.2} Gbit/s beside them, two at a time alone {:.2}; veth MTU {MTU}, {CONDITIONS}",
+        alone.median(),
+        beside.median(),
+        counted(&ratios),
+        background.median() * 8e-9,
+        large.median() * 8e-9,
     );
-    let value = beside.quantile_us(0.99) / alone.quantile_us(0.99);
-    Ok(vec![Measured { name: "small_beside_large_p99", value, detail }])
+    Ok(vec![Measured { name: "small_beside_large_p99", value: ratios.median(), detail }])
 }
