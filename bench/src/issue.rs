@@ -1,7 +1,8 @@
 //! What it costs an application's thread to issue ops: the bare portal, and the CommandExecutor with congestion control.
 //!
 //! Against a *null engine*: a thread on another core that takes commands and completes them at once. So what is
-//! measured are the rings, crossing between cores, and all that is done on the application's side. No NIC, no frame.
+//! measured are the rings, crossing between cores, and all that is done on the application's side, with looking whether
+//! the engine sleeps, as behind a host with an engine thread: it never does here. No NIC, no frame.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,7 +18,7 @@ use rma_core::{
     executor::{Call, CallStatus, CommandExecutor, ExecutorConfig, Piece},
     grant::Grant,
     op::{ClassOfService, OpStatus, OpType},
-    portal::{CommandPortal, PortalConfig, PortalPort, ReadOp, portal},
+    portal::{Bell, CommandPortal, PortalConfig, PortalPort, ReadOp, Wake, portal},
     region::{NicTag, RegionId, RegisteredRegion},
     time::Clock,
 };
@@ -32,6 +33,16 @@ const PID: Pid = Pid(7);
 
 /// The delays that the null engine reports, in nanoseconds: nothing is congested.
 const DELAYS: (u64, u64) = (100, 4_000);
+
+/// Wakes an engine that never sleeps.
+#[derive(Debug)]
+struct Never;
+
+impl Wake for Never {
+    fn wake(&self) {
+        unreachable!("nobody sleeps on this doorbell");
+    }
+}
 
 /// What is issued again and again: a read of 64 bytes.
 struct Issued {
@@ -131,7 +142,8 @@ fn measure(
     run: impl FnOnce(CommandPortal, &Issued, &TscClock) -> Duration + Send,
 ) -> f64 {
     let addresses = HostAddr::from([192, 0, 2, 1]).into();
-    let config = PortalConfig { slots: 0..SLOTS, pid: PID, addresses, bell: None, nic: NicTag(1) };
+    let bell = Some(Bell { doorbell: Arc::default(), wake: Arc::new(Never) });
+    let config = PortalConfig { slots: 0..SLOTS, pid: PID, addresses, bell, nic: NicTag(1) };
     let (portal, port) = portal(config);
     let stop = AtomicBool::new(false);
     let (application_core, engine_core) = cores();
