@@ -44,8 +44,8 @@ pub struct FiguresArgs {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Fail if a figure is beyond its limit. One that is is measured again, up to three times in all: a busy machine
-    /// can do that. Every value is shown.
+    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy machine can do that,
+    /// and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     pub check: bool,
     /// List the figures' names.
@@ -176,7 +176,7 @@ impl Figure {
         };
         let again = match self.attempt {
             1 => String::new(),
-            attempt => format!("measured again, {attempt} of at most {ATTEMPTS}: "),
+            attempt => format!("measured again, {attempt} of {ATTEMPTS}: "),
         };
         format!("  {name:31} {value:>11.3} {limit:21} {unit:6} {again}{detail}")
     }
@@ -225,7 +225,7 @@ mod tests {
         assert!(figure(1.39, limit, 1).row().contains(" 1.390 (at most 1.4) "));
         assert!(figure(1.41, limit, 1).row().contains(" 1.410 (at most 1.4: MISSED) "));
         let again = figure(1.39, limit, 2).row();
-        assert!(again.ends_with("measured again, 2 of at most 3: of nothing"), "{again}");
+        assert!(again.ends_with("measured again, 2 of 3: of nothing"), "{again}");
     }
 
     #[test]

@@ -15,13 +15,14 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Whether `value` is within the limit. What is not a number is within none.
+    /// Whether `value` is within the limit. What is not a finite number was not measured, and is within none.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(limit) => value <= limit,
-            Self::AtLeast(limit) => value >= limit,
-        }
+        value.is_finite()
+            && match self {
+                Self::AtMost(limit) => value <= limit,
+                Self::AtLeast(limit) => value >= limit,
+            }
     }
 }
 
@@ -53,12 +54,16 @@ mod tests {
     fn a_limit_itself_holds_and_what_is_beyond_does_not() {
         let (most, least) = (Limit::AtMost(1.4), Limit::AtLeast(200_000.0));
         assert!(most.holds(1.4) && most.holds(0.0) && !most.holds(1.4001));
-        assert!(least.holds(200_000.0) && least.holds(f64::INFINITY) && !least.holds(199_999.9));
+        assert!(least.holds(200_000.0) && least.holds(f64::MAX) && !least.holds(199_999.9));
     }
 
     #[test]
-    fn what_is_not_a_number_is_within_no_limit() {
-        assert!(!Limit::AtMost(1.0).holds(f64::NAN) && !Limit::AtLeast(1.0).holds(f64::NAN));
+    fn what_is_not_a_finite_number_is_within_no_limit() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for limit in [Limit::AtMost(1.0), Limit::AtLeast(1.0)] {
+                assert!(!limit.holds(value), "{value} {limit}");
+            }
+        }
     }
 
     #[test]
