@@ -15,6 +15,10 @@
 //! polled, or blocks; a [`Client`] over it has futures for any async executor, whose buffers nobody else gets before
 //! the NIC is done with them.
 //!
+//! ```
+#![doc = include_str!("../examples/any_size.rs")]
+//! ```
+//!
 //! # Two ways to run an engine
 //!
 //! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).

@@ -9,10 +9,15 @@ fn file(name: &str) -> String {
 }
 
 #[test]
-fn the_program_in_the_readme_is_the_example_that_is_tested() {
-    let (readme, example) = (file("README.md"), file("rma-xdp/examples/one_sided.rs"));
-    assert!(readme.contains(&format!("```rust\n{example}```")), "they differ");
-    assert!(example.lines().count() <= 30, "a short program");
+fn the_programs_in_the_readme_are_the_examples_that_are_tested() {
+    let readme = file("README.md");
+    let shown = ["one_sided", "any_size"];
+    for name in shown {
+        let example = file(&format!("rma-xdp/examples/{name}.rs"));
+        assert!(readme.contains(&format!("```rust\n{example}```")), "{name} differs");
+        assert!(example.lines().count() <= 30, "{name} is a short program");
+    }
+    assert_eq!(readme.matches("```rust\n").count(), shown.len(), "no other program is there");
 }
 
 #[test]

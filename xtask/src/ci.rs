@@ -59,8 +59,10 @@ pub(crate) fn run() -> Result<(), Error> {
         ["test", "--release", "--package", "rma-sim", "--test", "swarm", "--", "--nocapture"];
     Cargo::new(&swarm).variable("RMA_SIM_SEEDS", SWARM).run()?;
 
-    println!("\n== the README's example ==");
-    Cargo::new(&["run", "--package", "rma-xdp", "--example", "one_sided"]).run()?;
+    println!("\n== the README's examples ==");
+    for example in ["one_sided", "any_size"] {
+        Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
+    }
     println!("\n== a short demo ==");
     let short = ["--verify", "2000", "--count", "2000"];
     demo::run_and_return(short.map(Into::into).to_vec())?;
