@@ -15,7 +15,8 @@ mod client;
 mod seat;
 mod tasks;
 
-use std::collections::VecDeque;
+use core::time::Duration;
+use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 pub(crate) use buffer::region_len;
 pub use buffer::{Acquire, BufferPool, BufferPoolError, RegionBuf};
@@ -43,7 +44,8 @@ use crate::{
 ///
 /// To poll: [`Executor::submit`] a call, [`Executor::poll`] often, and take what is over from
 /// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer at a time,
-/// [`Executor::run`] for calls with a policy of their own, [`Executor::wait_any`] for several calls at once.
+/// [`Executor::run`] for calls with a policy of their own, [`Executor::wait_any`] for several calls at once. To wait for
+/// other things as well, in an event loop of your own: [`Executor::completion_fd`].
 ///
 /// ```
 #[doc = include_str!("../examples/transfer.rs")]
@@ -201,6 +203,15 @@ impl Executor {
         self.wait_with(None, None)
     }
 
+    /// Waits until any call is over, for no longer than `timeout`: `None` if there is none by then. The calls go on.
+    ///
+    /// # Errors
+    /// As [`Executor::wait_any`].
+    pub fn wait_any_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, WaitError> {
+        let until = self.now() + timeout;
+        self.wait_until(None, None, Some(until))
+    }
+
     /// Waits until `call` is over. The outcomes of others that are over before are kept.
     ///
     /// # Errors
@@ -230,37 +241,113 @@ impl Executor {
     pub(crate) fn wait_with(
         &mut self,
         call: Option<CallId>,
-        mut engine: Option<Turn<'_>>,
+        engine: Option<Turn<'_>>,
     ) -> Result<Outcome, WaitError> {
+        let outcome = self.wait_until(call, engine, None)?;
+        Ok(outcome.expect("only a time that comes ends a wait without one"))
+    }
+
+    fn wait_until(
+        &mut self,
+        call: Option<CallId>,
+        mut engine: Option<Turn<'_>>,
+        until: Option<Instant>,
+    ) -> Result<Option<Outcome>, WaitError> {
         let mut idle = IdleTracker::new(self.idle);
         loop {
             // Looked at first: completions given before the engine ended are still there.
             let ended = if engine.is_some() { Ok(()) } else { self.portal().ended() };
             let work = self.poll();
             if let Some(outcome) = self.take(call) {
-                return Ok(outcome);
+                return Ok(Some(outcome));
             }
             if self.inner.calls() == 0 {
                 return Err(WaitError::NothingOutstanding);
             }
             ended?;
+            if until.is_some_and(|until| self.now() >= until) {
+                return Ok(None);
+            }
             match &mut engine {
                 Some(turn) => {
                     turn();
                 }
                 None if work > 0 => idle.busy(),
-                None => self.rest(&mut idle),
+                None => self.rest(&mut idle, until),
             }
         }
     }
 
-    /// There was nothing to do: waits a little, or for the next event.
-    fn rest(&self, idle: &mut IdleTracker) {
+    /// There was nothing to do: waits a little, or for the next event, or `until` that time.
+    fn rest(&self, idle: &mut IdleTracker, until: Option<Instant>) {
         let now = self.now();
         match idle.idle(now) {
             Idle::Spin => core::hint::spin_loop(),
             Idle::Yield => std::thread::yield_now(),
-            Idle::Sleep => self.portal().sleep_for(self.poll_timeout().map(|at| at.since(now))),
+            Idle::Sleep => {
+                let until = [self.poll_timeout(), until].into_iter().flatten().min();
+                self.portal().sleep_for(until.map(|at| at.since(now)));
+            }
+        }
+    }
+
+    /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`], for applications with
+    /// an event loop of their own. `None` if the engine is inline. It is [`Portal::completion_fd`], with two
+    /// differences: time matters as well, and what is over is in [`Executor::poll_outcome`].
+    ///
+    /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do. [`Executor::wait_any_timeout`] with no time
+    ///    does both, and says so if nothing will come any more. Without a call there is nothing to be armed for: submit
+    ///    one, or wait for whatever else, without the descriptor.
+    /// 2. [`Executor::arm`]. If it returns `false`, go to 4.
+    /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else, but not longer than until
+    ///    [`Executor::poll_timeout`]: ops that are paced, and deadlines of calls, come with no completion. Nothing may
+    ///    be submitted meanwhile.
+    /// 4. [`Executor::disarm`], and begin anew.
+    ///
+    /// It also becomes readable when the engine ends. Do not read from it.
+    ///
+    /// ```no_run
+    /// # use core::time::Duration;
+    /// # fn wait_for_fd_or(_: std::os::fd::BorrowedFd<'_>, _: Option<Duration>) {}
+    /// # fn event_loop(executor: &mut rma_xdp::Executor) -> Result<(), rma_xdp::WaitError> {
+    /// while executor.calls() > 0 {
+    ///     if let Some(outcome) = executor.wait_any_timeout(Duration::ZERO)? {
+    ///         println!("{}", outcome.status);
+    ///         continue;
+    ///     }
+    ///     if executor.arm() {
+    ///         let fd = executor.completion_fd().expect("its engine has a thread");
+    ///         let timeout = executor.poll_timeout().map(|at| at.since(executor.now()));
+    ///         wait_for_fd_or(fd, timeout); // epoll_wait, poll, …
+    ///     }
+    ///     executor.disarm();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.portal().completion_fd()
+    }
+
+    /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more: `false` if it must
+    /// not, as there is something to do already, or nothing will come: there is no call, or the engine has ended or is
+    /// inline.
+    #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
+    pub fn arm(&mut self) -> bool {
+        while let Some(outcome) = self.inner.poll_outcome() {
+            self.over.push_back(outcome);
+        }
+        let Some(sleep) = self.portal().sleep() else { return false };
+        sleep.prepare();
+        let is_due = self.poll_timeout().is_some_and(|at| at <= self.now());
+        self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.portal().may_sleep()
+    }
+
+    /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not readable any longer.
+    pub fn disarm(&mut self) {
+        if let Some(sleep) = self.portal().sleep() {
+            sleep.end();
         }
     }
 

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
 use rma_xdp::{
-    Clock, Grant, Host, IdlePolicy, NicConfigBuilder, OpStatus, OpType, Permissions, Portal,
-    RegisteredRegion, Timing, TscClock, WaitError,
+    Call, CallStatus, Clock, Executor, Grant, Host, IdlePolicy, NicConfigBuilder, OpStatus, OpType,
+    Permissions, Piece, Portal, RegisteredRegion, RetryPolicy, Timing, TscClock, WaitError,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -38,6 +38,25 @@ fn portal(host: &Host, slots: u16) -> (Portal, RegisteredRegion) {
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+}
+
+fn executor(hosts: &Hosts) -> (Executor, RegisteredRegion) {
+    let mut executor = hosts.client.executor(4).unwrap();
+    executor.set_idle(SLEEPY);
+    (executor, hosts.client.register(4096, Permissions::NONE).unwrap())
+}
+
+/// One op.
+fn piece<'a>(grant: &'a Grant, local: &'a RegisteredRegion) -> [Piece<'a>; 1] {
+    [Piece { grant, remote_offset: 0, local, local_offset: 0, len: 64 }]
+}
+
+/// Sleeps on the executor's descriptor as an event loop does; whether it became readable.
+fn sleep_on(executor: &Executor) -> bool {
+    let fd = executor.completion_fd().unwrap();
+    let until = executor.poll_timeout().map(|at| at.since(executor.now()));
+    let timeout = until.unwrap_or(PATIENCE).min(PATIENCE).try_into().unwrap();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
 
 /// Waits until the portal's descriptor is readable.
@@ -194,4 +213,76 @@ fn who_sleeps_is_woken_when_the_engine_ends() {
     assert!(!armed.arm(), "nobody would wake it");
     armed.disarm();
     assert_eq!(armed.wait(), Err(WaitError::EngineGone));
+}
+
+#[test]
+fn an_event_loop_sleeps_on_an_executor_until_its_call_is_over() {
+    let hosts = hosts(Duration::from_secs(2));
+    let grant = grant(&hosts);
+    let (mut executor, local) = executor(&hosts);
+    assert!(!executor.arm(), "there is no call");
+    executor.disarm();
+    let mut slept = 0;
+    for _ in 0..500 {
+        let call = executor.submit(&Call::of(&piece(&grant, &local))).unwrap();
+        assert!(!executor.arm(), "its op has not been issued");
+        executor.disarm();
+        let outcome = loop {
+            executor.poll();
+            if let Some(outcome) = executor.poll_outcome() {
+                break outcome;
+            }
+            if executor.arm() {
+                slept += 1;
+                assert!(sleep_on(&executor), "asleep beside a completion");
+            }
+            executor.disarm();
+        };
+        assert_eq!((outcome.call, outcome.status), (call, CallStatus::Ok));
+    }
+    println!("slept {slept} times in 500 calls");
+    executor.submit(&Call::of(&piece(&grant, &local))).unwrap();
+    let clock = TscClock::new();
+    while executor.poll() == 0 || executor.protocol().portal().outstanding() > 0 {
+        assert!(clock.now().as_nanos() < PATIENCE.as_nanos() as u64);
+        std::thread::yield_now();
+    }
+    assert!(!executor.arm(), "an outcome is there");
+    executor.disarm();
+    assert_eq!(executor.poll_outcome().unwrap().status, CallStatus::Ok);
+}
+
+#[test]
+fn an_event_loop_wakes_for_a_deadline_and_for_the_end_of_the_engine() {
+    let mut hosts = hosts(Duration::from_millis(300));
+    let grant = grant(&hosts);
+    hosts.server = None;
+    let (mut executor, local) = executor(&hosts);
+    let at = executor.now() + Duration::from_millis(20);
+    let pieces = piece(&grant, &local);
+    let call = Call { deadline: Some(at), retry: RetryPolicy::NONE, ..Call::of(&pieces) };
+    executor.submit(&call).unwrap();
+    executor.poll();
+    assert!(executor.arm());
+    assert!(!sleep_on(&executor), "the op is under way still");
+    executor.disarm();
+    assert!(executor.now() >= at);
+    executor.poll();
+    assert_eq!(executor.wait_any_timeout(Duration::ZERO), Ok(None), "its op is under way");
+    let before = executor.now();
+    assert_eq!(executor.wait_any_timeout(Duration::from_millis(5)), Ok(None));
+    assert!(executor.now().since(before) >= Duration::from_millis(5));
+    let outcome = executor.wait_any_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(outcome.status, CallStatus::DeadlineExceeded);
+    let nothing = Err(WaitError::NothingOutstanding);
+    assert_eq!(executor.wait_any_timeout(PATIENCE), nothing);
+
+    executor.submit(&Call::of(&pieces)).unwrap();
+    executor.poll();
+    assert!(executor.arm());
+    drop(hosts);
+    assert!(sleep_on(&executor));
+    assert!(!executor.arm(), "nobody would wake it");
+    executor.disarm();
+    assert_eq!(executor.wait_any_timeout(PATIENCE), Err(WaitError::EngineGone));
 }
