@@ -19,7 +19,7 @@ use core::time::Duration;
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 pub(crate) use buffer::region_len;
-pub use buffer::{Acquire, BufferPool, BufferPoolError, RegionBuf};
+pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use client::{Client, Poller, Transfer};
 
 use rma_core::{
@@ -182,7 +182,7 @@ impl Executor {
     }
 
     fn transfer(&mut self, wanted: OpType, piece: Piece<'_>) -> Result<(), TransferError> {
-        check_op_type(piece.grant, wanted)?;
+        check_op_type(0, piece.grant, wanted)?;
         done(self.run(&Call::of(&[piece]))?)
     }
 
@@ -372,13 +372,13 @@ impl Executor {
 }
 
 /// Whether `grant` is for ops of this type: what a call does follows from its grants.
-fn check_op_type(grant: &Grant, wanted: OpType) -> Result<(), CallError> {
+fn check_op_type(piece: usize, grant: &Grant, wanted: OpType) -> Result<(), CallError> {
     let granted = grant.op_type;
     if granted == wanted {
         return Ok(());
     }
     let error = rma_core::error::SubmitError::GrantForAnotherOpType { granted, wanted };
-    Err(CallError::Submit { piece: 0, error })
+    Err(CallError::Submit { piece, error })
 }
 
 /// An error if not all bytes of a call were transferred.

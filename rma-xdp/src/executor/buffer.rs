@@ -16,7 +16,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use rma_core::{executor::Piece, grant::Grant, region::RegisteredRegion};
+use rma_core::{
+    executor::{CallError, Piece},
+    grant::Grant,
+    region::RegisteredRegion,
+};
 use rma_shm::OutOfBounds;
 use thiserror::Error;
 
@@ -278,6 +282,26 @@ impl RegionBuf {
         bytes
     }
 
+    /// A part of the buffer as the local end of a call: piece number `index`.
+    pub(super) fn part<'a>(
+        &'a self,
+        index: usize,
+        it: &'a BufPiece,
+    ) -> Result<Piece<'a>, CallError> {
+        let &BufPiece { ref grant, remote_offset, buf_offset, len, .. } = it;
+        // Beyond are others' buffers.
+        let local_offset =
+            self.place(buf_offset, len).map_err(|error| CallError::LocalOutOfBounds {
+                piece: index,
+                region: self.shared.region.id(),
+                region_len: error.region_len,
+                offset: error.offset,
+                len: error.len,
+            })?;
+        let local = &self.shared.region;
+        Ok(Piece { grant, remote_offset, local, local_offset, len: len as u64 })
+    }
+
     /// The whole buffer as the local end of a call, with `remote_offset` of what `grant` is for.
     pub(super) fn piece<'a>(&'a self, grant: &'a Grant, remote_offset: u64) -> Piece<'a> {
         Piece {
@@ -302,6 +326,59 @@ impl RegionBuf {
                 len: len as u64,
                 region_len: self.len.into(),
             }),
+        }
+    }
+}
+
+/// A run of bytes that is one both in a remote region and in a buffer: what a [`Piece`] is to a [`Call`], for
+/// [`Client::read_pieces`] and [`Client::write_pieces`].
+///
+/// [`Call`]: rma_core::executor::Call
+/// [`Client::read_pieces`]: super::Client::read_pieces
+/// [`Client::write_pieces`]: super::Client::write_pieces
+#[derive(Clone, Copy, Debug)]
+pub struct BufPiece {
+    /// The permission to read or write the remote bytes.
+    pub grant: Grant,
+    /// Where in the remote region, in bytes.
+    pub remote_offset: u64,
+    /// In which of the transfer's buffers, by its place among them.
+    pub buf: usize,
+    /// Where in the buffer, in bytes.
+    pub buf_offset: usize,
+    /// How many bytes; at least one.
+    pub len: usize,
+}
+
+/// All buffers of a call.
+#[derive(Debug)]
+pub(super) enum Bufs {
+    One(RegionBuf),
+    Many(Vec<RegionBuf>),
+}
+
+impl Bufs {
+    /// The only one there is.
+    pub(super) fn one(self) -> RegionBuf {
+        match self {
+            Self::One(buf) => buf,
+            Self::Many(bufs) => unreachable!("a transfer of one buffer has {}", bufs.len()),
+        }
+    }
+
+    pub(super) fn many(self) -> Vec<RegionBuf> {
+        match self {
+            Self::One(buf) => vec![buf],
+            Self::Many(bufs) => bufs,
+        }
+    }
+}
+
+impl AsRef<[RegionBuf]> for Bufs {
+    fn as_ref(&self) -> &[RegionBuf] {
+        match self {
+            Self::One(buf) => core::slice::from_ref(buf),
+            Self::Many(bufs) => bufs,
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! # Buffers
 //!
-//! A call takes its [`RegionBuf`] and gives it back with its result. A future that is dropped before gives up its
-//! call; the buffer goes back to its pool when the NIC is done with it, and not before: so no late frame ever lands in
+//! A call takes its [`RegionBuf`], or several, and gives them back with its result. A future that is dropped before gives
+//! up its call; the buffers go back to their pools when the NIC is done with them, and not before: so no late frame ever lands in
 //! memory that somebody else has meanwhile.
 //!
 //! # Who makes progress
@@ -20,14 +20,14 @@ use core::{
 use std::{future::poll_fn, sync::Arc, thread};
 
 use rma_core::{
-    executor::{Call, CallError, CallId, Outcome, Piece, RetryPolicy},
+    executor::{Call, CallError, CallId, Missing, Outcome, Piece, RetryPolicy},
     grant::Grant,
     op::{ClassOfService, OpType},
 };
 
 use super::{
     Executor,
-    buffer::RegionBuf,
+    buffer::{BufPiece, Bufs, RegionBuf},
     check_op_type, done,
     seat::block_on,
     tasks::{After, Shared, State, TaskId},
@@ -124,31 +124,95 @@ impl Client {
 
     /// Reads as many bytes as `buf` has, from `remote_offset` of the granted region.
     pub fn read(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
-        self.transfer(OpType::Read, grant, remote_offset, buf)
+        let what = What::Whole { grant: *grant, remote_offset };
+        self.transfer(OpType::Read, what, Bufs::One(buf), Bufs::one)
     }
 
     /// Writes all bytes of `buf`, to `remote_offset` of the granted region.
     pub fn write(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
-        self.transfer(OpType::Write, grant, remote_offset, buf)
+        let what = What::Whole { grant: *grant, remote_offset };
+        self.transfer(OpType::Write, what, Bufs::One(buf), Bufs::one)
     }
 
-    fn transfer(
+    /// Reads several runs of bytes, all from one host, into `bufs`: one call, with the pieces of a
+    /// [`Call`]. Which byte comes first nobody knows; the buffers come back together, in their order.
+    ///
+    /// ```no_run
+    /// # use rma_xdp::{BufPiece, BufferPool, Client, Grant, RegionBuf, TransferError};
+    /// /// A header and a body that lie apart, into a buffer of their own each.
+    /// async fn fetch(
+    ///     (client, pool): (&Client, &BufferPool),
+    ///     (header, body): (Grant, Grant),
+    /// ) -> Result<Vec<RegionBuf>, TransferError> {
+    ///     let bufs = vec![pool.acquire().await, pool.acquire().await];
+    ///     let pieces = vec![
+    ///         BufPiece { grant: header, remote_offset: 0, buf: 0, buf_offset: 0, len: 64 },
+    ///         BufPiece { grant: body, remote_offset: 8192, buf: 1, buf_offset: 0, len: 100_000 },
+    ///     ];
+    ///     let (result, bufs) = client.read_pieces(pieces, bufs).await;
+    ///     result.map(|()| bufs)
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If a piece is in a buffer that is not among `bufs`.
+    pub fn read_pieces(
+        &self,
+        pieces: Vec<BufPiece>,
+        bufs: Vec<RegionBuf>,
+    ) -> Transfer<Vec<RegionBuf>> {
+        self.transfer_pieces(OpType::Read, pieces, bufs)
+    }
+
+    /// Writes several runs of bytes of `bufs`, all to one host: see [`Client::read_pieces`].
+    ///
+    /// # Panics
+    /// As [`Client::read_pieces`].
+    pub fn write_pieces(
+        &self,
+        pieces: Vec<BufPiece>,
+        bufs: Vec<RegionBuf>,
+    ) -> Transfer<Vec<RegionBuf>> {
+        self.transfer_pieces(OpType::Write, pieces, bufs)
+    }
+
+    fn transfer_pieces(
         &self,
         op_type: OpType,
-        grant: &Grant,
-        remote_offset: u64,
-        buf: RegionBuf,
-    ) -> Transfer {
+        pieces: Vec<BufPiece>,
+        bufs: Vec<RegionBuf>,
+    ) -> Transfer<Vec<RegionBuf>> {
+        let count = bufs.len();
+        for (index, &BufPiece { buf, .. }) in pieces.iter().enumerate() {
+            assert!(buf < count, "piece {index} is in buffer {buf} of {count}");
+        }
+        self.transfer(op_type, What::Pieces(pieces), Bufs::Many(bufs), Bufs::many)
+    }
+
+    fn transfer<B>(
+        &self,
+        op_type: OpType,
+        what: What,
+        bufs: Bufs,
+        give_back: fn(Bufs) -> B,
+    ) -> Transfer<B> {
         let order = Order {
             op_type,
-            grant: *grant,
-            remote_offset,
+            what,
             class: None,
             retry: RetryPolicy::DEFAULT,
             timeout: None,
             only: None,
+            fenced: false,
         };
-        Transfer { client: self.clone(), phase: Phase::New { order, buf } }
+        Transfer { client: self.clone(), phase: Phase::New { order, bufs }, give_back }
+    }
+
+    /// From now on, what is submitted waits until everything that was submitted before is over, well or not; also by
+    /// clones of this client. A transfer is submitted when it is first polled: for one alone there is
+    /// [`Transfer::fenced`].
+    pub fn fence(&self) {
+        self.handle.owner.shared.with(|state, _| state.executor.fence());
     }
 
     /// Runs a future to its end on this thread, which polls the executor meanwhile if no other thread does. It spins,
@@ -196,20 +260,23 @@ impl Poller {
     }
 }
 
-/// A read or write under way: [`Client::read`], [`Client::write`]. Submitted when it is first polled.
+/// A read or write under way: [`Client::read`], [`Client::write`], [`Client::read_pieces`], [`Client::write_pieces`].
+/// Submitted when it is first polled.
 ///
-/// Gives its buffer back with the result. Dropped before, it gives up the call: no more ops of it are issued, and the
-/// buffer is the pool's again when those under way are over.
+/// Gives its buffers back with the result. Dropped before, it gives up the call: no more ops of it are issued, and the
+/// buffers are their pools' again when those under way are over.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Transfer {
+pub struct Transfer<B = RegionBuf> {
     client: Client,
     phase: Phase,
+    /// What the application gave is what it gets.
+    give_back: fn(Bufs) -> B,
 }
 
 #[derive(Debug)]
 enum Phase {
-    New { order: Order, buf: RegionBuf },
+    New { order: Order, bufs: Bufs },
     Submitted(TaskId),
     Done,
 }
@@ -218,15 +285,25 @@ enum Phase {
 #[derive(Debug)]
 struct Order {
     op_type: OpType,
-    grant: Grant,
-    remote_offset: u64,
+    what: What,
     class: Option<ClassOfService>,
     retry: RetryPolicy,
     timeout: Option<Duration>,
     only: Option<Outcome>,
+    fenced: bool,
 }
 
-impl Transfer {
+#[derive(Debug)]
+enum What {
+    /// All of the only buffer.
+    Whole {
+        grant: Grant,
+        remote_offset: u64,
+    },
+    Pieces(Vec<BufPiece>),
+}
+
+impl<B> Transfer<B> {
     /// With which class of service. Default: latency if one op can do it, or else throughput.
     pub fn class(self, class: ClassOfService) -> Self {
         self.with(|order| order.class = Some(class))
@@ -242,9 +319,26 @@ impl Transfer {
         self.with(|order| order.timeout = Some(timeout))
     }
 
-    /// Transfers only what another transfer of this buffer left missing, such as one with another replica.
+    /// Transfers only what another transfer of these bytes left missing, such as one with another replica.
     pub fn remaining(self, outcome: &Outcome) -> Self {
         self.with(|order| order.only = Some(outcome.clone()))
+    }
+
+    /// Begins when everything is over, well or not, that was submitted before it is first polled: [`Client::fence`] and
+    /// this transfer in one. What is submitted after it waits for the same, and not for this transfer.
+    ///
+    /// ```no_run
+    /// # use rma_xdp::{Client, Grant, RegionBuf};
+    /// # async fn join<A: Future, B: Future>(_: A, _: B) -> (A::Output, B::Output) { todo!() }
+    /// /// Reads a record, and then its sequence number again. No time is lost between the two, as nobody has to be woken.
+    /// async fn read(client: &Client, grant: &Grant, record: RegionBuf, sequence: RegionBuf) {
+    ///     let record = client.read(grant, 0, record);
+    ///     let sequence = client.read(grant, 0, sequence).fenced();
+    ///     let both = join(record, sequence).await; // polls its futures in their order
+    /// }
+    /// ```
+    pub fn fenced(self) -> Self {
+        self.with(|order| order.fenced = true)
     }
 
     fn with(mut self, set: impl FnOnce(&mut Order)) -> Self {
@@ -256,68 +350,83 @@ impl Transfer {
 }
 
 impl Order {
-    fn submit(&self, state: &mut State, buf: &RegionBuf) -> Result<CallId, TransferError> {
-        check_op_type(&self.grant, self.op_type)?;
-        let whole = [buf.piece(&self.grant, self.remote_offset)];
+    fn submit(&self, state: &mut State, bufs: &Bufs) -> Result<CallId, TransferError> {
+        let bufs = bufs.as_ref();
+        let (one, many);
+        let whole = match &self.what {
+            What::Whole { grant, remote_offset } => {
+                one = [bufs[0].piece(grant, *remote_offset)];
+                one.as_slice()
+            }
+            What::Pieces(pieces) => {
+                let parts = pieces.iter().enumerate();
+                let parts = parts.map(|(index, it)| bufs[it.buf].part(index, it));
+                many = parts.collect::<Result<Vec<_>, _>>()?;
+                &many
+            }
+        };
+        for (index, piece) in whole.iter().enumerate() {
+            check_op_type(index, piece.grant, self.op_type)?;
+        }
         let parts;
         let pieces = match &self.only {
-            None => whole.as_slice(),
+            None => whole,
             Some(outcome) => {
-                check_within(outcome, &whole[0])?;
-                parts = outcome.remaining(&whole, |_| &self.grant);
+                check_within(outcome, whole)?;
+                parts = outcome.remaining(whole, |piece| piece.grant);
                 &parts
             }
         };
         let deadline = self.timeout.map(|timeout| state.executor.now() + timeout);
         let Self { class, retry, .. } = *self;
+        if self.fenced {
+            state.executor.fence();
+        }
         state.begin(&Call { pieces, class, retry, deadline })
     }
 }
 
 /// Whether what is missing by `outcome` lies in `whole`: beyond are others' buffers.
-fn check_within(outcome: &Outcome, whole: &Piece<'_>) -> Result<(), CallError> {
-    for missing in &outcome.missing {
-        let end = missing.offset.checked_add(missing.len);
-        if missing.piece != 0 || end.is_none_or(|end| end > whole.len) {
-            return Err(CallError::LocalOutOfBounds {
-                piece: missing.piece,
-                region: whole.local.id(),
-                region_len: whole.len,
-                offset: missing.offset,
-                len: missing.len,
-            });
+fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(), CallError> {
+    for &Missing { piece, offset, len, .. } in &outcome.missing {
+        let Some(it) = whole.get(piece) else {
+            return Err(CallError::Pieces { pieces: piece + 1 });
+        };
+        if offset.checked_add(len).is_none_or(|end| end > it.len) {
+            let (region, region_len) = (it.local.id(), it.len);
+            return Err(CallError::LocalOutOfBounds { piece, region, region_len, offset, len });
         }
     }
     Ok(())
 }
 
-impl Future for Transfer {
-    type Output = (Result<(), TransferError>, RegionBuf);
+impl<B> Future for Transfer<B> {
+    type Output = (Result<(), TransferError>, B);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { client, phase } = &mut *self;
+        let Self { client, phase, give_back } = &mut *self;
         let shared = &client.handle.owner.shared;
         let polled = shared.with(|state, after| {
             let task = match core::mem::replace(phase, Phase::Done) {
-                Phase::New { order, buf } => match order.submit(state, &buf) {
-                    Ok(call) => state.keep(call, buf),
-                    Err(error) => return Poll::Ready((Err(error), buf)),
+                Phase::New { order, bufs } => match order.submit(state, &bufs) {
+                    Ok(call) => state.keep(call, bufs),
+                    Err(error) => return Poll::Ready((Err(error), bufs)),
                 },
                 Phase::Submitted(task) => task,
                 Phase::Done => panic!("a future is not polled after its end"),
             };
             *phase = Phase::Submitted(task);
             let polled = state.poll_task(task, context, after);
-            polled.map(|(result, buf)| (result.map_err(TransferError::from).and_then(done), buf))
+            polled.map(|(result, bufs)| (result.map_err(TransferError::from).and_then(done), bufs))
         });
-        if polled.is_ready() {
+        polled.map(|(result, bufs)| {
             *phase = Phase::Done;
-        }
-        polled
+            (result, give_back(bufs))
+        })
     }
 }
 
-impl Drop for Transfer {
+impl<B> Drop for Transfer<B> {
     fn drop(&mut self) {
         if let Phase::Submitted(task) = self.phase {
             self.client.handle.owner.shared.with(|state, after| state.abandon(task, after));

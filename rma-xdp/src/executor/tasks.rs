@@ -1,6 +1,6 @@
 //! The state that the clones of one [`Client`](super::Client) share: an executor, and what each future waits for.
 //!
-//! Invariant: a buffer that a call has stays here until the executor says that the call is over, which it does only
+//! Invariant: the buffers that a call has stay here until the executor says that the call is over, which it does only
 //! when none of its ops is under way, or until the engine has ended. What the future does meanwhile, and whether it
 //! still exists, changes nothing.
 
@@ -20,7 +20,7 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{Executor, buffer::RegionBuf};
+use super::{Executor, buffer::Bufs};
 use crate::{
     error::{TransferError, WaitError},
     portal::Sleep,
@@ -71,17 +71,17 @@ enum Task {
     /// A future waits. Without a waker while it is being polled.
     Waiting {
         call: CallId,
-        buf: RegionBuf,
+        bufs: Bufs,
         waker: Option<Waker>,
     },
     /// The future was dropped, and the call is not over.
     Abandoned {
-        buf: RegionBuf,
+        bufs: Bufs,
     },
     /// The future has not been told.
     Over {
         result: Result<Outcome, WaitError>,
-        buf: RegionBuf,
+        bufs: Bufs,
     },
 }
 
@@ -91,7 +91,7 @@ pub(super) struct After {
     wakers: Vec<Waker>,
     /// To be dropped: with the last one, its whole task may go.
     unused: Vec<Waker>,
-    buffers: Vec<RegionBuf>,
+    buffers: Vec<Bufs>,
 }
 
 /// A task, by its place. Of one future, until it is told or dropped.
@@ -159,7 +159,7 @@ impl After {
 }
 
 impl State {
-    /// Submits a call whose local memory is `buf`, which comes back if it is refused.
+    /// Submits a call.
     pub(super) fn begin(&mut self, call: &Call<'_>) -> Result<CallId, TransferError> {
         match self.gone {
             Some(gone) => Err(gone.into()),
@@ -167,9 +167,9 @@ impl State {
         }
     }
 
-    /// Keeps the buffer of a call that has just begun.
-    pub(super) fn keep(&mut self, call: CallId, buf: RegionBuf) -> TaskId {
-        let task = Task::Waiting { call, buf, waker: None };
+    /// Keeps the buffers of a call that has just begun.
+    pub(super) fn keep(&mut self, call: CallId, bufs: Bufs) -> TaskId {
+        let task = Task::Waiting { call, bufs, waker: None };
         let id = match self.free.pop() {
             Some(id) => {
                 self.tasks[id as usize] = task;
@@ -191,7 +191,7 @@ impl State {
         TaskId(id): TaskId,
         context: &Context<'_>,
         after: &mut After,
-    ) -> Poll<(Result<Outcome, WaitError>, RegionBuf)> {
+    ) -> Poll<(Result<Outcome, WaitError>, Bufs)> {
         // Who is being polled need not be woken.
         let last = match &mut self.tasks[id as usize] {
             Task::Waiting { waker, .. } => waker.take(),
@@ -209,28 +209,28 @@ impl State {
                 Poll::Pending
             }
             task => match mem::replace(task, Task::Free) {
-                Task::Over { result, buf } => {
+                Task::Over { result, bufs } => {
                     after.unused.extend(last);
                     self.free.push(id);
-                    Poll::Ready((result, buf))
+                    Poll::Ready((result, bufs))
                 }
                 other => unreachable!("its future exists: {other:?}"),
             },
         }
     }
 
-    /// The future of a task is gone: gives up its call, and keeps the buffer until that is over.
+    /// The future of a task is gone: gives up its call, and keeps the buffers until that is over.
     pub(super) fn abandon(&mut self, TaskId(id): TaskId, after: &mut After) {
         match mem::replace(&mut self.tasks[id as usize], Task::Free) {
-            Task::Waiting { call, buf, waker } => {
-                self.tasks[id as usize] = Task::Abandoned { buf };
+            Task::Waiting { call, bufs, waker } => {
+                self.tasks[id as usize] = Task::Abandoned { bufs };
                 after.unused.extend(waker);
                 self.executor.cancel(call);
                 self.turn(after);
             }
-            Task::Over { buf, .. } => {
+            Task::Over { bufs, .. } => {
                 self.free.push(id);
-                after.buffers.push(buf);
+                after.buffers.push(bufs);
             }
             other => unreachable!("its future existed: {other:?}"),
         }
@@ -262,14 +262,14 @@ impl State {
     fn end(&mut self, id: u32, result: Result<Outcome, WaitError>, after: &mut After) {
         let task = &mut self.tasks[id as usize];
         match mem::replace(task, Task::Free) {
-            Task::Waiting { buf, waker, .. } => {
-                *task = Task::Over { result, buf };
+            Task::Waiting { bufs, waker, .. } => {
+                *task = Task::Over { result, bufs };
                 after.wakers.extend(waker);
                 self.pending -= 1;
             }
-            Task::Abandoned { buf } => {
+            Task::Abandoned { bufs } => {
                 self.free.push(id);
-                after.buffers.push(buf);
+                after.buffers.push(bufs);
                 self.pending -= 1;
             }
             other => *task = other,
@@ -317,8 +317,8 @@ impl Drop for State {
         // pools for good.
         if self.gone.is_none() {
             for task in self.tasks.drain(..) {
-                if let Task::Waiting { buf, .. } | Task::Abandoned { buf } = task {
-                    mem::forget(buf);
+                if let Task::Waiting { bufs, .. } | Task::Abandoned { bufs } = task {
+                    mem::forget(bufs);
                 }
             }
         }
