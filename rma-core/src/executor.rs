@@ -236,6 +236,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.calls.in_use()
     }
 
+    /// How many calls have something that has not been issued: for want of a window or a slot, or as its time or the
+    /// passing of a fence has not come. Looks at every call that there can be.
+    #[must_use]
+    pub fn calls_waiting(&self) -> usize {
+        self.calls.waiting()
+    }
+
     /// How many ops are under way.
     #[must_use]
     pub fn ops_outstanding(&mut self) -> usize {

@@ -31,6 +31,7 @@ use rma_shm::Region;
 use crate::{
     control::{Answer, ControlPath, Life, Request, Unanswered},
     error::HostError,
+    executor::Executors,
     portal::{Portal, Retired, Sleep},
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage},
 };
@@ -51,6 +52,7 @@ pub(crate) struct Driver {
     pid: Pid,
     bell: Option<Bell>,
     retired: Retired,
+    executors: Executors,
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the NIC's table alone: a
     /// remote Rekey changes them.
     accounts: Books,
@@ -77,6 +79,7 @@ impl Driver {
             bell,
             // One slot each is the most portals there can be.
             retired: Arc::new(ArrayQueue::new(sizes.slots.into())),
+            executors: Executors::default(),
             accounts: Arc::new(Mutex::new(Accounts::new(sizes, config, pid)?)),
             orphans: Vec::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
@@ -94,6 +97,11 @@ impl Driver {
     /// The accounts, to watch them.
     pub(crate) const fn books(&self) -> &Books {
         &self.accounts
+    }
+
+    /// The executors over its portals, to watch them.
+    pub(crate) const fn executors(&self) -> &Executors {
+        &self.executors
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
@@ -291,7 +299,7 @@ impl Driver {
             port.set_sleeper(sleep.bell());
         }
         self.ask(engine, Request::Attach(port, pid))?;
-        Ok(Some(Portal::new(portal, self.retired.clone(), life, sleep)))
+        Ok(Some(Portal::new(portal, self.retired.clone(), self.executors.clone(), life, sleep)))
     }
 
     /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns those

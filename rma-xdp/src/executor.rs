@@ -12,15 +12,18 @@
 
 mod buffer;
 mod client;
+mod gauges;
 mod seat;
 mod tasks;
 
 use core::time::Duration;
-use std::{collections::VecDeque, os::fd::BorrowedFd};
+use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc};
 
 pub(crate) use buffer::region_len;
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use client::{Client, Poller, Transfer};
+pub use gauges::ExecutorGauges;
+pub(crate) use gauges::Executors;
 
 use rma_core::{
     executor::{
@@ -33,6 +36,7 @@ use rma_core::{
     time::{Clock, Instant},
 };
 
+use self::gauges::{EVERY, Told};
 use crate::{
     clock::TscClock,
     error::{TransferError, WaitError},
@@ -59,6 +63,11 @@ pub struct Executor {
     calls: u16,
     /// Outcomes that came while another call was waited for.
     over: VecDeque<Outcome>,
+    told: Arc<Told>,
+    /// When to tell the next time.
+    tells_at: Instant,
+    /// Whether it was said that there are calls.
+    told_calls: bool,
 }
 
 /// Turns an inline engine.
@@ -74,12 +83,19 @@ impl Executor {
     /// # Panics
     /// If an op of the portal is under way.
     pub fn new(portal: Portal, config: ExecutorConfig) -> Result<Self, ExecutorConfigError> {
+        let executors = portal.executors().clone();
+        let mut inner = CommandExecutor::new(portal, config)?;
+        let told = Arc::new(Told::new(&mut inner));
+        executors.add(&told);
         Ok(Self {
-            inner: CommandExecutor::new(portal, config)?,
+            inner,
             clock: TscClock::new(),
             idle: WAIT,
             calls: config.calls,
             over: VecDeque::new(),
+            told,
+            tells_at: Instant::ZERO,
+            told_calls: false,
         })
     }
 
@@ -120,12 +136,34 @@ impl Executor {
     /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do. To be
     /// called whenever there may be a completion, and not later than [`Executor::poll_timeout`] says.
     pub fn poll(&mut self) -> usize {
-        self.inner.poll(self.clock.now())
+        let now = self.clock.now();
+        let work = self.inner.poll(now);
+        if now >= self.tells_at {
+            self.tell();
+            self.tells_at = now + EVERY;
+        }
+        work
+    }
+
+    /// Tells whoever watches the host how things are.
+    fn tell(&mut self) {
+        let calls = self.calls();
+        self.told.tell(&mut self.inner, calls);
+        self.told_calls = calls > 0;
+    }
+
+    /// An outcome was taken. Who has no call may not be polled for long.
+    fn taken(&mut self) {
+        if self.told_calls && self.calls() == 0 {
+            self.tell();
+        }
     }
 
     /// The outcome of a call that is over.
     pub fn poll_outcome(&mut self) -> Option<Outcome> {
-        self.over.pop_front().or_else(|| self.inner.poll_outcome())
+        let outcome = self.over.pop_front().or_else(|| self.inner.poll_outcome())?;
+        self.taken();
+        Some(outcome)
     }
 
     /// When [`Executor::poll`] has something to do even if no completion comes, by [`Executor::now`].
@@ -354,16 +392,13 @@ impl Executor {
     /// The outcome of `call`, or of any, if it is over. Keeps those of others.
     fn take(&mut self, call: Option<CallId>) -> Option<Outcome> {
         let Some(call) = call else { return self.poll_outcome() };
-        if let Some(place) = self.over.iter().position(|outcome| outcome.call == call) {
-            return self.over.remove(place);
-        }
         while let Some(outcome) = self.inner.poll_outcome() {
-            if outcome.call == call {
-                return Some(outcome);
-            }
             self.over.push_back(outcome);
         }
-        None
+        let place = self.over.iter().position(|outcome| outcome.call == call)?;
+        let outcome = self.over.remove(place);
+        self.taken();
+        outcome
     }
 
     pub(crate) const fn portal(&self) -> &Portal {

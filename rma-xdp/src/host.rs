@@ -152,7 +152,7 @@ impl HostShared {
 
     fn metrics(&self, driver: &Driver, life: Life) -> MetricsSource {
         let (counters, watch) = (self.counters.clone(), self.watch.clone());
-        MetricsSource::new(counters, watch, &self.info, driver.books(), life)
+        MetricsSource::new(counters, watch, &self.info, driver, life)
     }
 
     fn fallbacks(&self) -> Vec<String> {

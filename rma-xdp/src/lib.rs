@@ -71,7 +71,8 @@ pub use counter::{CounterConfig, CounterError, CounterSource};
 pub use device::{Device, DeviceInfo};
 pub use error::{HostError, TransferError, WaitError};
 pub use executor::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, Poller, RegionBuf, Transfer,
+    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, Poller,
+    RegionBuf, Transfer,
 };
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;

@@ -3,8 +3,9 @@
 //! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's own, which it writes
 //! and others read; gauges are what it published last; the kernel is asked directly.
 //!
-//! Not here: the windows of congestion control, which belong to each [`rma_core::executor::CommandExecutor`] and its
-//! application's thread.
+//! Executors belong to their applications' threads, and tell as these poll: see [`ExecutorGauges`]. There is nothing of
+//! each path, of which there may be as many as hosts. A [`rma_core::executor::CommandExecutor`] that an application
+//! drives itself is not there.
 //!
 //! Invariant: the text is valid whatever names tenants and devices have: no family and no sample comes twice, and
 //! buckets ascend.
@@ -29,7 +30,8 @@ pub use self::endpoint::{EndpointError, MetricsEndpoint};
 use crate::{
     control::Life,
     device::DeviceInfo,
-    driver::{Books, usages},
+    driver::{Books, Driver, usages},
+    executor::{ExecutorGauges, Executors},
     tenant::TenantUsage,
 };
 
@@ -49,6 +51,8 @@ pub struct Metrics {
     pub delays: Box<[OpDelays]>,
     /// How full the NIC was a moment ago.
     pub gauges: NicGauges,
+    /// What the host's executors do.
+    pub executors: ExecutorGauges,
     /// What the device counts.
     pub device: DeviceMetrics,
     /// What each tenant has, the host itself first. Empty once the host is gone.
@@ -96,6 +100,7 @@ pub struct MetricsSource {
     /// What was opened, in words.
     description: Arc<str>,
     books: Weak<<Books as core::ops::Deref>::Target>,
+    executors: Executors,
     life: Life,
 }
 
@@ -104,18 +109,19 @@ impl MetricsSource {
         counters: Arc<NicCounters>,
         device: DeviceWatch,
         info: &DeviceInfo,
-        books: &Books,
+        driver: &Driver,
         life: Life,
     ) -> Self {
-        let (description, books) = (info.to_string().into(), Arc::downgrade(books));
-        Self { counters, device, description, books, life }
+        let (description, books) = (info.to_string().into(), Arc::downgrade(driver.books()));
+        let executors = driver.executors().clone();
+        Self { counters, device, description, books, executors, life }
     }
 
     /// What the host tells about itself now. Allocates, and makes a system call for each receive queue; an engine
     /// notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Self { counters, device, description, books, life } = self;
+        let Self { counters, device, description, books, executors, life } = self;
         let tenants = books.upgrade().map(|books| usages(&books));
         let delays = |op_type| OpDelays {
             op_type,
@@ -137,6 +143,7 @@ impl MetricsSource {
             },
             delays: OpType::ALL.map(delays).into(),
             gauges: counters.gauges(),
+            executors: executors.gauges(),
             device: device.metrics(description),
             tenants: tenants.unwrap_or_default().into(),
         }

@@ -28,6 +28,7 @@ use crate::{
     control::Life,
     error::{HostError, WaitError},
     event_fd::EventFd,
+    executor::Executors,
     idle::{Idle, IdlePolicy, IdleTracker},
 };
 
@@ -50,6 +51,8 @@ pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 pub struct Portal {
     inner: CommandPortal,
     retired: Retired,
+    /// Those of its host.
+    executors: Executors,
     life: Life,
     /// `None` if the engine is inline: then nobody would wake a sleeper.
     sleep: Option<Sleep>,
@@ -104,15 +107,21 @@ impl Portal {
     pub(crate) fn new(
         inner: CommandPortal,
         retired: Retired,
+        executors: Executors,
         life: Life,
         sleep: Option<Sleep>,
     ) -> Self {
-        Self { inner, retired, life, sleep, idle: WAIT, clock: TscClock::new() }
+        Self { inner, retired, executors, life, sleep, idle: WAIT, clock: TscClock::new() }
     }
 
     /// Whether it was allocated from the host whose queue of returned slots this is.
     pub(crate) fn is_of(&self, retired: &Retired) -> bool {
         Arc::ptr_eq(&self.retired, retired)
+    }
+
+    /// The executors of its host.
+    pub(crate) const fn executors(&self) -> &Executors {
+        &self.executors
     }
 
     /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then sleeps until the

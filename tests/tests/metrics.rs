@@ -14,8 +14,9 @@ use rma_tests::{
     hosts::{CLIENT_PID, Hosts, Loopback, Setup},
 };
 use rma_xdp::{
-    Clock, Grant, HostConfig, InlineHost, Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus,
-    OpType, Permissions, Portal, RegisteredRegion, TenantConfig, TscClock,
+    Call, CallStatus, Clock, ExecutorGauges, Grant, HostConfig, InlineHost, Metrics,
+    MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
+    RegisteredRegion, RetryPolicy, TenantConfig, Timing, TscClock,
 };
 
 fn parse(metrics: &Metrics) -> Exposition {
@@ -122,6 +123,52 @@ fn what_a_host_says_adds_up() {
     assert_eq!(server.get("rma_frames_dropped_total{reason=\"RequestUnauthenticated\"}"), 1.0);
     assert_eq!(server.get("rma_frames_received_total"), 21.0);
     assert_eq!(server.get("rma_ops_completed_total{status=\"OK\"}"), 0.0);
+}
+
+#[test]
+fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
+    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
+    let mut hosts = Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() });
+    let Scene { portal, local, to_read, .. } = Scene::new(&hosts);
+    drop(portal);
+    let none = parse(&hosts.client.metrics());
+    assert_eq!((none.get("rma_executors"), none.get("rma_executor_calls")), (0.0, 0.0));
+    assert!(!none.any("rma_executor_local_cwnd_min_ops"), "there is no window");
+    let mut busy = hosts.client.executor(1).unwrap();
+    let idle = hosts.client.executor(4).unwrap();
+
+    // One op is under way, and the call has more.
+    hosts.server = None;
+    let pieces =
+        [Piece { grant: &to_read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
+    let calls = [(); 3]
+        .map(|()| busy.submit(&Call { retry: RetryPolicy::NONE, ..Call::of(&pieces) }).unwrap());
+    busy.poll();
+    let gauges = hosts.client.metrics().executors;
+    assert_eq!((gauges.executors, gauges.command_slots), (2, 5));
+    assert_eq!((gauges.calls, gauges.calls_waiting, gauges.ops_outstanding), (3, 2, 1));
+    assert_eq!(gauges.remote_cwnds.iter().sum::<u64>(), 1, "they share it");
+    let window = busy.protocol().congestion_control().remote_cwnds().next();
+    assert!(window.is_some_and(|window| window > 0.0));
+    assert_eq!(gauges.remote_cwnd_min, window);
+    let text = parse(&hosts.client.metrics());
+    assert_eq!(text.get("rma_executor_calls_waiting"), 2.0);
+    let classes = ExecutorGauges::CWND_CLASSES
+        .map(|class| text.get(&format!("rma_executor_remote_cwnds{{ops=\"{class}\"}}")));
+    assert_eq!(classes.iter().sum::<f64>(), 1.0);
+    assert_eq!(text.get("rma_executor_remote_cwnd_min_ops"), window.unwrap());
+
+    // All are over, and one outcome after the other is taken.
+    for call in calls {
+        assert_eq!(busy.wait(call).unwrap().status, CallStatus::Failed(OpStatus::Timeout));
+    }
+    let gauges = hosts.client.metrics().executors;
+    assert_eq!((gauges.calls, gauges.calls_waiting, gauges.ops_outstanding), (0, 0, 0));
+    assert_eq!((gauges.remote_cwnds, gauges.remote_cwnd_min), ([0; 6], None));
+    assert!(gauges.local_cwnd_min.is_some());
+    drop((busy, idle));
+    let gauges = hosts.client.metrics().executors;
+    assert_eq!((gauges.executors, gauges.local_cwnd_min), (0, None));
 }
 
 #[test]

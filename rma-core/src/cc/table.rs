@@ -214,6 +214,12 @@ impl CongestionControl {
         self.remotes[id.0 as usize].controller.cwnd()
     }
 
+    /// The windows that are held, in ops.
+    pub fn remote_cwnds(&self) -> impl Iterator<Item = f64> {
+        let held = self.remotes.iter().filter(|remote| remote.holders > 0);
+        held.map(|remote| remote.controller.cwnd())
+    }
+
     /// The settings.
     #[must_use]
     pub const fn config(&self) -> &CcConfig {

@@ -256,6 +256,16 @@ impl Calls {
         self.entries.len() - self.free.len()
     }
 
+    /// How many have something that has not been issued.
+    pub(super) fn waiting(&self) -> usize {
+        let waits = |call: &&CallState| match call.phase {
+            Phase::Held => true,
+            Phase::Active => call.has_next(),
+            Phase::Free | Phase::Over => false,
+        };
+        self.entries.iter().filter(waits).count()
+    }
+
     pub(super) fn take(&mut self) -> Option<u16> {
         self.free.pop()
     }

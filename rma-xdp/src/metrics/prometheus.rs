@@ -11,7 +11,10 @@ use rma_core::{
 };
 
 use super::{Metrics, NicTotals, device::of_xsk};
-use crate::tenant::{PoolUsage, TenantUsage, Usage};
+use crate::{
+    executor::ExecutorGauges,
+    tenant::{PoolUsage, TenantUsage, Usage},
+};
 
 impl Metrics {
     /// Writes all of it as text that Prometheus understands, of type `text/plain; version=0.0.4`.
@@ -27,6 +30,7 @@ impl Metrics {
         self.write_ops(&mut text)?;
         write_totals(&self.nic, &mut text)?;
         write_gauges(&self.gauges, &mut text)?;
+        write_executors(&self.executors, &mut text)?;
         for counter in &self.device.counters {
             text.one(COUNTER, counter.name, counter.help, counter.value)?;
         }
@@ -147,6 +151,56 @@ fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fm
                 ClassOfService::Throughput => "throughput",
             };
             text.sample(name, &[("class", class)], value)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let one = [
+        ("rma_executors", "Executors over portals of this host.", gauges.executors),
+        (
+            "rma_executor_command_slots",
+            "Command slots of the executors' portals.",
+            gauges.command_slots,
+        ),
+        (
+            "rma_executor_calls",
+            "Calls that are not over, or whose outcomes have not been taken.",
+            gauges.calls,
+        ),
+        (
+            "rma_executor_calls_waiting",
+            "Calls of which ops wait for a window, a slot, their time or a fence.",
+            gauges.calls_waiting,
+        ),
+        ("rma_executor_ops_outstanding", "Ops of executors under way.", gauges.ops_outstanding),
+    ];
+    for (name, help, value) in one {
+        text.one(GAUGE, name, help, value)?;
+    }
+    let name = "rma_executor_remote_cwnds";
+    text.family(GAUGE, name, "Remote congestion windows in use, by their size in ops.")?;
+    for (class, count) in ExecutorGauges::CWND_CLASSES.iter().zip(gauges.remote_cwnds) {
+        text.sample(name, &[("ops", class)], count)?;
+    }
+    let smallest = [
+        (
+            "rma_executor_remote_cwnd_min_ops",
+            "The smallest remote congestion window in use.",
+            gauges.remote_cwnd_min,
+        ),
+        (
+            "rma_executor_local_cwnd_min_ops",
+            "The smallest local congestion window of an executor.",
+            gauges.local_cwnd_min,
+        ),
+    ];
+    for (name, help, value) in smallest {
+        // Where there is no window, 0 would be a wrong one.
+        if let Some(value) = value {
+            text.family(GAUGE, name, help)?;
+            text.sample(name, &[], value)?;
         }
     }
     Ok(())

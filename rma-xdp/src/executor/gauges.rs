@@ -1,0 +1,161 @@
+//! What the executors of a host tell about themselves: [`ExecutorGauges`].
+//!
+//! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it stores a few numbers
+//! now and then ([`EVERY`]), in memory that it alone writes, without a lock or an atomic read-modify-write. Between two
+//! such moments a poll pays one comparison.
+
+use core::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rma_core::executor::CommandExecutor;
+
+use crate::portal::Portal;
+
+/// How often an executor that is busy tells. Looking at all its windows and calls takes some microseconds.
+pub(super) const EVERY: Duration = Duration::from_millis(100);
+
+/// Bounds between the classes of windows, in ops.
+const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 64.0, 256.0];
+
+/// What all executors of a host do at one moment, a tenth of a second ago at most, or when the last of their calls was
+/// over. Those of tenants are among them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExecutorGauges {
+    /// How many there are.
+    pub executors: u64,
+    /// Their command slots.
+    pub command_slots: u64,
+    /// Calls that are not over, or whose outcomes have not been taken.
+    pub calls: u64,
+    /// Calls with something that has not been issued: for want of a window or a slot, or as its time or the passing of
+    /// a fence has not come. If calls wait and windows are large, there are too few slots.
+    pub calls_waiting: u64,
+    /// Ops under way.
+    pub ops_outstanding: u64,
+    /// Remote congestion windows, of one remote NIC in one direction each, that calls have just now: how many there are
+    /// of each of [`ExecutorGauges::CWND_CLASSES`]. Two executors have two windows to one remote NIC.
+    pub remote_cwnds: [u64; Self::CWND_CLASSES.len()],
+    /// The smallest of these, in ops: below 1, the remote NIC or the way to it is overloaded. `None` if there is none.
+    pub remote_cwnd_min: Option<f64>,
+    /// The smallest local congestion window, in ops: if it is the smaller one, this host is what is too slow. `None`
+    /// without an executor.
+    pub local_cwnd_min: Option<f64>,
+}
+
+impl ExecutorGauges {
+    /// Classes of congestion windows by their size in ops: from the first number to below the second.
+    pub const CWND_CLASSES: [&str; 6] = ["0-1", "1-4", "4-16", "16-64", "64-256", "256-"];
+
+    const NONE: Self = Self {
+        executors: 0,
+        command_slots: 0,
+        calls: 0,
+        calls_waiting: 0,
+        ops_outstanding: 0,
+        remote_cwnds: [0; Self::CWND_CLASSES.len()],
+        remote_cwnd_min: None,
+        local_cwnd_min: None,
+    };
+}
+
+/// What one executor tells. Written by its thread alone.
+#[derive(Debug)]
+pub(super) struct Told {
+    command_slots: u64,
+    calls: AtomicU64,
+    calls_waiting: AtomicU64,
+    ops_outstanding: AtomicU64,
+    remote_cwnds: [AtomicU64; ExecutorGauges::CWND_CLASSES.len()],
+    /// Bits of an `f64`; infinite if there is none.
+    remote_cwnd_min: AtomicU64,
+    local_cwnd: AtomicU64,
+}
+
+impl Told {
+    /// Of `executor`, which has just been made.
+    pub(super) fn new(executor: &mut CommandExecutor<Portal>) -> Self {
+        let told = Self {
+            command_slots: executor.portal().slots().len() as u64,
+            calls: AtomicU64::default(),
+            calls_waiting: AtomicU64::default(),
+            ops_outstanding: AtomicU64::default(),
+            remote_cwnds: Default::default(),
+            remote_cwnd_min: AtomicU64::default(),
+            local_cwnd: AtomicU64::default(),
+        };
+        told.tell(executor, 0);
+        told
+    }
+
+    /// Stores what is to be told of `executor`, which has `calls` whose outcomes the application has not taken.
+    pub(super) fn tell(&self, executor: &mut CommandExecutor<Portal>, calls: usize) {
+        let mut classes = [0; ExecutorGauges::CWND_CLASSES.len()];
+        let mut min = f64::INFINITY;
+        // No call has a window then, and nothing is under way.
+        let busy = executor.calls() > 0;
+        if busy {
+            for cwnd in executor.congestion_control().remote_cwnds() {
+                classes[BOUNDS.partition_point(|&bound| bound <= cwnd)] += 1;
+                min = min.min(cwnd);
+            }
+        }
+        let waiting = if busy { executor.calls_waiting() } else { 0 };
+        self.calls.store(calls as u64, Relaxed);
+        self.calls_waiting.store(waiting as u64, Relaxed);
+        self.ops_outstanding.store(executor.ops_outstanding() as u64, Relaxed);
+        for (told, count) in self.remote_cwnds.iter().zip(classes) {
+            told.store(count, Relaxed);
+        }
+        self.remote_cwnd_min.store(min.to_bits(), Relaxed);
+        self.local_cwnd.store(executor.congestion_control().local_cwnd().to_bits(), Relaxed);
+    }
+
+    fn add_to(&self, sum: &mut ExecutorGauges) {
+        let smaller = |min: &mut Option<f64>, bits: &AtomicU64| {
+            let cwnd = f64::from_bits(bits.load(Relaxed));
+            if cwnd.is_finite() {
+                *min = Some(min.map_or(cwnd, |min| min.min(cwnd)));
+            }
+        };
+        sum.executors += 1;
+        sum.command_slots += self.command_slots;
+        sum.calls += self.calls.load(Relaxed);
+        sum.calls_waiting += self.calls_waiting.load(Relaxed);
+        sum.ops_outstanding += self.ops_outstanding.load(Relaxed);
+        for (sum, told) in sum.remote_cwnds.iter_mut().zip(&self.remote_cwnds) {
+            *sum += told.load(Relaxed);
+        }
+        smaller(&mut sum.remote_cwnd_min, &self.remote_cwnd_min);
+        smaller(&mut sum.local_cwnd_min, &self.local_cwnd);
+    }
+}
+
+/// The executors of one host. Clones are the same list. Its lock is taken when an executor is made, and by who watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Executors(Arc<Mutex<Vec<Weak<Told>>>>);
+
+impl Executors {
+    pub(super) fn add(&self, told: &Arc<Told>) {
+        let mut all = self.lock();
+        // Those that are gone.
+        all.retain(|told| told.strong_count() > 0);
+        all.push(Arc::downgrade(told));
+    }
+
+    pub(crate) fn gauges(&self) -> ExecutorGauges {
+        let mut sum = ExecutorGauges::NONE;
+        for told in self.lock().iter().filter_map(Weak::upgrade) {
+            told.add_to(&mut sum);
+        }
+        sum
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Told>>> {
+        // Nothing under it can leave the list half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
