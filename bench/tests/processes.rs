@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -101,9 +101,30 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn free_port() -> String {
-    let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-    socket.local_addr().unwrap().port().to_string()
+/// Two addresses on loopback, this process's own, and a port that nobody has there; the same port is free on the
+/// addresses of the demo.
+struct Loopback {
+    client: String,
+    server: String,
+    port: String,
+}
+
+impl Loopback {
+    fn unused() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let id = std::process::id();
+        let own = [0x7f00_0000 | id << 1, 0x7f00_0000 | id << 1 | 1].map(Ipv4Addr::from);
+        let demo = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        loop {
+            // Below those that the kernel hands out. Tests that run at the same time begin elsewhere.
+            let port = 12_000 + (id * 37 + NEXT.fetch_add(1, Relaxed)) % 20_000;
+            let free = |it: &Ipv4Addr| UdpSocket::bind((*it, port as u16)).is_ok();
+            if own.iter().chain(&demo).all(free) {
+                let [client, server] = own.map(|address| address.to_string());
+                return Self { client, server, port: port.to_string() };
+            }
+        }
+    }
 }
 
 fn wait_for_grant(server: &mut Running, grant: &Path) {
@@ -161,14 +182,14 @@ fn attached(netns: &Netns) -> bool {
 #[test]
 fn two_processes_read_over_udp_and_the_server_ends_with_ctrl_c() {
     let folder = Folder::new();
-    let (grant, port) = (folder.grant(), free_port());
+    let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
     let grant_arg = grant.to_str().unwrap();
-    let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+    let serve = ["serve", "--udp", &address, "--initiator", &client, "--pid", "7"];
     let serve = [&serve[..], &["--port", &port, "--grant", grant_arg, "--seed", "5"]].concat();
     let mut server = Running::start(bench(None, &serve));
     wait_for_grant(&mut server, &grant);
 
-    let read = ["read-lat", "--udp", "127.0.0.1", "--grant", grant_arg, "--verify", "500"];
+    let read = ["read-lat", "--udp", &client, "--grant", grant_arg, "--verify", "500"];
     let output = bench(None, &[&read[..], &["-n", "500", "-s", "4096"]].concat()).output().unwrap();
     assert_read(&output);
     let json = bench(None, &[&read[..], &["-n", "500", "--json"]].concat()).output().unwrap();
@@ -187,27 +208,27 @@ fn two_processes_read_over_udp_and_the_server_ends_with_ctrl_c() {
 #[test]
 fn two_processes_write_over_udp_and_read_back_every_byte() {
     let folder = Folder::new();
-    let (grant, port) = (folder.grant(), free_port());
+    let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
     let grant_arg = grant.to_str().unwrap();
-    let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+    let serve = ["serve", "--udp", &address, "--initiator", &client, "--pid", "7"];
     let more = ["--port", &port, "--grant", grant_arg, "--op", "read,write"];
     let serve = [&serve[..], &more, &["--region-len", "1000000"]].concat();
     let mut server = Running::start(bench(None, &serve));
     wait_for_grant(&mut server, &grant);
-    write_and_read_back(&["--udp", "127.0.0.1"], None, &grant);
+    write_and_read_back(&["--udp", &client], None, &grant);
 }
 
 #[test]
 fn an_op_that_is_not_granted_is_refused_before_anything_is_sent() {
     let folder = Folder::new();
-    let (grant, port) = (folder.grant(), free_port());
+    let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
     let grant_arg = grant.to_str().unwrap();
     for (op, command) in [("read", "write-lat"), ("write", "read-lat"), ("write", "write-lat")] {
-        let serve = ["serve", "--udp", "127.0.0.2", "--initiator", "127.0.0.1", "--pid", "7"];
+        let serve = ["serve", "--udp", &address, "--initiator", &client, "--pid", "7"];
         let serve = [&serve[..], &["--port", &port, "--grant", grant_arg, "--op", op]].concat();
         let mut server = Running::start(bench(None, &serve));
         wait_for_grant(&mut server, &grant);
-        let args = [command, "--udp", "127.0.0.1", "--grant", grant_arg];
+        let args = [command, "--udp", &client, "--grant", grant_arg];
         let refused = bench(None, &args).output().unwrap();
         assert!(!refused.status.success(), "{refused:?}");
         // Of a writer, that it cannot read back; of the others, what they are for.
@@ -282,7 +303,7 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
 
 #[test]
 fn a_demo_without_privileges_shows_verified_ops_and_rotations_over_udp() {
-    let port = free_port();
+    let Loopback { port, .. } = Loopback::unused();
     let args = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500", "--json"];
     let output = bench(None, &[&args[..], &["--rotations", "20"]].concat()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -322,7 +343,7 @@ fn unread(args: &[&str]) -> (Output, u32) {
 
 #[test]
 fn a_program_whose_reader_leaves_ends_quietly() {
-    let port = free_port();
+    let Loopback { port, .. } = Loopback::unused();
     let demo = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500"];
     for args in [&demo[..], &[&demo[..], &["--json"]].concat(), &["figures", "--list"]] {
         let (output, _) = unread(args);
@@ -448,9 +469,9 @@ fn ctrl_c_in_mid_demo_removes_everything() {
 
 #[test]
 fn a_server_is_scraped_and_says_what_it_does_on_standard_error() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, Loopback { server: address, port, .. }) = (Folder::new(), Loopback::unused());
     let grant = folder.grant();
-    let args = ["serve", "-vv", "--udp", "127.0.0.1", "--initiator", "127.0.0.1", "--port", &port];
+    let args = ["serve", "-vv", "--udp", &address, "--initiator", &address, "--port", &port];
     let more = ["--region-len", "4096", "--metrics", "127.0.0.1:0", "--grant"];
     let args = [&args[..], &more[..], &[grant.to_str().unwrap()]].concat();
     let mut server = Running::start(bench(None, &args));
@@ -475,9 +496,9 @@ fn a_server_is_scraped_and_says_what_it_does_on_standard_error() {
 
 #[test]
 fn an_address_that_metrics_cannot_be_served_at_is_named() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, Loopback { server: address, port, .. }) = (Folder::new(), Loopback::unused());
     let grant = folder.grant();
-    let args = ["serve", "--udp", "127.0.0.1", "--initiator", "127.0.0.1", "--port", &port];
+    let args = ["serve", "--udp", &address, "--initiator", &address, "--port", &port];
     let more = ["--metrics", "192.0.2.1:9090", "--grant", grant.to_str().unwrap()];
     let output = bench(None, &[&args[..], &more[..]].concat()).output().unwrap();
     let said = text(&output.stderr);

@@ -85,17 +85,6 @@ fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
     NicConfigBuilder { timing, ..nic }
 }
 
-/// A port that nobody else on this machine uses just now, for addresses that others do not use. It is not reserved:
-/// [`Loopback`] is better where any addresses will do.
-///
-/// # Panics
-/// If the system has no port left.
-#[must_use]
-pub fn free_port() -> u16 {
-    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-    socket.local_addr().expect("a bound socket has an address").port()
-}
-
 /// Two addresses on loopback and a port that no other test has, whichever process it runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback {

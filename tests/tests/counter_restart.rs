@@ -11,32 +11,34 @@ use core::time::Duration;
 use std::{
     collections::BTreeSet,
     fs, io,
-    net::{Ipv4Addr, UdpSocket},
+    net::{IpAddr, UdpSocket},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use rma_tests::{hosts::free_port, scratch::Scratch};
+use rma_tests::{hosts::Loopback, scratch::Scratch};
+use rma_xdp::HostAddr;
 use rustix::time::{ClockId, clock_gettime};
 
 const DAY: i64 = 86_400;
 /// What a host reserves at most by default.
 const BLOCK_LEN: u64 = 1 << 34;
 
-/// The peer of a host at another address, on the same port.
+/// The peer of a host at another address, on the same port. Nobody else is on that port at these addresses.
 struct Peer {
     socket: UdpSocket,
-    host: Ipv4Addr,
+    host: HostAddr,
     /// Frame types that have been seen.
     types: BTreeSet<u8>,
 }
 
 impl Peer {
-    fn new(port: u16, [host, peer]: [u8; 2]) -> Self {
-        let address = |last| Ipv4Addr::new(127, 0, 0, last);
-        let socket = UdpSocket::bind((address(peer), port)).unwrap();
+    fn new() -> Self {
+        let Loopback { addresses: [host, peer], port } = Loopback::unused();
+        let peer: IpAddr = peer.to_string().parse().unwrap();
+        let socket = UdpSocket::bind((peer, port)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { socket, host: address(host), types: BTreeSet::new() }
+        Self { socket, host, types: BTreeSet::new() }
     }
 
     fn start(&self, kind: &str, dir: &Path, clock_offset: i64, block_len: u64) -> Running {
@@ -107,9 +109,9 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn a_host_that_is_killed_under_a_clock_that_steps(kind: &str, addresses: [u8; 2]) {
+fn a_host_that_is_killed_under_a_clock_that_steps(kind: &str) {
     let scratch = Scratch::new();
-    let mut peer = Peer::new(free_port(), addresses);
+    let mut peer = Peer::new();
     let mut last: Option<u64> = None;
     for clock_offset in [0, -DAY, DAY, -DAY, -400 * DAY] {
         let started = now().saturating_add_signed(clock_offset * 1_000_000_000);
@@ -133,18 +135,18 @@ fn a_host_that_is_killed_under_a_clock_that_steps(kind: &str, addresses: [u8; 2]
 
 #[test]
 fn a_host_that_is_killed_and_restarted_under_a_clock_set_back_uses_new_counters_only() {
-    a_host_that_is_killed_under_a_clock_that_steps("thread", [21, 22]);
+    a_host_that_is_killed_under_a_clock_that_steps("thread");
 }
 
 #[test]
 fn an_inline_host_that_is_killed_and_restarted_under_a_clock_set_back_uses_new_counters_only() {
-    a_host_that_is_killed_under_a_clock_that_steps("inline", [23, 24]);
+    a_host_that_is_killed_under_a_clock_that_steps("inline");
 }
 
 #[test]
 fn hosts_whose_mark_is_lost_between_two_starts_under_a_right_clock_use_new_counters_only() {
     let scratch = Scratch::new();
-    let mut peer = Peer::new(free_port(), [31, 32]);
+    let mut peer = Peer::new();
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         for _ in 0..3 {
@@ -171,8 +173,7 @@ fn processes_that_share_a_state_directory_never_share_a_value_and_go_on_from_blo
     const BLOCK_LEN: u64 = 32;
     const HOSTS: usize = 3;
     let scratch = Scratch::new();
-    let port = free_port();
-    let mut peers = [[25, 26], [27, 28], [29, 30]].map(|addresses| Peer::new(port, addresses));
+    let mut peers = [(); HOSTS].map(|()| Peer::new());
     let mut seen = BTreeSet::new();
     let mut add = |counters: BTreeSet<u64>| {
         let before = seen.len();

@@ -1,7 +1,7 @@
 //! The scenarios over kernel UDP sockets on loopback. No privileges needed.
 
 use rma_tests::{
-    hosts::{Hosts, free_port},
+    hosts::{Hosts, Loopback},
     scenario,
 };
 use rma_xdp::{
@@ -24,8 +24,12 @@ fn everything_holds_with_a_solicitation_window_of_one_op() {
 #[test]
 fn a_host_reads_from_itself_over_ipv6() {
     let addr = std::net::Ipv6Addr::LOCALHOST;
-    let config = HostConfig { port: free_port(), ..HostConfig::udp(addr) };
-    let mut host = InlineHost::open(config).unwrap();
+    // There is one such address, for all processes of this machine.
+    let open = || {
+        let port = Loopback::unused().port;
+        InlineHost::open(HostConfig { port, ..HostConfig::udp(addr) })
+    };
+    let mut host = (0..99).find_map(|_| open().ok()).unwrap_or_else(|| open().unwrap());
     let region = host.register(5000, Permissions::READ).unwrap();
     region.write(904, &[9; 4096]).unwrap();
     let grant = host.grant(&region, addr.into(), host.pid(), OpType::Read).unwrap();
@@ -41,11 +45,11 @@ fn a_host_reads_from_itself_over_ipv6() {
 
 #[test]
 fn waiting_with_another_host_is_refused_and_does_not_hang() {
-    let port = free_port();
-    let open = |last| InlineHost::open(HostConfig { port, ..HostConfig::udp([127, 0, 0, last]) });
-    let (mut owner, mut other) = (open(6).unwrap(), open(7).unwrap());
+    let Loopback { addresses: [here, there], port } = Loopback::unused();
+    let open = |address| InlineHost::open(HostConfig { port, ..HostConfig::udp(address) });
+    let (mut owner, mut other) = (open(here).unwrap(), open(there).unwrap());
     let region = owner.register(64, Permissions::READ).unwrap();
-    let grant = owner.grant(&region, [127, 0, 0, 6].into(), owner.pid(), OpType::Read).unwrap();
+    let grant = owner.grant(&region, here, owner.pid(), OpType::Read).unwrap();
     let mut portal = owner.portal(1).unwrap();
     portal.read(&grant, 0, &region, 0, 64).unwrap();
     assert_eq!(other.wait(&mut portal), Err(rma_xdp::WaitError::AnotherHost));
@@ -54,7 +58,8 @@ fn waiting_with_another_host_is_refused_and_does_not_hang() {
 
 #[test]
 fn a_port_in_use_by_another_instance_is_named() {
-    let config = HostConfig { port: free_port(), ..HostConfig::udp([127, 0, 0, 3]) };
+    let Loopback { addresses: [address, _], port } = Loopback::unused();
+    let config = HostConfig { port, ..HostConfig::udp(address) };
     let _first = Host::open(config.clone()).unwrap();
     let error = Host::open(config.clone()).unwrap_err();
     assert!(matches!(error, HostError::Udp(_)), "{error:?}");
@@ -64,24 +69,25 @@ fn a_port_in_use_by_another_instance_is_named() {
 
 #[test]
 fn configurations_that_cannot_work_are_refused_with_their_values() {
-    let refused = |change: fn(&mut HostConfig)| {
-        let mut config = HostConfig { port: free_port(), ..HostConfig::udp([127, 0, 0, 4]) };
+    let Loopback { addresses: [address, second], port } = Loopback::unused();
+    let refused = |change: &dyn Fn(&mut HostConfig)| {
+        let mut config = HostConfig { port, ..HostConfig::udp(address) };
         change(&mut config);
         Host::open(config).unwrap_err().to_string()
     };
-    let two = refused(|c| c.addresses.push([127, 0, 0, 5].into()));
-    assert!(two.contains("127.0.0.4 and 127.0.0.5"), "{two}");
-    let elsewhere = refused(|c| c.addresses = vec![[192, 0, 2, 77].into()]);
+    let two = refused(&|c| c.addresses.push(second));
+    assert!(two.contains(&format!("{address} and {second}")), "{two}");
+    let elsewhere = refused(&|c| c.addresses = vec![[192, 0, 2, 77].into()]);
     assert!(elsewhere.contains("192.0.2.77"), "{elsewhere}");
-    let wildcard = refused(|c| c.addresses = vec![[0, 0, 0, 0].into()]);
+    let wildcard = refused(&|c| c.addresses = vec![[0, 0, 0, 0].into()]);
     assert!(wildcard.contains("0.0.0.0"), "{wildcard}");
-    let none = refused(|c| c.addresses.clear());
+    let none = refused(&|c| c.addresses.clear());
     assert!(none.contains("address"), "{none}");
-    let core = refused(|c| c.core = Some(9999));
+    let core = refused(&|c| c.core = Some(9999));
     assert!(core.contains("core 9999"), "{core}");
-    let window = refused(|c| c.nic.solicitation_window = 4095);
+    let window = refused(&|c| c.nic.solicitation_window = 4095);
     assert!(window.contains("4095"), "{window}");
-    let slots = refused(|c| c.nic.command_slots = 0);
+    let slots = refused(&|c| c.nic.command_slots = 0);
     assert!(slots.contains("`command_slots` is 0"), "{slots}");
 }
 
