@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Read, Write, pipe},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -335,8 +335,11 @@ fn namespaces_of(id: u32) -> usize {
 
 /// What a program says whose standard output nobody reads.
 fn unread(args: &[&str]) -> (Output, u32) {
-    let mut program = Running::start(bench(None, args));
-    drop(program.0.stdout.take());
+    let (reader, writer) = pipe().unwrap();
+    // Before the program starts: it may have said all before anything is done after that.
+    drop(reader);
+    let mut command = bench(None, args);
+    let program = Running(command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap());
     let id = program.0.id();
     (program.output(), id)
 }
