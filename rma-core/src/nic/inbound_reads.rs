@@ -48,8 +48,8 @@ pub(super) struct InboundReads {
     depth: usize,
     nack_threshold: u64,
     timeout_nanos: u64,
-    /// Bytes that were sent for each class while the other had to wait, less those that both were sent.
-    ahead: [u64; 2],
+    /// Which class is asked first the next time.
+    first: ClassOfService,
 }
 
 impl InboundReads {
@@ -64,7 +64,7 @@ impl InboundReads {
             depth,
             nack_threshold: config.nack_threshold,
             timeout_nanos: config.timeout_nanos,
-            ahead: [0; 2],
+            first: ClassOfService::Latency,
         }
     }
 
@@ -149,7 +149,6 @@ impl InboundReads {
             admission.refuse(&job.asked, &job.key, status, serving);
         }
         self.bytes[class as usize] -= sent;
-        self.note_sent(class, sent);
         if is_over {
             self.pop(class);
         }
@@ -157,28 +156,13 @@ impl InboundReads {
         transmit.or_else(|| admission.poll_transmit(serving, out))
     }
 
-    /// The class whose turn it is: of two that have jobs, the one that was sent fewer bytes since both had any. So a
-    /// small read goes before large ones, and neither class gets more than half while the other wants it.
-    fn next_class(&self) -> Option<ClassOfService> {
-        let [latency, throughput] = self.ahead;
-        let turn = if latency <= throughput {
-            ClassOfService::Latency
-        } else {
-            ClassOfService::Throughput
-        };
-        let has_job = |class: &ClassOfService| !self.queues[*class as usize].is_empty();
-        [turn, turn.other()].into_iter().find(has_job)
-    }
-
-    /// Notes what was sent for a class. Who alone wants to send saves nothing up, nor owes anything.
-    fn note_sent(&mut self, class: ClassOfService, bytes: u64) {
-        if self.queues[class.other() as usize].is_empty() {
-            self.ahead = [0; 2];
-        } else {
-            self.ahead[class as usize] += bytes;
-            let both = self.ahead[0].min(self.ahead[1]);
-            self.ahead = self.ahead.map(|bytes| bytes - both);
-        }
+    /// The class whose turn it is, if it has a job; otherwise the other.
+    fn next_class(&mut self) -> Option<ClassOfService> {
+        let (turn, other) = (self.first, self.first.other());
+        let class =
+            [turn, other].into_iter().find(|&class| !self.queues[class as usize].is_empty())?;
+        self.first = class.other();
+        Some(class)
     }
 }
 

@@ -38,9 +38,10 @@ const HONEST_SLOTS: u16 = 2;
 /// Command slots of a hostile application that has many: more than are served in one turn.
 const MANY_SLOTS: u16 = 48;
 
-/// Frames of one op that wait at one time, at most; and how many of a host to itself pass in one turn.
+/// Frames of one op that wait at one time, at most; and how many pass in one turn, at least: large ones, by the engine's
+/// quantum beside ops of the latency class.
 const FRAMES_PER_OP: u32 = 4;
-const FRAMES_PER_TURN: u32 = 16;
+const FRAMES_PER_TURN: u32 = 2;
 
 /// Bytes at the start of each region that do not change.
 const CONSTANT_LEN: u64 = 2 * OP_SIZE_MAX as u64;

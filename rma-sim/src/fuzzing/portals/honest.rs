@@ -13,8 +13,8 @@ use super::{CONSTANT_LEN, Script};
 
 /// Turns that a read takes when nobody is in its way: its request is sent in one, its data arrives in the next.
 const READ_TURNS: u32 = 2;
-/// And a write: request, data, acknowledgement.
-const WRITE_TURNS: u32 = 3;
+/// And a write: request, data, which may take two, acknowledgement.
+const WRITE_TURNS: u32 = 4;
 
 pub(super) struct Honest {
     pub(super) portal: CommandPortal,
