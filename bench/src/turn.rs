@@ -153,10 +153,11 @@ struct Frame {
     bytes: [u8; FRAME_LEN],
 }
 
-/// One direction of the wire: buffers that are used again and again, the first of which hold frames.
+/// One direction of the wire: buffers that are used again and again. Those from `first` to `end` hold frames.
 struct Wire {
     frames: Box<[Frame]>,
-    used: usize,
+    first: usize,
+    end: usize,
 }
 
 impl Wire {
@@ -165,7 +166,7 @@ impl Wire {
         let transmit =
             Transmit { source: nobody, destination: nobody, len: 0, flow: 0, may_resolve: true };
         let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
-        Rc::new(RefCell::new(Self { frames, used: 0 }))
+        Rc::new(RefCell::new(Self { frames, first: 0, end: 0 }))
     }
 }
 
@@ -178,8 +179,8 @@ struct Memory {
 impl Backend for Memory {
     fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let wire = &mut *self.inbound.borrow_mut();
-        let count = wire.used.min(max);
-        for frames in wire.frames[..count].chunks_mut(SIDE_BY_SIDE) {
+        let count = (wire.end - wire.first).min(max);
+        for frames in wire.frames[wire.first..][..count].chunks_mut(SIDE_BY_SIDE) {
             let frames = frames.iter_mut().map(|Frame { transmit, bytes }| RxFrame {
                 source: transmit.source,
                 destination: transmit.destination,
@@ -188,16 +189,18 @@ impl Backend for Memory {
             });
             on_frames(&mut frames.collect::<ArrayVec<_, SIDE_BY_SIDE>>());
         }
-        assert_eq!(count, wire.used, "whoever receives takes all that was sent");
-        wire.used = 0;
+        wire.first += count;
+        if wire.first == wire.end {
+            (wire.first, wire.end) = (0, 0);
+        }
         count
     }
 
     fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         let wire = &mut *self.outbound.borrow_mut();
-        let end = wire.frames.len().min(wire.used + max);
+        let end = wire.frames.len().min(wire.end + max);
         let mut sent = 0;
-        for group in wire.frames[wire.used..end].chunks_mut(SIDE_BY_SIDE) {
+        for group in wire.frames[wire.end..end].chunks_mut(SIDE_BY_SIDE) {
             let frames = group.iter_mut().map(|frame| TxFrame::new(&mut frame.bytes));
             let mut frames: ArrayVec<_, SIDE_BY_SIDE> = frames.collect();
             let filled = fill(&mut frames);
@@ -212,7 +215,7 @@ impl Backend for Memory {
                 break;
             }
         }
-        wire.used += sent;
+        wire.end += sent;
         sent
     }
 
@@ -334,16 +337,17 @@ impl Engines {
     }
 }
 
-/// A function of its own, so that a profiler can tell the sides apart.
+/// A function of its own, so that a profiler can tell the sides apart. It uses what the turn returns, or it would jump there
+/// and not call it.
 #[inline(never)]
 fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
-    engine.turn()
+    core::hint::black_box(engine.turn())
 }
 
 /// As [`initiator_turn`]. The second call of `turn` there keeps either from being all of it.
 #[inline(never)]
 fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
-    core::hint::black_box(engine).turn()
+    core::hint::black_box(core::hint::black_box(engine).turn())
 }
 
 /// The AES-GCM calls of a batch, and nothing else: as many frames at a time as the NICs open and seal. One side seals

@@ -320,11 +320,11 @@ impl Nic {
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         let mut frames = [TxFrame::new(out)];
-        if self.poll_transmits(now, &mut frames, 1) == 0 { None } else { frames[0].transmit }
+        if self.poll_transmits(now, &mut frames, 0) == 0 { None } else { frames[0].transmit }
     }
 
-    /// Writes frames into `frames`, one into each, until they have `len` bytes together, and returns how many. Call until
-    /// that is less than it could have been.
+    /// Writes frames into `frames`, one into each, and returns how many: at least one if there is any, and no more than
+    /// have `len` bytes together if each is as long as the one before it.
     ///
     /// Each should have room for the largest frame that the device can send; responses are cut to it. With
     /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
@@ -336,13 +336,15 @@ impl Nic {
         frames: &mut [TxFrame<'_>],
         len: usize,
     ) -> usize {
-        let (mut count, mut sum) = (0, 0);
+        let (mut count, mut sum, mut last) = (0, 0, 0);
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;
             for frame in &mut *frames {
-                frame.transmit = if sum < len { self.write_next(now, frame.bytes) } else { None };
+                let fits = sum == 0 || sum + last <= len;
+                frame.transmit = if fits { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                sum += transmit.len;
+                last = transmit.len;
+                sum += last;
                 written += 1;
             }
             if written > 0 {
