@@ -85,10 +85,14 @@ pub fn in_turns<S, const N: usize>(
     }
 }
 
-/// The middle one; of an even number, the lower of the two in the middle.
+/// The middle one; of an even number, the mean of the two in the middle; not a number if any is none.
 fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
     values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
+    f64::midpoint(values[low], values[high])
 }
 
 #[cfg(test)]
@@ -113,6 +117,16 @@ mod tests {
         assert_eq!(order, "ababababab");
         assert_eq!((a.median(), a.range(), b.median()), (3.0, (1.0, 5.0), 2.0));
         assert_eq!(a.over(&b), 1.5);
+    }
+
+    #[test]
+    fn the_median_favours_neither_side_and_hides_nothing() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+        for nan in [f64::NAN, -f64::NAN] {
+            assert!(median(vec![1.0, nan, 2.0]).is_nan());
+        }
     }
 
     #[test]

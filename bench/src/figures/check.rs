@@ -10,7 +10,7 @@ use super::{
     FiguresError,
     table::{Benchmark, Measured, Spec},
 };
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, pair::PairError};
 
 /// How often a figure is measured if it misses its limit the first time. Odd: one value is in the middle.
 pub(super) const ATTEMPTS: usize = 3;
@@ -60,7 +60,18 @@ pub(super) fn measure(
     let mut figures: Vec<Checked> =
         wanted.map(|&spec| Checked { spec, values: Vec::new() }).collect();
     for attempt in 1..=attempts {
-        let measured = (benchmark.run)(interrupt)?;
+        let measured = match (benchmark.run)(interrupt) {
+            // Noise, as a value beyond the limit is; others can still be measured.
+            Err(error @ PairError::SpoiledRounds { .. }) => {
+                let not_measured = |spec: &Spec| Measured {
+                    name: spec.name,
+                    value: f64::NAN,
+                    detail: error.to_string(),
+                };
+                benchmark.figures.iter().map(not_measured).collect()
+            }
+            measured => measured?,
+        };
         for Checked { spec, values } in &mut figures {
             let measured = measured.iter().find(|measured| measured.name == spec.name);
             let measured = measured.ok_or(FiguresError::NotMeasured { name: spec.name })?;
@@ -108,7 +119,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::{figures::limit::Limit, pair::PairError};
+    use crate::figures::limit::Limit;
 
     thread_local! {
         static RUNS: Cell<usize> = const { Cell::new(0) };
@@ -184,6 +195,28 @@ mod tests {
         let verdict = verdict.unwrap();
         assert_eq!(shown, 3);
         assert!(verdict.contains("late 1.500, then 1.300, then 1.400 (at most 1.4)"), "{verdict}");
+    }
+
+    /// The first time, something spoiled it.
+    fn run_spoiled_once(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+        let measured = run(interrupt)?;
+        if RUNS.get() == 1 {
+            let why = "a frame was lost".to_owned();
+            return Err(PairError::SpoiledRounds { counted: 1, rounds: 11, why });
+        }
+        Ok(measured)
+    }
+
+    #[test]
+    fn a_spoiled_measurement_is_a_missed_one_and_not_the_end() {
+        const SPOILED: Benchmark = Benchmark { run: run_spoiled_once, ..MADE_UP };
+        let uninterrupted = Interrupt::default();
+        let mut details = Vec::new();
+        let show = |_: &Spec, measured: &Measured, _| details.push(measured.detail.clone());
+        let figures = measure(&SPOILED, |name| name == "late", ATTEMPTS, &uninterrupted, show);
+        let verdict = verdict(&figures.unwrap()).unwrap();
+        assert!(verdict.contains("late NaN, then 1.300, then 1.400 (at most 1.4)"), "{verdict}");
+        assert!(details[0].contains("a frame was lost"), "{details:?}");
     }
 
     #[test]

@@ -19,16 +19,15 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let portable = ProviderKind::Portable.provider().expect("every processor runs it");
     let [by_portable, by_fastest] = [portable, aead::chosen()].map(both);
     let sides = by_portable.iter().flat_map(Turns::sides);
-    let over_aead = sides.map(|side| side.over_aead()).fold(0.0, f64::max);
+    let over_aead = sides.map(|side| side.over_aead()).fold(0.0, larger);
     let [known, _] = &by_fastest;
     let share = known.sides().map(|side| side.aead_share());
     let figure = |name, value, what: &str, aead: &dyn AeadProvider, both| {
         let detail = format!("{what}; {}", words(aead, both));
         Measured { name, value, detail }
     };
-    let rate = |name, side: Side| {
-        figure(name, side.ops_per_s(), "keys known", aead::chosen(), &by_fastest)
-    };
+    let rate =
+        |name, side: Side| figure(name, side.ops_per_s(), "one key", aead::chosen(), &by_fastest);
     Ok(vec![
         figure(
             "turn64_over_aead",
@@ -41,12 +40,17 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         rate("turn64_responder_ops_per_s", known.responder),
         figure(
             "turn64_aead_share",
-            share[0].max(share[1]),
+            larger(share[0], share[1]),
             "of the side where it is larger, one key",
             aead::chosen(),
             &by_fastest,
         ),
     ])
+}
+
+/// The larger one; not a number if either is none, which must not pass for a small one.
+const fn larger(one: f64, other: f64) -> f64 {
+    if one.is_nan() || one > other { one } else { other }
 }
 
 /// With one key, and with many.
