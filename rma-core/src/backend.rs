@@ -84,7 +84,9 @@ pub trait Backend {
     /// `fill` says how many of the first it has filled. Goes on until `fill` leaves one empty or the device has no room.
     /// Returns how many were filled, those included that hold nothing to send.
     ///
-    /// `fill` is not called when there is no room, so nothing that was polled can be lost here.
+    /// `fill` is not called when there is no room, so nothing that was polled can be lost here. To be called in every turn,
+    /// also with a `max` of 0: a backend that holds a frame which the device had no room for then tries again, and returns
+    /// at least 1 as long as it holds one, so that nobody sleeps over it.
     fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize;
 
     /// Rings the doorbell if the device asked for it.

@@ -10,7 +10,7 @@ use core::ops::Range;
 
 use crate::{
     backend::{BATCH, Backend},
-    nic::Nic,
+    nic::{Nic, Quantum},
     portal::PortalPort,
     time::{Clock, Instant},
 };
@@ -20,8 +20,8 @@ use loopback::Loopback;
 /// flood of frames. Smaller: more system calls for the same traffic.
 const BURST: usize = 64;
 
-/// Bytes received in one turn, and bytes sent. A first frame always goes, a next one if it fits. Larger: what comes meanwhile waits for longer.
-/// Smaller: more system calls for the same traffic.
+/// Bytes received in one turn, and bytes sent: a first frame always, and others as long as one like the last fits. Larger:
+/// what comes meanwhile waits for longer. Smaller: more system calls for the same traffic.
 const QUANTUM: usize = 16 << 10;
 
 /// The same while there are ops of the latency class about: one large frame, or 36 responses of 64 B. A small read
@@ -54,6 +54,8 @@ pub struct Engine<B, C> {
     loopback: Loopback,
     /// Which of `portals` a slot belongs to.
     owners: Box<[u16]>,
+    /// How long the last received frame was.
+    received_len: usize,
 }
 
 /// A slot that is no portal's.
@@ -75,6 +77,7 @@ impl<B: Backend, C: Clock> Engine<B, C> {
             given: Vec::with_capacity(slots),
             loopback: Loopback::new(),
             owners: vec![NOBODY; slots].into_boxed_slice(),
+            received_len: 0,
         }
     }
 
@@ -160,17 +163,20 @@ impl<B: Backend, C: Clock> Engine<B, C> {
 
     fn receive(&mut self, now: Instant) -> usize {
         let quantum = self.quantum(now);
-        let Self { nic, backend, clock, loopback, .. } = self;
+        let Self { nic, backend, clock, loopback, received_len, .. } = self;
         let looped = loopback.drain(|frames| nic.handle_frames(now, clock, frames));
         let (mut received, mut bytes) = (0, 0);
-        while received < BURST && bytes < quantum {
-            let wanted = BATCH.min(BURST - received);
+        while received < BURST && (received == 0 || bytes + *received_len <= quantum) {
+            // How long frames are is seen when they are there: taken to be as long as the last one.
+            let fit = (quantum - bytes) / (*received_len).max(1);
+            let wanted = fit.clamp(1, BATCH).min(BURST - received);
             let count = backend.rx_burst(wanted, |frames| {
+                *received_len = frames.last().map_or(0, |frame| frame.bytes.len());
                 bytes += frames.iter().map(|frame| frame.bytes.len()).sum::<usize>();
                 nic.handle_frames(now, clock, frames);
             });
             received += count;
-            if count < wanted {
+            if count < wanted || bytes > quantum {
                 break;
             }
         }
@@ -178,32 +184,29 @@ impl<B: Backend, C: Clock> Engine<B, C> {
     }
 
     fn transmit(&mut self, now: Instant) -> usize {
-        let quantum = self.quantum(now);
+        let mut quantum = Quantum::new(self.quantum(now));
         let Self { nic, backend, loopback, .. } = self;
-        let (mut sent, mut bytes) = (0, 0);
-        while sent < BURST && bytes < quantum {
-            // As many buffers as there are frames: most turns have none, and many have one.
+        let mut sent = 0;
+        loop {
+            // As many buffers as there are frames: most turns have none, and many have one. The device is asked also if
+            // there is none: it may hold something that it had no room for.
             let wanted = nic.frames_waiting().min(BURST - sent);
-            if wanted == 0 {
-                break;
-            }
-            let filled = backend.tx_burst(wanted, |frames| {
+            let mut filled = 0;
+            let taken = backend.tx_burst(wanted, |frames| {
                 // All of them may turn out to be for this host.
-                let room = if bytes < quantum { loopback.room().min(frames.len()) } else { 0 };
-                let left = quantum.saturating_sub(bytes);
-                let filled = nic.poll_transmits(now, &mut frames[..room], left);
-                for frame in &mut frames[..filled] {
-                    bytes += frame.transmit.map_or(0, |transmit| transmit.len);
+                let room = loopback.room().min(frames.len());
+                let count = nic.poll_transmits(now, &mut frames[..room], &mut quantum);
+                for frame in &mut frames[..count] {
                     loopback.divert(&nic.config().settings().addresses, frame);
                 }
-                filled
+                filled += count;
+                count
             });
-            sent += filled;
-            if filled < wanted {
-                break;
+            sent += taken;
+            if wanted == 0 || filled < wanted || sent >= BURST || !quantum.admits() {
+                return sent;
             }
         }
-        sent
     }
 
     /// How many bytes may go each way in this turn.

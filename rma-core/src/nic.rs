@@ -24,6 +24,7 @@ mod initiator;
 mod memory;
 mod notice_limiter;
 mod pending_writes;
+mod quantum;
 mod receive;
 mod region_table;
 mod responder;
@@ -39,6 +40,7 @@ pub use counters::NicCounters;
 pub use delays::DelayHistogram;
 pub use gauges::NicGauges;
 pub use memory::TableMemory;
+pub use quantum::Quantum;
 pub use region_table::{RegionEntry, RegionTable};
 
 use crate::{
@@ -186,13 +188,14 @@ impl Nic {
     /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A command that
     /// makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        if command.class == ClassOfService::Latency {
+        let (initiator, mut context) = self.initiating();
+        let is_queued = initiator
+            .handle_command(now, &command, &mut context)
+            .inspect_err(|_| self.counters.count_refused())?;
+        if is_queued && command.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);
         }
-        let (initiator, mut context) = self.initiating();
-        initiator
-            .handle_command(now, &command, &mut context)
-            .inspect_err(|_| self.counters.count_refused())
+        Ok(())
     }
 
     /// Completes a command that could not be read with INVALID_COMMAND.
@@ -320,11 +323,14 @@ impl Nic {
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         let mut frames = [TxFrame::new(out)];
-        if self.poll_transmits(now, &mut frames, 0) == 0 { None } else { frames[0].transmit }
+        if self.poll_transmits(now, &mut frames, &mut Quantum::one_frame()) == 0 {
+            None
+        } else {
+            frames[0].transmit
+        }
     }
 
-    /// Writes frames into `frames`, one into each, and returns how many: at least one if there is any, and no more than
-    /// have `len` bytes together if each is as long as the one before it.
+    /// Writes frames into `frames`, one into each, as long as `quantum` admits them, and returns how many.
     ///
     /// Each should have room for the largest frame that the device can send; responses are cut to it. With
     /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
@@ -334,17 +340,16 @@ impl Nic {
         &mut self,
         now: Instant,
         frames: &mut [TxFrame<'_>],
-        len: usize,
+        quantum: &mut Quantum,
     ) -> usize {
-        let (mut count, mut sum, mut last) = (0, 0, 0);
+        let mut count = 0;
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;
             for frame in &mut *frames {
-                let fits = sum == 0 || sum + last <= len;
-                frame.transmit = if fits { self.write_next(now, frame.bytes) } else { None };
+                frame.transmit =
+                    if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                last = transmit.len;
-                sum += last;
+                quantum.take(transmit.len);
                 written += 1;
             }
             if written > 0 {
@@ -392,13 +397,14 @@ impl Nic {
     /// room for.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.frames_waiting() > 0
+        self.security.can_seal() && self.output() > 0
     }
 
-    /// About how many frames [`Nic::poll_transmits`] has, which is how many buffers to offer it. 0 only if it has none.
+    /// About how many frames [`Nic::poll_transmits`] has, which is how many buffers to offer it. 0 only if it has none,
+    /// or if there is no counter value to seal them with, which is counted.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
-        if self.security.can_seal() { self.output() } else { 0 }
+        if self.may_seal() { self.output() } else { 0 }
     }
 
     /// The next completion. Its slot is free again once this returns it.

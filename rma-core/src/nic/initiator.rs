@@ -144,13 +144,13 @@ impl Initiator {
         self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
     }
 
-    /// Takes a command into its slot. A command that makes no sense completes at once.
+    /// Takes a command into its slot, and tells whether it waits there. A command that makes no sense completes at once.
     pub(super) fn handle_command(
         &mut self,
         now: Instant,
         command: &Command,
         context: &mut Context<'_>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<bool, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
         let (local, size) = match &command.op {
             CommandOp::Read(transfer) | CommandOp::Write(transfer) => {
@@ -166,14 +166,14 @@ impl Initiator {
             });
         if !valid {
             self.complete(now, command.slot, OpStatus::InvalidCommand, context.window);
-            return Ok(());
+            return Ok(false);
         }
         self.waiting[fifo(command.class, command.op.op_type())]
             .push_back(&mut self.links, command.slot.0);
         let slot = &mut self.slots[command.slot.index()];
         slot.state = State::Queued;
         slot.command = *command;
-        Ok(())
+        Ok(true)
     }
 
     /// Completes a command that could not even be read.

@@ -478,9 +478,9 @@ impl State {
             // packet cannot start anywhere else. Hosts that speak both families pay a copy when
             // they change over.
             packet.copy_within(written_at..written_at + len, headers_len);
-            self.headers_len = headers_len;
             self.counters.tx_moved.add(1);
         }
+        self.headers_len = headers_len;
         let headers =
             Headers { source_mac, next_hop_mac, source, destination, flow, port: self.port };
         headers.write(&mut packet[..packet_len]);

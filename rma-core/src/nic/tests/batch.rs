@@ -152,6 +152,78 @@ proptest! {
     }
 }
 
+/// All frames of `nic`, written into `buffers` at a time.
+fn transmit_together(nic: &mut Nic, now: Instant, buffers: usize) -> Vec<Flight> {
+    let mut flights = Vec::new();
+    loop {
+        let mut bytes = vec![[0; wire::FRAME_LEN_MAX]; buffers];
+        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| TxFrame::new(bytes)).collect();
+        let count = nic.poll_transmits(now, &mut frames, &mut Quantum::new(1 << 20));
+        for TxFrame { bytes, transmit } in &frames[..count] {
+            let transmit = transmit.expect("it was written");
+            flights.push(Flight { transmit, bytes: bytes[..transmit.len].to_vec() });
+        }
+        if count < buffers {
+            return flights;
+        }
+    }
+}
+
+proptest! {
+    /// However many frames are sealed together: they are the same octets, and what answers them is believed or not as
+    /// it would be of any. Also notices, which are bound to the tag of the very request that they refuse.
+    #[test]
+    fn sent_together_is_as_sent_one_by_one(
+        ops in prop::collection::vec(op(), 1..8),
+        buffers in 1..40_usize,
+        inbound_queue in 1..4_u32,
+    ) {
+        let settings = NicConfigBuilder { inbound_queue, pending_writes: 2, ..Default::default() };
+        let (mut apart, mut together) = (Pair::with(settings), Pair::with(settings));
+        for pair in [&mut apart, &mut together] {
+            for (slot, &op) in ops.iter().enumerate() {
+                pair.issue(command(pair, slot as u16, op));
+            }
+        }
+        for _ in 0..12 {
+            let requests = apart.requests();
+            let same = transmit_together(&mut together.a.nic, together.now, buffers);
+            prop_assert_eq!(format!("{:?}", same), format!("{:?}", &requests));
+            for flight in &requests {
+                prop_assert_eq!(apart.deliver_to_b(flight), together.deliver_to_b(flight));
+            }
+            let responses = apart.responses();
+            let same = transmit_together(&mut together.b.nic, together.now, buffers);
+            prop_assert_eq!(format!("{:?}", same), format!("{:?}", &responses));
+            for flight in &responses {
+                prop_assert_eq!(apart.deliver_to_a(flight), together.deliver_to_a(flight));
+            }
+        }
+        let mut ended = 0;
+        while let Some(completion) = apart.a.nic.poll_completion() {
+            prop_assert_eq!(Some(completion), together.a.nic.poll_completion());
+            ended += 1;
+        }
+        prop_assert_eq!(ended, ops.len());
+    }
+}
+
+#[test]
+fn requests_that_leave_together_hear_each_why_they_are_refused() {
+    let mut pair = Pair::with(NicConfigBuilder { inbound_queue: 1, ..Default::default() });
+    for slot in 0..8 {
+        pair.issue(pair.read(slot, 0, 64));
+    }
+    let requests = transmit_together(&mut pair.a.nic, pair.now, 16);
+    deliver_together(&mut pair.b.nic, pair.now, &requests);
+    let answers = transmit_together(&mut pair.b.nic, pair.now, 16);
+    assert_eq!(answers.len(), 8);
+    deliver_together(&mut pair.a.nic, pair.now, &answers);
+    let mut statuses: Vec<_> = (0..8).map(|_| pair.completion().status).collect();
+    statuses.sort_by_key(|&status| status as u8);
+    assert_eq!(statuses.iter().filter(|&&it| it == OpStatus::Nack).count(), 7, "{statuses:?}");
+}
+
 #[test]
 fn a_request_under_the_key_that_its_own_batch_installs_is_served_and_one_under_the_old_is_not() {
     let mut pair = Pair::new();

@@ -1,0 +1,151 @@
+//! How much a turn moves each way, and what the device holds.
+
+use super::*;
+
+/// A device with one buffer: a frame that it has no room for is held until the next `tx_burst`, as sockets do.
+#[derive(Default)]
+struct Holding {
+    is_blocked: bool,
+    held: bool,
+    tries: usize,
+}
+
+impl Holding {
+    fn send_held(&mut self) -> bool {
+        self.tries += usize::from(self.held);
+        self.held &= self.is_blocked;
+        !self.held
+    }
+}
+
+impl Backend for Holding {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+        0
+    }
+
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
+        let held = usize::from(self.held);
+        let mut out = [0; crate::wire::FRAME_LEN_MAX];
+        let mut taken = 0;
+        while self.send_held() && taken < max {
+            let mut frame = [TxFrame::new(&mut out)];
+            if fill(&mut frame) == 0 {
+                break;
+            }
+            taken += 1;
+            self.held = frame[0].transmit.is_some();
+        }
+        taken.max(held)
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+/// A device with as many large frames as it is asked for, whoever they are for.
+#[derive(Default)]
+struct Flood {
+    bytes: usize,
+}
+
+/// Bytes of each.
+const LARGE: usize = 3400;
+
+impl Backend for Flood {
+    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+        let mut buffers = vec![[0_u8; LARGE]; max];
+        let frames = buffers.iter_mut().map(|bytes| RxFrame {
+            source: "192.0.2.2".parse().unwrap(),
+            destination: local(),
+            reply_len_max: LARGE,
+            bytes,
+        });
+        on_frames(&mut frames.collect::<Vec<_>>());
+        self.bytes += max * LARGE;
+        max
+    }
+
+    fn tx_burst(&mut self, _: usize, _: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
+        0
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+/// An engine with one portal, which may seal frames up to `counter_end`.
+fn engine_on<B: Backend>(
+    backend: B,
+    counter_end: u64,
+) -> (Engine<B, HandClock>, CommandPortal, RegisteredRegion) {
+    let addresses = local().into();
+    let config = NicConfigBuilder { addresses, counter_end, ..NicConfigBuilder::default() };
+    let mut nic = Nic::new(config.build().unwrap());
+    let memory = Arc::new(rma_shm::Region::new(64).unwrap());
+    let key = crate::crypto::RegionKey::from_bytes([1; 16]);
+    let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
+    let sink = nic.regions_mut().register(Box::new(entry)).unwrap();
+    let sink = RegisteredRegion::new(sink, memory, NicTag(1));
+    let mut engine = Engine::new(nic, backend, HandClock::default());
+    let slots = 0..SLOTS;
+    engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+    let (portal, port) =
+        portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
+    engine.attach(port);
+    (engine, portal, sink)
+}
+
+#[test]
+fn a_frame_that_the_device_holds_is_sent_as_soon_as_it_can_be() {
+    let (mut engine, mut portal, sink) =
+        engine_on(Holding { is_blocked: true, ..Holding::default() }, u64::MAX);
+    read(&mut portal, &sink);
+    engine.turn();
+    assert!(engine.backend.held);
+    for _ in 0..3 {
+        assert!(engine.turn() > 0, "nobody sleeps over it");
+    }
+    engine.backend.is_blocked = false;
+    engine.turn();
+    assert!(!engine.backend.held, "though there is nothing else to send");
+    assert_eq!(engine.turn(), 0);
+}
+
+#[test]
+fn a_device_without_room_is_asked_once_a_turn() {
+    let (mut engine, mut portal, sink) =
+        engine_on(Holding { is_blocked: true, ..Holding::default() }, u64::MAX);
+    read(&mut portal, &sink);
+    engine.turn();
+    read(&mut portal, &sink);
+    let before = engine.backend.tries;
+    engine.turn();
+    assert_eq!(engine.backend.tries - before, 1);
+}
+
+#[test]
+fn a_request_that_cannot_be_sealed_is_counted() {
+    let (mut engine, mut portal, sink) = engine_on(Lost::default(), 1);
+    read(&mut portal, &sink);
+    engine.turn();
+    assert_eq!((engine.nic.counter_values_left(), engine.nic.counters().seals_refused()), (0, 0));
+    read(&mut portal, &sink);
+    engine.turn();
+    assert_eq!(engine.nic.counters().seals_refused(), 1);
+}
+
+#[test]
+fn a_turn_takes_in_a_quantum_and_a_small_one_beside_ops_of_the_latency_class() {
+    let (mut engine, mut portal, sink) = engine_on(Flood::default(), u64::MAX);
+    let received = |engine: &mut Engine<Flood, HandClock>| {
+        let before = engine.backend.bytes;
+        engine.turn();
+        engine.backend.bytes - before
+    };
+    // How long frames are is known after the first turn.
+    received(&mut engine);
+    assert_eq!(received(&mut engine), QUANTUM / LARGE * LARGE);
+    read(&mut portal, &sink);
+    received(&mut engine);
+    assert_eq!(received(&mut engine), LARGE);
+    pass(&engine, Duration::from_nanos(LATENCY_LASTS_NANOS));
+    assert_eq!(received(&mut engine), QUANTUM / LARGE * LARGE);
+}
