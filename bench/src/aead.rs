@@ -9,9 +9,18 @@ use rma_core::crypto::AeadProvider;
 /// Whether frames are encrypted.
 pub const ENCRYPTS: bool = !cfg!(feature = "null-crypto");
 
-/// Words for it, to be printed beside figures.
-pub const WORDS: &str =
-    if ENCRYPTS { "AES-128-GCM on" } else { "NOTHING IS ENCRYPTED (null-crypto)" };
+/// The cipher, as results name it.
+pub const CIPHER: &str = if ENCRYPTS { "AES-128-GCM" } else { "none" };
+
+/// What encrypts, in words to be printed beside figures.
+#[must_use]
+pub fn words() -> String {
+    if ENCRYPTS {
+        format!("{CIPHER} on ({})", chosen().name())
+    } else {
+        "NOTHING IS ENCRYPTED (null-crypto)".to_owned()
+    }
+}
 
 /// The provider.
 #[must_use]
@@ -39,7 +48,7 @@ mod null {
         }
 
         fn name(&self) -> &'static str {
-            "none: nothing is encrypted"
+            "null"
         }
 
         fn schedule(&self, key: &Key) -> KeySchedule {

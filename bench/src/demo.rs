@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    aead,
     client::Verified,
     interrupt::Interrupt,
     lab::{Lab, LabConfig, LabError},
@@ -342,7 +343,7 @@ fn introduce_and_verify(
         say.line(&format!("  fallback  {fallback}"));
     }
     say.line(&format!("  engines   inline, {}", pinning()));
-    say.line("  crypto    AES-128-GCM on every frame, a key of its own for every pair of hosts\n");
+    say.line(&format!("  crypto    {}, a key of its own for every pair of hosts\n", aead::words()));
     let mut verified = Verified::default();
     for op_type in [OpType::Read, OpType::Write] {
         let progress = Progress::new(say, op_type, args.verify);
@@ -392,7 +393,7 @@ fn report(pair: &Pair, args: &DemoArgs, verified: Verified) -> Report {
         fallbacks: pair.fallbacks(),
         pinning: pinning(),
         engine: "inline",
-        encryption: "AES-128-GCM",
+        encryption: aead::CIPHER,
         region_bytes: REGION_LEN,
         seed: args.seed,
         verified,

@@ -196,12 +196,7 @@ struct Conditions;
 
 impl core::fmt::Display for Conditions {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "inline engines, one pinned core each, {} ({})",
-            aead::WORDS,
-            aead::chosen().name()
-        )
+        write!(f, "inline engines, one pinned core each, {}", aead::words())
     }
 }
 

@@ -271,8 +271,7 @@ impl Engines {
         let mut register = |key: &RegionKey| {
             let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
             memory.copy_in(0, &source).expect("as long");
-            let mut entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
-            entry.key = RegionKeySchedule::with(aead, key);
+            let entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
             responder.nic_mut().regions_mut().register(entry).expect("there is room")
         };
         let grants = regions.iter().map(|key| Grant {

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use rma_core::crypto::fastest;
 use rma_sim::{scenario, swarm};
 use rma_xdp::{Clock, TscClock};
 
@@ -23,10 +24,11 @@ pub(super) fn events(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (value, events, took) = rates[rates.len() / 2];
     let detail = format!(
-        "the median of {} runs: {events} frames sent and received in {took:.2?} on one core, {} nodes, AES-128-GCM on, \
+        "the median of {} runs: {events} frames sent and received in {took:.2?} on one core, {} nodes, AES-128-GCM on ({}), \
          every promise checked after every event",
         rates.len(),
         options.nodes.len(),
+        fastest().name(),
     );
     Ok(vec![Measured { name: "sim_events_per_s", value, detail }])
 }

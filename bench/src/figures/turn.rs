@@ -65,7 +65,7 @@ fn both(aead: &'static dyn AeadProvider) -> [Turns; 2] {
     })
 }
 
-fn words(aead: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {
+fn words(provider: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {
     let words = |turns: &Turns| {
         let Turns { initiator: i, responder: r } = turns;
         format!(
@@ -74,9 +74,10 @@ fn words(aead: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {
         )
     };
     format!(
-        "engines in one thread, joined by memory; 64 B READs in batches of {BATCH}, AES-128-GCM by the {} provider, every \
+        "engines in one thread, joined by memory; 64 B READs in batches of {BATCH}, {} by the {} provider, every \
          key set up and at the responder derived anew; a READ costs, all under one key: {}; each under another: {}",
-        aead.name(),
+        aead::CIPHER,
+        provider.name(),
         words(one),
         words(many),
     )

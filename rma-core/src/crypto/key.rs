@@ -38,6 +38,10 @@ impl fmt::Debug for RegionKey {
 }
 
 /// K_d: the key of one initiating process at one responder, for one op type.
+///
+/// Not erased when it is dropped: commands carry it through the memory of a portal, and ops' records through tables that are
+/// used again and again, so copies of it lie about as long as a NIC runs. Expanded keys and those that a provider holds are
+/// erased. What a K_d opens is what its one process may have, until the region's key is rotated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DerivedRegionKey([u8; 16]);
 

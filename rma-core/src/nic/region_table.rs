@@ -9,7 +9,7 @@ use rma_shm::region::Region;
 
 use crate::{
     addr::Pid,
-    crypto::{AeadProvider, RegionKey, RegionKeySchedule},
+    crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
     limits::REGION_LEN_MAX,
     region::{Permissions, RegionId},
@@ -22,6 +22,8 @@ pub struct RegionEntry {
     pub memory: Arc<Region>,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
+    /// K_r as it was given, until the table that the region is registered in has seen whom it is to be expanded for.
+    given: Option<RegionKey>,
     /// The K_r before the last Rekey: nothing is admitted under it, but who uses it is told so.
     pub(super) previous: Option<RegionKeySchedule>,
     /// What remote hosts may do.
@@ -37,8 +39,9 @@ impl RegionEntry {
     /// An entry for `memory`, protected by `key`.
     #[must_use]
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
+        let given = Some(*key);
         let key = RegionKeySchedule::new(key);
-        Self { memory, key, permissions, owner, previous: None, revision: 0 }
+        Self { memory, key, given, permissions, owner, previous: None, revision: 0 }
     }
 
     //= 1rma#4.3-one-region-per-access
@@ -98,6 +101,11 @@ impl RegionTable {
         let Some(index) = self.free.pop_front() else {
             return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
         };
+        if let Some(key) = entry.given.take()
+            && self.aead.kind() != fastest().kind()
+        {
+            entry.key = RegionKeySchedule::with(self.aead, &key);
+        }
         self.revision += 1;
         entry.revision = self.revision;
         let row = &mut self.rows[usize::from(index)];
@@ -172,7 +180,7 @@ mod tests {
     //= type=test
     #[test]
     fn a_full_table_is_an_error_and_evicts_nothing() {
-        let mut table = RegionTable::new(2, crate::crypto::fastest());
+        let mut table = RegionTable::new(2, fastest());
         let ids = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
         let (error, _) = table.register(entry(1)).unwrap_err();
         assert_eq!(error, RegionError::TableFull { capacity: 2 });
@@ -181,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_deregistered_region_names_nothing() {
-        let mut table = RegionTable::new(1, crate::crypto::fastest());
+        let mut table = RegionTable::new(1, fastest());
         let old = table.register(entry(1)).unwrap();
         assert!(table.deregister(old).is_ok());
         let new = table.register(entry(1)).unwrap();
@@ -196,7 +204,7 @@ mod tests {
     //= type=test
     #[test]
     fn a_rekey_makes_what_came_before_it_old_for_its_region_alone() {
-        let mut table = RegionTable::new(3, crate::crypto::fastest());
+        let mut table = RegionTable::new(3, fastest());
         let [one, other] = [table.register(entry(1)).unwrap(), table.register(entry(1)).unwrap()];
         let before = [one, other].map(|id| table.get(id).unwrap().revision);
         assert_ne!(before[0], before[1]);
