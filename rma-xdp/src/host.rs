@@ -134,6 +134,8 @@ struct HostShared {
     counter: Counter,
     device: crate::device::DeviceKeeper,
     watch: DeviceWatch,
+    /// What encrypts.
+    aead: &'static str,
 }
 
 impl HostShared {
@@ -152,7 +154,7 @@ impl HostShared {
 
     fn metrics(&self, driver: &Driver, life: Life) -> MetricsSource {
         let (counters, watch) = (self.counters.clone(), self.watch.clone());
-        MetricsSource::new(counters, watch, &self.info, driver, life)
+        MetricsSource::new(counters, watch, (&self.info, self.aead), driver, life)
     }
 
     fn fallbacks(&self) -> Vec<String> {
@@ -545,13 +547,14 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
     let watch = DeviceWatch::new(&backend);
     let engine = Engine::new(nic, backend, TscClock::new());
-    let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch };
+    let aead = aead.name();
+    let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch, aead };
     tracing::info!(
         device = %shared.info,
         addresses = ?addresses.iter().collect::<Vec<_>>(),
         port,
         counter = %shared.counter.source(),
-        aead = aead.name(),
+        aead,
         "host opened"
     );
     for fallback in shared.fallbacks() {

@@ -41,6 +41,8 @@ use crate::{
 pub struct Metrics {
     /// Whether the host is open and its engine's thread has not ended.
     pub engine_up: bool,
+    /// The AEAD provider that encrypts.
+    pub aead: &'static str,
     /// Ops of this host that ended, by status.
     pub completions: Box<[(OpStatus, u64)]>,
     /// Received frames that died in the NIC, by reason.
@@ -99,6 +101,7 @@ pub struct MetricsSource {
     device: DeviceWatch,
     /// What was opened, in words.
     description: Arc<str>,
+    aead: &'static str,
     books: Weak<<Books as core::ops::Deref>::Target>,
     executors: Executors,
     life: Life,
@@ -108,20 +111,20 @@ impl MetricsSource {
     pub(crate) fn new(
         counters: Arc<NicCounters>,
         device: DeviceWatch,
-        info: &DeviceInfo,
+        (info, aead): (&DeviceInfo, &'static str),
         driver: &Driver,
         life: Life,
     ) -> Self {
         let (description, books) = (info.to_string().into(), Arc::downgrade(driver.books()));
         let executors = driver.executors().clone();
-        Self { counters, device, description, books, executors, life }
+        Self { counters, device, description, aead, books, executors, life }
     }
 
     /// What the host tells about itself now. Allocates, and makes a system call for each receive queue; an engine
     /// notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Self { counters, device, description, books, executors, life } = self;
+        let Self { counters, device, description, aead, books, executors, life } = self;
         let tenants = books.upgrade().map(|books| usages(&books));
         let delays = |op_type| OpDelays {
             op_type,
@@ -130,6 +133,7 @@ impl MetricsSource {
         };
         Metrics {
             engine_up: tenants.is_some() && !life.has_ended(),
+            aead,
             completions: OpStatus::ALL.map(|it| (it, counters.completions(it))).into(),
             drops: DropReason::ALL.map(|it| (it, counters.drops(it))).into(),
             nic: NicTotals {

@@ -27,6 +27,9 @@ impl Metrics {
         let (name, help) = ("rma_device_info", "The device that carries the frames.");
         text.family(GAUGE, name, help)?;
         text.sample(name, &[("device", &self.device.description)], 1)?;
+        let (name, help) = ("rma_aead_info", "The AEAD provider that encrypts frames.");
+        text.family(GAUGE, name, help)?;
+        text.sample(name, &[("provider", self.aead)], 1)?;
         self.write_ops(&mut text)?;
         write_totals(&self.nic, &mut text)?;
         write_gauges(&self.gauges, &mut text)?;
