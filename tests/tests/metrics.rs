@@ -113,6 +113,7 @@ fn what_a_host_says_adds_up() {
     let sum = |delay| client.get(&format!("rma_{delay}_delay_seconds_sum{{op=\"READ\"}}"));
     assert!(sum("issue") <= sum("total") && sum("total") < 10.0);
     assert_eq!(client.get("rma_engine_up"), 1.0);
+    assert!(client.any("rma_aead_info{provider=\""), "which provider encrypts");
     // 16 requests, and 5 times data.
     assert_eq!(client.get("rma_frames_sent_total"), 21.0);
     assert_eq!(client.get("rma_udp_tx_frames_total"), 21.0);
