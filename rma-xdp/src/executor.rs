@@ -13,6 +13,7 @@
 mod buffer;
 mod client;
 mod gauges;
+mod remaining;
 mod seat;
 mod tasks;
 

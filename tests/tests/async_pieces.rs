@@ -196,6 +196,53 @@ fn a_replica_has_the_pieces_that_the_first_host_left_missing() {
 }
 
 #[test]
+fn one_replica_after_the_other_has_the_pieces_that_all_before_it_left_missing() {
+    let hosts = hosts();
+    let (_region, read, _) = remote(hosts.server(), &hosts);
+    // Regions that are shorter than their grants say: ops beyond fail.
+    let cut_off = |len: usize| {
+        let region = hosts.server().register(len, Permissions::READ).unwrap();
+        region.write(0, &(0..len).map(data).collect::<Vec<_>>()).unwrap();
+        let grant = hosts.server().grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read);
+        (region, Grant { region_len: LEN as u64, ..grant.unwrap() })
+    };
+    // The first has a part of the second piece, the other one more of it, and none has the third.
+    let (first, second) = (cut_off(3 * BUF + 5_000), cut_off(3 * BUF + 11_000));
+    let (client, pool) = client(&hosts, 2);
+    let pieces = |grant| {
+        let mut pieces = pieces(grant);
+        pieces.swap(0, 1);
+        pieces
+    };
+    let fail_over = async {
+        let bufs = vec![filled(&pool, 1), filled(&pool, 2)];
+        let (result, bufs) = client.read_pieces(pieces(first.1), bufs).await;
+        let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
+        let missing = outcome.missing[0];
+        assert!(missing.piece == 1 && missing.offset > 0, "{outcome:?}");
+        // A refusal names the piece as the application does.
+        let mut wrong = pieces(read);
+        wrong[1].remote_offset = LEN as u64;
+        let (result, bufs) = client.read_pieces(wrong, bufs).remaining(&outcome).await;
+        let Err(TransferError::Refused(error)) = result else { panic!("{result:?}") };
+        assert!(matches!(error, CallError::RemoteOutOfBounds { piece: 1, .. }), "{error}");
+        let (result, bufs) = client.read_pieces(pieces(second.1), bufs).remaining(&outcome).await;
+        let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
+        let left = outcome.missing[0];
+        assert!(left.piece == 1 && left.offset > missing.offset, "{outcome:?}");
+        assert_eq!(outcome.missing.last().unwrap().piece, 2, "{outcome:?}");
+        let (result, bufs) = client.read_pieces(pieces(read), bufs).remaining(&outcome).await;
+        result.unwrap();
+        bufs
+    };
+    let bufs = client.block_on(fail_over).unwrap();
+    assert!(bufs[0].to_vec().iter().enumerate().all(|(at, &byte)| byte == data(7 + at)));
+    let second = bufs[1].to_vec();
+    assert!((0..15_000).all(|at| second[100 + at] == data(3 * BUF + at)));
+    assert_eq!(second[19_999], data(5 * BUF));
+}
+
+#[test]
 fn buffers_of_a_dropped_call_of_several_are_the_pools_again_when_it_is_over() {
     let mut hosts = impatient();
     let (_region, read, _) = remote(hosts.server(), &hosts);

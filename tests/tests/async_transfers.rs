@@ -295,6 +295,42 @@ fn a_replica_has_what_the_first_host_left_missing() {
     assert!(buf.to_vec() == [DATA; BUF]);
 }
 
+/// A grant for as much as `like` is for, of a region of `server`'s that has no more than `len` bytes: ops beyond fail.
+fn cut_off(server: &Host, hosts: &Hosts, like: &Grant, len: usize) -> (RegisteredRegion, Grant) {
+    let region = server.register(len, Permissions::READ).unwrap();
+    region.write(0, &vec![DATA; len]).unwrap();
+    let grant = server.grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read).unwrap();
+    (region, Grant { region_len: like.region_len, ..grant })
+}
+
+#[test]
+fn one_replica_after_the_other_has_what_all_before_it_left_missing() {
+    let hosts = hosts();
+    let (_region, read, _) = remote(hosts.server(), &hosts);
+    // The first has less than the second, and that one has not all.
+    let (_a, first) = cut_off(hosts.server(), &hosts, &read, 7_000);
+    let (_b, second) = cut_off(hosts.server(), &hosts, &read, 14_000);
+    let (client, pool) = (client(&hosts), hosts.client.buffer_pool(2, BUF as u32).unwrap());
+    let mut buf = pool.try_acquire().unwrap();
+    buf.write(0, &[1; BUF]).unwrap();
+    let fail_over = async {
+        let (result, buf) = client.read(&first, 0, buf).await;
+        let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
+        let from = outcome.missing[0].offset;
+        assert!(from > 0 && from <= 7_000, "{outcome:?}");
+        let (result, buf) = client.read(&second, 0, buf).remaining(&outcome).await;
+        let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
+        assert!(outcome.missing[0].offset > from, "{outcome:?}");
+        let end = outcome.missing.last().map(|last| (last.piece, last.offset + last.len));
+        assert_eq!(end, Some((0, BUF as u64)), "{outcome:?}");
+        let (result, buf) = client.read(&read, 0, buf).remaining(&outcome).await;
+        result.unwrap();
+        buf
+    };
+    let buf = client.block_on(fail_over).unwrap();
+    assert!(buf.to_vec() == [DATA; BUF]);
+}
+
 #[test]
 fn a_timeout_ends_a_transfer_with_a_peer_that_never_answers() {
     let mut hosts = impatient();

@@ -171,7 +171,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// The part of `pieces`, those of the call, that is missing: what to ask of another replica, with the grants
-    /// that `grant_of` has for each.
+    /// that `grant_of` has for each. One piece for each [`Missing`], in their order.
+    ///
+    /// A call of these is another call: its outcome counts in *its* pieces. If it fails as well, the rest of the rest is
+    /// what its outcome's `remaining` makes of the pieces that this returned, and not of the first call's.
+    ///
+    /// # Panics
+    /// If `pieces` are fewer than the call's. Those of yet another call are not told apart.
     pub fn remaining<'a>(
         &self,
         pieces: &[Piece<'a>],

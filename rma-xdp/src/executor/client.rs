@@ -20,7 +20,7 @@ use core::{
 use std::{future::poll_fn, sync::Arc, thread};
 
 use rma_core::{
-    executor::{Call, CallError, CallId, Missing, Outcome, Piece, RetryPolicy},
+    executor::{Call, CallId, Outcome, RetryPolicy},
     grant::Grant,
     op::{ClassOfService, OpType},
 };
@@ -29,6 +29,7 @@ use super::{
     Executor,
     buffer::{BufPiece, Bufs, RegionBuf},
     check_op_type, done,
+    remaining::{check_within, error_in_whole, outcome_in_whole},
     seat::block_on,
     tasks::{After, Shared, State, TaskId},
 };
@@ -276,8 +277,15 @@ pub struct Transfer<B = RegionBuf> {
 
 #[derive(Debug)]
 enum Phase {
-    New { order: Order, bufs: Bufs },
-    Submitted(TaskId),
+    New {
+        order: Order,
+        bufs: Bufs,
+    },
+    Submitted {
+        task: TaskId,
+        /// [`Order::only`].
+        only: Option<Outcome>,
+    },
     Done,
 }
 
@@ -289,6 +297,7 @@ struct Order {
     class: Option<ClassOfService>,
     retry: RetryPolicy,
     timeout: Option<Duration>,
+    /// Of another transfer, which left missing what this one is to transfer.
     only: Option<Outcome>,
     fenced: bool,
 }
@@ -319,7 +328,14 @@ impl<B> Transfer<B> {
         self.with(|order| order.timeout = Some(timeout))
     }
 
-    /// Transfers only what another transfer of these bytes left missing, such as one with another replica.
+    /// Transfers only what another transfer of these bytes left missing, such as one with another replica. The pieces
+    /// and buffers are those of that transfer, all of them.
+    ///
+    /// An outcome or an error of this transfer has the numbers of the whole, too: what it leaves missing is in its
+    /// outcome, which goes to `remaining` of the next. Its `bytes_done`, `retries` and [`Missing::tried`] tell of this
+    /// transfer alone.
+    ///
+    /// [`Missing::tried`]: rma_core::executor::Missing::tried
     pub fn remaining(self, outcome: &Outcome) -> Self {
         self.with(|order| order.only = Some(outcome.clone()))
     }
@@ -382,22 +398,12 @@ impl Order {
         if self.fenced {
             state.executor.fence();
         }
-        state.begin(&Call { pieces, class, retry, deadline })
+        let begun = state.begin(&Call { pieces, class, retry, deadline });
+        begun.map_err(|error| match (error, &self.only) {
+            (TransferError::Refused(error), Some(only)) => error_in_whole(only, error).into(),
+            (error, _) => error,
+        })
     }
-}
-
-/// Whether what is missing by `outcome` lies in `whole`: beyond are others' buffers.
-fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(), CallError> {
-    for &Missing { piece, offset, len, .. } in &outcome.missing {
-        let Some(it) = whole.get(piece) else {
-            return Err(CallError::Pieces { pieces: piece + 1 });
-        };
-        if offset.checked_add(len).is_none_or(|end| end > it.len) {
-            let (region, region_len) = (it.local.id(), it.len);
-            return Err(CallError::LocalOutOfBounds { piece, region, region_len, offset, len });
-        }
-    }
-    Ok(())
 }
 
 impl<B> Future for Transfer<B> {
@@ -407,28 +413,33 @@ impl<B> Future for Transfer<B> {
         let Self { client, phase, give_back } = &mut *self;
         let shared = &client.handle.owner.shared;
         let polled = shared.with(|state, after| {
-            let task = match core::mem::replace(phase, Phase::Done) {
+            let (task, only) = match core::mem::replace(phase, Phase::Done) {
                 Phase::New { order, bufs } => match order.submit(state, &bufs) {
-                    Ok(call) => state.keep(call, bufs),
+                    Ok(call) => (state.keep(call, bufs), order.only),
                     Err(error) => return Poll::Ready((Err(error), bufs)),
                 },
-                Phase::Submitted(task) => task,
+                Phase::Submitted { task, only } => (task, only),
                 Phase::Done => panic!("a future is not polled after its end"),
             };
-            *phase = Phase::Submitted(task);
+            *phase = Phase::Submitted { task, only };
             let polled = state.poll_task(task, context, after);
-            polled.map(|(result, bufs)| (result.map_err(TransferError::from).and_then(done), bufs))
+            polled.map(|(result, bufs)| (result.map_err(TransferError::from), bufs))
         });
         polled.map(|(result, bufs)| {
-            *phase = Phase::Done;
-            (result, give_back(bufs))
+            let result = match core::mem::replace(phase, Phase::Done) {
+                Phase::Submitted { only: Some(only), .. } => {
+                    result.map(|outcome| outcome_in_whole(&only, outcome))
+                }
+                _ => result,
+            };
+            (result.and_then(done), give_back(bufs))
         })
     }
 }
 
 impl<B> Drop for Transfer<B> {
     fn drop(&mut self) {
-        if let Phase::Submitted(task) = self.phase {
+        if let Phase::Submitted { task, .. } = self.phase {
             self.client.handle.owner.shared.with(|state, after| state.abandon(task, after));
         }
     }
