@@ -147,6 +147,24 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// # Errors
     /// If the call cannot be right, or there is no room for it. Then nothing was issued.
     pub fn submit(&mut self, now: Instant, call: &Call<'_>) -> Result<CallId, CallError> {
+        self.begin(now, call, false)
+    }
+
+    /// [`CommandExecutor::fence`] and then [`CommandExecutor::submit`]; but if the call is refused, there is no fence either.
+    ///
+    /// # Errors
+    /// As [`CommandExecutor::submit`].
+    pub fn submit_fenced(&mut self, now: Instant, call: &Call<'_>) -> Result<CallId, CallError> {
+        self.begin(now, call, true)
+    }
+
+    #[inline]
+    fn begin(
+        &mut self,
+        now: Instant,
+        call: &Call<'_>,
+        is_fenced: bool,
+    ) -> Result<CallId, CallError> {
         let op_type = call::check(call.pieces)?;
         let portal = self.portal.as_mut();
         for (piece, it) in call.pieces.iter().enumerate() {
@@ -169,6 +187,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 return Err(error.into());
             }
         };
+        if is_fenced {
+            // Nothing can fail any more.
+            self.fence();
+        }
         let cut = self.cuts[usize::from(!responder.is_ipv4())];
         let id = self.calls.begin(index, call, path, cut, self.fences);
         if let Some(deadline) = call.deadline {

@@ -118,10 +118,26 @@ impl Executor {
     /// # Errors
     /// If the call cannot be right, or there is no room for it. Then nothing was issued.
     pub fn submit(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
+        self.begin(call, CommandExecutor::submit)
+    }
+
+    /// [`Executor::fence`] and then [`Executor::submit`]; but if the call is refused, there is no fence either.
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    pub fn submit_fenced(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
+        self.begin(call, CommandExecutor::submit_fenced)
+    }
+
+    fn begin(
+        &mut self,
+        call: &Call<'_>,
+        submit: fn(&mut CommandExecutor<Portal>, Instant, &Call<'_>) -> Result<CallId, CallError>,
+    ) -> Result<CallId, CallError> {
         if self.calls() >= self.calls.into() {
             return Err(CallError::TooManyCalls { calls: self.calls });
         }
-        self.inner.submit(self.clock.now(), call)
+        submit(&mut self.inner, self.clock.now(), call)
     }
 
     /// See [`CommandExecutor::fence`].

@@ -316,3 +316,24 @@ fn a_fence_is_passed_when_what_was_before_it_is_given_up() {
     drop(buf);
     assert_eq!((pool.free(), client.calls()), (3, 0));
 }
+
+#[test]
+fn a_fenced_transfer_that_is_refused_keeps_nobody_waiting() {
+    let mut hosts = impatient();
+    let (_region, read, _) = remote(hosts.server(), &hosts);
+    let (client, pool) = client(&hosts, 3);
+    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let alive = Host::open(config).unwrap();
+    let (_copy, read_alive, _) = remote(&alive, &hosts);
+    hosts.server = None;
+    let mut slow = client
+        .read(&read, 0, filled(&pool, 1))
+        .retry(RetryPolicy { timeouts: 255, refusals: 255 })
+        .timeout(Duration::from_secs(5));
+    assert!(poll_once(&mut slow).is_pending());
+    let outside = client.read(&read_alive, LEN as u64, filled(&pool, 1)).fenced();
+    assert!(client.block_on(outside).unwrap().0.is_err());
+    let (result, _buf) = client.block_on(client.read(&read_alive, 0, filled(&pool, 1))).unwrap();
+    result.unwrap();
+    assert!(poll_once(&mut slow).is_pending(), "what came after the refused one waited for it");
+}

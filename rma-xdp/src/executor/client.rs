@@ -341,7 +341,8 @@ impl<B> Transfer<B> {
     }
 
     /// Begins when everything is over, well or not, that was submitted before it is first polled: [`Client::fence`] and
-    /// this transfer in one. What is submitted after it waits for the same, and not for this transfer.
+    /// this transfer in one. What is submitted after it waits for the same, and not for this transfer. If this transfer
+    /// is refused, there is no fence either.
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Grant, RegionBuf};
@@ -394,11 +395,8 @@ impl Order {
             }
         };
         let deadline = self.timeout.map(|timeout| state.executor.now() + timeout);
-        let Self { class, retry, .. } = *self;
-        if self.fenced {
-            state.executor.fence();
-        }
-        let begun = state.begin(&Call { pieces, class, retry, deadline });
+        let Self { class, retry, fenced, .. } = *self;
+        let begun = state.begin(&Call { pieces, class, retry, deadline }, fenced);
         begun.map_err(|error| match (error, &self.only) {
             (TransferError::Refused(error), Some(only)) => error_in_whole(only, error).into(),
             (error, _) => error,

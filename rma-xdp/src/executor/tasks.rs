@@ -160,9 +160,14 @@ impl After {
 
 impl State {
     /// Submits a call.
-    pub(super) fn begin(&mut self, call: &Call<'_>) -> Result<CallId, TransferError> {
+    pub(super) fn begin(
+        &mut self,
+        call: &Call<'_>,
+        is_fenced: bool,
+    ) -> Result<CallId, TransferError> {
         match self.gone {
             Some(gone) => Err(gone.into()),
+            None if is_fenced => Ok(self.executor.submit_fenced(call)?),
             None => Ok(self.executor.submit(call)?),
         }
     }

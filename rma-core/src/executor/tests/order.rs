@@ -118,6 +118,28 @@ fn what_follows_a_fence_waits_for_what_is_before_it_even_if_that_fails() {
 }
 
 #[test]
+fn a_fenced_call_that_is_refused_leaves_no_fence() {
+    let cc = CcConfigBuilder { remotes: 1, ..fixed(8.0) };
+    let mut bench = Bench::with(16, ExecutorConfig { cc, calls: 3, ..ExecutorConfig::default() });
+    let locals: Vec<_> = (0..3).map(|id| local(id, 64)).collect();
+    let [near, far] = ["192.0.2.2", "192.0.2.3"].map(|host| grant(host, OpType::Read, 64));
+    bench.submit(&[whole(&near, &locals[0])]);
+    let outside = Piece { remote_offset: 1, ..whole(&near, &locals[1]) };
+    for pieces in [&[] as &[_], &[outside], &[whole(&far, &locals[1])]] {
+        assert!(bench.executor.submit_fenced(bench.now, &Call::of(pieces)).is_err());
+    }
+    bench.submit(&[whole(&near, &locals[1])]);
+    assert_eq!(regions(&bench.take()), [0, 1], "nobody waits");
+    let pieces = [whole(&near, &locals[2])];
+    bench.executor.submit_fenced(bench.now, &Call::of(&pieces)).unwrap();
+    let error = bench.executor.submit_fenced(bench.now, &Call::of(&pieces)).unwrap_err();
+    assert_eq!(error, CallError::TooManyCalls { calls: 3 });
+    assert_eq!(regions(&bench.take()), [], "it waits for the others");
+    assert_eq!(regions(&bench.run(|_| OpStatus::Ok)), [2]);
+    assert_eq!([(); 3].map(|()| bench.outcome().status), [CallStatus::Ok; 3]);
+}
+
+#[test]
 fn a_call_that_is_held_can_be_cancelled_and_holds_up_nobody() {
     let mut bench = Bench::new(16, fixed(8.0));
     let locals: Vec<_> = (0..3).map(|id| local(id, 64)).collect();
