@@ -67,8 +67,8 @@ pub struct Executor {
     told: Arc<Told>,
     /// When to tell the next time.
     tells_at: Instant,
-    /// Whether it was said that there are calls.
-    told_calls: bool,
+    /// How many calls and ops under way it told of.
+    told_of: (usize, usize),
 }
 
 /// Turns an inline engine.
@@ -96,7 +96,7 @@ impl Executor {
             over: VecDeque::new(),
             told,
             tells_at: Instant::ZERO,
-            told_calls: false,
+            told_of: (0, 0),
         })
     }
 
@@ -137,7 +137,12 @@ impl Executor {
         if self.calls() >= self.calls.into() {
             return Err(CallError::TooManyCalls { calls: self.calls });
         }
-        submit(&mut self.inner, self.clock.now(), call)
+        let id = submit(&mut self.inner, self.clock.now(), call)?;
+        if self.calls() == 1 {
+            // Nobody knows when it will be polled.
+            self.told.tell_calls(1);
+        }
+        Ok(id)
     }
 
     /// See [`CommandExecutor::fence`].
@@ -162,17 +167,29 @@ impl Executor {
         work
     }
 
-    /// Tells whoever watches the host how things are.
+    /// Tells whoever watches the host how things are. Also to be called before a thread sleeps, which may be for long.
     fn tell(&mut self) {
         let calls = self.calls();
         self.told.tell(&mut self.inner, calls);
-        self.told_calls = calls > 0;
+        self.told_of = (calls, self.inner.ops_outstanding());
+    }
+
+    /// [`Executor::tell`], if something has begun or ended since: the thread that would tell sleeps.
+    fn tell_news(&mut self) {
+        if self.told_of != (self.calls(), self.inner.ops_outstanding()) {
+            self.tell();
+        }
     }
 
     /// An outcome was taken. Who has no call may not be polled for long.
     fn taken(&mut self) {
-        if self.told_calls && self.calls() == 0 {
-            self.tell();
+        if self.calls() > 0 {
+            return;
+        }
+        match self.told_of {
+            // Of its windows it has not told.
+            (0, _) => self.told.tell_calls(0),
+            _ => self.tell(),
         }
     }
 
@@ -334,12 +351,13 @@ impl Executor {
     }
 
     /// There was nothing to do: waits a little, or for the next event, or `until` that time.
-    fn rest(&self, idle: &mut IdleTracker, until: Option<Instant>) {
+    fn rest(&mut self, idle: &mut IdleTracker, until: Option<Instant>) {
         let now = self.now();
         match idle.idle(now) {
             Idle::Spin => core::hint::spin_loop(),
             Idle::Yield => std::thread::yield_now(),
             Idle::Sleep => {
+                self.tell();
                 let until = [self.poll_timeout(), until].into_iter().flatten().min();
                 self.portal().sleep_for(until.map(|at| at.since(now)));
             }
@@ -396,7 +414,12 @@ impl Executor {
         let Some(sleep) = self.portal().sleep() else { return false };
         sleep.prepare();
         let is_due = self.poll_timeout().is_some_and(|at| at <= self.now());
-        self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.portal().may_sleep()
+        let sleeps =
+            self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.portal().may_sleep();
+        if sleeps {
+            self.tell();
+        }
+        sleeps
     }
 
     /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not readable any longer.

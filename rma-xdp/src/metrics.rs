@@ -3,7 +3,7 @@
 //! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's own, which it writes
 //! and others read; gauges are what it published last; the kernel is asked directly.
 //!
-//! Executors belong to their applications' threads, and tell as these poll: see [`ExecutorGauges`]. There is nothing of
+//! Executors belong to their applications' threads, and tell as these poll or go to sleep: see [`ExecutorGauges`]. There is nothing of
 //! each path, of which there may be as many as hosts. A [`rma_core::executor::CommandExecutor`] that an application
 //! drives itself is not there.
 //!

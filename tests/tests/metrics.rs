@@ -2,7 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use core::{net::SocketAddr, time::Duration};
+use core::{
+    net::SocketAddr,
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
@@ -14,8 +19,8 @@ use rma_tests::{
     hosts::{CLIENT_PID, Hosts, Loopback, Setup},
 };
 use rma_xdp::{
-    Call, CallStatus, Clock, ExecutorGauges, Grant, HostConfig, InlineHost, Metrics,
-    MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
+    Call, CallStatus, Client, Clock, ExecutorGauges, Grant, HostConfig, IdlePolicy, InlineHost,
+    Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
     RegisteredRegion, RetryPolicy, TenantConfig, Timing, TscClock,
 };
 
@@ -170,6 +175,103 @@ fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     drop((busy, idle));
     let gauges = hosts.client.metrics().executors;
     assert_eq!((gauges.executors, gauges.local_cwnd_min), (0, None));
+}
+
+/// A host whose peer is gone, and how it is read from: ops end after seconds.
+fn with_a_dead_peer() -> (Hosts, Grant, RegisteredRegion) {
+    let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(2));
+    let mut hosts = Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() });
+    let Scene { portal, local, to_read, .. } = Scene::new(&hosts);
+    drop(portal);
+    hosts.server = None;
+    (hosts, to_read, local)
+}
+
+/// Sleeps at once.
+const SLEEPY: IdlePolicy =
+    IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
+
+#[test]
+fn an_executor_whose_thread_sleeps_told_before_what_it_sleeps_for() {
+    let (hosts, to_read, local) = with_a_dead_peer();
+    let pieces =
+        [Piece { grant: &to_read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
+    let call = Call { retry: RetryPolicy::NONE, ..Call::of(&pieces) };
+    let seen = || {
+        let gauges = hosts.client.metrics().executors;
+        (gauges.calls, gauges.calls_waiting, gauges.ops_outstanding)
+    };
+    // As many as the window lets go: each call is one op.
+    let all_are_told = || matches!(seen(), (6, waiting, ops @ 1..) if waiting + ops == 6);
+
+    // In an event loop. It tells when it is polled first, and not again for a while.
+    let mut executor = hosts.client.executor(4).unwrap();
+    executor.set_idle(SLEEPY);
+    executor.poll();
+    assert_eq!(seen(), (0, 0, 0));
+    executor.submit(&call).unwrap();
+    assert_eq!(seen(), (1, 1, 0), "at once, as it may not be polled for long");
+    for _ in 1..6 {
+        executor.submit(&call).unwrap();
+    }
+    while executor.poll() > 0 {}
+    assert!(executor.arm());
+    assert!(all_are_told(), "{:?}", seen());
+    executor.disarm();
+
+    // In a wait.
+    drop(executor);
+    let mut executor = hosts.client.executor(4).unwrap();
+    executor.set_idle(SLEEPY);
+    executor.poll();
+    for _ in 0..6 {
+        executor.submit(&call).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let outcome = executor.wait_any().unwrap();
+            is_over.store(true, SeqCst);
+            assert_eq!(outcome.status, CallStatus::Failed(OpStatus::Timeout));
+        });
+        while !all_are_told() {
+            assert!(!is_over.load(SeqCst), "{:?}", seen());
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn futures_under_way_are_told_while_the_thread_that_polls_for_them_sleeps() {
+    let (hosts, to_read, _local) = with_a_dead_peer();
+    let mut executor = hosts.client.executor(4).unwrap();
+    executor.set_idle(SLEEPY);
+    executor.poll();
+    let client = Client::new(executor);
+    let pool = hosts.client.buffer_pool(2, 64).unwrap();
+    let read = || client.read(&to_read, 0, pool.try_acquire().unwrap()).retry(RetryPolicy::NONE);
+    let is_over = AtomicBool::new(false);
+    let until_seen = |calls| loop {
+        let gauges = hosts.client.metrics().executors;
+        if (gauges.calls, gauges.ops_outstanding) == (calls, calls) {
+            break;
+        }
+        assert!(!is_over.load(SeqCst), "{gauges:?}");
+        std::thread::yield_now();
+    };
+    std::thread::scope(|scope| {
+        let first = read();
+        scope.spawn(|| {
+            let (result, _buf) = client.block_on(first).unwrap();
+            is_over.store(true, SeqCst);
+            assert!(result.is_err());
+        });
+        until_seen(1);
+        // One that is polled by another thread, which goes away.
+        let mut second = read();
+        assert!(pin!(&mut second).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        until_seen(2);
+    });
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What the executors of a host tell about themselves: [`ExecutorGauges`].
 //!
 //! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it stores a few numbers
-//! now and then ([`EVERY`]), in memory that it alone writes, without a lock or an atomic read-modify-write. Between two
-//! such moments a poll pays one comparison.
+//! now and then ([`EVERY`], and before a thread sleeps), in memory that it alone writes, without a lock or an atomic
+//! read-modify-write. Between two such moments a poll pays one comparison, and the first call and the end of the last a
+//! store or two.
 
 use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -20,8 +21,11 @@ pub(super) const EVERY: Duration = Duration::from_millis(100);
 /// Bounds between the classes of windows, in ops.
 const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 64.0, 256.0];
 
-/// What all executors of a host do at one moment, a tenth of a second ago at most, or when the last of their calls was
-/// over. Those of tenants are among them.
+/// What all executors of a host do, by what each told last. Those of tenants are among them.
+///
+/// One that is polled told a tenth of a second ago at most, one whose thread sleeps when it went to sleep, and one
+/// without calls when the last was over. One that has calls and is neither polled nor slept for tells what was at its
+/// last poll, but never that it has no call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExecutorGauges {
@@ -112,6 +116,12 @@ impl Told {
         }
         self.remote_cwnd_min.store(min.to_bits(), Relaxed);
         self.local_cwnd.store(executor.congestion_control().local_cwnd().to_bits(), Relaxed);
+    }
+
+    /// Stores how many calls there are, of which nothing has been issued and no window told.
+    pub(super) fn tell_calls(&self, calls: u64) {
+        self.calls.store(calls, Relaxed);
+        self.calls_waiting.store(calls, Relaxed);
     }
 
     fn add_to(&self, sum: &mut ExecutorGauges) {

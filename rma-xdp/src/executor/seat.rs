@@ -114,6 +114,7 @@ impl Place<'_> {
             if woken.load(SeqCst) || !state.executor.portal().may_sleep() {
                 return None;
             }
+            state.executor.tell();
             let until = state.executor.poll_timeout();
             state.seat.sleeps_until = Some(until);
             let now = state.executor.now();

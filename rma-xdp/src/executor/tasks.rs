@@ -123,6 +123,9 @@ impl Shared {
         let mut state = self.lock();
         self.wanted.fetch_sub(1, Relaxed);
         let result = act(&mut state, &mut after);
+        if state.seat.sleeps_until.is_some() {
+            state.executor.tell_news();
+        }
         let rouse = state.has_news_for_sleeper();
         drop(state);
         if rouse && let Some(sleep) = &self.sleep {
