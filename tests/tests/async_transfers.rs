@@ -285,9 +285,8 @@ fn a_replica_has_what_the_first_host_left_missing() {
         let mut short = buf;
         short.set_len(10);
         let (third, buf) = client.read(&read_copy, 64, short).remaining(&outcome).await;
-        let refused =
-            matches!(third, Err(TransferError::Refused(CallError::LocalOutOfBounds { .. })));
-        assert!(refused, "{third:?}");
+        let Err(TransferError::Refused(error)) = third else { panic!("{third:?}") };
+        assert!(matches!(error, CallError::NotOfThisTransfer { piece: 0, .. }), "{error}");
         buf
     };
     let mut buf = client.block_on(fail_over).unwrap();

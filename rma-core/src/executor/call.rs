@@ -176,6 +176,9 @@ impl Outcome {
     /// A call of these is another call: its outcome counts in *its* pieces. If it fails as well, the rest of the rest is
     /// what its outcome's `remaining` makes of the pieces that this returned, and not of the first call's.
     ///
+    /// These may be more than [`PIECES_MAX`], if ops failed here and there: one call is too small for them then. Make
+    /// several, of [`PIECES_MAX`] at most each (`remaining.chunks(PIECES_MAX)`).
+    ///
     /// # Panics
     /// If `pieces` are fewer than the call's. Those of yet another call are not told apart.
     pub fn remaining<'a>(
@@ -201,8 +204,10 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// There is nothing to transfer.
-    #[error("a call has {pieces} pieces: it must have 1..={PIECES_MAX}")]
+    /// There is nothing to transfer, or in too many pieces.
+    #[error(
+        "a call has {pieces} pieces: it must have 1..={PIECES_MAX}; split more into several calls"
+    )]
     Pieces {
         /// How many it has.
         pieces: usize,
@@ -243,6 +248,34 @@ pub enum CallError {
         /// The refused offset.
         offset: u64,
         /// The refused length.
+        len: u64,
+    },
+    /// A piece reaches outside its buffer, beyond which are others'.
+    #[error(
+        "piece {piece}: {len} bytes at offset {offset} do not fit into its buffer of {buffer_len} bytes; make the \
+         piece shorter, or the buffer longer"
+    )]
+    OutsideBuffer {
+        /// Which.
+        piece: usize,
+        /// The length of the buffer in bytes.
+        buffer_len: u64,
+        /// The refused offset.
+        offset: u64,
+        /// The refused length.
+        len: u64,
+    },
+    /// An outcome says that something is missing which the transfer of the rest has not: it is another transfer's.
+    #[error(
+        "{len} bytes at offset {offset} of piece {piece} are missing, and this transfer has no such bytes; ask for \
+         the rest with all pieces of the transfer that failed, and buffers as long as they were then"
+    )]
+    NotOfThisTransfer {
+        /// Of which piece they are missing.
+        piece: usize,
+        /// Where in the piece, in bytes.
+        offset: u64,
+        /// How many bytes.
         len: u64,
     },
     /// Two pieces would change the same bytes, and there is no order among them.

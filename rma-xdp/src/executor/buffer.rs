@@ -291,10 +291,9 @@ impl RegionBuf {
         let &BufPiece { ref grant, remote_offset, buf_offset, len, .. } = it;
         // Beyond are others' buffers.
         let local_offset =
-            self.place(buf_offset, len).map_err(|error| CallError::LocalOutOfBounds {
+            self.place(buf_offset, len).map_err(|error| CallError::OutsideBuffer {
                 piece: index,
-                region: self.shared.region.id(),
-                region_len: error.region_len,
+                buffer_len: error.region_len,
                 offset: error.offset,
                 len: error.len,
             })?;

@@ -9,12 +9,10 @@ use rma_core::executor::{CallError, Missing, Outcome, Piece};
 /// Whether what is missing by `outcome` lies in `whole`: beyond are others' buffers.
 pub(super) fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(), CallError> {
     for &Missing { piece, offset, len, .. } in &outcome.missing {
-        let Some(it) = whole.get(piece) else {
-            return Err(CallError::Pieces { pieces: piece + 1 });
-        };
-        if offset.checked_add(len).is_none_or(|end| end > it.len) {
-            let (region, region_len) = (it.local.id(), it.len);
-            return Err(CallError::LocalOutOfBounds { piece, region, region_len, offset, len });
+        let end = offset.checked_add(len);
+        let is_in = |it: &Piece<'_>| end.is_some_and(|end| end <= it.len);
+        if !whole.get(piece).is_some_and(is_in) {
+            return Err(CallError::NotOfThisTransfer { piece, offset, len });
         }
     }
     Ok(())
