@@ -259,7 +259,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 
     /// How many calls have something that has not been issued: for want of a window or a slot, or as its time or the
-    /// passing of a fence has not come. Looks at every call that there can be.
+    /// passing of a fence has not come. Looks at as many places of calls, at most, as there have been calls at once.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
         self.calls.waiting()

@@ -256,14 +256,15 @@ impl Calls {
         self.entries.len() - self.free.len()
     }
 
-    /// How many have something that has not been issued.
+    /// How many have something that has not been issued. Entries that were never used come last, and are not looked at.
     pub(super) fn waiting(&self) -> usize {
         let waits = |call: &&CallState| match call.phase {
             Phase::Held => true,
             Phase::Active => call.has_next(),
             Phase::Free | Phase::Over => false,
         };
-        self.entries.iter().filter(waits).count()
+        let in_use = self.entries.iter().filter(|call| call.phase != Phase::Free);
+        in_use.take(self.in_use()).filter(waits).count()
     }
 
     pub(super) fn take(&mut self) -> Option<u16> {

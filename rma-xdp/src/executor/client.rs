@@ -335,6 +335,10 @@ impl<B> Transfer<B> {
     /// outcome, which goes to `remaining` of the next. Its `bytes_done`, `retries` and [`Missing::tried`] tell of this
     /// transfer alone.
     ///
+    /// An outcome with more than [`PIECES_MAX`] of `missing` is too much for one transfer. Make several, one after the
+    /// other, each with a copy of it that has only as many of these.
+    ///
+    /// [`PIECES_MAX`]: rma_core::executor::PIECES_MAX
     /// [`Missing::tried`]: rma_core::executor::Missing::tried
     pub fn remaining(self, outcome: &Outcome) -> Self {
         self.with(|order| order.only = Some(outcome.clone()))

@@ -140,6 +140,27 @@ fn a_fenced_call_that_is_refused_leaves_no_fence() {
 }
 
 #[test]
+fn calls_that_wait_are_counted_wherever_they_are() {
+    let mut bench = Bench::with(16, ExecutorConfig { calls: 8, ..ExecutorConfig::default() });
+    let grant = grant("192.0.2.2", OpType::Read, 64);
+    let locals: Vec<_> = (0..8).map(|id| local(id, 64)).collect();
+    assert_eq!(bench.executor.calls_waiting(), 0);
+    let calls: Vec<_> = locals.iter().map(|local| bench.submit(&[whole(&grant, local)])).collect();
+    assert_eq!(bench.executor.calls_waiting(), 8);
+    // All are over but the last, and some of their outcomes are taken.
+    calls[..7].iter().for_each(|&call| bench.executor.cancel(call));
+    assert_eq!(bench.executor.calls_waiting(), 1);
+    let _ = [(); 5].map(|()| bench.outcome());
+    assert_eq!((bench.executor.calls(), bench.executor.calls_waiting()), (3, 1));
+    bench.submit(&[whole(&grant, &locals[0])]);
+    bench.executor.fence();
+    bench.submit(&[whole(&grant, &locals[1])]);
+    assert_eq!((bench.executor.calls(), bench.executor.calls_waiting()), (5, 3));
+    bench.run(|_| OpStatus::Ok);
+    assert_eq!((bench.executor.calls(), bench.executor.calls_waiting()), (5, 0));
+}
+
+#[test]
 fn a_call_that_is_held_can_be_cancelled_and_holds_up_nobody() {
     let mut bench = Bench::new(16, fixed(8.0));
     let locals: Vec<_> = (0..3).map(|id| local(id, 64)).collect();
