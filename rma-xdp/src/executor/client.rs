@@ -29,7 +29,7 @@ use super::{
     Executor,
     buffer::{BufPiece, Bufs, RegionBuf},
     check_op_type, done,
-    remaining::{check_within, error_in_whole, outcome_in_whole},
+    remaining::{check_within, error_in_whole, missing_in_whole},
     seat::block_on,
     tasks::{After, Shared, State, TaskId},
 };
@@ -429,9 +429,10 @@ impl<B> Future for Transfer<B> {
         });
         polled.map(|(result, bufs)| {
             let result = match core::mem::replace(phase, Phase::Done) {
-                Phase::Submitted { only: Some(only), .. } => {
-                    result.map(|outcome| outcome_in_whole(&only, outcome))
-                }
+                Phase::Submitted { only: Some(only), .. } => result.map(|it| Outcome {
+                    missing: missing_in_whole(&only.missing, it.missing),
+                    ..it
+                }),
                 _ => result,
             };
             (result.and_then(done), give_back(bufs))

@@ -18,15 +18,16 @@ pub(super) fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(),
     Ok(())
 }
 
-/// What became of the call for what is missing by `only`, in the numbers of the whole.
-pub(super) fn outcome_in_whole(only: &Outcome, mut outcome: Outcome) -> Outcome {
-    for missing in &mut outcome.missing {
-        let part = &only.missing[missing.piece];
+/// What a call for what is missing by `only` left missing, in the numbers of the whole; in order, as an [`Outcome`] has
+/// it.
+pub(super) fn missing_in_whole(only: &[Missing], mut all: Vec<Missing>) -> Vec<Missing> {
+    for missing in &mut all {
+        let part = &only[missing.piece];
         (missing.piece, missing.offset) = (part.piece, part.offset + missing.offset);
     }
     // Parts that touch may have ended alike; and nobody need give them in order.
-    outcome.missing.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
-    outcome.missing.dedup_by(|next, before| {
+    all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
+    all.dedup_by(|next, before| {
         let joins = next.piece == before.piece
             && next.offset == before.offset + before.len
             && next.tried == before.tried;
@@ -35,7 +36,7 @@ pub(super) fn outcome_in_whole(only: &Outcome, mut outcome: Outcome) -> Outcome 
         }
         joins
     });
-    outcome
+    all
 }
 
 /// Why the call for what is missing by `only` was refused, with the pieces' numbers in the whole.
@@ -55,4 +56,28 @@ pub(super) fn error_in_whole(only: &Outcome, mut error: CallError) -> CallError 
         _ => {}
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use rma_core::op::OpStatus;
+
+    use super::*;
+
+    #[test]
+    fn what_a_part_left_missing_is_told_in_order_and_in_one_where_it_is_one() {
+        let (no, timeout) = (None, Some(OpStatus::Timeout));
+        let missing = |piece, offset, len, tried| Missing { piece, offset, len, tried };
+        // Two that touch, as the second was not tried; one of another piece, which comes first.
+        let only = [missing(2, 100, 50, timeout), missing(2, 150, 30, no), missing(1, 7, 1000, no)];
+        let left = vec![
+            missing(0, 10, 40, timeout),
+            missing(1, 0, 20, timeout),
+            missing(1, 20, 10, no),
+            missing(2, 990, 10, timeout),
+        ];
+        let expected =
+            [missing(1, 997, 10, timeout), missing(2, 110, 60, timeout), missing(2, 170, 10, no)];
+        assert_eq!(missing_in_whole(&only, left), expected);
+    }
 }
