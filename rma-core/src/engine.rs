@@ -203,7 +203,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
                 count
             });
             sent += taken;
-            if wanted == 0 || filled < wanted || sent >= BURST || !quantum.admits() {
+            let is_over = wanted == 0 || filled < wanted || sent >= BURST || !quantum.admits();
+            if is_over || !nic.wants_transmit() {
                 return sent;
             }
         }
