@@ -153,6 +153,25 @@ pub struct Missing {
     pub tried: Option<OpStatus>,
 }
 
+impl Missing {
+    /// These, in the order of pieces and bytes, with those made one that touch and ended alike: as an [`Outcome`] has
+    /// them.
+    #[must_use]
+    pub fn in_order(mut all: Vec<Self>) -> Vec<Self> {
+        all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
+        all.dedup_by(|next, before| {
+            let joins = next.piece == before.piece
+                && next.offset == before.offset + before.len
+                && next.tried == before.tried;
+            if joins {
+                before.len += next.len;
+            }
+            joins
+        });
+        all
+    }
+}
+
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]

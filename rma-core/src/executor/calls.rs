@@ -218,18 +218,7 @@ impl CallState {
             let len = self.extent(piece).len - offset;
             Missing { piece: piece.into(), offset, len, tried: None }
         });
-        let mut all: Vec<_> = tried.chain(untried).collect();
-        all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
-        all.dedup_by(|next, before| {
-            let joins = next.piece == before.piece
-                && next.offset == before.offset + before.len
-                && next.tried == before.tried;
-            if joins {
-                before.len += next.len;
-            }
-            joins
-        });
-        all
+        Missing::in_order(tried.chain(untried).collect())
     }
 }
 

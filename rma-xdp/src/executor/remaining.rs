@@ -26,17 +26,7 @@ pub(super) fn missing_in_whole(only: &[Missing], mut all: Vec<Missing>) -> Vec<M
         (missing.piece, missing.offset) = (part.piece, part.offset + missing.offset);
     }
     // Parts that touch may have ended alike; and nobody need give them in order.
-    all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
-    all.dedup_by(|next, before| {
-        let joins = next.piece == before.piece
-            && next.offset == before.offset + before.len
-            && next.tried == before.tried;
-        if joins {
-            before.len += next.len;
-        }
-        joins
-    });
-    all
+    Missing::in_order(all)
 }
 
 /// Why the call for what is missing by `only` was refused, with the pieces' numbers in the whole.
