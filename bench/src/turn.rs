@@ -181,13 +181,16 @@ impl Backend for Memory {
         let wire = &mut *self.inbound.borrow_mut();
         let count = (wire.end - wire.first).min(max);
         for frames in wire.frames[wire.first..][..count].chunks_mut(SIDE_BY_SIDE) {
-            let frames = frames.iter_mut().map(|Frame { transmit, bytes }| RxFrame {
-                source: transmit.source,
-                destination: transmit.destination,
-                reply_len_max: FRAME_LEN,
-                bytes: &mut bytes[..transmit.len],
-            });
-            on_frames(&mut frames.collect::<ArrayVec<_, SIDE_BY_SIDE>>());
+            let mut received: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
+            for Frame { transmit, bytes } in frames {
+                received.push(RxFrame {
+                    source: transmit.source,
+                    destination: transmit.destination,
+                    reply_len_max: FRAME_LEN,
+                    bytes: &mut bytes[..transmit.len],
+                });
+            }
+            on_frames(&mut received);
         }
         wire.first += count;
         if wire.first == wire.end {
@@ -201,14 +204,16 @@ impl Backend for Memory {
         let end = wire.frames.len().min(wire.end + max);
         let mut sent = 0;
         for group in wire.frames[wire.end..end].chunks_mut(SIDE_BY_SIDE) {
-            let frames = group.iter_mut().map(|frame| TxFrame::new(&mut frame.bytes));
-            let mut frames: ArrayVec<_, SIDE_BY_SIDE> = frames.collect();
+            let offered = group.len();
+            let mut frames: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
+            let mut transmits: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
+            for Frame { transmit, bytes } in group {
+                frames.push(TxFrame::new(bytes));
+                transmits.push(transmit);
+            }
             let filled = fill(&mut frames);
-            let offered = frames.len();
-            let transmits: ArrayVec<_, SIDE_BY_SIDE> =
-                frames.into_iter().filter_map(|frame| frame.transmit).collect();
-            for (frame, transmit) in group.iter_mut().zip(transmits) {
-                frame.transmit = transmit;
+            for (transmit, frame) in transmits.iter_mut().zip(&frames[..filled]) {
+                **transmit = frame.transmit.expect("a frame for the other engine");
             }
             sent += filled;
             if filled < offered {

@@ -62,13 +62,16 @@ impl Loopback {
     pub(super) fn drain(&mut self, mut handle: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         let used = core::mem::take(&mut self.used);
         for looped in self.frames[..used].chunks_mut(BATCH) {
-            let frames = looped.iter_mut().map(|looped| RxFrame {
-                source: looped.source,
-                destination: looped.destination,
-                reply_len_max: FRAME_LEN_MAX,
-                bytes: &mut looped.bytes[..looped.len],
-            });
-            handle(&mut frames.collect::<ArrayVec<_, BATCH>>());
+            let mut frames: ArrayVec<_, BATCH> = ArrayVec::new();
+            for looped in looped {
+                frames.push(RxFrame {
+                    source: looped.source,
+                    destination: looped.destination,
+                    reply_len_max: FRAME_LEN_MAX,
+                    bytes: &mut looped.bytes[..looped.len],
+                });
+            }
+            handle(&mut frames);
         }
         used
     }

@@ -31,7 +31,7 @@ use super::{
     port::ReservedPort,
     socket::{Chunk, Options, Socket, XskStatistics},
     steering::{AttachMode, Steering},
-    umem::{CHUNK_DATA, Frame, FrameBytes},
+    umem::{CHUNK_DATA, FrameBytes},
     watch::{Watched, XskWatch},
 };
 use crate::net::{Path, PathTable};
@@ -247,29 +247,35 @@ impl XdpBackend {
         let Self { queues, state, .. } = self;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
-        let mut chunks: ArrayVec<Frame, BATCH> = (0..max).map_while(|_| socket.take()).collect();
-        let mut packets: ArrayVec<FrameBytes<'_>, BATCH> =
-            chunks.iter_mut().map(|chunk| socket.bytes_mut(chunk)).collect();
-        let frames = packets.iter_mut().map(|packet| {
-            let room = room.min(packet.len());
-            TxFrame::new(&mut packet[headers_len..room])
-        });
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
-        let filled = fill(&mut frames);
-        let transmits: ArrayVec<_, BATCH> =
-            frames.into_iter().map(|frame| frame.transmit).collect();
-        let finished = packets.iter_mut().zip(transmits).map(|(packet, transmit)| {
-            let room = room.min(packet.len());
-            state.finish(&mut packet[..room], headers_len, &transmit?)
-        });
-        let finished: ArrayVec<_, BATCH> = finished.collect();
-        drop(packets);
-        for (chunk, len) in chunks.into_iter().zip(finished) {
-            match len {
-                Some(len) => socket.stage(chunk, len, false),
-                None => socket.give_back(chunk),
+        let filled;
+        let mut lens: ArrayVec<Option<usize>, BATCH> = ArrayVec::new();
+        {
+            let (umem, chunks) = socket.free_chunks(max);
+            let mut packets: ArrayVec<FrameBytes<'_>, BATCH> = ArrayVec::new();
+            for chunk in chunks.iter_mut().rev() {
+                packets.push(umem.bytes_mut(chunk));
+            }
+            let mut transmits: ArrayVec<Option<Transmit>, BATCH> = ArrayVec::new();
+            {
+                let mut frames: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
+                for packet in &mut packets {
+                    let room = room.min(packet.len());
+                    frames.push(TxFrame::new(&mut packet[headers_len..room]));
+                }
+                filled = fill(&mut frames);
+                for frame in &frames[..filled] {
+                    transmits.push(frame.transmit);
+                }
+            }
+            for (packet, transmit) in packets.iter_mut().zip(&transmits) {
+                let room = room.min(packet.len());
+                let finished = transmit.as_ref().and_then(|transmit| {
+                    state.finish(&mut packet[..room], headers_len, transmit)
+                });
+                lens.push(finished);
             }
         }
+        socket.stage_free(lens.iter().copied());
         filled
     }
 
@@ -325,7 +331,9 @@ impl Backend for XdpBackend {
                 let mut received: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
                 for Chunk { bytes, continued } in chunks {
                     if !*continued && linearizer.is_idle() {
-                        received.extend(state.received(bytes));
+                        if let Some(frame) = state.received(bytes) {
+                            received.push(frame);
+                        }
                     } else if let Some(packet) = state.linearize(linearizer, bytes, *continued)
                         && let Some(frame) = state.received(packet)
                     {

@@ -292,6 +292,8 @@ impl Socket {
         let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
         let mut kept = 0;
         for first in (0..count).step_by(backend::BATCH) {
+            // Lists are filled where they lie, here and in the backend: one that is collected or given away is copied whole,
+            // however little is in it, which took 0.26 us of a READ.
             let mut frames: ArrayVec<Frame, { backend::BATCH }> = ArrayVec::new();
             for index in first..count.min(first + backend::BATCH) {
                 match self.umem.reclaim(self.rx_batch[index], Side::Receive) {
@@ -299,16 +301,19 @@ impl Socket {
                     None => self.counters.descriptors_refused.add(1),
                 }
             }
-            let chunks = frames.iter_mut().map(|frame| {
-                let continued = frame.is_continued();
-                let bytes = self.umem.bytes_mut(frame);
-                // Another core has just written them. The first lines of all together, not one after the other as
-                // headers are parsed; the processor sees by itself how a long packet goes on.
-                prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
-                Chunk { bytes, continued }
-            });
-            on_chunks(&mut chunks.collect::<ArrayVec<_, { backend::BATCH }>>());
-            for frame in frames {
+            {
+                let mut chunks: ArrayVec<Chunk<'_>, { backend::BATCH }> = ArrayVec::new();
+                for frame in &mut frames {
+                    let continued = frame.is_continued();
+                    let bytes = self.umem.bytes_mut(frame);
+                    // Another core has just written them. The first lines of all together, not one after the other as
+                    // headers are parsed; the processor sees by itself how a long packet goes on.
+                    prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
+                    chunks.push(Chunk { bytes, continued });
+                }
+                on_chunks(&mut chunks);
+            }
+            for frame in frames.drain(..) {
                 self.rx_batch[kept] = self.umem.lend(frame, Side::Receive);
                 kept += 1;
             }
@@ -374,6 +379,32 @@ impl Socket {
         let mut frame = self.free.pop()?;
         self.umem.set_len(&mut frame, usize::MAX);
         Some(frame)
+    }
+
+    /// The UMEM, and at most `max` of the chunks that are free, as long as they can be, to be written where they lie. The
+    /// last one is the next to be taken. [`Socket::stage_free`] says which are sent.
+    #[inline]
+    pub(crate) fn free_chunks(&mut self, max: usize) -> (&Umem, &mut [Frame]) {
+        let first = self.free.len().saturating_sub(max);
+        let chunks = &mut self.free[first..];
+        for chunk in &mut *chunks {
+            self.umem.set_len(chunk, usize::MAX);
+        }
+        (&self.umem, chunks)
+    }
+
+    /// Stages the first bytes of free chunks for sending, from the last one back: of each as many as the iterator says, or
+    /// none, and then it stays free.
+    #[inline]
+    pub(crate) fn stage_free(&mut self, lens: impl Iterator<Item = Option<usize>>) {
+        let mut index = self.free.len();
+        for len in lens {
+            index -= 1;
+            if let Some(len) = len {
+                let chunk = self.free.remove(index);
+                self.stage(chunk, len, false);
+            }
+        }
     }
 
     /// Returns a chunk that was taken and is not sent.

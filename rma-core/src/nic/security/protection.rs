@@ -214,8 +214,10 @@ impl Opening {
         if derivations.is_empty() {
             return;
         }
-        let jobs: ArrayVec<_, BATCH> =
-            derivations.iter().map(|(_, region_key, fields)| fields.job(region_key)).collect();
+        let mut jobs: ArrayVec<_, BATCH> = ArrayVec::new();
+        for (_, region_key, fields) in derivations {
+            jobs.push(fields.job(region_key));
+        }
         let keys = &mut self.keys[..jobs.len()];
         aead.derive(&jobs, keys);
         for (&(index, ..), key) in derivations.iter().zip(keys) {
