@@ -8,7 +8,7 @@
 //! is repeated, and a result with losses says so.
 //!
 //! Three kinds: one exchange at a time ([`ping_pong`], [`four_hops`]), for latencies; many under way at once
-//! ([`pipeline`]), for ops in a second; packets in one direction ([`flood`]), for bytes in a second.
+//! ([`pipeline`], [`pipelined_four_hops`]), for ops in a second; packets in one direction ([`flood`]), for bytes in a second.
 
 mod flood;
 mod pingpong;
@@ -25,7 +25,7 @@ use crate::pair::PairError;
 pub use self::{
     flood::flood,
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
-    pipeline::pipeline,
+    pipeline::{pipeline, pipelined_four_hops},
 };
 
 /// One of the two hosts.
@@ -59,7 +59,7 @@ pub struct Rate {
     pub count: u64,
     /// In which time.
     pub elapsed: Duration,
-    /// Packets that never arrived, or exchanges that never ended, in the whole run with its warm-up.
+    /// Packets that never arrived, in the whole run with its warm-up.
     pub lost: u64,
 }
 

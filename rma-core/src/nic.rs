@@ -17,6 +17,7 @@ mod config;
 mod counter_blocks;
 mod counters;
 mod delays;
+mod gather;
 mod gauges;
 mod granules;
 mod inbound_reads;
@@ -349,7 +350,7 @@ impl Nic {
                 frame.transmit =
                     if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                quantum.take(transmit.len);
+                quantum.take(wire::class_of(frame.bytes), transmit.len);
                 written += 1;
             }
             if written > 0 {

@@ -3,7 +3,10 @@
 
 use rma_xdp::{
     OpStatus, OpType,
-    wire::read::RESPONSE_OVERHEAD,
+    wire::{
+        mutation::MUTATION_REQUEST_LEN,
+        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
+    },
     xdp::packet::{ETHERNET_LEN, Headers},
 };
 
@@ -24,6 +27,10 @@ const ROUNDS: u64 = 11;
 const LARGE_COUNT: u64 = 24;
 /// Packets of the flood in a round: for nothing, and counted.
 const FLOOD: (u64, u64) = (2_000, 30_000);
+/// Raw exchanges of the frames of large ops in a round: for nothing, and counted.
+const EXCHANGES: (u64, u64) = (1_000, 20_000);
+/// Of these under way at once.
+const EXCHANGES_DEPTH: u64 = 32;
 /// Small reads, or exchanges, in a round: for nothing, and counted.
 const SMALL_COUNTS: (u64, u64) = (2_000, 100_000);
 /// Small reads under way at once.
@@ -44,9 +51,10 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let payload = (ip_payload(headers) - RESPONSE_OVERHEAD) / 64 * 64;
     let (udp_payload, frame) = (payload + RESPONSE_OVERHEAD, headers + RESPONSE_OVERHEAD + payload);
     let mut measured = Vec::new();
-    for (op_type, name) in
-        [(OpType::Read, "read_goodput_over_floor"), (OpType::Write, "write_goodput_over_floor")]
-    {
+    for (op_type, [name, over_exchange]) in [
+        (OpType::Read, ["read_goodput_over_floor", "read_goodput_over_exchange"]),
+        (OpType::Write, ["write_goodput_over_floor", "write_goodput_over_exchange"]),
+    ] {
         let (mut retries, mut lost) = (0, 0);
         let mut ops = |pair: &mut Pair| {
             let moved =
@@ -62,8 +70,22 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
             lost += rate.lost;
             Ok(rate.without_loss("frames of the raw flood")?.bytes_per_second(frame))
         };
-        let [goodput, floor] =
-            rates::in_turns(&mut pair, [&mut ops, &mut flood], ROUNDS, interrupt)?;
+        // What the sockets carry of the frames of such ops, all of them.
+        let mut exchanges = |pair: &mut Pair| {
+            let Sides { client, server, port } = sides(pair, &lab)?;
+            let rate = if op_type == OpType::Read {
+                let exchange =
+                    Exchange { request_len: REQUEST_LEN, response_len: udp_payload, responses: 1 };
+                floor::pipeline(client, server, port, exchange, EXCHANGES_DEPTH, EXCHANGES)
+            } else {
+                let lens = (MUTATION_REQUEST_LEN, udp_payload);
+                let (depth, counts) = (EXCHANGES_DEPTH, EXCHANGES);
+                floor::pipelined_four_hops(client, server, port, lens, depth, counts)
+            };
+            Ok(rate.without_loss("raw exchanges")?.bytes_per_second(payload))
+        };
+        let measures: [&mut rates::Measure<'_, Pair>; 3] = [&mut ops, &mut flood, &mut exchanges];
+        let [goodput, floor, exchanges] = rates::in_turns(&mut pair, measures, ROUNDS, interrupt)?;
         let detail = format!(
             "4 MiB {op_type}s {:.2} Gbit/s of payload, a raw flood of {frame} B frames {:.2} Gbit/s, headers included; {}, \
              {retries} ops issued again, {lost} frames of the flood lost; veth MTU {MTU}, {CONDITIONS}",
@@ -71,7 +93,16 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
             floor.median() * 8e-9,
             counted(&floor),
         );
+        let exchange_detail = format!(
+            "4 MiB {op_type}s {:.2} Gbit/s of payload, {:.2} Gbit/s of as much payload by raw exchanges of all frames of such ops, \
+             {EXCHANGES_DEPTH} under way, with nobody to read or write the data; {}; veth MTU {MTU}, {CONDITIONS}",
+            goodput.median() * 8e-9,
+            exchanges.median() * 8e-9,
+            counted(&exchanges),
+        );
         measured.push(Measured { name, value: goodput.over(&floor), detail });
+        let value = goodput.over(&exchanges);
+        measured.push(Measured { name: over_exchange, value, detail: exchange_detail });
     }
     Ok(measured)
 }

@@ -1,6 +1,9 @@
 //! Many exchanges under way at once.
 
 use core::time::Duration;
+use std::collections::VecDeque;
+
+use rma_xdp::xdp::packet::Headers;
 
 use super::{
     Exchange, Rate, Side,
@@ -30,21 +33,74 @@ pub fn pipeline(
     let lens = (exchange.request_len, exchange.response_len);
     let responses = exchange.responses as u64;
     run((client, server), port, lens, echoing(exchange), |wire| {
-        keep_full(wire, responses, depth, counts)
+        wire.send(depth);
+        // Responses to the exchange that was answered only in part so far.
+        let mut parts = 0;
+        keep_full(wire, depth * responses, counts, |wire, arrived| {
+            parts += arrived;
+            let done = parts / responses;
+            parts %= responses;
+            wire.send(done);
+            Progress { done, ahead: parts }
+        })
     })
 }
 
+/// As [`pipeline`], with exchanges of four hops, of one packet with data each. Packets do not overtake each other, so the
+/// client knows which of its own each answer is for.
+///
+/// # Panics
+/// As [`pipeline`].
+#[must_use]
+pub fn pipelined_four_hops(
+    client: Side<'_>,
+    server: Side<'_>,
+    port: u16,
+    (small_len, data_len): (usize, usize),
+    depth: u64,
+    counts: (u64, u64),
+) -> Rate {
+    let small = Headers::len_for(client.address) + small_len;
+    let answers = Exchange { request_len: data_len, response_len: small_len, responses: 1 };
+    run((client, server), port, (data_len, small_len), echoing(answers), |wire| {
+        let data = wire.packet_len;
+        let send = |wire: &mut Wire<'_>, packet_len: usize, count: u64| {
+            wire.packet_len = packet_len;
+            wire.send(count);
+        };
+        send(wire, small, depth);
+        // What is under way, in order: whether it is data.
+        let mut order: VecDeque<bool> = (0..depth).map(|_| false).collect();
+        keep_full(wire, depth, counts, |wire, arrived| {
+            let answered = order.drain(..(arrived as usize).min(order.len()));
+            let done = answered.filter(|&is_data| is_data).count() as u64;
+            let solicited = arrived - done;
+            send(wire, data, solicited);
+            send(wire, small, done);
+            order.extend((0..solicited).map(|_| true).chain((0..done).map(|_| false)));
+            Progress { done, ahead: 0 }
+        })
+    })
+}
+
+/// What came of some packets.
+struct Progress {
+    /// Exchanges that ended.
+    done: u64,
+    /// Packets that have come of an exchange that has not ended.
+    ahead: u64,
+}
+
+/// Lets `answer` answer what arrives until enough exchanges have ended. `under_way` packets are to arrive at any time, less
+/// those that are ahead.
 fn keep_full(
     wire: &mut Wire<'_>,
-    responses: u64,
-    depth: u64,
+    under_way: u64,
     (warm_up, count): (u64, u64),
+    mut answer: impl FnMut(&mut Wire<'_>, u64) -> Progress,
 ) -> Rate {
-    // Of the exchange that was answered only in part so far.
-    let mut parts = 0;
-    let (mut done, mut silent) = (0, 0);
+    let (mut done, mut ahead, mut silent) = (0, 0, 0);
     let mut first: Option<(Duration, u64)> = None;
-    wire.send(depth);
     while done < warm_up + count && silent < SILENT_MAX {
         let new = wire.receive(1);
         if new == 0 {
@@ -52,22 +108,19 @@ fn keep_full(
             continue;
         }
         silent = 0;
-        parts += new;
-        wire.send(parts / responses);
-        done += parts / responses;
-        parts %= responses;
+        let progress = answer(wire, new);
+        (done, ahead) = (done + progress.done, progress.ahead);
         if first.is_none() && done >= warm_up {
             first = Some((clock(), done));
         }
     }
     let end = clock();
     // Those still under way are not counted, but it is seen whether one was lost on the way.
-    let mut missing = depth * responses - parts;
-    while missing > 0 && silent < SILENT_MAX {
-        missing = missing.saturating_sub(wire.receive(missing));
+    let mut lost = under_way - ahead;
+    while lost > 0 && silent < SILENT_MAX {
+        lost = lost.saturating_sub(wire.receive(lost));
         silent += 1;
     }
-    let lost = missing.div_ceil(responses);
     let (start, before) = first.unwrap_or((end, done));
     Rate { count: done - before, elapsed: end - start, lost }
 }

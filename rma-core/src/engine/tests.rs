@@ -7,8 +7,8 @@ use crate::{
     crypto::DerivedRegionKey,
     grant::Grant,
     nic::{NicConfigBuilder, RegionEntry},
-    op::{OpStatus, OpType},
-    portal::{Bell, CommandPortal, PortalConfig, Wake, portal},
+    op::{ClassOfService, OpStatus, OpType},
+    portal::{Bell, CommandPortal, PortalConfig, ReadOp, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,
 };
@@ -97,6 +97,10 @@ fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, Registere
 }
 
 fn read(portal: &mut CommandPortal, sink: &RegisteredRegion) {
+    read_as(ClassOfService::Latency, portal, sink);
+}
+
+fn read_as(class: ClassOfService, portal: &mut CommandPortal, sink: &RegisteredRegion) {
     let grant = Grant {
         responder: "192.0.2.2".parse().unwrap(),
         region: RegionId::from_bits(0),
@@ -106,7 +110,8 @@ fn read(portal: &mut CommandPortal, sink: &RegisteredRegion) {
         op_type: OpType::Read,
         key: DerivedRegionKey::from_bytes([2; 16]),
     };
-    portal.read(&grant, 0, sink, 0, 64).unwrap();
+    let op = ReadOp { grant: &grant, remote_offset: 0, sink, sink_offset: 0, op_size: 64, class };
+    portal.issue_read(&op).unwrap();
 }
 
 fn pass<B: Backend>(engine: &Engine<B, HandClock>, time: Duration) {

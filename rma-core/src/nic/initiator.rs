@@ -14,6 +14,7 @@ use super::{
     NicConfig,
     admission::flow,
     counters::NicCounters,
+    gather::Bulk,
     granules::Granules,
     region_table::RegionTable,
     security::{Opened, RequestSeal, Security, payload_of},
@@ -250,6 +251,25 @@ impl Initiator {
             reads + self.waiting[fifo(class, OpType::Write)].len()
         };
         self.sending.len() + ClassOfService::ALL.into_iter().map(ops).sum::<usize>()
+    }
+
+    /// The requests of the throughput class that wait, if they are all that there is to send.
+    pub(super) fn bulk(&self, now: Instant) -> Option<Bulk> {
+        let fifos = |class| {
+            [OpType::Read, OpType::Write].map(|op_type| &self.waiting[fifo(class, op_type)])
+        };
+        if !self.sending.is_empty()
+            || fifos(ClassOfService::Latency).iter().any(|fifo| !fifo.is_empty())
+        {
+            return None;
+        }
+        let bulk = fifos(ClassOfService::Throughput);
+        let waited = |id: u16| now.nanos_since(self.slots[usize::from(id)].arrived_at);
+        Some(Bulk {
+            requests: bulk.iter().map(|fifo| fifo.len()).sum(),
+            under_way: self.in_service.len() + self.solicited.len(),
+            waited_nanos: bulk.iter().filter_map(|fifo| fifo.front()).map(waited).max()?,
+        })
     }
 
     /// What frames are opened with that claim to answer the request of an op: its K_d, and the request's seal.

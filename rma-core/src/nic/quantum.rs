@@ -1,18 +1,27 @@
-//! How much may be moved in one go (not in the paper).
+//! How much may be sent in one go (not in the paper).
+
+use crate::op::ClassOfService;
 
 /// A number of bytes that frames may use up. The first frame always may; a next one, if one like the last would fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum {
-    len: usize,
-    used: usize,
-    last: usize,
+    left: usize,
+    bulk_is_last: bool,
+    last: Option<usize>,
 }
 
 impl Quantum {
     /// `len` bytes, none of them used.
     #[must_use]
     pub const fn new(len: usize) -> Self {
-        Self { len, used: 0, last: 0 }
+        Self { left: len, bulk_is_last: false, last: None }
+    }
+
+    /// The same, where a frame of the throughput class uses up all that is left, however short it is: what it costs besides
+    /// its bytes would hold up ops of the latency class too.
+    #[must_use]
+    pub const fn beside_latency(len: usize) -> Self {
+        Self { bulk_is_last: true, ..Self::new(len) }
     }
 
     /// As long as frames are alike, no more than one.
@@ -23,14 +32,15 @@ impl Quantum {
 
     /// Whether one more frame may go.
     #[must_use]
-    pub const fn admits(&self) -> bool {
-        self.used == 0 || self.used + self.last <= self.len
+    pub fn admits(&self) -> bool {
+        self.last.is_none_or(|last| last <= self.left)
     }
 
-    /// A frame of `len` bytes went.
-    pub const fn take(&mut self, len: usize) {
-        self.used += len;
-        self.last = len;
+    /// A frame of `class` went, of `len` bytes.
+    pub fn take(&mut self, class: ClassOfService, len: usize) {
+        let is_last = self.bulk_is_last && class == ClassOfService::Throughput;
+        self.left = if is_last { 0 } else { self.left.saturating_sub(len) };
+        self.last = Some(len);
     }
 }
 
@@ -38,18 +48,26 @@ impl Quantum {
 mod tests {
     use super::*;
 
+    fn count(mut quantum: Quantum, class: ClassOfService, frame: usize) -> usize {
+        let mut went = 0;
+        while quantum.admits() {
+            quantum.take(class, frame);
+            went += 1;
+        }
+        went
+    }
+
     #[test]
     fn a_first_frame_always_goes_and_others_if_they_fit() {
-        for (len, frame, count) in
+        for (len, frame, expected) in
             [(0, 100, 1), (4096, 3312, 1), (4096, 1472, 2), (4096, 112, 36), (4096, 4096, 1)]
         {
-            let mut quantum = Quantum::new(len);
-            let mut went = 0;
-            while quantum.admits() {
-                quantum.take(frame);
-                went += 1;
+            let (quantum, beside) = (Quantum::new(len), Quantum::beside_latency(len));
+            for class in ClassOfService::ALL {
+                assert_eq!(count(quantum, class, frame), expected, "{frame} of {len}");
             }
-            assert_eq!(went, count, "{frame} of {len}");
+            assert_eq!(count(beside, ClassOfService::Latency, frame), expected, "{frame} of {len}");
+            assert_eq!(count(beside, ClassOfService::Throughput, frame), 1, "{frame} of {len}");
         }
     }
 }

@@ -133,8 +133,8 @@ fn a_request_that_cannot_be_sealed_is_counted() {
 }
 
 #[test]
-fn a_turn_takes_in_a_quantum_and_a_small_one_beside_ops_of_the_latency_class() {
-    let (mut engine, mut portal, sink) = engine_on(Flood::default(), u64::MAX);
+fn a_turn_takes_in_a_quantum() {
+    let (mut engine, ..) = engine_on(Flood::default(), u64::MAX);
     let received = |engine: &mut Engine<Flood, HandClock>| {
         let before = engine.backend.bytes;
         engine.turn();
@@ -143,9 +143,75 @@ fn a_turn_takes_in_a_quantum_and_a_small_one_beside_ops_of_the_latency_class() {
     // How long frames are is known after the first turn.
     received(&mut engine);
     assert_eq!(received(&mut engine), QUANTUM / LARGE * LARGE);
-    read(&mut portal, &sink);
-    received(&mut engine);
-    assert_eq!(received(&mut engine), LARGE);
+}
+
+/// An engine with `count` ops of the throughput class under way.
+fn with_bulk_under_way(count: usize) -> (Engine<Lost, HandClock>, CommandPortal, RegisteredRegion) {
+    let (mut engine, mut portal, sink) = engine_on(Lost::default(), u64::MAX);
+    for _ in 0..count {
+        read_as(ClassOfService::Throughput, &mut portal, &sink);
+    }
+    engine.turn();
+    assert_eq!(engine.backend.0.len(), count, "nothing was under way");
+    (engine, portal, sink)
+}
+
+#[test]
+fn beside_ops_of_the_latency_class_one_request_of_the_other_is_sent_a_turn() {
+    let (mut engine, mut portal, sink) = with_bulk_under_way(0);
+    let sent = |engine: &mut Engine<Lost, HandClock>| {
+        engine.turn();
+        core::mem::take(&mut engine.backend.0).len()
+    };
+    for _ in 0..4 {
+        read_as(ClassOfService::Throughput, &mut portal, &sink);
+        read(&mut portal, &sink);
+    }
+    // Who is first takes turns as well.
+    let (first, second) = (sent(&mut engine), sent(&mut engine));
+    assert_eq!(first + second, 4, "two of each class");
     pass(&engine, Duration::from_nanos(LATENCY_LASTS_NANOS));
-    assert_eq!(received(&mut engine), QUANTUM / LARGE * LARGE);
+    assert_eq!(sent(&mut engine), 4, "all that is left");
+}
+
+#[test]
+fn requests_of_the_throughput_class_gather_while_many_are_under_way() {
+    let (mut engine, mut portal, sink) = with_bulk_under_way(16);
+    let issue = |portal: &mut CommandPortal| read_as(ClassOfService::Throughput, portal, &sink);
+    for _ in 0..3 {
+        issue(&mut portal);
+        engine.turn();
+        assert_eq!(engine.backend.0.len(), 16);
+    }
+    // The fourth is a quarter of those under way, and takes the others along.
+    issue(&mut portal);
+    engine.turn();
+    assert_eq!(engine.backend.0.len(), 20);
+
+    issue(&mut portal);
+    engine.turn();
+    assert_eq!(engine.backend.0.len(), 20);
+    pass(&engine, Duration::from_micros(10));
+    engine.turn();
+    assert_eq!(engine.backend.0.len(), 21, "though no other has come");
+
+    issue(&mut portal);
+    engine.turn();
+    read(&mut portal, &sink);
+    engine.turn();
+    assert_eq!(
+        engine.backend.0.len(),
+        23,
+        "an op of the latency class does not wait, and takes it along"
+    );
+}
+
+#[test]
+fn a_request_of_the_throughput_class_alone_is_sent_at_once() {
+    let (mut engine, mut portal, sink) = with_bulk_under_way(0);
+    for sent in 1..=3 {
+        read_as(ClassOfService::Throughput, &mut portal, &sink);
+        engine.turn();
+        assert_eq!(engine.backend.0.len(), sent);
+    }
 }
