@@ -25,8 +25,9 @@ const BURST: usize = 64;
 /// a tenth less goodput with half of it).
 const QUANTUM: usize = 32 << 10;
 
-/// Bytes sent in one turn while there are ops of the latency class about: 36 responses of 64 B, or one frame of the
-/// throughput class, which takes the kernel some 2 us. So much longer does a small read wait.
+/// Bytes sent in one turn while there are ops of the latency class about: 36 responses of 64 B, one large frame, or four
+/// requests of the throughput class. A small read beside large ones waits for that, and for what is received in the same
+/// turn, which takes less.
 const QUANTUM_BESIDE_LATENCY: usize = 4 << 10;
 
 /// For how long an op of the latency class keeps the quantum small. Longer than such an op takes on a host that is slow, or
@@ -139,7 +140,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
     }
 
     /// One turn of the busy-poll loop: receive a burst, take commands, expire, complete, transmit a burst,
-    /// ring the doorbell, wake applications that sleep. Returns how much there was to do; 0 if nothing.
+    /// ring the doorbell, wake applications that sleep. Returns how much there was to do, requests that wait for others
+    /// included; 0 if nothing.
     pub fn turn(&mut self) -> usize {
         let now = self.clock.now();
         let received = self.receive(now);
@@ -205,7 +207,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
             sent += taken;
             let is_over = wanted == 0 || filled < wanted || sent >= BURST || !quantum.admits();
             if is_over || !nic.wants_transmit() {
-                return sent;
+                // Nobody goes to sleep over a request that waits for others.
+                return sent.max(usize::from(gathers));
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     client::Client,
     floor::{self, Exchange},
     interrupt::Interrupt,
+    lab::Lab,
     measure::{SMALL, Sides, WARM, sides},
     pair::{Pair, PairConfig, PairError, Place, hint},
     rates::{self, Rates},
@@ -29,63 +30,79 @@ const LARGE_COUNT: u64 = 24;
 const FLOOD: (u64, u64) = (2_000, 30_000);
 /// Raw exchanges of the frames of large ops in a round: for nothing, and counted.
 const EXCHANGES: (u64, u64) = (1_000, 20_000);
-/// Of these under way at once.
-const EXCHANGES_DEPTH: u64 = 32;
 /// Small reads, or exchanges, in a round: for nothing, and counted.
 const SMALL_COUNTS: (u64, u64) = (2_000, 100_000);
-/// Small reads under way at once.
+/// Small reads, or exchanges, under way at once.
 const DEPTH: u16 = 32;
 /// Small reads beside large ones, in each round.
 const BESIDE: u64 = 10_000;
 /// What the large reads make beside the small ones at least, as a part of what they make alone.
 const BACKGROUND_MIN: f64 = 0.1;
 
-/// Large reads and writes over a flood of frames as long as theirs.
-pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let lab = lab()?;
-    let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-    let mut transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
-    // A full frame of the transfers: whole granules.
-    let ip_payload = |headers: usize| ETHERNET_LEN + MTU as usize - headers;
-    let headers = Headers::len_for(sides(&mut pair, &lab)?.client.address);
-    let payload = (ip_payload(headers) - RESPONSE_OVERHEAD) / 64 * 64;
-    let (udp_payload, frame) = (payload + RESPONSE_OVERHEAD, headers + RESPONSE_OVERHEAD + payload);
-    let mut measured = Vec::new();
-    for (op_type, [name, over_exchange]) in [
-        (OpType::Read, ["read_goodput_over_floor", "read_goodput_over_exchange"]),
-        (OpType::Write, ["write_goodput_over_floor", "write_goodput_over_exchange"]),
-    ] {
-        let (mut retries, mut lost) = (0, 0);
+/// A pair of hosts with an executor, and what a full frame of its large transfers is made of.
+struct Large<'a> {
+    lab: Lab,
+    pair: Pair,
+    transfers: Transfers,
+    /// Bytes of the transfer: whole granules.
+    payload: usize,
+    /// Bytes of the packet before its UDP payload.
+    headers: usize,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Large<'a> {
+    fn open(interrupt: &'a Interrupt) -> Result<Self, PairError> {
+        let lab = lab()?;
+        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
+        let headers = Headers::len_for(sides(&mut pair, &lab)?.client.address);
+        let payload = (ETHERNET_LEN + MTU as usize - headers - RESPONSE_OVERHEAD) / 64 * 64;
+        Ok(Self { lab, pair, transfers, payload, headers, interrupt })
+    }
+
+    /// UDP payload of a full frame. Those of READs and WRITEs are alike.
+    const fn frame(&self) -> usize {
+        self.payload + RESPONSE_OVERHEAD
+    }
+
+    /// Transfers of `op_type` in turns with `floor`, and how many ops of theirs were issued again.
+    fn in_turns(
+        &mut self,
+        op_type: OpType,
+        mut floor: impl FnMut(Sides<'_>) -> Result<f64, PairError>,
+    ) -> Result<([Rates; 2], u64), PairError> {
+        let Self { lab, pair, transfers, interrupt, .. } = self;
+        let mut retries = 0;
         let mut ops = |pair: &mut Pair| {
             let moved =
                 pair.run(|client| transfers.large(client, op_type, LARGE_COUNT, interrupt))?;
             retries += moved.retries;
             Ok(moved.bytes_per_second())
         };
-        let mut flood = |pair: &mut Pair| {
-            let Sides { client, server, port } = sides(pair, &lab)?;
+        let mut floor = |pair: &mut Pair| floor(sides(pair, lab)?);
+        let rates = rates::in_turns(pair, [&mut ops, &mut floor], ROUNDS, interrupt)?;
+        Ok((rates, retries))
+    }
+}
+
+/// Large reads and writes over a flood of frames as long as theirs.
+pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let mut large = Large::open(interrupt)?;
+    let (udp_payload, frame) = (large.frame(), large.headers + large.frame());
+    let mut measured = Vec::new();
+    for (op_type, name) in
+        [(OpType::Read, "read_goodput_over_floor"), (OpType::Write, "write_goodput_over_floor")]
+    {
+        let mut lost = 0;
+        let ([goodput, floor], retries) = large.in_turns(op_type, |sides| {
+            let Sides { client, server, port } = sides;
             let (from, to) =
                 if op_type == OpType::Read { (server, client) } else { (client, server) };
             let rate = floor::flood(from, to, port, udp_payload, FLOOD);
             lost += rate.lost;
             Ok(rate.without_loss("frames of the raw flood")?.bytes_per_second(frame))
-        };
-        // What the sockets carry of the frames of such ops, all of them.
-        let mut exchanges = |pair: &mut Pair| {
-            let Sides { client, server, port } = sides(pair, &lab)?;
-            let rate = if op_type == OpType::Read {
-                let exchange =
-                    Exchange { request_len: REQUEST_LEN, response_len: udp_payload, responses: 1 };
-                floor::pipeline(client, server, port, exchange, EXCHANGES_DEPTH, EXCHANGES)
-            } else {
-                let lens = (MUTATION_REQUEST_LEN, udp_payload);
-                let (depth, counts) = (EXCHANGES_DEPTH, EXCHANGES);
-                floor::pipelined_four_hops(client, server, port, lens, depth, counts)
-            };
-            Ok(rate.without_loss("raw exchanges")?.bytes_per_second(payload))
-        };
-        let measures: [&mut rates::Measure<'_, Pair>; 3] = [&mut ops, &mut flood, &mut exchanges];
-        let [goodput, floor, exchanges] = rates::in_turns(&mut pair, measures, ROUNDS, interrupt)?;
+        })?;
         let detail = format!(
             "4 MiB {op_type}s {:.2} Gbit/s of payload, a raw flood of {frame} B frames {:.2} Gbit/s, headers included; {}, \
              {retries} ops issued again, {lost} frames of the flood lost; veth MTU {MTU}, {CONDITIONS}",
@@ -93,16 +110,40 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
             floor.median() * 8e-9,
             counted(&floor),
         );
-        let exchange_detail = format!(
-            "4 MiB {op_type}s {:.2} Gbit/s of payload, {:.2} Gbit/s of as much payload by raw exchanges of all frames of such ops, \
-             {EXCHANGES_DEPTH} under way, with nobody to read or write the data; {}; veth MTU {MTU}, {CONDITIONS}",
+        measured.push(Measured { name, value: goodput.over(&floor), detail });
+    }
+    Ok(measured)
+}
+
+/// Large reads and writes over raw exchanges of all the frames that they have.
+pub(super) fn over_exchange(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let mut large = Large::open(interrupt)?;
+    let (udp_payload, payload) = (large.frame(), large.payload);
+    let mut measured = Vec::new();
+    for (op_type, name) in [
+        (OpType::Read, "read_goodput_over_exchange"),
+        (OpType::Write, "write_goodput_over_exchange"),
+    ] {
+        let ([goodput, exchanges], retries) = large.in_turns(op_type, |sides| {
+            let Sides { client, server, port } = sides;
+            let rate = if op_type == OpType::Read {
+                let (request_len, response_len) = (REQUEST_LEN, udp_payload);
+                let exchange = Exchange { request_len, response_len, responses: 1 };
+                floor::pipeline(client, server, port, exchange, DEPTH.into(), EXCHANGES)
+            } else {
+                let lens = (MUTATION_REQUEST_LEN, udp_payload);
+                floor::pipelined_four_hops(client, server, port, lens, DEPTH.into(), EXCHANGES)
+            };
+            Ok(rate.without_loss("frames of raw exchanges")?.bytes_per_second(payload))
+        })?;
+        let detail = format!(
+            "4 MiB {op_type}s {:.2} Gbit/s of payload, raw exchanges of all frames of such ops {:.2} Gbit/s of as much payload, which \
+             nobody reads or writes, {DEPTH} under way; {}, {retries} ops issued again; veth MTU {MTU}, {CONDITIONS}",
             goodput.median() * 8e-9,
             exchanges.median() * 8e-9,
             counted(&exchanges),
         );
-        measured.push(Measured { name, value: goodput.over(&floor), detail });
-        let value = goodput.over(&exchanges);
-        measured.push(Measured { name: over_exchange, value, detail: exchange_detail });
+        measured.push(Measured { name, value: goodput.over(&exchanges), detail });
     }
     Ok(measured)
 }

@@ -64,19 +64,21 @@ pub fn pipelined_four_hops(
     let answers = Exchange { request_len: data_len, response_len: small_len, responses: 1 };
     run((client, server), port, (data_len, small_len), echoing(answers), |wire| {
         let data = wire.packet_len;
-        let send = |wire: &mut Wire<'_>, packet_len: usize, count: u64| {
+        let stage = |wire: &mut Wire<'_>, packet_len: usize, count: u64| {
             wire.packet_len = packet_len;
-            wire.send(count);
+            wire.stage(count);
         };
-        send(wire, small, depth);
+        stage(wire, small, depth);
+        wire.ring();
         // What is under way, in order: whether it is data.
         let mut order: VecDeque<bool> = (0..depth).map(|_| false).collect();
         keep_full(wire, depth, counts, |wire, arrived| {
             let answered = order.drain(..(arrived as usize).min(order.len()));
             let done = answered.filter(|&is_data| is_data).count() as u64;
             let solicited = arrived - done;
-            send(wire, data, solicited);
-            send(wire, small, done);
+            stage(wire, data, solicited);
+            stage(wire, small, done);
+            wire.ring();
             order.extend((0..solicited).map(|_| true).chain((0..done).map(|_| false)));
             Progress { done, ahead: 0 }
         })

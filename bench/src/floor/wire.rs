@@ -118,9 +118,14 @@ impl<'a> Wire<'a> {
 
     /// Sends `count` packets and rings the doorbell. Waits for room.
     pub(super) fn send(&mut self, count: u64) {
-        if count == 0 {
-            return;
+        if count > 0 {
+            self.stage(count);
+            self.ring();
         }
+    }
+
+    /// Makes `count` packets ready to be sent. Waits for room.
+    pub(super) fn stage(&mut self, count: u64) {
         let pieces = self.packet_len.div_ceil(CHUNK_DATA);
         for _ in 0..count {
             if self.socket.free() < pieces {
@@ -137,6 +142,10 @@ impl<'a> Wire<'a> {
                 self.socket.stage(frame, piece, rest > 0);
             }
         }
+    }
+
+    /// Sends what is ready, with one doorbell.
+    pub(super) fn ring(&mut self) {
         self.socket.commit();
         self.socket.flush(Instant::ZERO);
         // Now, while an answer is on its way, not before the next request.

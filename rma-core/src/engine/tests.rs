@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     addr::{HostAddr, Pid},
-    backend::{RxFrame, TxFrame},
+    backend::{RxFrame, Transmit, TxFrame},
     command::{Command, CommandSlotId},
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,

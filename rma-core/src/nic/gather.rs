@@ -17,25 +17,33 @@ const PART: usize = 4;
 /// Requests that share a doorbell well enough.
 const ENOUGH: usize = 8;
 
-/// For how long a request waits at most, as answers may not come at all. Longer than doorbells take; short
-/// beside any timeout.
+/// For how long a request waits at most, and how long ago the last answer may be: more answers may not come at all. It is
+/// part of the op's `issue_delay`, which congestion control sees: longer than what that aims at (10 µs for engines in
+/// software by default), and windows would shrink for it. Shorter gathers fewer: with 5 µs small reads beside large ones took 17 % longer
+/// at p99.
 const WAIT_NANOS: u64 = 10_000;
+
+/// What part of the time in which an op has to enter service it may wait here, where that is shorter.
+const DISPATCH_PART: u64 = 4;
 
 /// Requests of the throughput class, where they are all that there is to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bulk {
     pub(super) requests: usize,
-    /// Ops whose requests have gone.
+    /// Ops of this class whose requests have gone.
     pub(super) under_way: usize,
-    /// How long the first of them has waited.
+    /// How long the first request has waited.
     pub(super) waited_nanos: u64,
+    /// How long ago the last op of this class was answered.
+    pub(super) answered_nanos: u64,
 }
 
 impl Bulk {
-    const fn gathers(self) -> bool {
+    const fn gathers(self, wait_nanos: u64) -> bool {
         self.requests < ENOUGH
             && self.requests * PART < self.under_way
-            && self.waited_nanos < WAIT_NANOS
+            && self.waited_nanos < wait_nanos
+            && self.answered_nanos < wait_nanos
     }
 }
 
@@ -43,8 +51,9 @@ impl Nic {
     /// Whether all that waits to be sent can wait a little, to be sent with more.
     #[must_use]
     pub fn gathers(&self, now: Instant) -> bool {
+        let wait_nanos = WAIT_NANOS.min(self.config.dispatch_timeout_nanos / DISPATCH_PART);
         self.responder.frames_waiting(&self.window) == 0
-            && self.initiator.bulk(now).is_some_and(Bulk::gathers)
+            && self.initiator.bulk(now).is_some_and(|bulk| bulk.gathers(wait_nanos))
     }
 }
 
@@ -54,13 +63,21 @@ mod tests {
 
     #[test]
     fn a_few_requests_wait_while_many_answers_are_under_way_and_not_for_long() {
-        let gathers = |requests, under_way, waited_nanos| {
-            Bulk { requests, under_way, waited_nanos }.gathers()
-        };
-        assert!(gathers(1, 5, 0) && gathers(7, 100, WAIT_NANOS - 1));
+        let bulk = Bulk { requests: 1, under_way: 5, waited_nanos: 0, answered_nanos: 0 };
+        let gathers = |bulk: Bulk| bulk.gathers(WAIT_NANOS);
+        assert!(gathers(bulk));
+        assert!(gathers(Bulk {
+            requests: 7,
+            under_way: 100,
+            waited_nanos: WAIT_NANOS - 1,
+            ..bulk
+        }));
         // Alone, or nearly so, nothing waits.
-        assert!(!gathers(1, 0, 0) && !gathers(1, PART, 0) && !gathers(2, 2 * PART, 0));
-        assert!(!gathers(ENOUGH, 100, 0));
-        assert!(!gathers(1, 100, WAIT_NANOS));
+        assert!(
+            !gathers(Bulk { under_way: 0, ..bulk }) && !gathers(Bulk { under_way: PART, ..bulk })
+        );
+        assert!(!gathers(Bulk { requests: ENOUGH, under_way: 100, ..bulk }));
+        assert!(!gathers(Bulk { waited_nanos: WAIT_NANOS, ..bulk }));
+        assert!(!gathers(Bulk { answered_nanos: WAIT_NANOS, ..bulk }));
     }
 }

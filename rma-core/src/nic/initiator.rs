@@ -91,6 +91,10 @@ pub(super) struct Initiator {
     data_first: bool,
     /// At most one for each slot, so it never grows.
     completions: VecDeque<Completion>,
+    /// Ops of the throughput class that are in service or solicited.
+    bulk_under_way: usize,
+    /// When the last of them was answered.
+    bulk_answered_at: Option<Instant>,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
 }
@@ -125,6 +129,8 @@ impl Initiator {
             sending_links: Links::new(slots),
             data_first: true,
             completions: VecDeque::with_capacity(slots),
+            bulk_under_way: 0,
+            bulk_answered_at: None,
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
         }
@@ -267,8 +273,9 @@ impl Initiator {
         let waited = |id: u16| now.nanos_since(self.slots[usize::from(id)].arrived_at);
         Some(Bulk {
             requests: bulk.iter().map(|fifo| fifo.len()).sum(),
-            under_way: self.in_service.len() + self.solicited.len(),
+            under_way: self.bulk_under_way,
             waited_nanos: bulk.iter().filter_map(|fifo| fifo.front()).map(waited).max()?,
+            answered_nanos: now.nanos_since(self.bulk_answered_at?),
         })
     }
 
@@ -354,6 +361,7 @@ impl Initiator {
         let source = addresses.toward(command.responder).expect("checked on arrival");
         self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
+        self.bulk_under_way += usize::from(command.class == ClassOfService::Throughput);
 
         let header = Header {
             class: command.class,
@@ -539,6 +547,13 @@ impl Initiator {
             }
             State::Completed => unreachable!("an op completes once"),
         };
+        let was_under_way = matches!(slot.state, State::InService | State::Solicited);
+        if was_under_way && slot.command.class == ClassOfService::Throughput {
+            self.bulk_under_way -= 1;
+            if status != OpStatus::Timeout {
+                self.bulk_answered_at = Some(now);
+            }
+        }
         slot.state = State::Completed;
         if slot.command.op.op_type() == OpType::Rekey {
             // The slot keeps no copy of the new K_r.

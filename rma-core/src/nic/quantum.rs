@@ -6,7 +6,7 @@ use crate::op::ClassOfService;
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum {
     left: usize,
-    bulk_is_last: bool,
+    bulk_min: usize,
     last: Option<usize>,
 }
 
@@ -14,14 +14,14 @@ impl Quantum {
     /// `len` bytes, none of them used.
     #[must_use]
     pub const fn new(len: usize) -> Self {
-        Self { left: len, bulk_is_last: false, last: None }
+        Self { left: len, bulk_min: 0, last: None }
     }
 
-    /// The same, where a frame of the throughput class uses up all that is left, however short it is: what it costs besides
-    /// its bytes would hold up ops of the latency class too.
+    /// The same, where a frame of the throughput class uses up a quarter at least, however short it is: what it costs besides
+    /// its bytes holds up ops of the latency class too.
     #[must_use]
     pub const fn beside_latency(len: usize) -> Self {
-        Self { bulk_is_last: true, ..Self::new(len) }
+        Self { bulk_min: len / 4, ..Self::new(len) }
     }
 
     /// As long as frames are alike, no more than one.
@@ -38,9 +38,10 @@ impl Quantum {
 
     /// A frame of `class` went, of `len` bytes.
     pub fn take(&mut self, class: ClassOfService, len: usize) {
-        let is_last = self.bulk_is_last && class == ClassOfService::Throughput;
-        self.left = if is_last { 0 } else { self.left.saturating_sub(len) };
-        self.last = Some(len);
+        let min = if class == ClassOfService::Throughput { self.bulk_min } else { 0 };
+        let used = len.max(min);
+        self.left = self.left.saturating_sub(used);
+        self.last = Some(used);
     }
 }
 
@@ -67,7 +68,8 @@ mod tests {
                 assert_eq!(count(quantum, class, frame), expected, "{frame} of {len}");
             }
             assert_eq!(count(beside, ClassOfService::Latency, frame), expected, "{frame} of {len}");
-            assert_eq!(count(beside, ClassOfService::Throughput, frame), 1, "{frame} of {len}");
+            let bulk = count(beside, ClassOfService::Throughput, frame);
+            assert_eq!(bulk, expected.min(4), "{frame} of {len}");
         }
     }
 }

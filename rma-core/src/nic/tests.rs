@@ -17,6 +17,7 @@ use crate::{
 
 mod batch;
 mod counter_blocks;
+mod gather;
 mod mutation;
 mod overload;
 mod read;

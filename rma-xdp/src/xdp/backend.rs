@@ -269,9 +269,9 @@ impl XdpBackend {
             }
             for (packet, transmit) in packets.iter_mut().zip(&transmits) {
                 let room = room.min(packet.len());
-                let finished = transmit.as_ref().and_then(|transmit| {
-                    state.finish(&mut packet[..room], headers_len, transmit)
-                });
+                let finished = transmit
+                    .as_ref()
+                    .and_then(|transmit| state.finish(&mut packet[..room], headers_len, transmit));
                 lens.push(finished);
             }
         }

@@ -145,73 +145,106 @@ fn a_turn_takes_in_a_quantum() {
     assert_eq!(received(&mut engine), QUANTUM / LARGE * LARGE);
 }
 
-/// An engine with `count` ops of the throughput class under way.
-fn with_bulk_under_way(count: usize) -> (Engine<Lost, HandClock>, CommandPortal, RegisteredRegion) {
-    let (mut engine, mut portal, sink) = engine_on(Lost::default(), u64::MAX);
-    for _ in 0..count {
-        read_as(ClassOfService::Throughput, &mut portal, &sink);
-    }
-    engine.turn();
-    assert_eq!(engine.backend.0.len(), count, "nothing was under way");
-    (engine, portal, sink)
-}
-
 #[test]
-fn beside_ops_of_the_latency_class_one_request_of_the_other_is_sent_a_turn() {
-    let (mut engine, mut portal, sink) = with_bulk_under_way(0);
+fn beside_ops_of_the_latency_class_a_few_requests_of_the_other_are_sent_a_turn() {
+    let (mut engine, mut portal, sink) = engine_on(Lost::default(), u64::MAX);
     let sent = |engine: &mut Engine<Lost, HandClock>| {
         engine.turn();
         core::mem::take(&mut engine.backend.0).len()
     };
-    for _ in 0..4 {
+    for _ in 0..10 {
         read_as(ClassOfService::Throughput, &mut portal, &sink);
+    }
+    read(&mut portal, &sink);
+    assert_eq!(sent(&mut engine), 4, "one of the latency class, and what fits beside it");
+    assert_eq!(sent(&mut engine), 4);
+    assert_eq!(sent(&mut engine), 3);
+    for _ in 0..20 {
         read(&mut portal, &sink);
     }
-    // Who is first takes turns as well.
-    let (first, second) = (sent(&mut engine), sent(&mut engine));
-    assert_eq!(first + second, 4, "two of each class");
+    assert_eq!(sent(&mut engine), 20, "of the latency class there may be many");
+    for _ in 0..10 {
+        read_as(ClassOfService::Throughput, &mut portal, &sink);
+    }
     pass(&engine, Duration::from_nanos(LATENCY_LASTS_NANOS));
-    assert_eq!(sent(&mut engine), 4, "all that is left");
+    assert_eq!(sent(&mut engine), 10, "there is none of the latency class any more");
+}
+
+/// A device whose frames get lost but for the first, which a peer refuses.
+struct RefusingOne {
+    peer: Nic,
+    /// The notice that is under way.
+    notice: Option<(Transmit, [u8; crate::wire::FRAME_LEN_MAX])>,
+    sent: usize,
+}
+
+impl Backend for RefusingOne {
+    fn rx_burst(&mut self, _: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+        let Some((transmit, mut bytes)) = self.notice.take() else { return 0 };
+        on_frames(&mut [rx_frame(&transmit, &mut bytes)]);
+        1
+    }
+
+    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
+        let mut out = [0; crate::wire::FRAME_LEN_MAX];
+        let mut taken = 0;
+        while taken < max {
+            let mut frame = [TxFrame::new(&mut out)];
+            if fill(&mut frame) == 0 {
+                break;
+            }
+            let [TxFrame { bytes, transmit }] = frame;
+            if let (0, Some(transmit)) = (self.sent, transmit) {
+                let now = Instant::from_nanos(1);
+                let _ = self.peer.handle_frame(now, &now, rx_frame(&transmit, bytes));
+                let mut notice = [0; crate::wire::FRAME_LEN_MAX];
+                self.notice = self.peer.poll_transmit(now, &mut notice).map(|it| (it, notice));
+            }
+            (taken, self.sent) = (taken + 1, self.sent + 1);
+        }
+        taken
+    }
+
+    fn flush(&mut self, _: Instant) {}
+}
+
+fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
+    let &Transmit { source, destination, len, .. } = transmit;
+    RxFrame { source, destination, reply_len_max: LARGE, bytes: &mut bytes[..len] }
 }
 
 #[test]
 fn requests_of_the_throughput_class_gather_while_many_are_under_way() {
-    let (mut engine, mut portal, sink) = with_bulk_under_way(16);
+    let addresses = HostAddr::from([192, 0, 2, 2]).into();
+    let peer = NicConfigBuilder { addresses, ..NicConfigBuilder::default() };
+    let peer = Nic::new(peer.build().unwrap());
+    let (mut engine, mut portal, sink) =
+        engine_on(RefusingOne { peer, notice: None, sent: 0 }, u64::MAX);
     let issue = |portal: &mut CommandPortal| read_as(ClassOfService::Throughput, portal, &sink);
+    for _ in 0..17 {
+        issue(&mut portal);
+    }
+    engine.turn();
+    assert_eq!(engine.backend.sent, 17);
+    engine.turn();
+    assert_eq!(portal.poll().unwrap().status, OpStatus::RemoteAuthenticationFailure);
+
     for _ in 0..3 {
         issue(&mut portal);
-        engine.turn();
-        assert_eq!(engine.backend.0.len(), 16);
+        assert!(engine.turn() > 0);
+        assert_eq!(engine.backend.sent, 17);
     }
-    // The fourth is a quarter of those under way, and takes the others along.
+    assert!(engine.turn() > 0 && !engine.is_idle(), "nobody goes to sleep over them");
+    // The fourth makes them a quarter of those under way.
     issue(&mut portal);
     engine.turn();
-    assert_eq!(engine.backend.0.len(), 20);
+    assert_eq!(engine.backend.sent, 21);
 
     issue(&mut portal);
     engine.turn();
-    assert_eq!(engine.backend.0.len(), 20);
+    assert_eq!(engine.backend.sent, 21);
     pass(&engine, Duration::from_micros(10));
     engine.turn();
-    assert_eq!(engine.backend.0.len(), 21, "though no other has come");
-
-    issue(&mut portal);
-    engine.turn();
-    read(&mut portal, &sink);
-    engine.turn();
-    assert_eq!(
-        engine.backend.0.len(),
-        23,
-        "an op of the latency class does not wait, and takes it along"
-    );
-}
-
-#[test]
-fn a_request_of_the_throughput_class_alone_is_sent_at_once() {
-    let (mut engine, mut portal, sink) = with_bulk_under_way(0);
-    for sent in 1..=3 {
-        read_as(ClassOfService::Throughput, &mut portal, &sink);
-        engine.turn();
-        assert_eq!(engine.backend.0.len(), sent);
-    }
+    assert_eq!(engine.backend.sent, 22, "though no other has come");
+    assert_eq!(engine.turn(), 0);
 }
