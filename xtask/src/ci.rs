@@ -32,6 +32,10 @@ pub(crate) enum Error {
 /// The folders that are workspaces of their own, and so are not covered by a command in the root.
 const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
 
+/// Another processor, and the crates that can be checked for it here: those without C.
+const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
+const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
+
 /// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times that.
 const SWARM: &str = "100000";
 
@@ -51,6 +55,13 @@ pub(crate) fn run() -> Result<(), Error> {
     Cargo::new(&clippy).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
+    if requirements::for_target(OTHER_TARGET) {
+        let clippy = Cargo::new(&["clippy", "--target", OTHER_TARGET]);
+        let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
+        clippy.args(packages).args(["--", "--deny", "warnings"]).run()?;
+    } else {
+        println!("NOT CHECKED: {OTHER_TARGET}, as `rustup target add {OTHER_TARGET}` fails here");
+    }
 
     test::run(&test::Options::default())?;
 

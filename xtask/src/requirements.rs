@@ -182,6 +182,11 @@ pub(crate) fn to_lint() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether there is a standard library for `target`, which rustup is asked for.
+pub(crate) fn for_target(target: &str) -> bool {
+    host::succeeds("rustup", &["target", "add", target])
+}
+
 /// Sees to it that the lab can be built, and gives the reason if this user, container or kernel cannot.
 pub(crate) fn for_the_lab() -> Result<Result<(), Lacks>, Error> {
     if !host::is_root() {

@@ -3,7 +3,7 @@
 //! A doorbell costs a software NIC more than a small frame does: 1.4 µs and 1.2 µs on a veth pair. Where ops of the
 //! throughput class are in full swing, a completion makes room for a command, the command for a request, and each request
 //! would ring for itself, on a core that has payloads to decrypt. So as long as enough answers are under way, a few
-//! requests wait for what these will bring.
+//! requests wait for what these will bring. (p99 of 64 B reads beside a 4 MiB read falls by 28 %: medians of runs in turns.)
 //!
 //! Only requests of the throughput class wait, only for each other, and whatever else is sent takes them along.
 
@@ -17,10 +17,9 @@ const PART: usize = 4;
 /// Requests that share a doorbell well enough.
 const ENOUGH: usize = 8;
 
-/// For how long a request waits at most, and how long ago the last answer may be: more answers may not come at all. It is
-/// part of the op's `issue_delay`, which congestion control sees: longer than what that aims at (10 µs for engines in
-/// software by default), and windows would shrink for it. Shorter gathers fewer: with 5 µs small reads beside large ones took 17 % longer
-/// at p99.
+/// For how long a request waits at most, and how long ago the last answer may be: more answers may not come at all. The wait
+/// is part of the op's `issue_delay`. Longer: more than congestion control aims at (10 µs by default for engines in
+/// software), so windows would shrink for it. Shorter: fewer gather; with 5 µs that p99 was 17 % longer.
 const WAIT_NANOS: u64 = 10_000;
 
 /// What part of the time in which an op has to enter service it may wait here, where that is shorter.
