@@ -187,12 +187,14 @@ impl<B: Backend, C: Clock> Engine<B, C> {
     fn transmit(&mut self, now: Instant) -> usize {
         let mut quantum = self.quantum(now);
         let Self { nic, backend, loopback, .. } = self;
-        let gathers = nic.gathers(now);
-        let mut sent = 0;
+        let (mut sent, mut gathers) = (0, false);
         loop {
             // As many buffers as there are frames: most turns have none, and many have one. The device is asked also if
             // there is none: it may hold something that it had no room for.
-            let wanted = if gathers { 0 } else { nic.frames_waiting().min(BURST - sent) };
+            let mut wanted = nic.frames_waiting().min(BURST - sent);
+            if sent == 0 && wanted > 0 && nic.gathers(now) {
+                (wanted, gathers) = (0, true);
+            }
             let mut filled = 0;
             let taken = backend.tx_burst(wanted, |frames| {
                 // All of them may turn out to be for this host.

@@ -41,9 +41,10 @@ const BACKGROUND_MIN: f64 = 0.1;
 
 /// A pair of hosts with an executor, and what a full frame of its large transfers is made of.
 struct Large<'a> {
-    lab: Lab,
-    pair: Pair,
+    // Dropped in this order.
     transfers: Transfers,
+    pair: Pair,
+    lab: Lab,
     /// Bytes of the transfer: whole granules.
     payload: usize,
     /// Bytes of the packet before its UDP payload.
@@ -58,7 +59,7 @@ impl<'a> Large<'a> {
         let transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
         let headers = Headers::len_for(sides(&mut pair, &lab)?.client.address);
         let payload = (ETHERNET_LEN + MTU as usize - headers - RESPONSE_OVERHEAD) / 64 * 64;
-        Ok(Self { lab, pair, transfers, payload, headers, interrupt })
+        Ok(Self { transfers, pair, lab, payload, headers, interrupt })
     }
 
     /// UDP payload of a full frame. Those of READs and WRITEs are alike.

@@ -54,6 +54,14 @@ fn no_op_is_shed_because_its_request_waited() {
 }
 
 #[test]
+fn on_a_network_with_a_shorter_round_trip_requests_wait_for_less() {
+    let rtt = Duration::from_micros(3);
+    let mut pair = gathering(NicConfigBuilder { rtt, ..NicConfigBuilder::default() });
+    pair.advance(rtt);
+    assert!(!pair.a.nic.gathers(pair.now));
+}
+
+#[test]
 fn what_others_have_asked_for_does_not_wait() {
     let mut pair = gathering(NicConfigBuilder::default());
     let (a, b) = (&pair.a, &pair.b);
@@ -85,8 +93,11 @@ fn solicited_data_does_not_wait() {
     for answer in pair.responses() {
         pair.deliver_to_a(&answer).unwrap();
     }
+    // Of requests there is one more to wait.
+    assert_eq!(pair.completion().slot, CommandSlotId(7));
+    pair.issue_bulk(7);
     assert!(!pair.a.nic.gathers(pair.now));
-    assert_eq!(pair.requests().len(), 1, "the data");
+    assert_eq!(pair.requests().len(), 2, "the data, and the request along with it");
 }
 
 #[test]
@@ -103,11 +114,13 @@ fn ops_of_the_latency_class_that_are_under_way_are_no_reason_to_wait() {
         pair.issue(pair.read(slot, 0, 64));
     }
     pair.issue_bulk(6);
+    // The classes take turns: the second request is the one of the throughput class.
     let requests = pair.requests();
-    pair.deliver_to_b(&requests[0]).unwrap();
+    pair.deliver_to_b(&requests[1]).unwrap();
     for response in pair.responses() {
         pair.deliver_to_a(&response).unwrap();
     }
+    assert_eq!(pair.completion().slot, CommandSlotId(6));
     pair.issue_bulk(7);
     assert!(!pair.a.nic.gathers(pair.now));
 }
