@@ -7,8 +7,6 @@
 //!
 //! IVs repeat: this measures, and nothing of it is sent.
 
-use std::thread;
-
 use clap::Args;
 use rma_crypto::{
     AeadProvider, DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, PreparedKey,
@@ -276,16 +274,8 @@ fn verify_by<const BATCH: usize>(clock: &TscClock, keys: &Prepared, sets: &mut [
 /// If a provider refuses a frame that is right.
 #[must_use]
 pub fn measure(rounds: usize, core: Option<usize>) -> Measured {
-    // A thread of its own, so that nothing else that this process does later is pinned.
-    let measure = || {
-        let last = || core_affinity::get_core_ids()?.pop().map(|core| core.id);
-        pair::pin(core.or_else(last));
-        measure_here(rounds)
-    };
-    thread::scope(|scope| match scope.spawn(measure).join() {
-        Ok(measured) => measured,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    let last = || core_affinity::get_core_ids()?.pop().map(|core| core.id);
+    pair::pinned(core.or_else(last), || measure_here(rounds))
 }
 
 fn measure_here(rounds: usize) -> Measured {

@@ -194,6 +194,21 @@ pub fn pin(core: Option<usize>) {
     }
 }
 
+/// Runs `work` on a thread of its own that is pinned to `core`, so that nothing else that this process does later is.
+///
+/// # Panics
+/// As `work` does.
+pub fn pinned<R: Send>(core: Option<usize>, work: impl FnOnce() -> R + Send) -> R {
+    let work = || {
+        pin(core);
+        work()
+    };
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
 impl Pair {
     /// Opens both hosts, fills the server's region, and makes grants of all types for the client.
     ///

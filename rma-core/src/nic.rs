@@ -350,7 +350,7 @@ impl Nic {
                 frame.transmit =
                     if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                quantum.take(wire::class_of(frame.bytes), transmit.len);
+                quantum.take(wire::header::class_of(frame.bytes), transmit.len);
                 written += 1;
             }
             if written > 0 {

@@ -133,11 +133,6 @@ impl FrameView {
     }
 }
 
-/// The class of service of a frame that was written here.
-pub(crate) fn class_of(frame: &[u8]) -> ClassOfService {
-    header::class_of(frame)
-}
-
 /// The parts of a frame as AES-GCM sees them.
 #[derive(Debug)]
 pub struct Sealed<'a> {

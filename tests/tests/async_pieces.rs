@@ -51,6 +51,29 @@ fn client(hosts: &Hosts, bufs: u32) -> (Client, BufferPool) {
     (client, hosts.client.buffer_pool(bufs, BUF as u32).unwrap())
 }
 
+/// Two servers with the same data, of which one is dead.
+struct TwoServers {
+    // Dropped in this order.
+    client: Client,
+    pool: BufferPool,
+    dead: Grant,
+    alive: Grant,
+    _data: RegisteredRegion,
+    _server: Host,
+    _hosts: Hosts,
+}
+
+fn one_is_dead() -> TwoServers {
+    let mut hosts = impatient();
+    let (_, dead, _) = remote(hosts.server(), &hosts);
+    let (client, pool) = client(&hosts, 3);
+    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let server = Host::open(config).unwrap();
+    let (data, alive, _) = remote(&server, &hosts);
+    hosts.server = None;
+    TwoServers { client, pool, dead, alive, _data: data, _server: server, _hosts: hosts }
+}
+
 /// A buffer with nothing but `byte`.
 fn filled(pool: &BufferPool, byte: u8) -> RegionBuf {
     let mut buf = pool.try_acquire().unwrap();
@@ -300,18 +323,12 @@ fn a_fenced_transfer_begins_when_what_was_submitted_before_is_over() {
 
 #[test]
 fn a_fence_is_passed_when_what_was_before_it_is_given_up() {
-    let mut hosts = impatient();
-    let (_region, read, _) = remote(hosts.server(), &hosts);
-    let (client, pool) = client(&hosts, 3);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
-    let alive = Host::open(config).unwrap();
-    let (_copy, read_alive, _) = remote(&alive, &hosts);
-    hosts.server = None;
-    let mut before = client.read(&read, 0, filled(&pool, 1));
+    let TwoServers { dead: read, alive: read_alive, client, pool, .. } = &one_is_dead();
+    let mut before = client.read(read, 0, filled(pool, 1));
     assert!(poll_once(&mut before).is_pending());
-    let mut dropped = client.read(&read_alive, 0, filled(&pool, 1)).fenced();
+    let mut dropped = client.read(read_alive, 0, filled(pool, 1)).fenced();
     assert!(poll_once(&mut dropped).is_pending());
-    let mut after = client.read(&read_alive, 0, filled(&pool, 1)).fenced();
+    let mut after = client.read(read_alive, 0, filled(pool, 1)).fenced();
     assert!(poll_once(&mut after).is_pending());
     // Of a call that waits for a fence nothing is under way.
     drop(dropped);
@@ -326,21 +343,15 @@ fn a_fence_is_passed_when_what_was_before_it_is_given_up() {
 
 #[test]
 fn a_fenced_transfer_that_is_refused_keeps_nobody_waiting() {
-    let mut hosts = impatient();
-    let (_region, read, _) = remote(hosts.server(), &hosts);
-    let (client, pool) = client(&hosts, 3);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
-    let alive = Host::open(config).unwrap();
-    let (_copy, read_alive, _) = remote(&alive, &hosts);
-    hosts.server = None;
+    let TwoServers { dead: read, alive: read_alive, client, pool, .. } = &one_is_dead();
     let mut slow = client
-        .read(&read, 0, filled(&pool, 1))
+        .read(read, 0, filled(pool, 1))
         .retry(RetryPolicy { timeouts: 255, refusals: 255 })
         .timeout(Duration::from_secs(5));
     assert!(poll_once(&mut slow).is_pending());
-    let outside = client.read(&read_alive, LEN as u64, filled(&pool, 1)).fenced();
+    let outside = client.read(read_alive, LEN as u64, filled(pool, 1)).fenced();
     assert!(client.block_on(outside).unwrap().0.is_err());
-    let (result, _buf) = client.block_on(client.read(&read_alive, 0, filled(&pool, 1))).unwrap();
+    let (result, _buf) = client.block_on(client.read(read_alive, 0, filled(pool, 1))).unwrap();
     result.unwrap();
     assert!(poll_once(&mut slow).is_pending(), "what came after the refused one waited for it");
 }

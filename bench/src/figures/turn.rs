@@ -1,14 +1,12 @@
 //! What an engine's turn costs beside its AES-GCM calls, with nothing but memory between the engines.
 
-use std::thread;
-
 use rma_core::crypto::{AeadProvider, ProviderKind};
 
 use super::table::Measured;
 use crate::{
     aead,
     interrupt::Interrupt,
-    pair::{PairError, cores, pin},
+    pair::{PairError, cores, pinned},
     turn::{BATCH, Keys, Side, Turns, measure},
 };
 
@@ -55,14 +53,7 @@ const fn larger(one: f64, other: f64) -> f64 {
 
 /// With one key, and with many.
 fn both(aead: &'static dyn AeadProvider) -> [Turns; 2] {
-    // A thread of its own, so that nothing else that this process does later is pinned.
-    thread::scope(|scope| {
-        let measure = || {
-            pin(cores().1);
-            [Keys::One, Keys::Many].map(|keys| measure(aead, keys, ROUNDS))
-        };
-        scope.spawn(measure).join().expect("reads succeed between two engines in one thread")
-    })
+    pinned(cores().1, || [Keys::One, Keys::Many].map(|keys| measure(aead, keys, ROUNDS)))
 }
 
 fn words(provider: &dyn AeadProvider, [one, many]: &[Turns; 2]) -> String {

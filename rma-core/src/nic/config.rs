@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
+use super::gather::wait_nanos_max;
 use crate::{
     addr::{HostAddr, LocalAddresses},
     crypto::{CounterBlock, EngineId},
@@ -198,6 +199,7 @@ impl NicConfigBuilder {
         Ok(NicConfig {
             dispatch_timeout_nanos: nanos(timing.dispatch_timeout),
             timeout_nanos: nanos(timing.timeout),
+            gather_nanos: wait_nanos_max(self.rtt, timing.dispatch_timeout),
             nack_threshold,
             settings: self,
         })
@@ -230,6 +232,8 @@ pub struct NicConfig {
     pub(super) settings: NicConfigBuilder,
     pub(super) dispatch_timeout_nanos: u64,
     pub(super) timeout_nanos: u64,
+    /// How long a request may wait for others.
+    pub(super) gather_nanos: u64,
     pub(super) nack_threshold: u64,
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Only requests of the throughput class wait, only for each other, and whatever else is sent takes them along.
 
+use core::time::Duration;
+
 use super::Nic;
 use crate::time::{self, Instant};
 
@@ -46,15 +48,17 @@ impl Bulk {
     }
 }
 
+/// How long a request may wait in a NIC on a network with this `rtt`, whose ops have `dispatch_timeout` to enter service.
+pub(super) fn wait_nanos_max(rtt: Duration, dispatch_timeout: Duration) -> u64 {
+    WAIT_NANOS.min(time::nanos(rtt)).min(time::nanos(dispatch_timeout) / DISPATCH_PART)
+}
+
 impl Nic {
     /// Whether all that waits to be sent can wait a little, to be sent with more.
     #[must_use]
     pub fn gathers(&self, now: Instant) -> bool {
-        let wait_nanos = WAIT_NANOS
-            .min(time::nanos(self.config.settings.rtt))
-            .min(self.config.dispatch_timeout_nanos / DISPATCH_PART);
         self.responder.frames_waiting(&self.window) == 0
-            && self.initiator.bulk(now).is_some_and(|bulk| bulk.gathers(wait_nanos))
+            && self.initiator.bulk(now).is_some_and(|bulk| bulk.gathers(self.config.gather_nanos))
     }
 }
 

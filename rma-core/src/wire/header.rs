@@ -174,8 +174,8 @@ impl HeaderView {
     }
 }
 
-/// The class of service in a header that was written here.
-pub(super) fn class_of(frame: &[u8]) -> ClassOfService {
+/// The class of service of a frame that was written here.
+pub(crate) fn class_of(frame: &[u8]) -> ClassOfService {
     let code = frame.get(field::CLASS).copied();
     code.and_then(ClassOfService::from_code).unwrap_or(ClassOfService::Throughput)
 }

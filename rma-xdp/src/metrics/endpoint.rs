@@ -73,8 +73,7 @@ pub enum EndpointError {
 ///
 /// ```no_run
 /// # use rma_xdp::{Host, MetricsEndpoint};
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let host: Host = todo!();
+/// # fn start(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
 /// let endpoint = MetricsEndpoint::start(([127, 0, 0, 1], 9090).into(), host.metrics_source().clone())?;
 /// println!("http://{}/metrics", endpoint.address());
 /// # Ok(())
