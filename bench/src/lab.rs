@@ -357,17 +357,28 @@ impl Lab {
         require_root()?;
         Self::sweep()?;
         let lab = Self { a: Netns::create("a")?, b: Netns::create("b")? };
+        lab.link(config)?;
+        Ok(lab)
+    }
+
+    /// Makes the pair of interfaces, and waits until both ends have carrier and usable addresses. For those who have deleted
+    /// one end, and with it the other.
+    ///
+    /// # Errors
+    /// What the `ip` command refused, as when they are there, or [`LabError::NotReady`].
+    pub fn link(&self, config: &LabConfig) -> Result<(), LabError> {
         let (mtu, queues) = (config.mtu.to_string(), config.queues.to_string());
         let sized = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
         let add = ["link", "add", Self::INTERFACE];
-        let peer = ["type", "veth", "peer", "name", Self::INTERFACE, "netns", lab.b.name()];
+        let peer = ["type", "veth", "peer", "name", Self::INTERFACE, "netns", self.b.name()];
         if !config.ipv6 {
-            for netns in [&lab.a, &lab.b] {
+            for netns in [&self.a, &self.b] {
                 netns.sysctl("ipv6/conf/default/disable_ipv6", "1")?;
             }
         }
-        lab.a.ip(&[&add[..], &sized, &peer, &sized].concat())?;
-        for (netns, v4, v6) in [(&lab.a, Self::A_V4, Self::A_V6), (&lab.b, Self::B_V4, Self::B_V6)]
+        self.a.ip(&[&add[..], &sized, &peer, &sized].concat())?;
+        for (netns, v4, v6) in
+            [(&self.a, Self::A_V4, Self::A_V6), (&self.b, Self::B_V4, Self::B_V6)]
         {
             if config.ipv4 {
                 let address = format!("{v4}/{}", Self::V4_PREFIX);
@@ -379,10 +390,10 @@ impl Lab {
             }
             netns.ip(&["link", "set", "dev", Self::INTERFACE, "up"])?;
         }
-        for netns in [&lab.a, &lab.b] {
+        for netns in [&self.a, &self.b] {
             netns.wait_ready(Self::INTERFACE)?;
         }
-        Ok(lab)
+        Ok(())
     }
 
     /// The namespace of [`Lab::A_V4`] and [`Lab::A_V6`].

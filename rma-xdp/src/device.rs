@@ -1,15 +1,17 @@
 //! Which device carries a host's frames, and how it is opened.
 
 use core::{fmt, time::Duration};
+use std::sync::Arc;
 
 use rma_core::addr::{HostAddr, LocalAddresses};
 
 use crate::{
     backend::AnyBackend,
     error::HostError,
+    metrics::DeviceWatch,
     net::{Interface, NetMonitor},
-    udp::{self, UdpBackend, UdpConfig},
-    xdp::{self, XdpBackend, XdpConfig},
+    udp::{self, UdpBackend, UdpConfig, UdpCounters},
+    xdp::{self, Follower, XdpBackend, XdpConfig},
 };
 
 /// Which device carries a host's frames.
@@ -75,35 +77,128 @@ impl fmt::Display for DeviceInfo {
     }
 }
 
-/// What must live as long as the device, outside the engine: the thread that follows the kernel's routes
-/// and neighbours.
+/// How the network interface of a host over AF_XDP is doing.
+///
+/// Ops are issued as always, whatever its state: those that cannot reach anybody end within their bounds (P1), with TIMEOUT or
+/// DISPATCH_TIMEOUT, and [`crate::Host::resolve`] says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InterfaceState {
+    /// It is up and has carrier.
+    Up,
+    /// It is down, or has no carrier: nobody can be reached. The host stays attached, and goes on when it is up again.
+    Down,
+    /// It is gone: removed, or moved to another network namespace. When there is an interface of that name again, the host
+    /// attaches to it.
+    Gone,
+    /// An interface of that name is there, and the host is not attached to it yet, or cannot be: see
+    /// [`InterfaceStatus::trouble`]. It is tried again whenever something changes, and every second.
+    Detached,
+}
+
+impl InterfaceState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Gone, Self::Detached];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+            Self::Detached => "detached",
+        }
+    }
+}
+
+impl fmt::Display for InterfaceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a host over AF_XDP knows of its network interface at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InterfaceStatus {
+    /// The name that the host was opened with, and by which the interface is looked for when it is gone.
+    pub interface: Box<str>,
+    /// How it is doing.
+    pub state: InterfaceState,
+    /// How often the host has attached to it: 1, and once more each time that it came back.
+    pub attachments: u64,
+    /// Why the host is not attached to an interface that is there; `None` if it is, or has not tried yet.
+    pub trouble: Option<Box<str>>,
+    /// What is attached, or was last, in words.
+    pub device: Arc<str>,
+}
+
+impl fmt::Display for InterfaceStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, state, trouble, .. } = self;
+        write!(f, "interface {interface} is {state}")?;
+        trouble.as_ref().map_or(Ok(()), |trouble| write!(f, ": {trouble}"))
+    }
+}
+
+/// What must live as long as the device, outside the engine: the threads that follow the kernel's routes
+/// and neighbours, and the interface itself.
 #[derive(Debug)]
 pub(crate) enum DeviceKeeper {
-    Xdp(NetMonitor),
-    Udp,
+    // The follower is dropped first: it reads what the monitor writes.
+    Xdp(Follower, NetMonitor),
+    Udp(Arc<UdpCounters>),
 }
 
 impl DeviceKeeper {
+    /// What the device tells about itself.
+    pub(crate) fn watch(&self) -> DeviceWatch {
+        match self {
+            Self::Xdp(follower, _) => DeviceWatch::Xdp(follower.watch()),
+            Self::Udp(counters) => DeviceWatch::Udp(counters.clone()),
+        }
+    }
+
+    /// How the interface is doing. `None` over UDP: the kernel's sockets have none of their own.
+    pub(crate) fn interface(&self) -> Option<InterfaceStatus> {
+        match self {
+            Self::Xdp(follower, _) => Some(follower.watch().status()),
+            Self::Udp(_) => None,
+        }
+    }
+
+    /// What works less well than it could.
+    pub(crate) fn fallbacks(&self) -> Vec<String> {
+        match self {
+            Self::Xdp(follower, _) => {
+                let fallbacks = follower.watch().description().fallbacks;
+                fallbacks.iter().map(ToString::to_string).collect()
+            }
+            Self::Udp(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn resolve(
         &self,
         destination: HostAddr,
         timeout: Duration,
     ) -> Result<(), HostError> {
         match self {
-            Self::Xdp(monitor) => {
+            Self::Xdp(_, monitor) => {
                 monitor.resolve(destination, timeout)?;
                 Ok(())
             }
             // The kernel finds its way itself, at the first datagram.
-            Self::Udp => Ok(()),
+            Self::Udp(_) => Ok(()),
         }
     }
 
     /// Has the way to a host looked for that will soon be heard of. Does not wait.
     pub(crate) fn prepare(&self, destination: HostAddr) {
         match self {
-            Self::Xdp(monitor) => monitor.prepare(destination),
-            Self::Udp => {}
+            Self::Xdp(_, monitor) => monitor.prepare(destination),
+            Self::Udp(_) => {}
         }
     }
 }
@@ -124,8 +219,9 @@ fn open_xdp(
     let local: Vec<HostAddr> = addresses.iter().collect();
     let config = XdpConfig { mode, ..XdpConfig::new(name, port, &local) };
     let backend = XdpBackend::open(&config, monitor.table())?;
-    let info = DeviceInfo::Xdp(backend.describe().clone());
-    let keeper = DeviceKeeper::Xdp(monitor);
+    let follower = Follower::start(config, &backend)?;
+    let info = DeviceInfo::Xdp(follower.watch().description());
+    let keeper = DeviceKeeper::Xdp(follower, monitor);
     Ok(OpenDevice { backend: AnyBackend::Xdp(backend), addresses, info, keeper })
 }
 
@@ -134,7 +230,7 @@ fn open_udp(wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
     let config = UdpConfig::new(addresses.iter().collect(), port);
     let backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
-    let keeper = DeviceKeeper::Udp;
+    let keeper = DeviceKeeper::Udp(backend.counters().clone());
     Ok(OpenDevice { backend: AnyBackend::Udp(backend), addresses, info, keeper })
 }
 

@@ -23,7 +23,7 @@ use crate::{
     clock::TscClock,
     control::{Answer, ControlPath, Life, Request, Unanswered, answer},
     counter::{Counter, CounterConfig, CounterSource},
-    device::{Device, DeviceInfo, OpenDevice},
+    device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
     driver::{Driver, PoolSizes},
     engine_thread::{EngineThread, ThreadConfig},
     error::{HostError, WaitError},
@@ -158,11 +158,9 @@ impl HostShared {
     }
 
     fn fallbacks(&self) -> Vec<String> {
-        let device = match &self.info {
-            DeviceInfo::Xdp(xdp) => xdp.fallbacks.as_slice(),
-            DeviceInfo::Udp(_) => &[],
-        };
-        device.iter().map(ToString::to_string).chain(self.counter.fallback()).collect()
+        let mut fallbacks = self.device.fallbacks();
+        fallbacks.extend(self.counter.fallback());
+        fallbacks
     }
 }
 
@@ -283,10 +281,22 @@ impl Host {
         self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
     }
 
-    /// Which device was opened, in which mode, and what was tried before.
+    /// Which device was opened, in which mode, and what was tried before. An interface that has come back since may be
+    /// attached in another mode: see [`Host::interface`].
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.shared.info
+    }
+
+    /// How the network interface is doing: up, down, gone, and if it is back and cannot be attached to, why. `None` over UDP.
+    ///
+    /// A host outlives its interface: where that is removed, or moved to another network namespace, ops end within their
+    /// bounds, and when there is an interface of its name again, with the host's addresses, the host attaches to that, whatever
+    /// its hardware address, MTU and queues. The same is in [`Host::metrics`] and in events of `tracing`. A process that gives
+    /// up its capabilities after opening the host cannot attach again.
+    #[must_use]
+    pub fn interface(&self) -> Option<InterfaceStatus> {
+        self.shared.device.interface()
     }
 
     /// Everything that works less well than it could, a sentence each: of the device, and of the message
@@ -465,6 +475,12 @@ impl InlineHost {
         &self.shared.info
     }
 
+    /// See [`Host::interface`]. What the host attaches to takes effect in one of its next turns.
+    #[must_use]
+    pub fn interface(&self) -> Option<InterfaceStatus> {
+        self.shared.device.interface()
+    }
+
     /// See [`Host::fallbacks`].
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
@@ -545,7 +561,7 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::with_aead(nic.build()?, aead);
     let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
-    let watch = DeviceWatch::new(&backend);
+    let watch = keeper.watch();
     let engine = Engine::new(nic, backend, TscClock::new());
     let aead = aead.name();
     let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch, aead };

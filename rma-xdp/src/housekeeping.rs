@@ -4,14 +4,14 @@ use rma_core::engine::Engine;
 
 use crate::{backend::HostBackend, clock::TscClock, counter::BlockSupply};
 
-/// Follows the device's MTU, sees that the counter has values, and publishes how full the NIC is.
+/// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC is.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     counter: BlockSupply,
     turns_left: u32,
 }
 
-/// Turns between two times of housekeeping: often enough for gauges and an MTU, too seldom to be seen in a profile.
+/// Turns between two times of housekeeping: often enough for gauges, an MTU and an interface that is back, too seldom to be seen in a profile.
 const TURNS: u32 = 1024;
 
 impl Housekeeping {
@@ -34,6 +34,7 @@ impl Housekeeping {
         self.turns_left = TURNS;
         self.counter.turn(engine.nic_mut());
         engine.nic().publish_gauges();
+        engine.backend_mut().follow();
         let receive = engine.backend().receive_len_max();
         if receive != engine.nic().config().settings().receive_len_max {
             // Too small an MTU changes nothing: what arrives may still fit.

@@ -68,7 +68,7 @@ pub mod xdp;
 pub use backend::{AnyBackend, HostBackend};
 pub use clock::TscClock;
 pub use counter::{CounterConfig, CounterError, CounterSource};
-pub use device::{Device, DeviceInfo};
+pub use device::{Device, DeviceInfo, InterfaceState, InterfaceStatus};
 pub use error::{HostError, TransferError, WaitError};
 pub use executor::{
     Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, Poller,

@@ -27,7 +27,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use interface::{Interface, InterfaceAddress};
 pub use monitor::NetMonitor;
-pub use paths::{DESTINATIONS_MAX, Path, PathTable, PathWriter, TableFull};
+pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};
 
 /// Why an interface cannot be used or watched.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +111,15 @@ pub enum PathError {
         /// The interface.
         interface: Box<str>,
     },
+    /// There is no interface of that name any more, and none has come back.
+    #[error(
+        "interface {interface} is gone from this network namespace: `ip link` lists those that are \
+         there; the host goes on when there is one of this name again"
+    )]
+    InterfaceGone {
+        /// The interface.
+        interface: Box<str>,
+    },
     /// As many destinations are in use as the table holds.
     #[error(
         "no path to {destination} can be kept: the path table holds {capacity} destinations, \
@@ -155,7 +164,7 @@ pub enum PathError {
 }
 
 /// Time since boot. Control path only: the engine has its own clock.
-fn monotonic() -> Duration {
+pub(crate) fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

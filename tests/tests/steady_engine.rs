@@ -13,6 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use rma_bench::lab::{Lab, LabConfig};
 use rma_tests::{
     hosts::{Hosts, Setup},
     scenario,
@@ -135,4 +136,30 @@ fn the_engine_does_not_allocate_over_xdp() {
     let _turn = turn();
     let (hosts, engines) = open(|| Hosts::in_lab(&Setup::default()));
     assert_steady(&hosts, engines);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_engine_does_not_allocate_while_its_interface_goes_and_comes_back() {
+    let _turn = turn();
+    let (hosts, engines) = open(|| Hosts::in_lab(&Setup::default()));
+    let lab = hosts.lab.as_ref().unwrap();
+    for (times, engine) in engines.into_iter().enumerate() {
+        CALLS.store(0, SeqCst);
+        WATCHED.store(engine, SeqCst);
+        lab.a().ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
+        lab.link(&LabConfig { mtu: 9000, queues: 2, ..LabConfig::default() }).unwrap();
+        let clock = TscClock::new();
+        for host in [&hosts.client, hosts.server()] {
+            while host.interface().unwrap().attachments < 2 + times as u64 {
+                assert!(clock.now().as_nanos() < 30_000_000_000, "{:?}", host.interface());
+                std::thread::yield_now();
+            }
+        }
+        hosts.client.resolve(hosts.server_addr).unwrap();
+        hosts.server().resolve(hosts.client_addr).unwrap();
+        scenario::reads_of_every_kind_of_size_arrive(&hosts);
+        WATCHED.store(0, SeqCst);
+        assert_eq!(CALLS.load(SeqCst), 0, "calls of the allocator on engine thread {engine}");
+    }
 }

@@ -187,7 +187,7 @@ fn frames_are_carried(mtu: u32, mode: Mode) {
     let mut backends = open_both(&lab, mtu, mode);
     let wanted = if mode == Mode::Generic { AttachMode::Generic } else { AttachMode::Native };
     for backend in &backends {
-        let description = backend.describe();
+        let description = backend.describe().unwrap();
         assert_eq!(description.mode, wanted);
         assert_eq!(description.multi_buffer, mtu == 9000);
         assert!(!description.zero_copy, "veth has no zero-copy");
@@ -256,7 +256,7 @@ fn each_fallback_is_reported() {
     assert!(matches!(error, XdpError::AttachFailed { .. }), "{error}");
     assert!(error.to_string().contains("generic: not asked for"), "{error}");
     let backend = wait_for("the port to be free", || open(Mode::Auto).ok());
-    let description = backend.describe();
+    let description = backend.describe().unwrap();
     assert_eq!(description.mode, AttachMode::Generic);
     let fallbacks: Vec<_> = description.fallbacks.iter().map(|f| (f.wanted, f.got)).collect();
     let all_but_one_queue =
@@ -422,7 +422,7 @@ fn a_kernel_socket_understands_what_is_sent_and_the_other_way_round() {
 fn every_receive_queue_is_polled() {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() }).unwrap();
     let mut b = open(&lab, End::B, 1500);
-    assert_eq!(b.describe().queues, 2);
+    assert_eq!(b.describe().unwrap().queues, 2);
     // The kernel spreads senders over its transmit queues, and veth keeps the number.
     let senders: Vec<UdpSocket> = {
         let _inside = lab.a().enter().unwrap();

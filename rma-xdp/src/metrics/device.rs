@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::AnyBackend,
+    device::InterfaceStatus,
     udp::UdpCounters,
-    xdp::{Counters, XskStatistics, XskWatch},
+    xdp::{Counters, InterfaceWatch, XskStatistics},
 };
 
 /// One thing that a device counts.
@@ -30,31 +30,35 @@ pub struct DeviceMetrics {
     pub description: Arc<str>,
     /// What the backend counts.
     pub counters: Box<[DeviceCounter]>,
-    /// What the kernel counts for AF_XDP sockets, over all queues. `None` over UDP, and once the host is gone.
+    /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None` over UDP, while the
+    /// interface is gone, and once the host is.
     pub xsk: Option<XskStatistics>,
+    /// How the interface is doing. `None` over UDP.
+    pub interface: Option<InterfaceStatus>,
 }
 
 /// Where that comes from, on any thread.
 #[derive(Clone, Debug)]
 pub(crate) enum DeviceWatch {
-    Xdp(Arc<Counters>, XskWatch),
+    Xdp(InterfaceWatch),
     Udp(Arc<UdpCounters>),
 }
 
 impl DeviceWatch {
-    pub(crate) fn new(backend: &AnyBackend) -> Self {
-        match backend {
-            AnyBackend::Xdp(xdp) => Self::Xdp(xdp.counters().clone(), xdp.watch()),
-            AnyBackend::Udp(udp) => Self::Udp(udp.counters().clone()),
+    pub(super) fn metrics(&self, opened: &Arc<str>) -> DeviceMetrics {
+        match self {
+            Self::Xdp(watch) => {
+                let (counters, xsk) = (of_xdp(watch.counters()), watch.statistics());
+                let interface = watch.status();
+                // It may have come back as another.
+                let description = interface.device.clone();
+                DeviceMetrics { description, counters, xsk, interface: Some(interface) }
+            }
+            Self::Udp(counters) => {
+                let (description, counters) = (opened.clone(), of_udp(counters));
+                DeviceMetrics { description, counters, xsk: None, interface: None }
+            }
         }
-    }
-
-    pub(super) fn metrics(&self, description: &Arc<str>) -> DeviceMetrics {
-        let (counters, xsk) = match self {
-            Self::Xdp(counters, watch) => (of_xdp(counters), watch.statistics()),
-            Self::Udp(counters) => (of_udp(counters), None),
-        };
-        DeviceMetrics { description: description.clone(), counters, xsk }
     }
 }
 
@@ -96,6 +100,7 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
             tx_multi_buffer: "Transmitted frames that needed several chunks.",
             tx_moved: "Frames whose payload had to be moved for other headers.",
             tx_no_path: "Dropped: no route, or no neighbour yet.",
+            tx_no_interface: "Dropped: the interface was gone.",
             tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
             tx_family: "Dropped: source and destination of different families.",
             tx_ring_full: "Times that all transmit chunks were with the kernel.",

@@ -12,6 +12,7 @@ use rma_core::{
 
 use super::{Metrics, NicTotals, device::of_xsk};
 use crate::{
+    device::{InterfaceState, InterfaceStatus},
     executor::ExecutorGauges,
     tenant::{PoolUsage, TenantUsage, Usage},
 };
@@ -27,6 +28,9 @@ impl Metrics {
         let (name, help) = ("rma_device_info", "The device that carries the frames.");
         text.family(GAUGE, name, help)?;
         text.sample(name, &[("device", &self.device.description)], 1)?;
+        if let Some(interface) = &self.device.interface {
+            write_interface(interface, &mut text)?;
+        }
         let (name, help) = ("rma_aead_info", "The AEAD provider that encrypts frames.");
         text.family(GAUGE, name, help)?;
         text.sample(name, &[("provider", self.aead)], 1)?;
@@ -66,6 +70,21 @@ impl Metrics {
         }
         Ok(())
     }
+}
+
+fn write_interface(
+    interface: &InterfaceStatus,
+    text: &mut Exposition<'_, impl Write>,
+) -> fmt::Result {
+    let (name, help) = ("rma_interface_state", "1 for the state that the interface is in.");
+    text.family(GAUGE, name, help)?;
+    for state in InterfaceState::ALL {
+        let labels = [("interface", &*interface.interface), ("state", state.name())];
+        text.sample(name, &labels, u8::from(state == interface.state))?;
+    }
+    let name = "rma_interface_attachments_total";
+    let help = "Times that the host has attached to the interface.";
+    text.one(COUNTER, name, help, interface.attachments)
 }
 
 fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {

@@ -111,6 +111,9 @@ impl Neighbour {
 pub(super) enum News {
     /// An interface, by index.
     Link(u32),
+    /// An interface, by index, has left this network namespace: one of the same index that is there now is another, or has
+    /// come back.
+    LinkGone(u32),
     /// The entry of this address on this interface.
     Neighbour(u32, IpAddr),
     /// A route, a rule or an address: any path may differ now.
@@ -336,9 +339,12 @@ fn messages(
 fn to_news(message: &NetlinkMessage<RouteNetlinkMessage>) -> Option<News> {
     let NetlinkPayload::InnerMessage(message) = &message.payload else { return None };
     Some(match message {
-        RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link) => {
-            News::Link(link.header.index)
-        }
+        RouteNetlinkMessage::NewLink(link) => News::Link(link.header.index),
+        // Of the family of bridges it says that an interface has left its bridge, and no more.
+        RouteNetlinkMessage::DelLink(link) => match link.header.interface_family {
+            AddressFamily::Unspec => News::LinkGone(link.header.index),
+            _ => News::Link(link.header.index),
+        },
         RouteNetlinkMessage::NewNeighbour(entry) | RouteNetlinkMessage::DelNeighbour(entry) => {
             News::Neighbour(entry.header.ifindex, neighbour_address(entry)?)
         }

@@ -24,9 +24,10 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
+    thread::Thread,
 };
 
 use crossbeam_queue::ArrayQueue;
@@ -85,6 +86,22 @@ impl Path {
             mtu: half(words[0]) << 16 | half(words[1]),
         }
     }
+}
+
+/// How an interface is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkState {
+    /// It is up and has carrier.
+    Up,
+    /// It is there, and is down or has no carrier.
+    Down,
+    /// No interface of that name is in the network namespace.
+    Gone,
+}
+
+impl LinkState {
+    const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Gone];
 }
 
 /// The table has a path for as many destinations as it can hold.
@@ -226,7 +243,10 @@ pub struct PathTable {
     /// The farthest that a key was ever stored from its first place: a reader need not go farther.
     reach: AtomicU32,
     interface_mtu: AtomicU32,
-    link_up: AtomicBool,
+    /// A [`LinkState`].
+    link: AtomicU8,
+    /// Who is woken when that, or anything that paths follow from, has changed.
+    follower: OnceLock<Thread>,
     requests: ArrayQueue<HostAddr>,
     waker: Option<Arc<Waker>>,
 }
@@ -235,7 +255,7 @@ impl fmt::Debug for PathTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathTable")
             .field("interface_mtu", &self.interface_mtu())
-            .field("is_link_up", &self.is_link_up())
+            .field("link_state", &self.link_state())
             .finish_non_exhaustive()
     }
 }
@@ -257,7 +277,8 @@ impl PathTable {
             seed: [random.hash_one(0), random.hash_one(1)],
             reach: AtomicU32::new(0),
             interface_mtu: AtomicU32::new(interface_mtu),
-            link_up: AtomicBool::new(true),
+            link: AtomicU8::new(LinkState::Up as u8),
+            follower: OnceLock::new(),
             requests: ArrayQueue::new(REQUESTS_MAX),
             waker,
         });
@@ -319,7 +340,20 @@ impl PathTable {
     #[must_use]
     #[inline]
     pub fn is_link_up(&self) -> bool {
-        self.link_up.load(Ordering::Relaxed)
+        self.link_state() == LinkState::Up
+    }
+
+    /// How the interface is doing. Follows changes; unless it is up, the table is empty.
+    #[must_use]
+    pub fn link_state(&self) -> LinkState {
+        LinkState::ALL[usize::from(self.link.load(Ordering::Acquire))]
+    }
+
+    /// Has `thread` unparked from now on when the interface, an address or a route may have changed. The first one that asks
+    /// for it is the only one.
+    pub(crate) fn wake_on_change(&self, thread: Thread) {
+        // A second one would be a second follower of one backend: there is none.
+        let _ = self.follower.set(thread);
     }
 
     /// A folded multiplication: cheap, and good enough with a secret seed.
@@ -414,9 +448,16 @@ impl PathWriter {
         self.table.interface_mtu.store(mtu, Ordering::Relaxed);
     }
 
-    /// Sets what [`PathTable::is_link_up`] says.
-    pub fn set_link_up(&mut self, up: bool) {
-        self.table.link_up.store(up, Ordering::Relaxed);
+    /// Sets what [`PathTable::link_state`] says.
+    pub fn set_link(&mut self, state: LinkState) {
+        self.table.link.store(state as u8, Ordering::Release);
+    }
+
+    /// Says that the interface, an address or a route may have changed.
+    pub(super) fn wake_follower(&self) {
+        if let Some(thread) = self.table.follower.get() {
+            thread.unpark();
+        }
     }
 
     /// The live place of `key`, and the first place that could take it with its distance from home.

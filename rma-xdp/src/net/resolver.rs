@@ -24,7 +24,7 @@ use netlink_packet_route::neighbour::NeighbourState;
 use rma_core::addr::HostAddr;
 
 use super::{
-    DESTINATIONS_MAX, Path, PathError, PathWriter,
+    DESTINATIONS_MAX, LinkState, Path, PathError, PathWriter,
     netlink::{Link, Neighbour, News, Questions, Route, RouteKind},
 };
 
@@ -59,6 +59,7 @@ const BATCH: usize = 32;
 /// What is asked of the kernel.
 pub(super) trait Kernel {
     fn link(&mut self, index: u32) -> io::Result<Link>;
+    fn link_by_name(&mut self, name: &str) -> io::Result<Link>;
     fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route>;
     fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>>;
     fn use_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()>;
@@ -67,6 +68,10 @@ pub(super) trait Kernel {
 impl Kernel for Questions {
     fn link(&mut self, index: u32) -> io::Result<Link> {
         self.link_by_index(index)
+    }
+
+    fn link_by_name(&mut self, name: &str) -> io::Result<Link> {
+        self.link_by_name(name)
     }
 
     fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route> {
@@ -89,6 +94,7 @@ enum Failure {
     NotUnicast,
     WrongInterface { index: u32 },
     LinkDown,
+    InterfaceGone,
     Kernel { doing: &'static str, errno: i32 },
 }
 
@@ -124,7 +130,11 @@ struct Waiter {
 #[derive(Debug)]
 pub(super) struct Resolver<K> {
     kernel: K,
+    /// What it was opened as. It is looked for under this name when it is gone.
+    name: Box<str>,
     link: Link,
+    /// No interface has that name, nor is ours there under another.
+    gone: bool,
     writer: PathWriter,
     destinations: BTreeMap<HostAddr, Destination>,
     /// The kernel's entries of all next hops in use.
@@ -137,10 +147,12 @@ pub(super) struct Resolver<K> {
 impl<K: Kernel> Resolver<K> {
     pub(super) fn new(kernel: K, link: Link, mut writer: PathWriter) -> Self {
         writer.set_interface_mtu(link.mtu);
-        writer.set_link_up(link.running);
+        writer.set_link(if link.running { LinkState::Up } else { LinkState::Down });
         Self {
             kernel,
+            name: link.name.clone(),
             link,
+            gone: false,
             writer,
             destinations: BTreeMap::new(),
             neighbours: BTreeMap::new(),
@@ -226,12 +238,20 @@ impl<K: Kernel> Resolver<K> {
     /// so that news that were overtaken by others do no harm.
     pub(super) fn handle_news(&mut self, news: News, now: Duration) {
         match news {
-            News::Link(index) if index == self.link.index => self.refresh_link(),
+            News::LinkGone(index) if index == self.link.index => {
+                self.lose_link();
+                self.refresh_link();
+            }
+            // While ours is gone any other may be the one that has its name now.
+            News::Link(index) if index == self.link.index || self.gone => self.refresh_link(),
             News::Neighbour(index, address) if index == self.link.index => {
                 self.refresh_neighbour(address, now);
             }
-            News::Link(_) | News::Neighbour(..) => {}
-            News::Routes => self.reroute_wanted = true,
+            News::Link(_) | News::LinkGone(_) | News::Neighbour(..) => {}
+            News::Routes => {
+                self.reroute_wanted = true;
+                self.writer.wake_follower();
+            }
             News::Anything => {
                 self.reroute_wanted = true;
                 self.refresh_link();
@@ -313,6 +333,9 @@ impl<K: Kernel> Resolver<K> {
         if !is_one_host(destination.ip()) {
             return Err(Failure::NotUnicast);
         }
+        if self.gone {
+            return Err(Failure::InterfaceGone);
+        }
         if !self.link.running {
             return Err(Failure::LinkDown);
         }
@@ -380,28 +403,59 @@ impl<K: Kernel> Resolver<K> {
         Some(Path { source_mac, next_hop_mac, mtu })
     }
 
+    /// What was known of the interface is of no use any more.
+    fn lose_link(&mut self) {
+        if !self.gone {
+            let (interface, index) = (&*self.name, self.link.index);
+            tracing::warn!(interface, index, "interface gone");
+        }
+        (self.gone, self.link.running) = (true, false);
+        // Another interface has other neighbours, under the same addresses.
+        self.neighbours.clear();
+        self.publish_link();
+    }
+
     fn refresh_link(&mut self) {
-        let (ran, mtu) = (self.link.running, self.link.mtu);
-        match self.kernel.link(self.link.index) {
+        let (ran, mtu, index) = (self.link.running, self.link.mtu, self.link.index);
+        let by_index = if self.gone { None } else { Some(self.kernel.link(index)) };
+        match by_index.unwrap_or_else(|| self.kernel.link_by_name(&self.name)) {
             Ok(link) => self.link = link,
-            // Gone, or unknown for the moment: nothing can be promised about it.
+            Err(error) if is_no_link(&error) && !self.gone => {
+                // Another one may have its name already.
+                self.lose_link();
+                return self.refresh_link();
+            }
+            Err(error) if is_no_link(&error) => return,
+            // Unknown for the moment: nothing can be promised about it.
             Err(_) => self.link.running = false,
         }
-        self.writer.set_interface_mtu(self.link.mtu);
-        self.writer.set_link_up(self.link.running);
-        if self.link.running != ran || self.link.mtu != mtu {
-            let (interface, running, mtu) = (&*self.link.name, self.link.running, self.link.mtu);
-            tracing::info!(interface, running, mtu, "link changed");
+        let came_back = core::mem::take(&mut self.gone);
+        if came_back || self.link.running != ran || self.link.mtu != mtu {
+            let Link { name, index, running, mtu, .. } = &self.link;
+            tracing::info!(interface = &**name, index, running, mtu, came_back, "link changed");
         }
-        for destination in self.all_destinations() {
-            self.publish(destination);
-            if !self.link.running {
-                self.fail_waiters(destination, Failure::LinkDown);
-            }
-        }
+        self.publish_link();
         if self.link.running && !ran {
             self.reroute_wanted = true;
         }
+    }
+
+    /// Tells readers of the table, and those who wait, how the interface is doing.
+    fn publish_link(&mut self) {
+        let (state, failure) = match (self.gone, self.link.running) {
+            (true, _) => (LinkState::Gone, Some(Failure::InterfaceGone)),
+            (false, false) => (LinkState::Down, Some(Failure::LinkDown)),
+            (false, true) => (LinkState::Up, None),
+        };
+        self.writer.set_interface_mtu(self.link.mtu);
+        self.writer.set_link(state);
+        for destination in self.all_destinations() {
+            self.publish(destination);
+            if let Some(failure) = failure {
+                self.fail_waiters(destination, failure);
+            }
+        }
+        self.writer.wake_follower();
     }
 
     fn refresh_neighbour(&mut self, address: IpAddr, now: Duration) {
@@ -527,6 +581,7 @@ impl<K: Kernel> Resolver<K> {
                 PathError::WrongInterface { destination, interface, route_interface }
             }
             Failure::LinkDown => PathError::LinkDown { interface },
+            Failure::InterfaceGone => PathError::InterfaceGone { interface },
             Failure::Kernel { doing, errno } => {
                 let source = io::Error::from_raw_os_error(errno);
                 PathError::Kernel { doing, destination, source }
@@ -545,7 +600,7 @@ impl<K> Drop for Resolver<K> {
         for destination in self.destinations.keys() {
             self.writer.remove(*destination);
         }
-        self.writer.set_link_up(false);
+        self.writer.set_link(LinkState::Down);
     }
 }
 
@@ -558,6 +613,11 @@ fn is_usable(neighbours: &BTreeMap<IpAddr, Neighbour>, address: IpAddr) -> bool 
 fn is_one_host(ip: IpAddr) -> bool {
     let is_broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
     !(ip.is_unspecified() || ip.is_multicast() || is_broadcast)
+}
+
+/// There is no such interface.
+fn is_no_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV) || error.kind() == io::ErrorKind::NotFound
 }
 
 /// No route, or a route of type unreachable, prohibit or blackhole.

@@ -4,11 +4,17 @@
 //! All receive queues are polled in turn, so none starves. Everything is sent through the first queue:
 //! one engine thread drives all of them, and one transmit queue means one doorbell a turn.
 //!
-//! Invariant: dropping a backend detaches the program before the sockets are closed, and closes the
-//! sockets before their memory is unmapped, so traffic falls back to the kernel without a gap in
-//! which it goes nowhere.
+//! Its interface may go away and come back under it: see [`super::follower`]. Then it has no [`Attachment`] for a while:
+//! nothing arrives, and what is sent is dropped and counted, so that ops end by their timeouts as on any path that
+//! loses everything.
+//!
+//! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given back.
 
-use std::{fmt, io, os::fd::BorrowedFd, sync::Arc, thread, time::Duration};
+use std::{
+    fmt, io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
 
 use arrayvec::ArrayVec;
 use rma_core::{
@@ -16,63 +22,40 @@ use rma_core::{
     backend::{BATCH, Backend, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
     time::Instant,
+    wire,
 };
-use rustix::time::{ClockId, clock_gettime};
-use xsk_rs::config::QueueSize;
 
 use super::{
+    attachment::{Attachment, Queue, TX_QUEUE},
     config::XdpConfig,
     counters::Counters,
-    description::{Description, Fallback, Feature},
-    device::Device,
-    error::{Refusal, XdpError},
+    description::Description,
+    error::XdpError,
+    exchange::Exchange,
     linear::{Linear, Linearizer},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
-    port::ReservedPort,
-    socket::{Chunk, Options, Socket, XskStatistics},
-    steering::{AttachMode, Steering},
+    socket::{Chunk, Socket, XskStatistics},
+    steering::AttachMode,
     umem::{CHUNK_DATA, FrameBytes},
-    watch::{Watched, XskWatch},
 };
 use crate::net::{Path, PathTable};
 
-/// Ethernet header and two VLAN tags: what a packet has besides its MTU.
-const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
-/// The largest MTU whose packets fit into one chunk.
-const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
-/// The smallest MTUs of a link, from RFC 1122 (576 octets) and RFC 8200 (1280).
-const MTU_MIN_V4: u32 = 576;
-const MTU_MIN_V6: u32 = 1280;
-/// The queue that transmits.
-const TX_QUEUE: usize = 0;
-/// How long a queue may take to become free. The kernel gives a queue back from a worker thread, a
-/// moment after the socket on it was closed or its process killed
-/// (`xp_put_pool` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>), and the next start
-/// should not fail for that. Longer only delays the error about a queue that is really in use.
-const QUEUE_FREE_AFTER: Duration = Duration::from_secs(1);
+/// Room for a frame that goes nowhere: a 4 KiB op in one frame, with its headers.
+const NOWHERE_LEN: usize = wire::FRAME_LEN_MAX;
 
 /// Frames over AF_XDP. One thread at a time drives it; it may be opened on another, inside the network
 /// namespace of the interface.
 pub struct XdpBackend {
-    // Dropped in this order.
-    steering: Steering,
-    watched: Watched,
-    queues: Box<[Queue]>,
-    _port: ReservedPort,
+    /// `None` while the interface is gone.
+    attachment: Option<Box<Attachment>>,
     state: State,
     /// The queue that is polled first next time.
     next_queue: usize,
-    /// Where frames are written that may need several chunks. Empty if none can.
-    tx_scratch: Box<[u8]>,
-    /// Transmit chunks that the longest frame needs.
-    chunks_max: usize,
-    description: Description,
-}
-
-/// A receive queue.
-struct Queue {
-    socket: Socket,
-    linearizer: Linearizer,
+    /// Where frames are written while there is no interface to send them on.
+    nowhere: Box<[u8]>,
+    exchange: Arc<Exchange>,
+    /// Whether the follower has been told that sending fails.
+    failure_told: bool,
 }
 
 /// What both directions need besides the sockets.
@@ -95,96 +78,65 @@ impl XdpBackend {
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
     pub fn open(config: &XdpConfig, paths: Arc<PathTable>) -> Result<Self, XdpError> {
         config.check()?;
-        let interface = &*config.interface;
-        let device = Device::open(interface)?;
-        let mtu = paths.interface_mtu();
-        check_mtu(config, mtu)?;
-        let multi_buffer = mtu > SINGLE_BUFFER_MTU;
-
-        let mut fallbacks = Vec::new();
-        let queue_count = device.rx_queues().unwrap_or_else(|reason| {
-            let (wanted, got) = (Feature::AllQueues, Feature::OneQueue);
-            fallbacks.push(Fallback { wanted, got, reason });
-            1
-        });
-        let addresses = &config.local_addresses;
-        let port = ReservedPort::reserve(interface, device.index, addresses, config.port)?;
-        let mut steering =
-            Steering::attach(interface, device.index, config.port, queue_count, config.mode)?;
-        if let Some(reason) = steering.native_refusal().filter(|&r| r != Refusal::NotWanted) {
-            let (wanted, got) = (Feature::NativeMode, Feature::GenericMode);
-            fallbacks.push(Fallback { wanted, got, reason });
-        }
-
-        let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
-        let packet_max = LINK_HEADERS + mtu_max as usize;
         let counters = Arc::new(Counters::default());
-        let mut queues = Vec::with_capacity(queue_count as usize);
-        for queue in 0..queue_count {
-            let generic = steering.mode() == AttachMode::Generic;
-            let socket = open_socket(config, queue, generic, multi_buffer, mtu, &counters)?;
-            let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
-            queues.push(Queue { socket, linearizer });
-        }
-        for Queue { socket, .. } in &queues {
-            steering.redirect(interface, socket.queue(), socket.fd())?;
-        }
-
-        let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
-        let watched = Watched::new(sockets).map_err(|source| {
-            XdpError::from_call(interface, "duplicating a socket's descriptor", source)
-        })?;
-
-        let zero_copy = queues.iter().all(|queue| queue.socket.is_zero_copy());
-        if !zero_copy {
-            let reason = match steering.mode() {
-                AttachMode::Native => Refusal::Driver,
-                AttachMode::Generic => Refusal::NotWanted,
-            };
-            let (wanted, got) = (Feature::ZeroCopy, Feature::Copy);
-            fallbacks.push(Fallback { wanted, got, reason });
-        }
-        let description = Description {
-            interface: config.interface.clone(),
-            mode: steering.mode(),
-            zero_copy,
-            queues: queue_count,
-            multi_buffer,
-            mtu,
-            fallbacks,
-        };
+        let attachment = Attachment::open(config, &paths, &counters)?;
+        let addresses = &config.local_addresses;
         let any_v4 = addresses.iter().any(|address| address.is_ipv4());
         let state = State {
             paths,
             counters,
             local_addresses: addresses.clone().into_boxed_slice(),
             port: config.port,
-            mtu_max,
+            mtu_max: attachment.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
         };
+        let exchange = Exchange::new().map_err(|source| {
+            XdpError::from_call(&config.interface, "creating an eventfd", source)
+        })?;
         Ok(Self {
-            steering,
-            watched,
-            queues: queues.into_boxed_slice(),
-            _port: port,
+            attachment: Some(Box::new(attachment)),
             state,
             next_queue: 0,
-            tx_scratch: vec![0; if multi_buffer { packet_max } else { 0 }].into_boxed_slice(),
-            chunks_max: packet_max.div_ceil(CHUNK_DATA),
-            description,
+            nowhere: vec![0; NOWHERE_LEN].into_boxed_slice(),
+            exchange: Arc::new(exchange),
+            failure_told: false,
         })
     }
 
-    /// What was opened, and what works less well than it could.
+    /// What is attached, and what works less well than it could. `None` while the interface is gone.
     #[must_use]
-    pub fn describe(&self) -> &Description {
-        &self.description
+    pub fn describe(&self) -> Option<&Description> {
+        Some(&self.attachment.as_ref()?.description)
     }
 
-    /// Where the steering program runs.
+    /// Where the steering program runs. `None` while the interface is gone.
     #[must_use]
-    pub fn mode(&self) -> AttachMode {
-        self.steering.mode()
+    pub fn mode(&self) -> Option<AttachMode> {
+        Some(self.attachment.as_ref()?.mode())
+    }
+
+    /// What a follower of the interface needs of this backend, before an engine has it: where attachments change hands, what
+    /// is attached now, and the table that tells how the interface is doing.
+    pub(super) fn followed(&self) -> Option<(Arc<Exchange>, &Attachment, &Arc<PathTable>)> {
+        Some((self.exchange.clone(), self.attachment.as_ref()?, &self.state.paths))
+    }
+
+    /// Takes what a follower has made of the interface's news, and gives back what was there before. To be called now and
+    /// then, and after [`XdpBackend::poll_fds`] became readable. It neither allocates nor frees.
+    #[inline]
+    pub(crate) fn follow(&mut self) {
+        if self.exchange.is_waiting() {
+            let Self { attachment, state, exchange, .. } = self;
+            exchange.swap(attachment);
+            if let Some(attachment) = attachment {
+                state.mtu_max = attachment.mtu_max;
+            }
+            (self.next_queue, self.failure_told) = (0, false);
+        } else if !self.failure_told && self.failure().is_some() {
+            // Whether or not the kernel's news of the interface have come.
+            self.failure_told = true;
+            self.exchange.wake_follower();
+        }
     }
 
     /// The largest frames that can be received now. Follows the interface's MTU, as far as the buffers
@@ -207,44 +159,44 @@ impl XdpBackend {
     /// What the system call says; it fails only if the interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
         let mut sum = XskStatistics::default();
-        for Queue { socket, .. } in &self.queues {
+        for Queue { socket, .. } in self.queues() {
             sum += socket.statistics()?;
         }
         Ok(sum)
     }
 
-    /// Reads [`XdpBackend::statistics`] on other threads.
-    #[must_use]
-    pub fn watch(&self) -> XskWatch {
-        self.watched.watch()
+    fn queues(&self) -> &[Queue] {
+        self.attachment.as_ref().map_or(&[], |attachment| &attachment.queues)
     }
 
     /// The error after which sending was given up, if there was one: the interface is gone, mostly.
     #[must_use]
     pub fn failure(&self) -> Option<io::Error> {
-        self.queues.iter().find_map(|queue| queue.socket.failure())
+        self.queues().iter().find_map(|queue| queue.socket.failure())
     }
 
-    /// What to poll for input before sleeping: one descriptor for each queue. Call [`Backend::flush`]
-    /// first. In `ppoll` the kernel itself wakes a driver that waits for it, on both sides.
+    /// What to poll for input before sleeping: one descriptor for each queue, and one for news of the interface. Call
+    /// [`Backend::flush`] first. In `ppoll` the kernel itself wakes a driver that waits for it, on both sides.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.queues.iter().map(|queue| queue.socket.fd())
+        let sockets = self.queues().iter().map(|queue| queue.socket.fd());
+        core::iter::once(self.exchange.as_fd()).chain(sockets)
     }
 
     /// A queue's socket, to move packets without this backend: for measuring what the sockets alone
     /// can do. `None` if there is no such queue.
     pub fn socket_mut(&mut self, queue: usize) -> Option<&mut Socket> {
-        self.queues.get_mut(queue).map(|queue| &mut queue.socket)
+        self.attachment.as_mut()?.queues.get_mut(queue).map(|queue| &mut queue.socket)
     }
 
     /// Has frames written into transmit chunks themselves, at most `max`. Returns how many were.
     #[inline]
     fn transmit_chunks(
-        &mut self,
+        attachment: &mut Attachment,
+        state: &mut State,
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
-        let Self { queues, state, .. } = self;
+        let Attachment { queues, .. } = attachment;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
         let filled;
@@ -281,8 +233,12 @@ impl XdpBackend {
 
     /// Writes a frame into the scratch buffer and spreads it over as many chunks as it needs. (A chunk
     /// cannot continue in its neighbour: xsk-rs starts each packet behind the kernel's headroom.)
-    fn transmit_scratch(&mut self, fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let Self { queues, state, tx_scratch, .. } = self;
+    fn transmit_scratch(
+        attachment: &mut Attachment,
+        state: &mut State,
+        fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
+    ) -> usize {
+        let Attachment { queues, tx_scratch, .. } = attachment;
         let socket = &mut queues[TX_QUEUE].socket;
         let room = state.packet_room().min(tx_scratch.len());
         let packet = &mut tx_scratch[..room];
@@ -308,11 +264,33 @@ impl XdpBackend {
     }
 }
 
+impl XdpBackend {
+    /// Has frames written that go nowhere, as there is no interface. They are taken nevertheless: those of this host to
+    /// itself are among them, and ops whose requests are lost end by their timeouts.
+    #[cold]
+    fn transmit_nowhere(
+        &mut self,
+        max: usize,
+        fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
+    ) -> usize {
+        let mut frames = 0;
+        while frames < max {
+            let mut frame = [TxFrame::new(&mut self.nowhere)];
+            if fill(&mut frame) == 0 {
+                break;
+            }
+            frames += 1;
+            self.state.counters.tx_no_interface.add(frame[0].transmit.is_some().into());
+        }
+        frames
+    }
+}
+
 impl fmt::Debug for XdpBackend {
     /// Thousands of chunks tell nobody anything.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpBackend")
-            .field("description", &self.description)
+            .field("attachment", &self.attachment)
             .field("port", &self.state.port)
             .field("local_addresses", &self.state.local_addresses)
             .finish_non_exhaustive()
@@ -322,7 +300,8 @@ impl fmt::Debug for XdpBackend {
 impl Backend for XdpBackend {
     #[inline]
     fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
-        let Self { queues, state, next_queue, .. } = self;
+        let Self { attachment, state, next_queue, .. } = self;
+        let Some(Attachment { queues, .. }) = attachment.as_deref_mut() else { return 0 };
         let count = queues.len();
         let mut frames = 0;
         for step in 0..count {
@@ -364,32 +343,38 @@ impl Backend for XdpBackend {
 
     #[inline]
     fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let mut room = self.queues[TX_QUEUE].socket.room();
+        let Self { attachment, state, .. } = self;
+        let Some(attachment) = attachment.as_deref_mut() else {
+            return self.transmit_nowhere(max, &mut fill);
+        };
+        let mut room = attachment.queues[TX_QUEUE].socket.room();
         let mut frames = 0;
         while frames < max {
-            if room < self.chunks_max {
-                self.state.counters.tx_ring_full.add(1);
+            if room < attachment.chunks_max {
+                state.counters.tx_ring_full.add(1);
                 break;
             }
-            let (offered, filled) = if self.tx_scratch.is_empty() {
+            let (offered, filled) = if attachment.tx_scratch.is_empty() {
                 let offered = BATCH.min(max - frames).min(room);
-                (offered, self.transmit_chunks(offered, &mut fill))
+                (offered, Self::transmit_chunks(attachment, state, offered, &mut fill))
             } else {
-                (1, self.transmit_scratch(&mut fill))
+                (1, Self::transmit_scratch(attachment, state, &mut fill))
             };
             frames += filled;
             if filled < offered {
                 break;
             }
-            room = self.queues[TX_QUEUE].socket.free();
+            room = attachment.queues[TX_QUEUE].socket.free();
         }
-        self.queues[TX_QUEUE].socket.commit();
+        attachment.queues[TX_QUEUE].socket.commit();
         frames
     }
 
     #[inline]
     fn flush(&mut self, now: Instant) {
-        self.queues[TX_QUEUE].socket.flush(now);
+        if let Some(attachment) = &mut self.attachment {
+            attachment.queues[TX_QUEUE].socket.flush(now);
+        }
     }
 }
 
@@ -495,60 +480,4 @@ impl State {
         self.counters.tx_frames.add(1);
         Some(packet_len)
     }
-}
-
-fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
-    let any_v6 = config.local_addresses.iter().any(|address| !address.is_ipv4());
-    let (version, minimum) = if any_v6 { (6, MTU_MIN_V6) } else { (4, MTU_MIN_V4) };
-    if mtu < minimum {
-        let interface = config.interface.clone();
-        return Err(XdpError::MtuTooSmall { interface, mtu, version, minimum });
-    }
-    Ok(())
-}
-
-fn open_socket(
-    config: &XdpConfig,
-    queue: u32,
-    generic: bool,
-    multi_buffer: bool,
-    mtu: u32,
-    counters: &Arc<Counters>,
-) -> Result<Socket, XdpError> {
-    let ring = |size| QueueSize::new(size).expect("the configuration was checked");
-    let transmits = queue as usize == TX_QUEUE;
-    let options = Options {
-        interface: &config.interface,
-        queue,
-        rx_ring: ring(config.rx_ring),
-        tx_ring: ring(config.tx_ring),
-        rx_chunks: config.rx_chunks(),
-        tx_chunks: if transmits { config.tx_chunks() } else { 0 },
-        force_copy: generic,
-        multi_buffer,
-        busy_poll_us: config.busy_poll_us,
-    };
-    let give_up = monotonic() + QUEUE_FREE_AFTER;
-    let opened = loop {
-        match Socket::open(&options, Arc::clone(counters)) {
-            Err(XdpError::QueueInUse { .. }) if monotonic() < give_up => thread::yield_now(),
-            opened => break opened,
-        }
-    };
-    opened.map_err(|error| match error {
-        // How kernels and drivers without multi-buffer support refuse the flag for it.
-        XdpError::System { interface, source, .. }
-            if multi_buffer
-                && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
-        {
-            XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
-        }
-        other => other,
-    })
-}
-
-/// Time since boot; for the one deadline of start-up.
-fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or_default())
 }

@@ -69,6 +69,8 @@ pub struct Counters {
     pub tx_moved: Counter,
     /// Dropped: no route, or the next hop has not answered yet.
     pub tx_no_path: Counter,
+    /// Dropped: the interface was gone.
+    pub tx_no_interface: Counter,
     /// Dropped: longer than the path MTU, or than the buffer it was written into.
     pub tx_too_long: Counter,
     /// Dropped: source and destination are of different address families.

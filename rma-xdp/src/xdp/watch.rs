@@ -1,7 +1,7 @@
-//! The kernel's statistics of a backend's sockets, for threads other than the engine's.
+//! A backend's sockets, for threads other than the engine's: what the kernel counts, and whether they live.
 //!
-//! It reads them through descriptors of its own of the same sockets, which the backend owns: asking takes nothing from
-//! the engine, and no watcher keeps a socket open, or its queue in use, after its backend has gone.
+//! It asks through descriptors of its own of the same sockets, which the attachment owns: asking takes nothing from
+//! the engine, and no watcher keeps a socket open, or its queue in use, after its attachment has gone.
 
 use std::{
     io,
@@ -9,9 +9,11 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use rustix::{io::Errno, net::RecvFlags};
+
 use super::{XskStatistics, sockopt};
 
-/// What the backend has of this.
+/// What the attachment has of this.
 #[derive(Debug)]
 pub(super) struct Watched(Arc<[OwnedFd]>);
 
@@ -27,19 +29,31 @@ impl Watched {
     }
 }
 
-/// Reads [`XskStatistics`] on any thread, while the backend is open.
+/// Looks at the sockets on any thread, while they are attached.
 #[derive(Clone, Debug)]
-pub struct XskWatch(Weak<[OwnedFd]>);
+pub(super) struct XskWatch(Weak<[OwnedFd]>);
 
 impl XskWatch {
-    /// What the kernel counts, over all queues: a system call each. `None` once the backend has gone, or its
-    /// interface.
-    #[must_use]
-    pub fn statistics(&self) -> Option<XskStatistics> {
+    /// What the kernel counts, over all queues: a system call each. `None` once the attachment has gone.
+    pub(super) fn statistics(&self) -> Option<XskStatistics> {
         let mut sum = XskStatistics::default();
         for socket in self.0.upgrade()?.iter() {
             sum += sockopt::statistics(socket.as_fd()).ok()?;
         }
         Some(sum)
+    }
+
+    /// Whether the kernel has taken the interface from the sockets: it was removed, or moved to another network namespace.
+    /// That is for ever, even if the interface comes back under its index. False once the attachment has gone, with the
+    /// backend that had it.
+    pub(super) fn is_dead(&self) -> bool {
+        let Some(sockets) = self.0.upgrade() else { return false };
+        // A socket without an interface answers ENXIO to everything, one whose interface is down ENETDOWN
+        // (`xsk_check_common` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>). Nothing is taken from
+        // the ring by this call.
+        let dead = |socket: &OwnedFd| {
+            rustix::net::recv(socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) == Err(Errno::NXIO)
+        };
+        sockets.iter().any(dead)
     }
 }

@@ -41,6 +41,14 @@ impl Kernel for FakeKernel {
         }
     }
 
+    fn link_by_name(&mut self, name: &str) -> io::Result<Link> {
+        let facts = self.0.borrow();
+        match &facts.link {
+            Some(link) if &*link.name == name => Ok(link.clone()),
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
     fn route(&mut self, _destination: HostAddr, _interface: u32) -> io::Result<Route> {
         let mut facts = self.0.borrow_mut();
         facts.routes_asked += 1;
@@ -480,4 +488,50 @@ fn a_dropped_resolver_leaves_an_empty_table() {
     drop(bench);
     assert_eq!(table.lookup(host(2)), None);
     assert!(!table.is_link_up());
+}
+
+#[test]
+fn an_interface_that_comes_back_under_its_name_is_followed_with_neighbours_of_its_own() {
+    const AGAIN: u32 = 9;
+    const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+    let mut bench = Bench::new();
+    bench.request(host(2));
+    bench.reachable(host(2));
+    assert_eq!(bench.table.lookup(host(2)), Some(PATH));
+    let link = bench.facts.borrow_mut().link.take().unwrap();
+    bench.resolver.handle_news(News::LinkGone(OURS), bench.now);
+    assert_eq!(bench.table.link_state(), LinkState::Gone);
+    assert_eq!(bench.table.lookup(host(2)), None);
+    let answer = bench.resolve(host(2));
+    assert!(matches!(answer.recv().unwrap(), Err(PathError::InterfaceGone { .. })));
+
+    // Another one is no news of ours; one of its name is, whatever else is new about it.
+    bench.resolver.handle_news(News::Link(8), bench.now);
+    assert_eq!(bench.table.link_state(), LinkState::Gone);
+    let again = Link { index: AGAIN, mac: Some(OTHER_MAC), mtu: 3400, ..link };
+    bench.facts.borrow_mut().link = Some(again);
+    bench.facts.borrow_mut().route = Ok(Route { interface: AGAIN, ..on_link() });
+    bench.facts.borrow_mut().neighbours.clear();
+    bench.resolver.handle_news(News::Link(AGAIN), bench.now);
+    assert_eq!((bench.table.link_state(), bench.table.interface_mtu()), (LinkState::Up, 3400));
+    assert_eq!(bench.table.lookup(host(2)), None, "what the old one's neighbour was is forgotten");
+    bench.request(host(2));
+    bench.pass(Duration::from_secs(2));
+    let known = Neighbour { state: NeighbourState::Reachable, mac: Some(PEER_MAC) };
+    bench.facts.borrow_mut().neighbours.insert(host(2).ip(), known);
+    bench.resolver.handle_news(News::Neighbour(AGAIN, host(2).ip()), bench.now);
+    let path = Path { source_mac: OTHER_MAC, next_hop_mac: PEER_MAC, mtu: 3400 };
+    assert_eq!(bench.table.lookup(host(2)), Some(path));
+}
+
+#[test]
+fn an_interface_that_left_and_is_back_under_its_index_was_gone() {
+    let mut bench = Bench::new();
+    bench.request(host(2));
+    bench.reachable(host(2));
+    // Moved to another namespace and back before the news were read.
+    bench.facts.borrow_mut().neighbours.clear();
+    bench.resolver.handle_news(News::LinkGone(OURS), bench.now);
+    assert_eq!(bench.table.link_state(), LinkState::Up);
+    assert_eq!(bench.table.lookup(host(2)), None, "its neighbours are unknown again");
 }

@@ -1,0 +1,85 @@
+//! Where attachments change hands between a backend, which an engine drives, and the thread that follows the interface.
+//!
+//! One at a time: the follower offers an attachment, or none, and waits until it has got back what was there before. So
+//! there is room for everything, and nothing is made or dropped on the engine's thread.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::OnceLock,
+    thread::{self, Thread},
+};
+
+use crossbeam_queue::ArrayQueue;
+use rma_core::portal::Wake;
+
+use super::attachment::Attachment;
+use crate::event_fd::EventFd;
+
+/// What is or was attached.
+type Attached = Option<Box<Attachment>>;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    offered: ArrayQueue<Attached>,
+    returned: ArrayQueue<Attached>,
+    /// Wakes an engine that sleeps.
+    wake: EventFd,
+    follower: OnceLock<Thread>,
+}
+
+impl Exchange {
+    pub(super) fn new() -> io::Result<Self> {
+        let (offered, returned) = (ArrayQueue::new(1), ArrayQueue::new(1));
+        Ok(Self { offered, returned, wake: EventFd::open()?, follower: OnceLock::new() })
+    }
+
+    /// The follower's side: the calling thread is the one to be woken.
+    pub(super) fn followed_by_this_thread(&self) {
+        // A second one would be a second follower of one backend: there is none.
+        let _ = self.follower.set(thread::current());
+    }
+
+    /// The follower's side: has `next` taken in place of what the backend has. Returns what it had, or `None` if `give_up` says
+    /// so before: then the backend is gone, or goes.
+    pub(super) fn replace(&self, next: Attached, give_up: impl Fn() -> bool) -> Option<Attached> {
+        self.offered.push(next).expect("what was offered before was taken");
+        self.wake.wake();
+        while !give_up() {
+            if let Some(last) = self.returned.pop() {
+                return Some(last);
+            }
+            thread::park();
+        }
+        None
+    }
+
+    /// The backend's side: whether something is offered.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.offered.is_empty()
+    }
+
+    /// The backend's side: takes what is offered for `attached`.
+    pub(super) fn swap(&self, attached: &mut Attached) {
+        let Some(next) = self.offered.pop() else { return };
+        self.wake.drain();
+        let last = core::mem::replace(attached, next);
+        self.returned.push(last).expect("what was returned before was taken");
+        self.wake_follower();
+    }
+
+    /// Has the follower look at the interface.
+    pub(super) fn wake_follower(&self) {
+        if let Some(thread) = self.follower.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl AsFd for Exchange {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
