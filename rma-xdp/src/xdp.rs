@@ -17,6 +17,7 @@
 
 mod attachment;
 mod backend;
+mod capabilities;
 mod config;
 mod counters;
 mod description;
@@ -37,6 +38,7 @@ mod watch;
 pub(crate) use self::follower::{Follower, InterfaceWatch};
 pub use self::{
     backend::XdpBackend,
+    capabilities::Capabilities,
     config::{Mode, XdpConfig},
     counters::{Counter, Counters},
     description::{Description, Fallback, Feature},

@@ -6,7 +6,7 @@
 
 use std::{error::Error, io, net::IpAddr};
 
-use super::umem::CHUNK_SIZE;
+use super::{capabilities::Capabilities, umem::CHUNK_SIZE};
 
 /// Why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -72,15 +72,31 @@ pub enum XdpError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The process lacks a capability.
+    /// The process lacks capabilities.
     #[error(
-        "interface {interface}: {action} is not permitted; AF_XDP needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM`"
+        "interface {interface}: {action} is not permitted: this process lacks {missing}; run it as root, or give its program all that AF_XDP needs: `sudo setcap {} PROGRAM`",
+        Capabilities::NEEDED.as_setcap()
     )]
     MissingCapability {
         /// The interface.
         interface: Box<str>,
         /// What was refused.
         action: &'static str,
+        /// What it lacks of all that AF_XDP needs.
+        missing: Capabilities,
+    },
+    /// The kernel refused, and it is not for a capability.
+    #[error(
+        "interface {interface}: {action} is not permitted, though this process has {} ({source}): a container, a user namespace or a security module forbids it; run it outside of that",
+        Capabilities::NEEDED
+    )]
+    Forbidden {
+        /// The interface.
+        interface: Box<str>,
+        /// What was refused.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// An XDP program is on the interface already: another instance, or somebody else's.
     #[error(
@@ -161,7 +177,8 @@ pub enum XdpError {
     },
     /// UMEM is locked memory, and there is a limit to it.
     #[error(
-        "interface {interface}: {bytes} bytes of UMEM exceed the limit for locked memory (RLIMIT_MEMLOCK): `ulimit -l unlimited`, or give the process CAP_IPC_LOCK, or lower chunk_count"
+        "interface {interface}: {bytes} bytes of UMEM exceed the limit for locked memory, and this process lacks {}: run it as root, or give its program all that AF_XDP needs: `sudo setcap {} PROGRAM`; or raise the limit: `ulimit -l unlimited`",
+        Capabilities::LOCKED_MEMORY, Capabilities::NEEDED.as_setcap()
     )]
     UmemLockedMemory {
         /// The interface.
@@ -224,7 +241,14 @@ impl XdpError {
     pub(crate) fn from_call(interface: &str, call: &'static str, source: io::Error) -> Self {
         let interface = interface.into();
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::MissingCapability { interface, action: call },
+            Some(libc::EPERM | libc::EACCES) => {
+                let missing = Capabilities::missing();
+                if missing.is_empty() {
+                    Self::Forbidden { interface, action: call, source }
+                } else {
+                    Self::MissingCapability { interface, action: call, missing }
+                }
+            }
             Some(libc::ENODEV | libc::ENXIO) => Self::UnknownInterface { interface },
             _ => Self::System { interface, call, source },
         }
@@ -239,10 +263,9 @@ impl XdpError {
         let bytes = u64::from(chunk_count) * u64::from(CHUNK_SIZE);
         let source = cause(error);
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::MissingCapability {
-                interface: interface.into(),
-                action: "creating an AF_XDP socket",
-            },
+            Some(libc::EPERM | libc::EACCES) => {
+                Self::from_call(interface, "creating an AF_XDP socket", source)
+            }
             // The kernel's answer to locked memory beyond the limit:
             // xdp_umem_account_pages,
             // https://github.com/torvalds/linux/blob/v6.12/net/xdp/xdp_umem.c
@@ -285,11 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_permission_names_the_capabilities() {
-        let text = from(libc::EPERM).to_string();
-        for word in ["eth9", "a call", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "setcap"] {
-            assert!(text.contains(word), "{text}");
-        }
+    fn a_refused_permission_names_what_is_missing_and_what_to_do() {
+        let error = XdpError::MissingCapability {
+            interface: "eth9".into(),
+            action: "a call",
+            missing: Capabilities::LOCKED_MEMORY,
+        };
+        let text = error.to_string();
+        assert!(
+            text.contains(
+                "interface eth9: a call is not permitted: this process lacks CAP_IPC_LOCK;"
+            )
+        );
+        let setcap = "setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep PROGRAM";
+        assert!(text.contains(setcap), "{text}");
     }
 
     #[test]

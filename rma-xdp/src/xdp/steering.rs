@@ -32,6 +32,7 @@ use neli::{
 };
 
 use super::{
+    capabilities::Capabilities,
     config::Mode,
     error::{AttachedProgram, Refusal, XdpError},
 };
@@ -179,8 +180,12 @@ fn system_error(error: &(dyn Error + 'static)) -> io::Error {
 
 fn load_error(interface: &str, error: impl Error + Send + Sync + 'static) -> XdpError {
     match system_error(&error) {
-        system if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
-            XdpError::from_call(interface, "loading a BPF program", system)
+        // The verifier too says EACCES: to a program that it does not like, and to one for which a capability is missing.
+        system
+            if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+                && !Capabilities::missing().is_empty() =>
+        {
+            XdpError::from_call(interface, "loading the steering program", system)
         }
         _ => XdpError::SteeringProgram { interface: interface.into(), source: Box::new(error) },
     }

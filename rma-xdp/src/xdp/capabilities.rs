@@ -1,0 +1,121 @@
+//! Which capabilities AF_XDP needs, and which of them the calling thread lacks.
+//!
+//! Nothing is refused here: a kernel that needs fewer, or is asked inside a container that gives more, decides by itself.
+//! Only when it has said no is it told what was missing.
+
+use core::fmt;
+
+use rustix::{
+    process::{Resource, getrlimit},
+    thread::{CapabilitySet, capabilities},
+};
+
+/// What a host over AF_XDP needs, and what for.
+const NEEDED: [(CapabilitySet, &str); 5] = [
+    // The XDP program, its attachment, and neighbours.
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+    // AF_XDP sockets.
+    (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
+    // Maps and programs.
+    (CapabilitySet::BPF, "CAP_BPF"),
+    // The verifier lets only who has it compare pointers into a packet and the like.
+    (CapabilitySet::PERFMON, "CAP_PERFMON"),
+    // UMEM is locked memory.
+    (IPC_LOCK, "CAP_IPC_LOCK"),
+];
+const IPC_LOCK: CapabilitySet = CapabilitySet::IPC_LOCK;
+
+/// Some of the capabilities that AF_XDP needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities(CapabilitySet);
+
+impl Capabilities {
+    /// All of them.
+    pub const NEEDED: Self = Self(
+        CapabilitySet::NET_ADMIN
+            .union(CapabilitySet::NET_RAW)
+            .union(CapabilitySet::BPF)
+            .union(CapabilitySet::PERFMON)
+            .union(IPC_LOCK),
+    );
+
+    /// CAP_IPC_LOCK.
+    pub(super) const LOCKED_MEMORY: Self = Self(IPC_LOCK);
+
+    /// What the calling thread lacks of [`Capabilities::NEEDED`]. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, and no
+    /// limit for locked memory for CAP_IPC_LOCK.
+    pub(super) fn missing() -> Self {
+        // A kernel that does not tell: then all may be.
+        let there = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        let unlimited = getrlimit(Resource::Memlock).current.is_none();
+        Self::missing_of(there, unlimited)
+    }
+
+    fn missing_of(there: CapabilitySet, unlimited: bool) -> Self {
+        let mut missing = Self::NEEDED.0 - there;
+        if there.contains(CapabilitySet::SYS_ADMIN) {
+            missing -= CapabilitySet::BPF | CapabilitySet::PERFMON;
+        }
+        if unlimited {
+            missing -= IPC_LOCK;
+        }
+        Self(missing)
+    }
+
+    /// Whether it is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn names(self) -> impl DoubleEndedIterator<Item = &'static str> {
+        let named = move |(set, name)| self.0.contains(set).then_some(name);
+        NEEDED.into_iter().filter_map(named)
+    }
+
+    /// As `setcap` takes them.
+    pub(super) fn as_setcap(self) -> String {
+        let names: Vec<String> = self.names().map(str::to_lowercase).collect();
+        format!("{}+ep", names.join(","))
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.names().count();
+        for (index, name) in self.names().enumerate() {
+            let before = match index {
+                0 => "",
+                _ if index + 1 == count => " and ",
+                _ => ", ",
+            };
+            write!(f, "{before}{name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_and_nothing_else() {
+        let all = Capabilities::NEEDED.0;
+        assert!(Capabilities::missing_of(all, false).is_empty());
+        for (set, name) in NEEDED {
+            let missing = Capabilities::missing_of(all - set, false);
+            assert_eq!(missing.to_string(), name);
+        }
+        let none = Capabilities::missing_of(CapabilitySet::empty(), true);
+        assert_eq!(none.to_string(), "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON");
+        let admin = Capabilities::missing_of(CapabilitySet::SYS_ADMIN, false);
+        assert_eq!(admin.to_string(), "CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK");
+    }
+}
