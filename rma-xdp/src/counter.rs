@@ -38,6 +38,7 @@ use std::{
 };
 
 use rma_core::crypto::CounterBlock;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::clock::wall_clock_nanos;
 pub use error::CounterError;
@@ -54,10 +55,13 @@ pub struct CounterConfig {
     /// address must share one directory; hosts with different addresses may. It must be on a local disk and
     /// survive reboots.
     ///
-    /// `None`: `/var/lib/1rma` for root, otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`. Where that is
+    /// `None`: `/var/lib/1rma` for root, for all hosts over AF_XDP, whoever runs them, and for everybody who may write there;
+    /// otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`. Where that is
     /// not there and cannot be made, or none is known: the wall clock alone, which is reported
-    /// ([`crate::Host::fallbacks`]). A directory that is there may have a mark, so it must be usable, as must one
-    /// that is named here; a read-only one is not. Default: `None`.
+    /// ([`crate::Host::fallbacks`]); but for a host over AF_XDP that is not root's this is an error, as root's hosts have the same
+    /// address: `sudo install -d -m 700 -o USER /var/lib/1rma` makes the directory for a user, and `sudo chown -R USER
+    /// /var/lib/1rma` gives him one that root has used; root goes on using it. A directory that is there may have a mark, so it
+    /// must be usable, as must one that is named here; a read-only one is not. Default: `None`.
     ///
     /// To change to another directory, or to begin anew when the mark is lost, is safe if the system clock is past every value
     /// that was ever reserved, in nanoseconds since 1970. That is so if the clock was never ahead of what it is now,
@@ -105,6 +109,21 @@ impl fmt::Display for CounterSource {
     }
 }
 
+/// Who counts, as far as the place of the mark depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    root: bool,
+    /// The host is the machine's: it has an interface for itself, whoever runs it.
+    machine: bool,
+}
+
+impl User {
+    /// This process, with a host that is the machine's or its own.
+    pub(crate) fn this(machine: bool) -> Self {
+        Self { root: rustix::process::geteuid().is_root(), machine }
+    }
+}
+
 /// A host's source of counter values. Dropped, it reserves no more.
 #[derive(Debug)]
 pub(crate) struct Counter {
@@ -123,10 +142,12 @@ impl Counter {
     pub(crate) fn open(
         config: CounterConfig,
         floor: u64,
+        user: User,
     ) -> Result<(Self, CounterBlock), CounterError> {
         let CounterConfig { state_dir, block_len, wall_clock } = config;
-        let named = state_dir.is_some();
-        let dir = state_dir.map_or_else(default_dir, Ok);
+        // Root's hosts would not know what the wall clock alone was trusted with.
+        let named = state_dir.is_some() || user == User { root: false, machine: true };
+        let dir = state_dir.map_or_else(|| default_dir(user), Ok);
         Self::open_in(dir, named, WallClock(wall_clock), block_len, floor)
     }
 
@@ -224,20 +245,25 @@ impl WallClock {
     }
 }
 
-fn default_dir() -> Result<PathBuf, CounterError> {
-    let root = rustix::process::geteuid().is_root();
-    state_dir(root, env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))
+/// Where the mark of a machine's hosts is, as FHS has it.
+const MACHINE_DIR: &str = "/var/lib/1rma";
+
+fn default_dir(user: User) -> Result<PathBuf, CounterError> {
+    let (all, effective) = (Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+    let is_usable = accessat(CWD, MACHINE_DIR, all, effective).is_ok();
+    state_dir(user, is_usable, env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))
 }
 
-/// The place that the XDG base directory specification gives to state; for root, the one that FHS does.
-/// Relative paths do not count.
+/// One place for all who may have one host's address, where that can be: the machine's. Otherwise the place that the XDG
+/// base directory specification gives to state. Relative paths do not count.
 fn state_dir(
-    root: bool,
+    user: User,
+    is_usable: bool,
     xdg: Option<OsString>,
     home: Option<OsString>,
 ) -> Result<PathBuf, CounterError> {
-    if root {
-        return Ok("/var/lib/1rma".into());
+    if user.root || user.machine || is_usable {
+        return Ok(MACHINE_DIR.into());
     }
     let absolute =
         |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());

@@ -22,7 +22,7 @@ use crate::{
     backend::{AnyBackend, HostBackend},
     clock::TscClock,
     control::{Answer, ControlPath, Life, Request, Unanswered, answer},
-    counter::{Counter, CounterConfig, CounterSource},
+    counter::{Counter, CounterConfig, CounterSource, User},
     device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
     driver::{Driver, PoolSizes},
     engine_thread::{EngineThread, ThreadConfig},
@@ -71,7 +71,8 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK
+    /// where locked memory has a limit; and `/var/lib/1rma`, or another directory in [`CounterConfig::state_dir`].
     pub fn xdp(interface: &str) -> Self {
         Self::new(Device::xdp(interface), Vec::new())
     }
@@ -556,7 +557,8 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let HostConfig { device, addresses, port, counter, mut nic, aead, .. } = config;
     let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
     nic.addresses = addresses;
-    let (counter, block) = Counter::open(counter, nic.counter_start)?;
+    let user = User::this(matches!(info, DeviceInfo::Xdp(_)));
+    let (counter, block) = Counter::open(counter, nic.counter_start, user)?;
     (nic.counter_start, nic.counter_end) = (block.first(), block.end());
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::with_aead(nic.build()?, aead);

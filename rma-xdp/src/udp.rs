@@ -11,6 +11,8 @@
 //! - Routes and neighbours are the kernel's, so [`Transmit::may_resolve`] is ignored too: a reply
 //!   to a forged address may make the kernel ask for that neighbour. Its table is bounded
 //!   (`net.ipv4.neigh.default.gc_thresh3`), and the NIC limits the rate of such replies.
+//! - The kernel puts fragments together before a socket sees them. It tells of each datagram whether it did, and those
+//!   are dropped and counted: no host sends any, and one that came in pieces was cut by somebody else (WIRE, section 1).
 //! - [`RxFrame::reply_len_max`] follows from the device's MTU when the backend was opened, not from
 //!   the path's. Frames are never fragmented: what the kernel knows to be too long for its path is
 //!   dropped and counted.
@@ -20,15 +22,17 @@
 
 mod config;
 mod counters;
+mod receive;
 mod socket;
 
 use std::{
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
+use receive::{Datagram, receive_datagram};
 use rma_core::{
     addr::HostAddr,
     backend::{Backend, RxFrame, Transmit, TxFrame},
@@ -38,7 +42,7 @@ use rma_core::{
 };
 use rustix::{
     io::Errno,
-    net::{RecvFlags, SendFlags, recvfrom, sendto},
+    net::{SendFlags, sendto},
 };
 
 pub use self::{
@@ -294,18 +298,15 @@ enum Received {
 }
 
 fn receive(socket: &Socket, buffer: &mut [u8; FRAME_LEN_MAX], counters: &UdpCounters) -> Received {
-    // With TRUNC the kernel tells the datagram's length, not that of what fitted.
-    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-    let reason = match recvfrom(&socket.fd, &mut buffer[..], flags) {
+    let reason = match receive_datagram(socket.fd.as_fd(), &mut buffer[..]) {
         Err(Errno::AGAIN) => return Received::Nothing,
         Err(_) => &counters.rx_errors,
-        Ok((len, full_len, _)) if full_len > len => &counters.rx_truncated,
-        Ok((len, _, source)) => match source.map(SocketAddr::try_from) {
-            Some(Ok(SocketAddr::V6(v6))) if v6.ip().to_ipv4_mapped().is_some() => {
-                &counters.rx_mapped_address
-            }
-            Some(Ok(source)) => return Received::Frame { source: source.ip().into(), len },
-            _ => &counters.rx_errors,
+        Ok(Datagram { is_reassembled: true, .. }) => &counters.rx_fragments,
+        Ok(Datagram { len, .. }) if len > buffer.len() => &counters.rx_truncated,
+        Ok(Datagram { len, source, .. }) => match source {
+            Some(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => &counters.rx_mapped_address,
+            Some(source) => return Received::Frame { source: source.into(), len },
+            None => &counters.rx_errors,
         },
     };
     reason.add(1);

@@ -26,7 +26,7 @@ pub enum CounterError {
     /// There is no state directory, and none can be made.
     #[error(
         "there is no directory {path} for the message counter's high-water mark, and it cannot be made: {source}; make \
-         it, writable for this user, or name another in `counter.state_dir` of the host"
+         it, writable for this user (`sudo install -d -m 700 -o USER {path}`), or name another in `counter.state_dir` of the host"
     )]
     NoneMade {
         /// The directory.
@@ -49,8 +49,8 @@ pub enum CounterError {
     },
     /// There is a mark, or there may be one, and it cannot be read.
     #[error(
-        "the message counter's high-water mark in {path} cannot be read: {source}; let this user read it, or repair the \
-         disk: {}", begin_anew!()
+        "the message counter's high-water mark in {path} cannot be read: {source}; give it and its directory to this user \
+         (`sudo chown -R USER`; root goes on using it), or repair the disk: {}", begin_anew!()
     )]
     Unreadable {
         /// The mark's file.

@@ -7,7 +7,11 @@
 //! plenty, and one file has no names to get wrong.
 //!
 //! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the
-//! past. The kernel releases it however its holder ends.
+//! past; and who has it looks whether it is still the one in the directory, as people remove files. The kernel releases it
+//! however its holder ends.
+//!
+//! Files belong to the directory's owner, whoever makes them: root may reserve today, and a user with
+//! capabilities, who was given the directory, tomorrow.
 
 use core::time::Duration;
 use std::{
@@ -17,7 +21,7 @@ use std::{
         ErrorKind::{AlreadyExists, NotADirectory, NotFound},
         Write,
     },
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -113,25 +117,32 @@ impl Store {
 
     /// Waits for the lock. It is gone when the file is closed.
     fn lock(&self, give_up: impl Fn() -> bool) -> Result<File, CounterError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options
-            .open(&self.lock)
-            .map_err(|source| self.directory.error("opening the lock", source))?;
-        let mut waiting = None;
+        let clock = TscClock::new();
+        let mut file = self.open_lock()?;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
+                Ok(()) if is_at(&file, &self.lock) => return Ok(file),
+                // Somebody has removed the file: others lock another one now.
+                Ok(()) => file = self.open_lock()?,
                 Err(Errno::WOULDBLOCK | Errno::INTR) => {}
                 Err(errno) => return Err(self.directory.error("taking the lock", errno.into())),
             }
-            let clock = waiting.get_or_insert_with(TscClock::new);
             let waited = Duration::from_nanos(clock.now().as_nanos());
             if waited > self.patience || give_up() {
                 return Err(CounterError::Locked { path: self.lock.clone(), waited });
             }
             std::thread::park_timeout(Duration::from_millis(1));
         }
+    }
+
+    fn open_lock(&self) -> Result<File, CounterError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options
+            .open(&self.lock)
+            .map_err(|source| self.directory.error("opening the lock", source))?;
+        self.directory.give_to_owner(&file);
+        Ok(file)
     }
 }
 
@@ -144,6 +155,16 @@ struct Directory {
 }
 
 impl Directory {
+    /// Gives a file that is in the directory to the directory's owner. Who may not do that is not root, and keeps what is
+    /// his.
+    fn give_to_owner(&self, file: &File) {
+        if let (Ok(file_is), Ok(dir)) = (file.metadata(), fs::metadata(&self.dir))
+            && file_is.uid() != dir.uid()
+        {
+            let _ = fchown(file, Some(dir.uid()), Some(dir.gid()));
+        }
+    }
+
     fn explain(&self, fault: Fault) -> CounterError {
         let path = self.mark.clone();
         match fault {
@@ -189,7 +210,9 @@ impl Disk for Directory {
     fn write_temporary(&self, contents: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(&self.temporary)?.write_all(contents)
+        let mut file = options.open(&self.temporary)?;
+        self.give_to_owner(&file);
+        file.write_all(contents)
     }
 
     fn sync_temporary(&self) -> io::Result<()> {
@@ -235,6 +258,14 @@ fn is_certainly_absent(dir: &Path) -> bool {
         }
     }
     false
+}
+
+/// Whether the open file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
 }
 
 fn sync_dir(dir: &Path) -> io::Result<()> {

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
-use std::{fs, sync::Arc};
+use std::{fs, os::unix::fs::MetadataExt, sync::Arc};
 
 use rma_core::{
     backend::{Backend, RxFrame, TxFrame},
@@ -18,6 +18,7 @@ use rma_core::{
     wire,
 };
 use rma_shm::Region;
+use rustix::fs::{FlockOperation, flock};
 
 use super::*;
 use crate::{
@@ -149,7 +150,8 @@ fn every_damage_to_the_mark_is_noticed_and_nothing_is_overwritten() {
 fn a_foreign_file_is_named_with_what_it_holds_and_what_to_do() {
     let scratch = Scratch::new();
     fs::write(scratch.mark(), "shopping list").unwrap();
-    let text = Counter::open(config(&scratch.0, today), 0).unwrap_err().to_string();
+    let text =
+        Counter::open(config(&scratch.0, today), 0, User::this(false)).unwrap_err().to_string();
     for part in [scratch.mark().to_str().unwrap(), "shopping list", "remove"] {
         assert!(text.contains(part), "{text}");
     }
@@ -193,18 +195,21 @@ fn a_lock_that_another_holds_for_long_is_named() {
 fn a_directory_that_was_named_must_be_usable() {
     let scratch = Scratch::new();
     fs::write(scratch.0.join("file"), "").unwrap();
-    let text =
-        Counter::open(config(scratch.0.join("file/state"), today), 0).unwrap_err().to_string();
+    let text = Counter::open(config(scratch.0.join("file/state"), today), 0, User::this(false))
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("file/state") && text.contains("state_dir"), "{text}");
     let empty = CounterConfig { block_len: 0, ..config(&scratch.0, today) };
-    assert!(Counter::open(empty, 0).unwrap_err().to_string().contains("block_len"));
+    assert!(
+        Counter::open(empty, 0, User::this(false)).unwrap_err().to_string().contains("block_len")
+    );
 }
 
 #[test]
 fn a_directory_that_is_missing_is_made_with_all_above_it() {
     let scratch = Scratch::new();
     let dir = scratch.0.join("a/b/c");
-    let (counter, block) = Counter::open(config(&dir, today), 0).unwrap();
+    let (counter, block) = Counter::open(config(&dir, today), 0, User::this(false)).unwrap();
     assert_eq!(*counter.source(), CounterSource::File(dir.join("counter")));
     assert_eq!((block.first(), counter.fallback()), (NOW, None));
 }
@@ -247,16 +252,64 @@ fn a_known_mark_is_never_left_for_the_wall_clock() {
 }
 
 #[test]
-fn the_default_directory_follows_the_environment_unless_for_root() {
-    let dir = |root, xdg: Option<&str>, home: Option<&str>| {
-        state_dir(root, xdg.map(Into::into), home.map(Into::into)).ok()
+fn the_default_directory_is_the_machines_where_others_may_have_the_address_and_else_the_users() {
+    let [root, machine, nobody] = [(true, false), (false, true), (false, false)]
+        .map(|(root, machine)| User { root, machine });
+    let dir = |user, is_usable, xdg: Option<&str>, home: Option<&str>| {
+        state_dir(user, is_usable, xdg.map(Into::into), home.map(Into::into)).ok()
     };
     let path = |text: &str| Some(PathBuf::from(text));
-    assert_eq!(dir(true, Some("/x"), Some("/h")), path("/var/lib/1rma"));
-    assert_eq!(dir(false, Some("/x"), Some("/h")), path("/x/1rma"));
-    assert_eq!(dir(false, Some("x"), Some("/h")), path("/h/.local/state/1rma"));
-    assert_eq!(dir(false, Some(""), None), None);
-    assert_eq!(dir(false, None, Some("")), None);
+    // Root today, a user with capabilities tomorrow: one interface, one address, one mark.
+    assert_eq!(dir(root, false, Some("/x"), Some("/h")), path("/var/lib/1rma"));
+    assert_eq!(dir(machine, false, Some("/x"), Some("/h")), path("/var/lib/1rma"));
+    assert_eq!(dir(nobody, true, Some("/x"), Some("/h")), path("/var/lib/1rma"));
+    assert_eq!(dir(nobody, false, Some("/x"), Some("/h")), path("/x/1rma"));
+    assert_eq!(dir(nobody, false, Some("x"), Some("/h")), path("/h/.local/state/1rma"));
+    assert_eq!(dir(nobody, false, Some(""), None), None);
+    assert_eq!(dir(nobody, false, None, Some("")), None);
+}
+
+#[test]
+fn a_lock_whose_file_was_removed_is_not_the_lock() {
+    let scratch = Scratch::new();
+    let mut store = store(&scratch, today);
+    store.patience = Duration::from_millis(100);
+    let path = scratch.0.join("lock");
+    let locked = || {
+        let file = fs::File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    };
+    let (first, second) = (Cell::new(Some(locked())), Cell::new(None));
+    // While somebody waits for it the file is removed, another process makes a new one and locks that; and then the first
+    // is unlocked.
+    let removed = || {
+        if let Some(first) = first.take() {
+            fs::remove_file(&path).unwrap();
+            second.set(Some(locked()));
+            drop(first);
+        }
+        false
+    };
+    let error = store.reserve_next(NOW, removed).unwrap_err();
+    assert!(matches!(error, CounterError::Locked { .. }), "{error}");
+    drop(second.take());
+    store.reserve_next(NOW, || false).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_root_writes_belongs_to_the_directorys_owner() {
+    const USER: u32 = 65534;
+    let scratch = Scratch::new();
+    std::os::unix::fs::chown(&scratch.0, Some(USER), Some(USER)).unwrap();
+    for _ in 0..2 {
+        store(&scratch, today).reserve(0).unwrap();
+        for name in ["counter", "lock"] {
+            let owner = fs::metadata(scratch.0.join(name)).unwrap().uid();
+            assert_eq!(owner, USER, "{name}");
+        }
+    }
 }
 
 /// A device that remembers the counter of the last frame, and loses it.
@@ -357,7 +410,7 @@ fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
     let scratch = Scratch::new();
     let open = || {
         let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-        Counter::open(config, 0).unwrap()
+        Counter::open(config, 0, User::this(false)).unwrap()
     };
     // Two hosts that share the directory.
     let (counters, blocks): (Vec<_>, Vec<_>) = [open(), open()].into_iter().unzip();
@@ -381,7 +434,7 @@ fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
 fn an_engine_whose_blocks_cannot_be_reserved_stops_sealing_says_why_and_recovers() {
     let scratch = Scratch::new();
     let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-    let (counter, block) = Counter::open(config, 0).unwrap();
+    let (counter, block) = Counter::open(config, 0, User::this(false)).unwrap();
     let (supply, mut sealing) = (counter.supply(), Sealing::new(&block));
     let obstacle = scratch.0.join("counter.new");
     fs::create_dir(&obstacle).unwrap();

@@ -121,6 +121,7 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
         Counter::load,
         UdpCounters {
             rx_frames: "Frames handed to the engine.",
+            rx_fragments: "Dropped: a datagram that came in fragments.",
             rx_truncated: "Dropped: a datagram longer than the largest frame.",
             rx_mapped_address: "Dropped: an IPv4 address as an IPv6 source.",
             rx_errors: "Receive calls that failed; no frame is lost by it.",

@@ -13,6 +13,8 @@ pub struct UdpCounters {
     /// Dropped: the datagram was longer than the largest frame,
     /// [`FRAME_LEN_MAX`](super::FRAME_LEN_MAX).
     pub rx_truncated: Counter,
+    /// Dropped: the datagram came in fragments. No host sends any.
+    pub rx_fragments: Counter,
     /// Dropped: an IPv4 address dressed up as an IPv6 source. One host has one name.
     pub rx_mapped_address: Counter,
     /// Receive calls that failed in another way than "nothing there": mostly what ICMP said about

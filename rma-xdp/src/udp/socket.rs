@@ -3,7 +3,7 @@
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
 };
 
 use rma_core::addr::HostAddr;
@@ -15,7 +15,10 @@ use rustix::{
     },
 };
 
-use super::config::{UdpConfig, UdpError};
+use super::{
+    config::{UdpConfig, UdpError},
+    receive::tell_of_fragments,
+};
 
 /// Assumed where the kernel has no route that would tell.
 const MTU_ASSUMED: u32 = 1500;
@@ -61,6 +64,7 @@ pub(super) fn open(
         _ => kernel("opening")(errno),
     })?;
     never_fragment(&socket, address).map_err(kernel("setting path MTU discovery"))?;
+    tell_of_fragments(socket.as_fd(), address).map_err(kernel("asking for news of fragments"))?;
     // Beyond the administrator's limits if we may, and as far as they go if not: what came of it is
     // in the description.
     sockopt::set_socket_recv_buffer_size_force(&socket, config.receive_buffer)

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt,
+};
 
 use super::*;
 
@@ -374,5 +377,35 @@ fn frame_lengths_follow_the_interface_that_has_the_address() {
         let to = transmit(addr("2001:db8::1"), addr("2001:db8::2"), 3353);
         send(&mut backend, to, &[0; 3353]);
         assert_eq!(backend.counters().tx_too_long.load(), 1);
+    });
+}
+
+/// A socket of a stranger who lets the kernel cut what is too long.
+fn fragmenting(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::DONT)
+        .or_else(|_| sockopt::set_ipv6_mtu_discover(&socket, sockopt::Ipv6PathMtuDiscovery::DONT))
+        .unwrap();
+    socket
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_datagram_that_came_in_fragments_is_counted_and_dropped() {
+    in_own_network(|| {
+        ip("link set lo mtu 1500 up");
+        let addresses = vec![addr("127.0.0.1"), addr("::1")];
+        let mut backend = UdpBackend::open(&UdpConfig::new(addresses, 10_472)).unwrap();
+        for (count, address) in [(1, "127.0.0.1"), (2, "::1")] {
+            let stranger = fragmenting(address);
+            stranger.send_to(&pattern(4000, 1), (address, 10_472)).unwrap();
+            assert_eq!(receive_burst(&mut backend, 64), [], "from {address}");
+            assert_eq!(backend.counters().rx_fragments.load(), count);
+            // Whole ones are frames.
+            stranger.send_to(&pattern(1400, 2), (address, 10_472)).unwrap();
+            let got = receive_burst(&mut backend, 64);
+            assert_eq!(got.len(), 1);
+            assert_eq!((got[0].source, &got[0].bytes), (addr(address), &pattern(1400, 2)));
+        }
     });
 }

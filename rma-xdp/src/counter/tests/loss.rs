@@ -2,10 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use rustix::{
-    fs::{FlockOperation, flock},
-    thread::{CapabilitySet, CapabilitySets, set_capabilities},
-};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::*;
 
@@ -100,15 +97,24 @@ fn a_host_whose_mark_is_lost_or_set_back_while_it_runs_goes_on_above_what_it_had
 #[test]
 fn a_mark_far_ahead_of_the_clock_is_reported_until_the_clock_has_passed_it() {
     let scratch = Scratch::new();
-    drop(Counter::open(config(&scratch.0, tomorrow), 0).unwrap());
-    let said = Counter::open(config(&scratch.0, today), 0).unwrap().0.fallback().unwrap();
+    drop(Counter::open(config(&scratch.0, tomorrow), 0, User::this(false)).unwrap());
+    let said = Counter::open(config(&scratch.0, today), 0, User::this(false))
+        .unwrap()
+        .0
+        .fallback()
+        .unwrap();
     // NOW is 2026-02-16, and both the first host and this one have begun on the day after.
     for part in [scratch.mark().to_str().unwrap(), "2026-02-17 00:00:01 UTC", "86400 s ahead"] {
         assert!(said.contains(part), "{said}");
     }
-    let said = Counter::open(config(&scratch.0, unset), 0).unwrap().0.fallback().unwrap();
+    let said = Counter::open(config(&scratch.0, unset), 0, User::this(false))
+        .unwrap()
+        .0
+        .fallback()
+        .unwrap();
     assert!(said.contains("clock is not set"), "{said}");
-    let (counter, _) = Counter::open(config(&scratch.0, || Some(NOW + 2 * DAY)), 0).unwrap();
+    let (counter, _) =
+        Counter::open(config(&scratch.0, || Some(NOW + 2 * DAY)), 0, User::this(false)).unwrap();
     assert_eq!(counter.fallback(), None);
 }
 
@@ -219,7 +225,7 @@ fn a_start_that_neither_a_mark_nor_the_clock_confirms_is_refused() {
 fn a_host_that_waits_for_another_to_reserve_is_dropped_at_once() {
     let scratch = Scratch::new();
     let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-    let (counter, block) = Counter::open(config, 0).unwrap();
+    let (counter, block) = Counter::open(config, 0, User::this(false)).unwrap();
     let mut sealing = Sealing::new(&block);
     let lock = fs::File::open(scratch.0.join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();

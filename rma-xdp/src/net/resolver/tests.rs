@@ -515,8 +515,8 @@ fn an_interface_that_comes_back_under_its_name_is_followed_with_neighbours_of_it
     bench.resolver.handle_news(News::Link(AGAIN), bench.now);
     assert_eq!((bench.table.link_state(), bench.table.interface_mtu()), (LinkState::Up, 3400));
     assert_eq!(bench.table.lookup(host(2)), None, "what the old one's neighbour was is forgotten");
-    bench.request(host(2));
     bench.pass(Duration::from_secs(2));
+    bench.request(host(2));
     let known = Neighbour { state: NeighbourState::Reachable, mac: Some(PEER_MAC) };
     bench.facts.borrow_mut().neighbours.insert(host(2).ip(), known);
     bench.resolver.handle_news(News::Neighbour(AGAIN, host(2).ip()), bench.now);
