@@ -5,7 +5,9 @@
 
 use crate::{
     cargo::{self, Cargo},
-    demo, ebpf, requirements, test,
+    demo, ebpf,
+    not_run::NotRun,
+    requirements, test,
 };
 
 /// Why a change cannot be merged.
@@ -39,8 +41,15 @@ const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
 /// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times that.
 const SWARM: &str = "100000";
 
-/// The cheap things first; stops at the first that fails.
+/// Runs it all, and ends with what could not be run.
 pub(crate) fn run() -> Result<(), Error> {
+    let mut not_run = NotRun::default();
+    let result = run_all(&mut not_run);
+    not_run.conclude(result)
+}
+
+/// The cheap things first; stops at the first that fails.
+fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     println!("\n== lints ==");
     requirements::to_lint()?;
     Cargo::new(&["fmt", "--all", "--check"]).run()?;
@@ -48,7 +57,7 @@ pub(crate) fn run() -> Result<(), Error> {
         let manifest = format!("{folder}/Cargo.toml");
         Cargo::new(&["fmt", "--check", "--manifest-path", &manifest]).run()?;
     }
-    ebpf::run(true)?;
+    ebpf::check(not_run)?;
     requirements::to_test()?;
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
@@ -60,10 +69,12 @@ pub(crate) fn run() -> Result<(), Error> {
         let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
         clippy.args(packages).args(["--", "--deny", "warnings"]).run()?;
     } else {
-        println!("NOT CHECKED: {OTHER_TARGET}, as `rustup target add {OTHER_TARGET}` fails here");
+        not_run.add(format_args!(
+            "lints for {OTHER_TARGET}, as `rustup target add {OTHER_TARGET}` fails here"
+        ));
     }
 
-    test::run(&test::Options::default())?;
+    test::run(&test::Options::default(), not_run)?;
 
     println!("\n== {SWARM} simulated networks ==");
     let swarm =
@@ -77,6 +88,5 @@ pub(crate) fn run() -> Result<(), Error> {
     println!("\n== a short demo ==");
     let short = ["--verify", "2000", "--count", "2000"];
     demo::run_and_return(short.map(Into::into).to_vec())?;
-    println!("\neverything passed");
     Ok(())
 }

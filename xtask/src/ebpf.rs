@@ -19,6 +19,8 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
+use crate::not_run::NotRun;
+
 /// Other versions work, but make other bytes.
 const BPF_LINKER: &str = "bpf-linker@0.13.0";
 /// What aya-ebpf asks for: 1.87. Debian's plain `rustc` is older.
@@ -107,15 +109,9 @@ pub(crate) enum Error {
     },
 }
 
-/// Rebuilds the object and its source hash; with `check`, only compares.
-///
-/// Comparing digests takes no tools. If the tools that the source hash records are present, `check` also
-/// rebuilds the object elsewhere and compares bytes; it says so when it cannot.
-pub(crate) fn run(check: bool) -> Result<(), Error> {
+/// Rebuilds the object and its source hash.
+pub(crate) fn run() -> Result<(), Error> {
     let dir = ebpf_dir();
-    if check {
-        return verify(&dir);
-    }
     let tools = match Toolchain::find() {
         Some(tools) => tools,
         None => {
@@ -137,7 +133,13 @@ pub(crate) fn run(check: bool) -> Result<(), Error> {
     Ok(())
 }
 
-fn verify(dir: &Path) -> Result<(), Error> {
+/// Compares the object with its source. Comparing digests takes no tools. If the tools that the source hash records are
+/// present, it also rebuilds the object elsewhere and compares bytes; that it cannot goes to `not_run`.
+pub(crate) fn check(not_run: &mut NotRun) -> Result<(), Error> {
+    verify(&ebpf_dir(), not_run)
+}
+
+fn verify(dir: &Path, not_run: &mut NotRun) -> Result<(), Error> {
     let recorded = read_text(&dir.join(SOURCE_HASH))?;
     let made_with = recorded.lines().find_map(|line| line.strip_prefix(MADE_WITH)).unwrap_or("");
     let current = source_hash(dir, made_with)?;
@@ -155,9 +157,14 @@ fn verify(dir: &Path) -> Result<(), Error> {
             println!("{OBJECT} rebuilds to the same bytes");
         }
         Some(tools) => {
-            println!("not rebuilt: it was made with {made_with}, here is {}", tools.describe()?);
+            let here = tools.describe()?;
+            not_run.add(format_args!(
+                "{OBJECT} rebuilt: it was made with {made_with}, here is {here}"
+            ));
         }
-        None => println!("not rebuilt: no BPF tools here, `cargo xtask ebpf` says which"),
+        None => not_run.add(format_args!(
+            "{OBJECT} rebuilt: no BPF tools here, `cargo xtask ebpf` says which"
+        )),
     }
     Ok(())
 }

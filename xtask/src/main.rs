@@ -17,9 +17,12 @@ mod ci;
 mod demo;
 mod ebpf;
 mod host;
+mod not_run;
 mod requirements;
 mod targets;
 mod test;
+
+use not_run::NotRun;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -72,10 +75,15 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
     match task {
         Task::Demo { options } => demo::run(options)?,
-        Task::Test(options) => test::run(&options)?,
+        Task::Test(options) => {
+            let mut not_run = NotRun::default();
+            let result = test::run(&options, &mut not_run);
+            not_run.conclude(result)?;
+        }
         Task::Bench(options) => bench::run(&options)?,
         Task::Ci => ci::run()?,
-        Task::Ebpf { check } => ebpf::run(check)?,
+        Task::Ebpf { check: true } => ebpf::check(&mut NotRun::default())?,
+        Task::Ebpf { check: false } => ebpf::run()?,
     }
     Ok(())
 }

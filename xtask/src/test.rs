@@ -17,7 +17,9 @@ use clap::Args;
 
 use crate::{
     cargo::{self, Cargo},
-    host, requirements,
+    host,
+    not_run::NotRun,
+    requirements,
     targets::{self, Targets},
 };
 
@@ -209,23 +211,27 @@ enum End {
     GivenUp,
 }
 
-/// Runs the tiers in order, all of them even if one fails, and ends with a table.
-pub(crate) fn run(options: &Options) -> Result<(), Error> {
+/// Runs the tiers in order, all of them even if one fails, and ends with a table. What is left out goes to `not_run`.
+pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> {
     options.leave_something()?;
     requirements::to_test()?;
     let targets = Targets::of_the_workspace()?;
-    let wanted = |tier: &&Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
+    let wanted = |tier: &Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
     let before = host::abandoned_namespaces();
     let (mut ends, mut evidence) = (Vec::new(), Vec::new());
-    for tier in TIERS.iter().filter(wanted) {
+    for tier in &TIERS {
+        if !wanted(tier) {
+            not_run.add(format_args!("tier {}, as --tier leaves it out", tier.number));
+            continue;
+        }
         println!("\n== tier {}: {} ==", tier.number, tier.what);
         let end = if tier.number != PRIVILEGED {
-            run_tier(tier, &targets, &mut evidence)?
+            run_tier(tier, &targets, &mut evidence, not_run)?
         } else if options.unprivileged {
             End::GivenUp
         } else {
             match requirements::for_the_lab()? {
-                Ok(()) => run_tier(tier, &targets, &mut evidence)?,
+                Ok(()) => run_tier(tier, &targets, &mut evidence, not_run)?,
                 Err(lacks) => End::NotRun { why: Box::new(lacks.into_error("test")) },
             }
         };
@@ -233,8 +239,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
             End::Ran { took, .. } => {
                 println!("tier {} took {:.1} s", tier.number, took.as_secs_f64())
             }
-            End::NotRun { why } => println!("NOT RUN: {why}"),
-            End::GivenUp => println!("NOT RUN: --unprivileged was given"),
+            End::NotRun { why } => not_run.add(format_args!("tier {}: {why}", tier.number)),
+            End::GivenUp => {
+                not_run.add(format_args!("tier {}, as --unprivileged was given", tier.number));
+            }
         }
         ends.push((tier, end));
     }
@@ -246,7 +254,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person wants to know how long a tier took")]
-fn run_tier(tier: &Tier, targets: &Targets, evidence: &mut Vec<String>) -> Result<End, Error> {
+fn run_tier(
+    tier: &Tier,
+    targets: &Targets,
+    evidence: &mut Vec<String>,
+    not_run: &mut NotRun,
+) -> Result<End, Error> {
     let start = Instant::now();
     let mut counts = Counts::default();
     let (mut succeeded, mut empty) = (true, Vec::new());
@@ -257,6 +270,7 @@ fn run_tier(tier: &Tier, targets: &Targets, evidence: &mut Vec<String>) -> Resul
                 of_run.add(more);
             }
             evidence.extend(evidence_in(line).map(str::to_owned));
+            not_run.read(line);
         })?;
         if run_succeeded && of_run.passed == 0 {
             empty.push(line);

@@ -65,7 +65,7 @@ impl Frame {
 /// nothing is written for them; payloads come back.
 pub fn aead(data: &[u8]) {
     for kind in ProviderKind::ALL {
-        // Which were run is what the tests of `rma-crypto` say.
+        // Which were not run is what the test that replays the corpus says.
         if let Ok(provider) = kind.provider() {
             run(&mut Script(data), provider);
         }
