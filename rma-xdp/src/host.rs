@@ -31,7 +31,7 @@ use crate::{
     idle::IdlePolicy,
     metrics::{DeviceWatch, Metrics, MetricsSource},
     portal::Portal,
-    random::random_region_key,
+    random::{random_bucket_secret, random_region_key},
     tenant::DriverConfig,
     xdp::XdpBackend,
 };
@@ -63,7 +63,7 @@ pub struct HostConfig {
     pub counter: CounterConfig,
     /// Who may have how much of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// The NIC. Its addresses, counter and frame lengths are set when the host is opened.
+    /// The NIC. Its addresses, counter, frame lengths and bucket secret are set when the host is opened.
     pub nic: NicConfigBuilder,
     /// What encrypts frames. Default: the fastest provider that the processor can run. All give the same frames, so hosts
     /// with different ones understand each other.
@@ -560,6 +560,7 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let user = User::this(matches!(info, DeviceInfo::Xdp(_)));
     let (counter, block) = Counter::open(counter, nic.counter_start, user)?;
     (nic.counter_start, nic.counter_end) = (block.first(), block.end());
+    nic.bucket_secret = random_bucket_secret()?;
     nic.receive_len_max = backend.receive_len_max();
     let nic = Nic::with_aead(nic.build()?, aead);
     let (counters, settings) = (nic.counters().clone(), *nic.config().settings());

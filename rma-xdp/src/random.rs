@@ -1,6 +1,6 @@
-//! Random keys, from the kernel: never from a generator of our own, and never a key that may repeat.
+//! Random keys and secrets, from the kernel: never from a generator of our own, and never one that may repeat.
 
-use rma_core::crypto::RegionKey;
+use rma_core::{crypto::RegionKey, nic::BucketSecret};
 
 use crate::error::HostError;
 
@@ -9,6 +9,15 @@ use crate::error::HostError;
 /// # Errors
 /// If the kernel has none.
 pub fn random_region_key() -> Result<RegionKey, HostError> {
+    random_bytes().map(RegionKey::from_bytes)
+}
+
+/// What a host spreads initiators over lists with, until it is closed.
+pub(crate) fn random_bucket_secret() -> Result<BucketSecret, HostError> {
+    random_bytes().map(BucketSecret::from_bytes)
+}
+
+fn random_bytes() -> Result<[u8; 16], HostError> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| HostError::System {
@@ -17,5 +26,5 @@ pub fn random_region_key() -> Result<RegionKey, HostError> {
         })?;
     // The kernel gives up to 256 octets in one piece once its source is seeded.
     assert_eq!(filled, bytes.len(), "getrandom gave less than it promises");
-    Ok(RegionKey::from_bytes(bytes))
+    Ok(bytes)
 }

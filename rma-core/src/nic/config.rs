@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use super::gather::wait_nanos_max;
+use super::{fair_queue::BucketSecret, gather::wait_nanos_max};
 use crate::{
     addr::{HostAddr, LocalAddresses},
     crypto::{CounterBlock, EngineId},
@@ -113,6 +113,9 @@ pub struct NicConfigBuilder {
     pub receive_len_max: ReceiveLenMax,
     /// Failure notices a second to senders that did not authenticate, in the long run. Default: 100,000.
     pub notices_per_second: u32,
+    /// What initiators are spread over the lists of a queue with, so that they take turns. Default: zeroes, right for a
+    /// simulation only: whoever knows it can share the turns of a host of his choice.
+    pub bucket_secret: BucketSecret,
 }
 
 /// The largest frame that a device can receive, in bytes.
@@ -149,6 +152,7 @@ impl Default for NicConfigBuilder {
             bandwidth: 1_250_000_000,
             receive_len_max: ReceiveLenMax::of_mtu(1500),
             notices_per_second: 100_000,
+            bucket_secret: BucketSecret::from_bytes([0; 16]),
         }
     }
 }

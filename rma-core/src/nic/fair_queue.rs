@@ -1,0 +1,350 @@
+//! Queues in which initiators take turns (not in the paper).
+//!
+//! Whoever asks this NIC for much at once makes a long list of its own and delays nobody else. There is no state by
+//! peer (P5): initiators are spread over [`BUCKETS`] lists by a keyed hash of their address, and a queue takes from
+//! the lists in turns. Within a list it is first come, first served. An initiator that has a list for itself has at least one turn in
+//! [`BUCKETS`], whatever the others do; those that share one share its turns. Nobody can choose an address
+//! that shares another's list, as the hash is keyed with a secret.
+//!
+//! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of it.
+
+use core::fmt;
+
+use crate::{
+    addr::HostAddr,
+    index_list::{IndexList, Links},
+};
+
+/// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a smaller queue. As
+/// many as a word has bits, so that the next list with an entry is found at once.
+const BUCKETS: usize = u64::BITS as usize;
+
+/// What initiators are spread over lists with: a secret of this host, drawn anew at each start. Whoever knows it can find
+/// addresses that share a list with another's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BucketSecret([u64; 2]);
+
+impl BucketSecret {
+    /// The secret that these octets are.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        let bits = u128::from_le_bytes(bytes);
+        Self([bits as u64, (bits >> 64) as u64])
+    }
+
+    /// Which list the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one host has as many addresses of
+    /// it as it likes.
+    pub(super) fn bucket_of(self, initiator: HostAddr) -> Bucket {
+        let bits = u128::from_be_bytes(initiator.to_octets());
+        let name = if initiator.is_ipv4() { bits as u64 } else { (bits >> 64) as u64 };
+        Bucket((sip_hash(self.0, name) % BUCKETS as u64) as u8)
+    }
+}
+
+/// Which only says that there is one.
+impl fmt::Debug for BucketSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BucketSecret(..)")
+    }
+}
+
+/// SipHash-1-3 of the eight octets of `word` (Aumasson and Bernstein, 2012): a hash that tells nothing of its
+/// key, also to who sees which words meet.
+const fn sip_hash([k0, k1]: [u64; 2], word: u64) -> u64 {
+    const fn round([a, b, c, d]: [u64; 4]) -> [u64; 4] {
+        let (a, c) = (a.wrapping_add(b), c.wrapping_add(d));
+        let (b, d) = (b.rotate_left(13) ^ a, d.rotate_left(16) ^ c);
+        let (a, c) = (a.rotate_left(32).wrapping_add(d), c.wrapping_add(b));
+        [a, b.rotate_left(17) ^ c, c.rotate_left(32), d.rotate_left(21) ^ a]
+    }
+    const fn take(mut state: [u64; 4], word: u64) -> [u64; 4] {
+        state[3] ^= word;
+        state = round(state);
+        state[0] ^= word;
+        state
+    }
+    let state = [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    // The last word has the length in octets on top.
+    let mut state = take(take(state, word), 8 << 56);
+    state[2] ^= 0xff;
+    let [a, b, c, d] = round(round(round(state)));
+    a ^ b ^ c ^ d
+}
+
+/// One of the lists of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bucket(u8);
+
+impl Bucket {
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The links of all entries of one table. Queues over the same table may share them.
+#[derive(Debug)]
+pub(super) struct FairLinks {
+    lists: Links,
+    arrivals: Links,
+    /// Which list an entry that waits is in.
+    buckets: Box<[Bucket]>,
+}
+
+impl FairLinks {
+    /// Bytes that each entry takes.
+    pub(super) const ENTRY_LEN: usize = 2 * Links::ENTRY_LEN + size_of::<Bucket>();
+
+    pub(super) fn new(entries: usize) -> Self {
+        Self {
+            lists: Links::new(entries),
+            arrivals: Links::new(entries),
+            buckets: vec![Bucket(0); entries].into_boxed_slice(),
+        }
+    }
+
+    /// Which list `entry` was put into last.
+    pub(super) fn bucket_of(&self, entry: u16) -> Bucket {
+        self.buckets[usize::from(entry)]
+    }
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(super) struct FairQueue {
+    lists: [IndexList; BUCKETS],
+    /// Which lists have an entry: a bit each.
+    used: u64,
+    /// The list whose turn it is, or the next one after it that has an entry.
+    turn: u32,
+    /// All entries, the one first that came first.
+    arrivals: IndexList,
+}
+
+impl FairQueue {
+    pub(super) const fn new() -> Self {
+        Self {
+            lists: [const { IndexList::new() }; BUCKETS],
+            used: 0,
+            turn: 0,
+            arrivals: IndexList::new(),
+        }
+    }
+
+    /// How many entries wait.
+    pub(super) fn len(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// How many entries wait in one list.
+    pub(super) fn bucket_len(&self, bucket: Bucket) -> usize {
+        self.lists[bucket.index()].len()
+    }
+
+    /// The entry that has waited longest, whoever's turn it is.
+    pub(super) fn oldest(&self) -> Option<u16> {
+        self.arrivals.front()
+    }
+
+    /// The entry that has waited longest in the longest list, and how long that list is: who makes room where there is none. Of
+    /// lists of one length it is the one that waits longest for its turn.
+    pub(super) fn oldest_of_longest(&self) -> Option<(u16, usize)> {
+        let (mut used, mut longest, mut most) = (self.used.rotate_right(self.turn), 0, 0);
+        while used != 0 {
+            let list = (used.trailing_zeros() + self.turn) as usize % BUCKETS;
+            if self.lists[list].len() >= most {
+                (longest, most) = (list, self.lists[list].len());
+            }
+            used &= used - 1;
+        }
+        Some((self.lists[longest].front()?, most))
+    }
+
+    /// Puts `entry`, which is in no queue, at the end of the list of `bucket`.
+    pub(super) fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
+        links.buckets[usize::from(entry)] = bucket;
+        self.lists[bucket.index()].push_back(&mut links.lists, entry);
+        self.arrivals.push_back(&mut links.arrivals, entry);
+        self.used |= 1 << bucket.0;
+    }
+
+    /// The entry whose turn it is. That does not change before it leaves, whatever else comes: it can be served little by
+    /// little.
+    pub(super) fn front(&mut self) -> Option<u16> {
+        if self.used == 0 {
+            return None;
+        }
+        self.turn = (self.used.rotate_right(self.turn).trailing_zeros() + self.turn) % u64::BITS;
+        self.lists[self.turn as usize].front()
+    }
+
+    /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
+    pub(super) fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
+        let entry = self.front()?;
+        self.remove(links, entry);
+        self.turn = (self.turn + 1) % u64::BITS;
+        Some(entry)
+    }
+
+    /// Takes `entry` out, which must be in this queue. No turn is used up by that.
+    pub(super) fn remove(&mut self, links: &mut FairLinks, entry: u16) {
+        let bucket = links.bucket_of(entry);
+        let list = &mut self.lists[bucket.index()];
+        list.remove(&mut links.lists, entry);
+        if list.is_empty() {
+            self.used &= !(1 << bucket.0);
+        }
+        self.arrivals.remove(&mut links.arrivals, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn queue(buckets: &[u8]) -> (FairLinks, FairQueue) {
+        let (mut links, mut queue) = (FairLinks::new(buckets.len()), FairQueue::new());
+        for (entry, &bucket) in (0..).zip(buckets) {
+            queue.push_back(&mut links, Bucket(bucket), entry);
+        }
+        (links, queue)
+    }
+
+    fn drain(queue: &mut FairQueue, links: &mut FairLinks) -> Vec<u16> {
+        core::iter::from_fn(|| queue.pop_front(links)).collect()
+    }
+
+    #[test]
+    fn lists_take_turns_and_each_keeps_its_order() {
+        let (mut links, mut queue) = queue(&[9, 9, 9, 63, 0, 63]);
+        assert_eq!((queue.len(), queue.bucket_len(Bucket(9))), (6, 3));
+        assert_eq!(drain(&mut queue, &mut links), [4, 0, 3, 1, 5, 2]);
+        assert!(queue.is_empty());
+        assert_eq!((queue.len(), queue.front(), queue.oldest()), (0, None, None));
+    }
+
+    #[test]
+    fn who_asks_once_waits_for_one_entry_of_each_other_list_at_most() {
+        for (busy, expected) in [(0, 0), (4, 0), (6, 1), (63, 0), (5, 99)] {
+            let (mut links, mut queue) = (FairLinks::new(101), FairQueue::new());
+            (0..100).for_each(|entry| queue.push_back(&mut links, Bucket(busy), entry));
+            queue.pop_front(&mut links);
+            if busy == 6 {
+                assert_eq!(queue.front(), Some(1), "it is the next one's turn already");
+            }
+            queue.push_back(&mut links, Bucket(5), 100);
+            let before = drain(&mut queue, &mut links).iter().position(|&entry| entry == 100);
+            assert_eq!(before, Some(expected), "beside list {busy}");
+        }
+    }
+
+    #[test]
+    fn whose_turn_it_is_stays_so_until_it_has_left() {
+        let (mut links, mut queue) = (FairLinks::new(3), FairQueue::new());
+        queue.push_back(&mut links, Bucket(20), 0);
+        assert_eq!(queue.front(), Some(0));
+        queue.push_back(&mut links, Bucket(7), 1);
+        queue.push_back(&mut links, Bucket(20), 2);
+        assert_eq!(queue.front(), Some(0), "a list before it has an entry now");
+        assert_eq!(drain(&mut queue, &mut links), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_longest_list_makes_room_with_its_oldest_entry() {
+        let (mut links, mut queue) = queue(&[3, 8, 8, 3, 8]);
+        assert_eq!(queue.oldest_of_longest(), Some((1, 3)));
+        queue.remove(&mut links, 1);
+        // Two lists of two: the one whose turn comes last.
+        assert_eq!(queue.oldest_of_longest(), Some((2, 2)));
+        assert_eq!(queue.pop_front(&mut links), Some(0));
+        assert_eq!(queue.oldest_of_longest(), Some((2, 2)));
+        assert_eq!(queue.oldest(), Some(2));
+        assert_eq!(FairQueue::new().oldest_of_longest(), None);
+    }
+
+    #[test]
+    fn hosts_of_one_ipv6_network_share_a_list_and_other_hosts_are_spread() {
+        let secret = BucketSecret::from_bytes([7; 16]);
+        let bucket = |text: &str| secret.bucket_of(text.parse().unwrap());
+        assert_eq!(bucket("2001:db8:1:2::1"), bucket("2001:db8:1:2:ffff::9"));
+        let mut lens = [0_u32; BUCKETS];
+        for host in 0..6_400_u16 {
+            let [high, low] = host.to_be_bytes();
+            lens[secret.bucket_of([10, 1, high, low].into()).index()] += 1;
+        }
+        assert!(lens.iter().all(|len| (50..=150).contains(len)), "100 each, about: {lens:?}");
+    }
+
+    #[test]
+    fn who_shares_a_list_depends_on_the_secret() {
+        let of = |secret: u8, host: u8| {
+            BucketSecret::from_bytes([secret; 16]).bucket_of([192, 0, 2, host].into())
+        };
+        let meet = |secret| (1..200).filter(|&host| of(secret, host) == of(secret, 0)).count();
+        let others: Vec<_> = (1..200).filter(|&host| of(1, host) == of(1, 0)).collect();
+        assert!(others.iter().filter(|&&host| of(2, host) == of(2, 0)).count() < others.len());
+        assert!((0..20).map(meet).sum::<usize>() < 2 * 20 * 199 / BUCKETS);
+        assert_eq!(format!("{:?}", BucketSecret::from_bytes([9; 16])), "BucketSecret(..)");
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        // What the standard library hashes eight octets to, whose keys are zero.
+        assert_eq!(sip_hash([0, 0], 0x0706_0504_0302_0100), 0xead4_11e6_7ebe_2eea);
+        assert_eq!(sip_hash([0, 0], 0), 0xbd60_acb6_58c7_9e45);
+    }
+
+    proptest! {
+        /// Against a model that looks at everything: lists as vectors, and the turn as a number.
+        #[test]
+        fn a_queue_is_what_a_plain_model_of_it_is(
+            steps in prop::collection::vec((0_u8..4, 0_u8..64, any::<prop::sample::Index>()), 1..200),
+        ) {
+            let (mut links, mut queue) = (FairLinks::new(32), FairQueue::new());
+            let mut free: Vec<u16> = (0..32).collect();
+            let mut model: Vec<(u8, u16)> = Vec::new();
+            let mut turn = 0;
+            for (step, bucket, index) in steps {
+                let next = (0..64).map(|i| (turn + i) % 64).find_map(|list| {
+                    model.iter().position(|&(it, _)| it == list)
+                });
+                match step {
+                    0 | 1 => if let Some(entry) = free.pop() {
+                        queue.push_back(&mut links, Bucket(bucket), entry);
+                        model.push((bucket, entry));
+                    },
+                    2 => {
+                        let taken = next.map(|at| model.remove(at));
+                        prop_assert_eq!(queue.pop_front(&mut links), taken.map(|it| it.1));
+                        if let Some((list, entry)) = taken {
+                            turn = (list + 1) % 64;
+                            free.push(entry);
+                        }
+                    }
+                    _ => if !model.is_empty() {
+                        let (_, entry) = model.remove(index.index(model.len()));
+                        queue.remove(&mut links, entry);
+                        free.push(entry);
+                    },
+                }
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.is_empty(), model.is_empty());
+                prop_assert_eq!(queue.oldest(), model.first().map(|it| it.1));
+                let len = |list| model.iter().filter(|it| it.0 == list).count();
+                let longest = (0..64).map(len).max().filter(|&len| len > 0);
+                prop_assert_eq!(queue.oldest_of_longest().map(|it| it.1), longest);
+                prop_assert_eq!(queue.bucket_len(Bucket(bucket)), len(bucket));
+            }
+        }
+    }
+}
