@@ -54,7 +54,7 @@ use crate::{
     error::{CommandError, DropReason},
     op::ClassOfService,
     time::{Clock, Instant},
-    wire::{self, FrameView},
+    wire::{self, FrameType, FrameView},
 };
 use initiator::{Context, Initiator};
 use receive::{Batch, Seen};
@@ -198,6 +198,7 @@ impl Nic {
         if is_queued && command.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);
         }
+        self.make_room(now);
         Ok(())
     }
 
@@ -284,7 +285,10 @@ impl Nic {
             }
             FrameView::MutationRequest(view) => {
                 let (responder, _, mut serving) = self.serving();
-                responder.handle_mutation_request(now, view.claims(), frame, opened, &mut serving)
+                let claims = view.claims();
+                responder.handle_mutation_request(now, claims, frame, opened, &mut serving)?;
+                self.make_room(now);
+                Ok(())
             }
             FrameView::Solicitation(view) => {
                 let (initiator, context) = self.initiating();
@@ -318,6 +322,15 @@ impl Nic {
         self.initiator.handle_timeout(now, &mut self.window);
         let (responder, window, mut serving) = self.serving();
         responder.handle_timeout(now, window, &mut serving);
+        self.make_room(now);
+    }
+
+    /// Takes the window back from mutations whose data has not come in time, if somebody wants it (P13). After
+    /// whatever makes somebody wait, takes room, or lets time pass.
+    fn make_room(&mut self, now: Instant) {
+        let reads_wait = self.initiator.reads_wait();
+        let Self { responder, window, counters, .. } = self;
+        responder.park(now, window, reads_wait, counters);
     }
 
     /// Writes at most one frame into `out`. Call until it returns `None`.
@@ -352,7 +365,7 @@ impl Nic {
                 frame.transmit =
                     if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                quantum.take(wire::header::class_of(frame.bytes), transmit.len);
+                quantum.take(weighed_as(frame.bytes), transmit.len);
                 written += 1;
             }
             if written > 0 {
@@ -390,6 +403,7 @@ impl Nic {
             // Who had nothing to send has not had its turn.
             if transmit.is_some() {
                 self.responder_first = !responder;
+                self.make_room(now);
                 return transmit;
             }
         }
@@ -419,7 +433,17 @@ impl Nic {
     /// The earliest instant at which [`Nic::handle_timeout`] has work. May change after any other call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let (initiator, responder) = (self.initiator.poll_timeout(), self.responder.poll_timeout());
-        initiator.into_iter().chain(responder).min()
+        let Self { initiator, responder, window, .. } = self;
+        let responder = responder.poll_timeout(window, initiator.reads_wait());
+        initiator.poll_timeout().into_iter().chain(responder).min()
+    }
+}
+
+/// As which class a frame that was written here counts in a quantum. Solicitations and notices count by
+/// their bytes in either class: others decide how many there are, and honest ones wait behind the rest (P13).
+fn weighed_as(frame: &[u8]) -> ClassOfService {
+    match wire::header::type_of(frame) {
+        Some(FrameType::Solicitation | FrameType::Failure) => ClassOfService::Latency,
+        _ => wire::header::class_of(frame),
     }
 }

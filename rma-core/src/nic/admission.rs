@@ -34,6 +34,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// What stands in an entry that has not been used.
+    pub(super) const NONE: Self = {
+        let nobody = HostAddr::from_octets([0; 16]);
+        Self { header: Header::NONE, seal: RequestSeal::NONE, initiator: nobody, responder: nobody }
+    };
+
     /// The envelope of an answer of `len` octets.
     pub(super) fn reply(&self, len: usize, may_resolve: bool) -> Transmit {
         Transmit {

@@ -4,11 +4,13 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use super::{fair_queue::BucketSecret, gather::wait_nanos_max};
+use super::{
+    fair_queue::BucketSecret, gather::wait_nanos_max, solicitation_window::SolicitationWindow,
+};
 use crate::{
     addr::{HostAddr, LocalAddresses},
     crypto::{CounterBlock, EngineId},
-    limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
+    limits::{COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
     op::OpType,
     time::nanos,
     wire,
@@ -89,19 +91,23 @@ pub struct NicConfigBuilder {
     /// Entries of the registered region table. Default: 1024, about 0.9 KiB each when they are used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated and
-    /// wait for their responses to be sent. Further ones are NACKed. Default: 512, about 160 bytes each.
+    /// wait for their responses to be sent. Where it is full, an initiator with more of them than others is NACKed.
+    /// Default: 512, about 170 bytes each.
     pub inbound_queue: u32,
     /// Entries of the pending-write table: mutations of others that have been authenticated and are not over.
-    /// Further ones are NACKed. Those that are solicited share `solicitation_window` with this host's reads:
-    /// below `solicitation_window` / 4 KiB they cannot take all of it. Default: 64, about 190 bytes each.
+    /// Half of the entries may be solicited at a time; the others wait, or are parked: solicited so long ago that
+    /// they hold no window any more while others wait (P13). Fewer: an initiator that was stopped for a while finds its ops
+    /// forgotten sooner, where others came meanwhile; what finds no entry is NACKed. Default: 256, about 200 bytes each.
     pub pending_writes: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
     /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs
-    /// (§7.5). Default: 256 KiB, as a software engine's RTT is longer.
+    /// (§7.5). Mutations of others have at most half of it, and room for one op: the other half is for this
+    /// host's reads alone. Default: 256 KiB, as a software engine's RTT is longer.
     pub solicitation_window: u32,
     /// How long ops may take.
     pub timing: Timing,
-    /// The network's round-trip time, for the NACK threshold. Default: 10 µs.
+    /// The network's round-trip time, for the NACK threshold, and for how long a mutation whose data does not
+    /// come keeps its share of the window while others wait. Default: 10 µs.
     pub rtt: Duration,
     /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is NACKed when
     /// more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of answers wait before it (§6.1).
@@ -145,7 +151,7 @@ impl Default for NicConfigBuilder {
             command_slots: 1024,
             regions: 1024,
             inbound_queue: 512,
-            pending_writes: 64,
+            pending_writes: 256,
             solicitation_window: 256 << 10,
             timing: Timing::default(),
             rtt: Duration::from_micros(10),
@@ -180,7 +186,7 @@ impl NicConfigBuilder {
         };
         within("command_slots", self.command_slots, COMMAND_SLOTS_MAX)?;
         within("regions", self.regions, REGIONS_MAX)?;
-        within("inbound_queue", self.inbound_queue, 1 << 20)?;
+        within("inbound_queue", self.inbound_queue, INBOUND_QUEUE_MAX)?;
         within("pending_writes", self.pending_writes, PENDING_WRITES_MAX)?;
         if self.solicitation_window < OP_SIZE_MAX {
             return Err(ConfigError::WindowBelowOneOp { window: self.solicitation_window });
@@ -204,9 +210,22 @@ impl NicConfigBuilder {
             dispatch_timeout_nanos: nanos(timing.dispatch_timeout),
             timeout_nanos: nanos(timing.timeout),
             gather_nanos: wait_nanos_max(self.rtt, timing.dispatch_timeout),
+            hold_nanos: self.hold_nanos(),
             nack_threshold,
             settings: self,
         })
+    }
+
+    /// How long a mutation whose data does not come keeps its share of the window while others wait (P13, not in the
+    /// paper): twice what an op takes that is solicited behind a whole window. It follows from the settings and is not
+    /// measured, as what peers can slow down must not set it. Longer: useless requests take more of the window from others.
+    /// Shorter: data under way is not counted any more while it may still come.
+    fn hold_nanos(&self) -> u64 {
+        let window_nanos = u128::from(self.solicitation_window) * 1_000_000_000
+            / u128::from(self.bandwidth.max(1));
+        let most = nanos(self.timing.timeout) / HOLD_PART;
+        let op_nanos = u128::from(nanos(self.rtt)) + window_nanos;
+        u64::try_from(2 * op_nanos).unwrap_or(u64::MAX).min(most)
     }
 
     /// How many bytes of answers may wait in the inbound queue so that one more is still in time.
@@ -224,6 +243,10 @@ impl NicConfigBuilder {
     }
 }
 
+/// The part of the timeout that a mutation whose data does not come keeps its share of the window for at most, where the
+/// network is slow: more, and useless requests would have a window for nearly as long as honest ones that are lost.
+const HOLD_PART: u64 = 8;
+
 /// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32 bits.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
@@ -238,6 +261,8 @@ pub struct NicConfig {
     pub(super) timeout_nanos: u64,
     /// How long a request may wait for others.
     pub(super) gather_nanos: u64,
+    /// How long a mutation whose data does not come keeps its share of the window while others wait.
+    pub(super) hold_nanos: u64,
     pub(super) nack_threshold: u64,
 }
 
@@ -254,6 +279,19 @@ impl NicConfig {
     #[must_use]
     pub const fn nack_threshold(&self) -> u64 {
         self.nack_threshold
+    }
+
+    /// For how long a mutation that was solicited, and whose data has not come, keeps its share of the solicitation
+    /// window while others wait for it: the G of promise P13.
+    #[must_use]
+    pub const fn hold(&self) -> Duration {
+        Duration::from_nanos(self.hold_nanos)
+    }
+
+    /// How many bytes of the solicitation window the mutations of others may have together (P13).
+    #[must_use]
+    pub const fn mutations_share(&self) -> u32 {
+        SolicitationWindow::mutations_max(self.settings.solicitation_window)
     }
 
     /// The settings that this was built from.
@@ -349,6 +387,7 @@ mod tests {
         refused(|b| b.command_slots = 65_536, "`command_slots` is 65536");
         refused(|b| b.regions = 65_537, "`regions` is 65537");
         refused(|b| b.inbound_queue = 0, "`inbound_queue` is 0");
+        refused(|b| b.inbound_queue = 65_536, "`inbound_queue` is 65536");
         refused(|b| b.pending_writes = 0, "`pending_writes` is 0");
         refused(|b| b.pending_writes = 65_536, "`pending_writes` is 65536");
         refused(|b| b.solicitation_window = 4095, "`solicitation_window` is 4095");
@@ -388,6 +427,19 @@ mod tests {
         assert_eq!(far.timeout, Duration::from_millis(5));
         assert_eq!(far.bound(OpType::Read), Duration::from_millis(7));
         assert_eq!(far.bound(OpType::Write), Duration::from_millis(12));
+    }
+
+    #[test]
+    fn a_share_is_held_for_twice_what_an_op_behind_a_whole_window_takes_and_an_eighth_at_most() {
+        let hold = |change: fn(&mut NicConfigBuilder)| {
+            let mut builder = valid();
+            change(&mut builder);
+            builder.build().unwrap().hold()
+        };
+        // 10 us and 256 KiB at 1.25 GB/s.
+        assert_eq!(hold(|_| ()), Duration::from_nanos(2 * (10_000 + 209_715)));
+        assert_eq!(hold(|b| b.rtt = Duration::from_millis(30)), Duration::from_micros(12_500));
+        assert_eq!(hold(|b| b.solicitation_window = u32::MAX), Duration::from_micros(12_500));
     }
 
     //= 1rma#6.1-nack-threshold

@@ -26,6 +26,9 @@ pub struct NicCounters {
     requests_abandoned: AtomicU64,
     impossible_indexes: AtomicU64,
     late_effects: AtomicU64,
+    parked: AtomicU64,
+    parked_forgotten: AtomicU64,
+    pushed_out: AtomicU64,
     seals_refused: AtomicU64,
     gauges: GaugeCells,
 }
@@ -104,6 +107,36 @@ impl NicCounters {
 
     pub(super) fn count_late_effect(&self) {
         add_one(&self.late_effects);
+    }
+
+    /// Mutations of others whose data had not come in time while somebody waited, and that gave their share of the
+    /// solicitation window back (P13). Their data may still come, and then lands.
+    pub fn parked(&self) -> u64 {
+        self.parked.load(Relaxed)
+    }
+
+    pub(super) fn count_parked(&self) {
+        add_one(&self.parked);
+    }
+
+    /// Mutations of those that were forgotten as their entries were wanted for others: they end with TIMEOUT (P13). Many: who
+    /// asks does not send, or is slow; or recordings are replayed.
+    pub fn parked_forgotten(&self) -> u64 {
+        self.parked_forgotten.load(Relaxed)
+    }
+
+    pub(super) fn count_parked_forgotten(&self) {
+        add_one(&self.parked_forgotten);
+    }
+
+    /// Requests of others that had waited in the longest list and were NACKed, so that an initiator with fewer of them
+    /// found a place (P13).
+    pub fn pushed_out(&self) -> u64 {
+        self.pushed_out.load(Relaxed)
+    }
+
+    pub(super) fn count_pushed_out(&self) {
+        add_one(&self.pushed_out);
     }
 
     /// How often a frame that waited was not sealed, or a notice not made, because no counter value was left.

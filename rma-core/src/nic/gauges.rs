@@ -35,14 +35,18 @@ pub struct NicGauges {
     pub inbound_read_bytes: [u64; 2],
     /// Entries of the pending-write table.
     pub pending_writes: u64,
-    /// Those of them that are in use.
+    /// Those of them that are in use and not parked.
     pub pending_writes_used: [u64; 2],
+    /// Those of them that are parked: their data has not come in time, and their share of the window was wanted (P13).
+    pub pending_writes_parked: u64,
+    /// The bytes of these ops: so much may come in addition to `window_debited`.
+    pub parked_bytes: u64,
     /// How many frames can be sealed with the counter values that are left.
     pub counter_values_left: u64,
 }
 
 /// How many numbers that are.
-const COUNT: usize = 16;
+const COUNT: usize = 18;
 
 impl NicGauges {
     const fn to_array(self) -> [u64; COUNT] {
@@ -58,6 +62,8 @@ impl NicGauges {
             inbound_read_bytes: [ib0, ib1],
             pending_writes,
             pending_writes_used: [pw0, pw1],
+            pending_writes_parked,
+            parked_bytes,
             counter_values_left,
         } = self;
         [
@@ -76,6 +82,8 @@ impl NicGauges {
             pending_writes,
             pw0,
             pw1,
+            pending_writes_parked,
+            parked_bytes,
             counter_values_left,
         ]
     }
@@ -97,6 +105,8 @@ impl NicGauges {
             pending_writes,
             pw0,
             pw1,
+            pending_writes_parked,
+            parked_bytes,
             counter_values_left,
         ] = array;
         Self {
@@ -111,6 +121,8 @@ impl NicGauges {
             inbound_read_bytes: [ib0, ib1],
             pending_writes,
             pending_writes_used: [pw0, pw1],
+            pending_writes_parked,
+            parked_bytes,
             counter_values_left,
         }
     }
@@ -153,6 +165,8 @@ impl Nic {
             inbound_read_bytes: ClassOfService::ALL.map(|class| responder.reads().waiting(class).1),
             pending_writes: settings.pending_writes.into(),
             pending_writes_used: by_class(&|class| responder.writes().used(class)),
+            pending_writes_parked: responder.writes().parked() as u64,
+            parked_bytes: responder.writes().parked_bytes().into(),
             counter_values_left: self.counter_values_left(),
         }
     }

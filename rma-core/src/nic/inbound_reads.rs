@@ -1,14 +1,15 @@
 //! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA §3.1, §4.3).
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data before it that its
-//! own would come too late (§6.1). A job carries its K_d; what it was admitted under must still be
+//! own would come too late (§6.1). Within a class initiators take turns, an op each, by the lists of
+//! [`fair_queue`](super::fair_queue) (not in the paper): where a queue is full, a read of the longest list is NACKed in place
+//! of one of a shorter list (P13). A job carries its K_d; what it was admitted under must still be
 //! the region's key when its data is read, so that nothing is read under a key that was rotated away.
-
-use std::collections::VecDeque;
 
 use super::{
     NicConfig,
     admission::{Admission, Admitted, Asked},
+    fair_queue::{Bucket, FairLinks, FairQueue},
     granules::cut,
     responder::Serving,
 };
@@ -41,93 +42,110 @@ struct Job {
 }
 
 pub(super) struct InboundReads {
-    /// One for each class of service. They never grow past `depth`.
-    queues: [VecDeque<Job>; 2],
-    /// Bytes that the jobs of each queue still have to send.
-    bytes: [u64; 2],
-    depth: usize,
+    /// One for each class of service.
+    queues: [Jobs; 2],
     nack_threshold: u64,
     timeout_nanos: u64,
     /// Which class is asked first the next time.
     first: ClassOfService,
 }
 
+/// The jobs of one class.
+struct Jobs {
+    entries: Box<[Job]>,
+    /// Those that are not in the queue, the one last that was used last.
+    free: Vec<u16>,
+    queue: FairQueue,
+    links: FairLinks,
+    /// Bytes that the jobs in the queue still have to send.
+    bytes: u64,
+}
+
 impl InboundReads {
     /// Bytes that each entry of a queue takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Job>();
+    pub(super) const ENTRY_LEN: usize = size_of::<Job>() + size_of::<u16>() + FairLinks::ENTRY_LEN;
 
     pub(super) fn new(config: &NicConfig) -> Self {
-        let depth = config.settings.inbound_queue as usize;
+        let depth = config.settings.inbound_queue as u16;
         Self {
-            queues: [VecDeque::with_capacity(depth), VecDeque::with_capacity(depth)],
-            bytes: [0; 2],
-            depth,
+            queues: [Jobs::new(depth), Jobs::new(depth)],
             nack_threshold: config.nack_threshold,
             timeout_nanos: config.timeout_nanos,
             first: ClassOfService::Latency,
         }
     }
 
-    /// Whether one more read of `class` would be answered too late, or has no place.
+    /// Whether one more read of `class` that would wait in `bucket` has to be NACKed.
+    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket) -> bool {
+        self.wants_place(class) && self.queues[class as usize].who_makes_room(bucket).is_none()
+    }
+
+    /// Whether one more read of `class` would be answered too late if it were the last, or has no place.
     //= 1rma#6.1-nack-threshold
-    pub(super) fn is_full(&self, class: ClassOfService) -> bool {
+    fn wants_place(&self, class: ClassOfService) -> bool {
         // The classes take turns: before a new job goes all of its own queue, and as much of the other's.
-        let own = self.bytes[class as usize];
-        let before = own + own.min(self.bytes[class.other() as usize]);
-        self.queues[class as usize].len() >= self.depth || before > self.nack_threshold
+        let [own, other] = [class, class.other()].map(|class| &self.queues[class as usize]);
+        own.free.is_empty() || own.bytes + own.bytes.min(other.bytes) > self.nack_threshold
     }
 
     /// How many reads of `class` wait, and how many bytes they still have to send.
     pub(super) fn waiting(&self, class: ClassOfService) -> (usize, u64) {
-        (self.queues[class as usize].len(), self.bytes[class as usize])
+        let Jobs { queue, bytes, .. } = &self.queues[class as usize];
+        (queue.len(), *bytes)
     }
 
     /// Queues an admitted read. It was asked `is_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
-        asked: Asked,
+        (asked, bucket): (Asked, Bucket),
         admitted: Admitted<Request>,
         reply_len_max: usize,
+        (admission, serving): (&mut Admission, &mut Serving<'_>),
     ) {
         let Admitted { request, key, revision } = admitted;
-        let class = request.header.class as usize;
+        let class = request.header.class;
+        let wants_place = self.wants_place(class);
+        let jobs = &mut self.queues[class as usize];
+        if wants_place && let Some(index) = jobs.who_makes_room(bucket) {
+            serving.counters.count_pushed_out();
+            let job = &jobs.entries[usize::from(index)];
+            admission.refuse(&job.asked, &job.key, OpStatus::Nack, serving);
+            jobs.remove(index);
+        }
         let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
-        self.bytes[class] += u64::from(request.op_size);
-        self.queues[class].push_back(Job {
-            asked,
-            arrived_at: now,
-            region_offset: request.region_offset,
-            op_size: request.op_size,
-            sent: 0,
-            // A path that carries no granule is a device's mistake; one granule may still get through.
-            payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
-            revision,
-            key,
-        });
+        jobs.push(
+            bucket,
+            Job {
+                asked,
+                arrived_at: now,
+                region_offset: request.region_offset,
+                op_size: request.op_size,
+                sent: 0,
+                // A path that carries no granule is a device's mistake; one granule may still get through.
+                payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
+                revision,
+                key,
+            },
+        );
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
     pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
-        for class in ClassOfService::ALL {
-            while let Some(job) = self.queues[class as usize].front()
-                && now.nanos_since(job.arrived_at) >= self.timeout_nanos
+        for jobs in &mut self.queues {
+            while let Some(index) = jobs.queue.oldest()
+                && now.nanos_since(jobs.entries[usize::from(index)].arrived_at)
+                    >= self.timeout_nanos
             {
-                self.pop(class);
+                jobs.remove(index);
                 serving.counters.count_abandoned();
             }
         }
     }
 
-    fn pop(&mut self, class: ClassOfService) {
-        if let Some(job) = self.queues[class as usize].pop_front() {
-            self.bytes[class as usize] -= u64::from(job.op_size - job.sent);
-        }
-    }
-
     /// How many frames wait to be sent, at least.
     pub(super) fn frames_waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(|jobs| jobs.queue.len()).sum()
     }
 
     /// Writes the next response, if there is one.
@@ -138,7 +156,8 @@ impl InboundReads {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let class = self.next_class()?;
-        let job = self.queues[class as usize].front_mut()?;
+        let jobs = &mut self.queues[class as usize];
+        let job = &mut jobs.entries[usize::from(jobs.queue.front()?)];
         let sent_before = job.sent;
         let transmit = job.write_response(serving, out);
         let sent = u64::from(job.sent - sent_before);
@@ -148,9 +167,9 @@ impl InboundReads {
             let status = OpStatus::RemoteAuthenticationFailure;
             admission.refuse(&job.asked, &job.key, status, serving);
         }
-        self.bytes[class as usize] -= sent;
+        jobs.bytes -= sent;
         if is_over {
-            self.pop(class);
+            jobs.pop();
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
         transmit.or_else(|| admission.poll_transmit(serving, out))
@@ -160,13 +179,69 @@ impl InboundReads {
     fn next_class(&mut self) -> Option<ClassOfService> {
         let (turn, other) = (self.first, self.first.other());
         let class =
-            [turn, other].into_iter().find(|&class| !self.queues[class as usize].is_empty())?;
+            [turn, other].into_iter().find(|&it| !self.queues[it as usize].queue.is_empty())?;
         self.first = class.other();
         Some(class)
     }
 }
 
+impl Jobs {
+    fn new(depth: u16) -> Self {
+        Self {
+            entries: (0..depth).map(|_| Job::none()).collect(),
+            free: (0..depth).rev().collect(),
+            queue: FairQueue::new(),
+            links: FairLinks::new(depth.into()),
+            bytes: 0,
+        }
+    }
+
+    /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
+    fn who_makes_room(&self, bucket: Bucket) -> Option<u16> {
+        let (index, len) = self.queue.oldest_of_longest()?;
+        (self.queue.bucket_len(bucket) < len).then_some(index)
+    }
+
+    fn push(&mut self, bucket: Bucket, job: Job) {
+        let Some(index) = self.free.pop() else { return };
+        self.bytes += u64::from(job.op_size);
+        self.entries[usize::from(index)] = job;
+        self.queue.push_back(&mut self.links, bucket, index);
+    }
+
+    /// Takes the job out whose turn it is.
+    fn pop(&mut self) {
+        if let Some(index) = self.queue.pop_front(&mut self.links) {
+            self.release(index);
+        }
+    }
+
+    fn remove(&mut self, index: u16) {
+        self.queue.remove(&mut self.links, index);
+        self.release(index);
+    }
+
+    fn release(&mut self, index: u16) {
+        let job = &self.entries[usize::from(index)];
+        self.bytes -= u64::from(job.op_size - job.sent);
+        self.free.push(index);
+    }
+}
+
 impl Job {
+    fn none() -> Self {
+        Self {
+            asked: Asked::NONE,
+            arrived_at: Instant::ZERO,
+            region_offset: 0,
+            op_size: 0,
+            sent: 0,
+            payload_len_max: 0,
+            revision: 0,
+            key: DerivedRegionKey::RESERVED,
+        }
+    }
+
     /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
     fn write_response(&mut self, serving: &mut Serving<'_>, out: &mut [u8]) -> Option<Transmit> {

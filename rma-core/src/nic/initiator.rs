@@ -534,7 +534,7 @@ impl Initiator {
             State::InService => {
                 self.in_service.remove(&mut self.links, id.0);
                 if slot.command.op.op_type() == OpType::Read {
-                    window.refund(slot.command.op.op_size());
+                    window.refund(Solicitor::Read, slot.command.op.op_size());
                 }
                 slot.entered_at.nanos_since(slot.arrived_at)
             }

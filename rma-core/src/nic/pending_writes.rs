@@ -4,7 +4,20 @@
 //! may come) → answering (its last frame waits to be sent) → free. The table has a fixed size; a request that finds no
 //! entry is NACKed, and so is one that waits too long. No class of service can take all entries. An entry keeps its
 //! share of the window until all its data has come or cannot be under way any more, also when its region has another
-//! key by then: that data is authenticated, and not applied.
+//! key by then: that data is authenticated, and not applied. But for one thing:
+//!
+//! # Nobody starves (P13, not in the paper)
+//!
+//! A recorded request is authentic, and who asks may be dead: neither can be told from an honest request before its
+//! data has come. So an entry holds its share of the window for a time G
+//! ([`NicConfig::hold`]) that an honest one does not need. While somebody waits who has no room, the
+//! ops that were solicited before that are *parked*: their share is refunded, and they stay where they are.
+//! Data that comes for a parked op lands as it would have before. G counts from the solicitation and not
+//! from the last data, so a trickle gains nothing.
+//!
+//! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in TIMEOUT. Where none is
+//! parked, who waits in the longest of the lists makes room, with a NACK, for somebody of a shorter one: initiators take
+//! turns by lists, as in [`fair_queue`](super::fair_queue).
 //!
 //! A request that has come before is dropped as long as that can be told: until another's is remembered in its place,
 //! which is seldom before its op has ended. So the network's own duplicates cost nothing.
@@ -21,112 +34,73 @@
 //! again right after it. If by then the limit may have passed, the promise may be broken, and that is counted
 //! ([`NicCounters::late_effects`](super::NicCounters::late_effects)): it is never silent.
 
+mod pending;
+
 use super::{
-    NicConfig,
+    NicConfig, NicCounters,
     admission::{Admission, Admitted, Asked},
+    fair_queue::{Bucket, FairLinks, FairQueue},
     granules::Granules,
     responder::Serving,
-    security::{Opened, RequestSeal, payload_of},
+    security::{Opened, payload_of},
     solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
-    crypto::{DerivedRegionKey, Iv, RegionKey},
+    crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     index_list::{IndexList, Links},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
-    wire::{
-        Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData,
-        mutation::{ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, SOLICITATION_LEN},
-    },
+    wire::{Mutation, MutationRequest, SolicitedData, mutation::DATA_HEADER_LEN},
 };
-
-//= 1rma#5.1-initiator-times-out-last
-//= type=deviation
-/// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock and copy.
-const GUARD_PART: u64 = 8;
-
-/// The part of the limit by which two hosts' clocks may differ in running it off.
-const DRIFT_PART: u64 = 64;
-
-/// One entry. Flat, and filled in place, as a command slot is.
-struct Pending {
-    state: State,
-    asked: Asked,
-    mutation: Mutation,
-    /// The largest time for which data may change anything, once it is solicited.
-    limit_nanos: u64,
-    /// Under which key of the region the request was admitted.
-    revision: u64,
-    /// K_d of an op under way.
-    key: DerivedRegionKey,
-    arrived_at: Instant,
-    /// When hop 2 was sent, or a little earlier.
-    solicited_at: Instant,
-    /// What binds data and acknowledgement to hop 2.
-    solicitation_iv: Iv,
-    /// What data has come, applied or not.
-    arrived: Granules,
-    /// What the acknowledgement will say.
-    status: OpStatus,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    Waiting,
-    Solicited,
-    /// All data has come, and the acknowledgement waits to be sent.
-    Answering,
-}
-
-impl Pending {
-    /// How many of the limit's nanoseconds data may use: all but the guard.
-    const fn deadline_nanos(&self) -> u64 {
-        self.limit_nanos - self.limit_nanos / GUARD_PART
-    }
-
-    /// After how many nanoseconds the initiator may have given up.
-    const fn given_up_nanos(&self) -> u64 {
-        self.limit_nanos - self.limit_nanos / DRIFT_PART
-    }
-
-    /// Whether `data` from `source` claims to belong here. Its tag decides.
-    fn is_of(&self, source: HostAddr, data: &SolicitedData) -> bool {
-        let (own, its) = (&self.asked.header, &data.header);
-        self.state == State::Solicited
-            && self.asked.initiator == source
-            && (own.slot, own.generation) == (its.slot, its.generation)
-            && (own.pid, own.region, own.class) == (its.pid, its.region, its.class)
-    }
-}
+use pending::{Pending, State};
 
 pub(super) struct PendingWrites {
     entries: Box<[Pending]>,
     links: Links,
     /// Least recently used first.
     free: IndexList,
-    /// How many entries each class has in use, and how many it may have.
+    /// How many entries each class has in use, parked ones aside, and how many it may have.
     used: [usize; 2],
     share: usize,
     /// Which entry a request was given, by the low bits of its counter. Their number is a power of two.
     traces: Box<[u16]>,
-    /// In the order of arrival, one for each class of service.
-    waiting: [IndexList; 2],
-    /// In the order of solicitation, which is the order in which they are forgotten.
+    /// One for each class of service.
+    waiting: [FairQueue; 2],
+    waiting_links: FairLinks,
+    /// In the order of solicitation, which is the order in which they are parked and forgotten.
     solicited: IndexList,
+    /// How many entries may be solicited at a time: the others are for those that wait.
+    solicited_max: usize,
+    /// In the order of solicitation, all before those that are solicited.
+    parked: IndexList,
+    /// The sizes of the ops that are parked.
+    parked_bytes: u32,
     answering: IndexList,
     /// Which class is asked first the next time.
     first: ClassOfService,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
+    hold_nanos: u64,
+}
+
+/// Where one more op finds a place.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// There is a free entry.
+    Free,
+    /// This entry is parked, and to be forgotten.
+    Parked(u16),
+    /// This entry waits, and makes room.
+    Waiting(u16),
 }
 
 impl PendingWrites {
     /// Bytes that each entry takes: itself, and its links.
-    pub(super) const ENTRY_LEN: usize = size_of::<Pending>() + Links::ENTRY_LEN;
+    pub(super) const ENTRY_LEN: usize =
+        size_of::<Pending>() + Links::ENTRY_LEN + FairLinks::ENTRY_LEN;
 
     /// Bytes that each trace takes.
     pub(super) const TRACE_LEN: usize = size_of::<u16>();
@@ -148,23 +122,57 @@ impl PendingWrites {
             used: [0; 2],
             share: usize::from(count - count / 4),
             traces: vec![0; traces].into_boxed_slice(),
-            waiting: [IndexList::new(), IndexList::new()],
+            waiting: [FairQueue::new(), FairQueue::new()],
+            waiting_links: FairLinks::new(count.into()),
             solicited: IndexList::new(),
+            solicited_max: usize::from(count.div_ceil(2)),
+            parked: IndexList::new(),
+            parked_bytes: 0,
             answering: IndexList::new(),
             first: ClassOfService::Latency,
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
+            hold_nanos: config.hold_nanos,
         }
     }
 
-    /// Whether there is no place for one more mutation of `class`: a class may have three quarters of the table.
-    pub(super) fn is_full(&self, class: ClassOfService) -> bool {
-        self.free.is_empty() || self.used[class as usize] >= self.share
+    /// Whether there is no place for one more mutation of `class` that would wait in `bucket`.
+    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket) -> bool {
+        self.place_for(class, bucket).is_none()
     }
 
-    /// How many entries `class` has in use.
+    /// Where one more mutation of `class` finds a place: a class may have three quarters of the table. Who is parked
+    /// counts for no class, as he makes room for any. Who waits makes room for his own class, and for the
+    /// other one where that has not had its share.
+    fn place_for(&self, class: ClassOfService, bucket: Bucket) -> Option<Place> {
+        let own = &self.waiting[class as usize];
+        let who_waits = if self.used[class as usize] >= self.share {
+            core::slice::from_ref(own)
+        } else if !self.free.is_empty() {
+            return Some(Place::Free);
+        } else if let Some(index) = self.parked.front() {
+            return Some(Place::Parked(index));
+        } else {
+            &self.waiting[..]
+        };
+        let longest = who_waits.iter().filter_map(FairQueue::oldest_of_longest);
+        let (index, len) = longest.max_by_key(|&(_, len)| len)?;
+        (own.bucket_len(bucket) < len).then_some(Place::Waiting(index))
+    }
+
+    /// How many entries `class` has in use, parked ones aside.
     pub(super) const fn used(&self, class: ClassOfService) -> usize {
         self.used[class as usize]
+    }
+
+    /// How many ops are parked.
+    pub(super) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// The sizes of the ops that are parked, together.
+    pub(super) const fn parked_bytes(&self) -> u32 {
+        self.parked_bytes
     }
 
     /// Whether this request has come before, as far as that can still be told. Only requests that were admitted
@@ -182,19 +190,79 @@ impl PendingWrites {
         mixed & (self.traces.len() - 1)
     }
 
-    /// Whether a mutation waits for the window.
-    pub(super) fn any_waits(&self) -> bool {
-        self.waiting.iter().any(|list| !list.is_empty())
+    fn any_waits(&self) -> bool {
+        self.waiting.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Whether a mutation waits for nothing but the window.
+    pub(super) fn wait_for_window(&self) -> bool {
+        self.any_waits() && self.solicited.len() < self.solicited_max
+    }
+
+    /// Whether one more mutation could be solicited, whoever's turn it is.
+    fn may_solicit(&self, window: &SolicitationWindow) -> bool {
+        window.has_room(Solicitor::Mutation) && self.solicited.len() < self.solicited_max
+    }
+
+    /// Whether somebody waits who has no room: a mutation, or, if `reads_wait`, a read of this host.
+    fn is_room_wanted(&self, window: &SolicitationWindow, reads_wait: bool) -> bool {
+        (self.any_waits() && !self.may_solicit(window))
+            || (reads_wait && !window.has_room(Solicitor::Read))
+    }
+
+    /// Parks what has held its share of the window for long enough, one op after the other, as long as somebody
+    /// wants room.
+    pub(super) fn park(
+        &mut self,
+        now: Instant,
+        window: &mut SolicitationWindow,
+        reads_wait: bool,
+        counters: &NicCounters,
+    ) {
+        while self.is_room_wanted(window, reads_wait)
+            && let Some(index) = self.solicited.front()
+        {
+            let entry = &mut self.entries[usize::from(index)];
+            if now.nanos_since(entry.solicited_at) < self.hold_nanos {
+                return;
+            }
+            let size = entry.mutation.op_size();
+            window.refund(Solicitor::Mutation, size);
+            entry.state = State::Parked;
+            self.parked_bytes += size;
+            self.used[entry.asked.header.class as usize] -= 1;
+            self.solicited.remove(&mut self.links, index);
+            self.parked.push_back(&mut self.links, index);
+            counters.count_parked();
+        }
     }
 
     /// Takes an admitted mutation. It was asked `is_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
-        asked: Asked,
+        (asked, bucket): (Asked, Bucket),
         admitted: &Admitted<MutationRequest>,
+        admission: &mut Admission,
+        serving: &mut Serving<'_>,
     ) {
         let &Admitted { request, key, revision } = admitted;
+        match self.place_for(request.header.class, bucket) {
+            None => return,
+            Some(Place::Free) => (),
+            Some(Place::Parked(index)) => {
+                serving.counters.count_parked_forgotten();
+                self.unpark(index);
+                self.release(index);
+            }
+            Some(Place::Waiting(index)) => {
+                serving.counters.count_pushed_out();
+                let entry = &self.entries[usize::from(index)];
+                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, serving);
+                self.stop_waiting(index);
+                self.release(index);
+            }
+        }
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
         self.traces[self.trace(&asked)] = index;
         self.used[request.header.class as usize] += 1;
@@ -209,7 +277,11 @@ impl PendingWrites {
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
         entry.status = OpStatus::Ok;
-        self.waiting[request.header.class as usize].push_back(&mut self.links, index);
+        self.waiting[request.header.class as usize].push_back(
+            &mut self.waiting_links,
+            bucket,
+            index,
+        );
     }
 
     /// Lands solicited data, if it is in time; with the last of it, the op is done.
@@ -290,11 +362,28 @@ impl PendingWrites {
 
     /// Ends an op whose data has all come: its share of the window is free again, and its answer waits to be sent.
     fn settle(&mut self, index: u16, window: &mut SolicitationWindow) {
-        let entry = &mut self.entries[usize::from(index)];
-        window.refund(entry.mutation.op_size());
-        entry.state = State::Answering;
-        self.solicited.remove(&mut self.links, index);
+        let entry = &self.entries[usize::from(index)];
+        if entry.state == State::Parked {
+            self.used[entry.asked.header.class as usize] += 1;
+            self.unpark(index);
+        } else {
+            window.refund(Solicitor::Mutation, entry.mutation.op_size());
+            self.solicited.remove(&mut self.links, index);
+        }
+        self.entries[usize::from(index)].state = State::Answering;
         self.answering.push_back(&mut self.links, index);
+    }
+
+    /// Takes `index` out of the list of those that are parked.
+    fn unpark(&mut self, index: u16) {
+        self.parked_bytes -= self.entries[usize::from(index)].mutation.op_size();
+        self.parked.remove(&mut self.links, index);
+    }
+
+    /// Takes `index` out of its queue.
+    fn stop_waiting(&mut self, index: u16) {
+        let class = self.entries[usize::from(index)].asked.header.class;
+        self.waiting[class as usize].remove(&mut self.waiting_links, index);
     }
 
     /// NACKs what has waited too long for the window, and forgets what was solicited and never came.
@@ -306,51 +395,75 @@ impl PendingWrites {
         serving: &mut Serving<'_>,
     ) {
         for class in ClassOfService::ALL {
-            while let Some(index) = self.waiting[class as usize].front() {
+            while let Some(index) = self.waiting[class as usize].oldest() {
                 let entry = &self.entries[usize::from(index)];
                 if now.nanos_since(entry.arrived_at) < self.dispatch_timeout_nanos {
                     break;
                 }
                 serving.counters.count_drop(DropReason::InboundQueueFull);
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, serving);
-                self.waiting[class as usize].remove(&mut self.links, index);
+                self.stop_waiting(index);
                 self.release(index);
             }
         }
         //= 1rma#5.1-timeout-at-both-ends
-        while let Some(index) = self.solicited.front() {
-            let entry = &self.entries[usize::from(index)];
-            if now.nanos_since(entry.solicited_at) < self.timeout_nanos {
-                break;
-            }
-            window.refund(entry.mutation.op_size());
+        while let Some(index) = self.parked.front()
+            && self.is_over(now, index)
+        {
+            self.unpark(index);
+            self.release(index);
+        }
+        while let Some(index) = self.solicited.front()
+            && self.is_over(now, index)
+        {
+            let size = self.entries[usize::from(index)].mutation.op_size();
+            window.refund(Solicitor::Mutation, size);
             self.solicited.remove(&mut self.links, index);
             self.release(index);
         }
     }
 
+    /// Whether the data of an op that was solicited cannot be under way any more.
+    fn is_over(&self, now: Instant, index: u16) -> bool {
+        now.nanos_since(self.entries[usize::from(index)].solicited_at) >= self.timeout_nanos
+    }
+
+    /// Makes the entry free. It is in no list any more.
     fn release(&mut self, index: u16) {
         let entry = &mut self.entries[usize::from(index)];
+        if entry.state != State::Parked {
+            self.used[entry.asked.header.class as usize] -= 1;
+        }
         entry.state = State::Free;
-        self.used[entry.asked.header.class as usize] -= 1;
         self.free.push_back(&mut self.links, index);
     }
 
-    /// When `handle_timeout` has work next.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// When `handle_timeout` or `park` has work next.
+    pub(super) fn poll_timeout(
+        &self,
+        window: &SolicitationWindow,
+        reads_wait: bool,
+    ) -> Option<Instant> {
         let entry = |index: u16| &self.entries[usize::from(index)];
-        let shed = self.waiting.iter().filter_map(IndexList::front);
+        let shed = self.waiting.iter().filter_map(FairQueue::oldest);
         let shed =
             shed.map(|index| entry(index).arrived_at.after_nanos(self.dispatch_timeout_nanos));
-        let forget = self.solicited.front();
-        let forget = forget.map(|index| entry(index).solicited_at.after_nanos(self.timeout_nanos));
-        shed.chain(forget).min()
+        let since = |list: &IndexList| list.front().map(|index| entry(index).solicited_at);
+        let forget = since(&self.parked).or(since(&self.solicited));
+        let forget = forget.map(|at| at.after_nanos(self.timeout_nanos));
+        let is_room_wanted = self.is_room_wanted(window, reads_wait);
+        let park = since(&self.solicited).filter(|_| is_room_wanted);
+        let park = park.map(|at| at.after_nanos(self.hold_nanos));
+        shed.chain(forget).chain(park).min()
     }
 
     /// About how many frames there are to send. 0 only if there is none.
     pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
-        let waiting =
-            if window.admits_op() { self.waiting.iter().map(IndexList::len).sum() } else { 0 };
+        let waiting = if self.may_solicit(window) {
+            self.waiting.iter().map(FairQueue::len).sum()
+        } else {
+            0
+        };
         self.answering.len() + waiting
     }
 
@@ -371,7 +484,7 @@ impl PendingWrites {
             return transmit;
         }
         //= 1rma#5.1-writes-solicited
-        if !window.admits(Solicitor::Mutation) {
+        if !window.admits(Solicitor::Mutation) || self.solicited.len() >= self.solicited_max {
             return None;
         }
         let Some(index) = self.next_in_time(now, serving) else {
@@ -410,102 +523,11 @@ impl PendingWrites {
     /// Takes the head of the class whose turn it is; of the other, if that class has none.
     fn next_waiting(&mut self) -> Option<u16> {
         let (turn, other) = (self.first, self.first.other());
-        if let Some(index) = self.waiting[turn as usize].pop_front(&mut self.links) {
+        if let Some(index) = self.waiting[turn as usize].pop_front(&mut self.waiting_links) {
             self.first = other;
             return Some(index);
         }
-        self.waiting[other as usize].pop_front(&mut self.links)
-    }
-}
-
-impl Pending {
-    fn free() -> Self {
-        let header = crate::wire::Header::NONE;
-        let nobody = HostAddr::from_octets([0; 16]);
-        let asked = Asked { header, seal: RequestSeal::NONE, initiator: nobody, responder: nobody };
-        Self {
-            state: State::Free,
-            asked,
-            mutation: Mutation::Rekey,
-            limit_nanos: 0,
-            revision: 0,
-            key: DerivedRegionKey::RESERVED,
-            arrived_at: Instant::ZERO,
-            solicited_at: Instant::ZERO,
-            solicitation_iv: Iv::NONE,
-            arrived: Granules::NONE,
-            status: OpStatus::Ok,
-        }
-    }
-
-    /// Applies authentic data, if it is in time and its region is as it was when the op was admitted.
-    fn land(
-        &mut self,
-        clock: &impl Clock,
-        start: u32,
-        payload: &[u8],
-        serving: &mut Serving<'_>,
-    ) -> Result<(), DropReason> {
-        if serving.regions.get_at(self.asked.header.region, self.revision).is_none() {
-            self.status = OpStatus::RemoteAuthenticationFailure;
-            return Err(DropReason::OldKey);
-        }
-        // The turn's reading may be old by now; this one is not.
-        //= 1rma#5.1-timeout-at-both-ends
-        if clock.now().nanos_since(self.solicited_at) >= self.deadline_nanos() {
-            return Err(DropReason::DataLate);
-        }
-        self.apply(start, payload, serving);
-        if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
-            // Too late to undo, and so to be known.
-            serving.counters.count_late_effect();
-        }
-        Ok(())
-    }
-
-    /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
-    fn apply(&self, start: u32, payload: &[u8], serving: &mut Serving<'_>) {
-        let region = self.asked.header.region;
-        match self.mutation {
-            Mutation::Write { region_offset, .. } => {
-                let offset = region_offset + u64::from(start);
-                if let Some(entry) = serving.regions.get(region) {
-                    entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
-                }
-            }
-            //= 1rma#5.2-rekey
-            Mutation::Rekey => {
-                if let Ok(key) = payload.try_into() {
-                    let _ = serving.regions.rekey(region, &RegionKey::from_bytes(key));
-                }
-            }
-        }
-    }
-
-    fn write_solicitation(
-        &mut self,
-        index: u16,
-        serving: &mut Serving<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
-        let solicitation = Solicitation {
-            header: self.asked.header,
-            pending: index,
-            payload_len_max: serving.config.payload_len_max(self.asked.responder),
-        };
-        let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
-        let request_iv = &self.asked.seal.iv;
-        self.solicitation_iv =
-            serving.security.write_solicitation(&self.key, request_iv, solicitation, frame);
-        Some(self.asked.reply(SOLICITATION_LEN, true))
-    }
-
-    fn write_acknowledgement(&self, serving: &mut Serving<'_>, out: &mut [u8]) -> Option<Transmit> {
-        let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
-        let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
-        let iv = &self.solicitation_iv;
-        serving.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
-        Some(self.asked.reply(ACKNOWLEDGEMENT_LEN, true))
+        self.waiting[other as usize].pop_front(&mut self.waiting_links)
     }
 }
 

@@ -67,11 +67,13 @@ impl Responder {
     ) -> Result<(), DropReason> {
         let asked = asked(claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
-        let is_full = self.reads.is_full(claims.header.class);
+        let bucket = serving.config.settings.bucket_secret.bucket_of(asked.initiator);
+        let is_full = self.reads.is_full(claims.header.class, bucket);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
         let admitted =
             self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
-        self.reads.push(now, asked, admitted, frame.reply_len_max);
+        let refusing = (&mut self.admission, serving);
+        self.reads.push(now, (asked, bucket), admitted, frame.reply_len_max, refusing);
         Ok(())
     }
 
@@ -92,12 +94,13 @@ impl Responder {
             Mutation::Write { region_offset, op_size } => Some((region_offset, op_size.into())),
             Mutation::Rekey => None,
         };
-        let is_full = self.writes.is_full(claims.header.class);
+        let bucket = serving.config.settings.bucket_secret.bucket_of(asked.initiator);
+        let is_full = self.writes.is_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
         let admitted =
             self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
-        self.writes.push(now, asked, &admitted);
+        self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, serving);
         Ok(())
     }
 
@@ -149,13 +152,28 @@ impl Responder {
 
     /// When `handle_timeout` has work next. Reads that are too late to be answered wait for room in the device,
     /// and need no timer.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.writes.poll_timeout()
+    pub(super) fn poll_timeout(
+        &self,
+        window: &SolicitationWindow,
+        reads_wait: bool,
+    ) -> Option<Instant> {
+        self.writes.poll_timeout(window, reads_wait)
     }
 
-    /// Whether a mutation waits for the window.
+    /// Whether a mutation waits for nothing but the window.
     pub(super) fn mutations_wait(&self) -> bool {
-        self.writes.any_waits()
+        self.writes.wait_for_window()
+    }
+
+    /// Parks mutations that have held their share of the window for long enough, if somebody wants room.
+    pub(super) fn park(
+        &mut self,
+        now: Instant,
+        window: &mut SolicitationWindow,
+        reads_wait: bool,
+        counters: &NicCounters,
+    ) {
+        self.writes.park(now, window, reads_wait, counters);
     }
 
     /// About how many frames there are to send. 0 only if there is none.

@@ -1,7 +1,9 @@
 //! The solicitation window (1RMA §4.1, §4.3): how many payload bytes may be inbound at once.
 //!
 //! In hardware it is an SRAM that lands inbound payloads; here it is its accounting. Invariant: the sizes
-//! of all ops in service never exceed the window (P3).
+//! of all ops in service never exceed the window (P3), and those of the mutations of others never exceed their
+//! share of it (P13, not in the paper): as many of them as there may be, and however long their data
+//! takes, the rest is there for this host's own reads alone.
 
 use crate::limits::OP_SIZE_MAX;
 
@@ -9,6 +11,9 @@ use crate::limits::OP_SIZE_MAX;
 pub(super) struct SolicitationWindow {
     size: u32,
     free: u32,
+    /// What mutations have of the window, and the most that they may have.
+    mutations: u32,
+    mutations_max: u32,
     /// Who entered last.
     last: Solicitor,
     /// Whether both wait.
@@ -22,9 +27,31 @@ pub(super) enum Solicitor {
     Mutation,
 }
 
+/// Why no refund is larger than what was taken.
+const ONCE: &str = "an op is refunded once";
+
+impl Solicitor {
+    const fn other(self) -> Self {
+        match self {
+            Self::Read => Self::Mutation,
+            Self::Mutation => Self::Read,
+        }
+    }
+}
+
 impl SolicitationWindow {
     pub(super) const fn new(size: u32) -> Self {
-        Self { size, free: size, last: Solicitor::Mutation, contended: false }
+        let (last, mutations_max) = (Solicitor::Mutation, Self::mutations_max(size));
+        Self { size, free: size, mutations: 0, mutations_max, last, contended: false }
+    }
+
+    /// How much of a window of `size` bytes the mutations of others may have: half, and room for one op. Larger: less is
+    /// left for this host's reads where no data comes for mutations. Smaller: mutations that come fast have less
+    /// goodput. Reads may have all of the window: what does not come for them this host has asked
+    /// for itself.
+    pub(super) const fn mutations_max(size: u32) -> u32 {
+        let half = size / 2;
+        if half > OP_SIZE_MAX { half } else { OP_SIZE_MAX }
     }
 
     /// Whether an op may enter service: only when a whole op of the largest size is free, whatever its
@@ -34,29 +61,46 @@ impl SolicitationWindow {
         self.free >= OP_SIZE_MAX
     }
 
-    /// Takes in who waits. To be called before the next [`SolicitationWindow::admits`], not after every change.
+    /// Whether an op of `solicitor` has room, whoever's turn it is.
+    pub(super) const fn has_room(&self, solicitor: Solicitor) -> bool {
+        let has_share = match solicitor {
+            Solicitor::Read => true,
+            Solicitor::Mutation => self.mutations_max - self.mutations >= OP_SIZE_MAX,
+        };
+        has_share && self.admits_op()
+    }
+
+    /// Takes in who waits for nothing but the window. To be called before the next [`SolicitationWindow::admits`], not
+    /// after every change.
     pub(super) const fn note_waiting(&mut self, reads: bool, mutations: bool) {
         self.contended = reads && mutations;
     }
 
     /// Whether an op of `solicitor` may enter service. While the other one waits too they take turns, whatever
-    /// the rhythm in which they ask.
+    /// the rhythm in which they ask; nobody waits for another that has no room itself.
     pub(super) fn admits(&self, solicitor: Solicitor) -> bool {
-        self.admits_op() && !(self.contended && self.last == solicitor)
+        self.has_room(solicitor)
+            && !(self.contended && self.last == solicitor && self.has_room(solicitor.other()))
     }
 
     /// Takes an op's real size out of the window.
     //= 1rma#3.1-window-debit
     pub(super) fn debit(&mut self, solicitor: Solicitor, op_size: u32) {
         self.free = self.free.checked_sub(op_size).expect("`admits` was asked first");
+        if solicitor == Solicitor::Mutation {
+            self.mutations += op_size;
+        }
         self.last = solicitor;
     }
 
-    /// Gives back what an op took, when it completes in any way.
+    /// Gives back what an op took, when it completes in any way, or is parked.
     //= 1rma#4.1-window-refund
-    pub(super) fn refund(&mut self, op_size: u32) {
+    pub(super) fn refund(&mut self, solicitor: Solicitor, op_size: u32) {
         self.free += op_size;
-        assert!(self.free <= self.size, "an op is refunded once");
+        if solicitor == Solicitor::Mutation {
+            self.mutations = self.mutations.checked_sub(op_size).expect(ONCE);
+        }
+        assert!(self.free <= self.size, "{ONCE}");
     }
 
     /// Bytes that are debited at present.
@@ -77,7 +121,7 @@ mod tests {
         assert!(window.admits_op());
         window.debit(Solicitor::Read, 64);
         assert!(!window.admits_op(), "4095 bytes are free and the next op may be small");
-        window.refund(64);
+        window.refund(Solicitor::Read, 64);
         assert!(window.admits_op());
     }
 
@@ -91,13 +135,50 @@ mod tests {
         window.debit(Solicitor::Read, 100);
         assert_eq!(window.debited(), 100);
         window.debit(Solicitor::Mutation, OP_SIZE_MAX);
-        window.refund(100);
+        window.refund(Solicitor::Read, 100);
         assert_eq!(window.debited(), OP_SIZE_MAX);
     }
 
     #[test]
+    fn half_of_the_window_is_for_own_reads_alone_and_reads_may_have_all() {
+        let admitted = |solicitor, size| {
+            let mut window = SolicitationWindow::new(size);
+            let mut count = 0;
+            while window.admits(solicitor) {
+                window.debit(solicitor, OP_SIZE_MAX);
+                count += 1;
+            }
+            (count, window)
+        };
+        for (size, reads, mutations) in
+            [(4096, 1, 1), (8191, 1, 1), (16 << 10, 4, 2), (256 << 10, 64, 32)]
+        {
+            assert_eq!(admitted(Solicitor::Read, size).0, reads);
+            let (count, mut window) = admitted(Solicitor::Mutation, size);
+            assert_eq!(count, mutations);
+            // Small ones count by their bytes, and need room for a whole op as well.
+            window.refund(Solicitor::Mutation, OP_SIZE_MAX);
+            window.debit(Solicitor::Mutation, 1);
+            assert!(!window.admits(Solicitor::Mutation));
+        }
+    }
+
+    #[test]
+    fn a_read_does_not_wait_for_mutations_that_have_no_room() {
+        let mut window = SolicitationWindow::new(4 * OP_SIZE_MAX);
+        window.debit(Solicitor::Mutation, OP_SIZE_MAX);
+        window.debit(Solicitor::Mutation, OP_SIZE_MAX);
+        for _ in 0..2 {
+            window.note_waiting(true, true);
+            assert!(window.admits(Solicitor::Read) && !window.admits(Solicitor::Mutation));
+            window.debit(Solicitor::Read, OP_SIZE_MAX);
+        }
+        assert!(!window.has_room(Solicitor::Read));
+    }
+
+    #[test]
     fn the_two_who_wait_take_turns_and_one_alone_does_not_wait() {
-        let mut window = SolicitationWindow::new(2 * OP_SIZE_MAX);
+        let mut window = SolicitationWindow::new(4 * OP_SIZE_MAX);
         for _ in 0..3 {
             window.note_waiting(true, true);
             assert!(window.admits(Solicitor::Read) && !window.admits(Solicitor::Mutation));
@@ -112,6 +193,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "refunded once")]
     fn a_second_refund_is_a_broken_invariant() {
-        SolicitationWindow::new(OP_SIZE_MAX).refund(1);
+        SolicitationWindow::new(OP_SIZE_MAX).refund(Solicitor::Read, 1);
     }
 }

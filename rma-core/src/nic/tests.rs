@@ -24,6 +24,7 @@ mod read;
 mod rekey;
 mod tables;
 mod telemetry;
+mod unstarved;
 
 const PID: Pid = Pid(77);
 const REGION_LEN: usize = 3 * 4096;

@@ -174,6 +174,11 @@ impl HeaderView {
     }
 }
 
+/// The type of a frame that was written here.
+pub(crate) fn type_of(frame: &[u8]) -> Option<FrameType> {
+    frame.get(field::FRAME_TYPE).copied().and_then(FrameType::from_code)
+}
+
 /// The class of service of a frame that was written here.
 pub(crate) fn class_of(frame: &[u8]) -> ClassOfService {
     let code = frame.get(field::CLASS).copied();

@@ -104,7 +104,11 @@ fn a_write_that_waits_too_long_for_the_targets_window_is_nacked() {
         NicConfigBuilder { solicitation_window: OP_SIZE_MAX, ..NicConfigBuilder::default() };
     let mut pair = Pair::with(settings);
     let dispatch_timeout = pair.a.nic.config().settings().timing.dispatch_timeout;
-    pair.solicitation_of(pair.write(0, 0, 64));
+    // The target's window is full of what a dead host will not send.
+    let op = CommandOp::Read(Transfer { local_region: pair.b.region, ..pair.transfer(0, 64) });
+    let own = Command { responder: "192.0.2.99".parse().unwrap(), ..pair.command(0, op) };
+    pair.b.nic.handle_command(pair.now, own).unwrap();
+    assert_eq!(pair.responses().len(), 1);
     pair.issue(pair.write(1, 0, 64));
     let request = pair.requests().remove(0);
     pair.deliver_to_b(&request).unwrap();
@@ -112,12 +116,11 @@ fn a_write_that_waits_too_long_for_the_targets_window_is_nacked() {
     pair.advance(dispatch_timeout);
     let nack = pair.responses().remove(0);
     pair.deliver_to_a(&nack).unwrap();
-    let completion = pair.completion();
-    assert_eq!((completion.slot, completion.status), (CommandSlotId(1), OpStatus::Nack));
-    assert_eq!(pair.b.nic.window_debited(), 64, "the other is still awaited");
+    assert_eq!((pair.completion().slot, pair.b.nic.window_debited()), (CommandSlotId(1), 64));
+    assert_eq!(pair.a.nic.counters().completions(OpStatus::Nack), 1);
     pair.advance(pair.timeout() - dispatch_timeout);
     assert_eq!(pair.b.nic.window_debited(), 0);
-    assert_eq!(pair.status(), OpStatus::Timeout);
+    assert_eq!(pair.b.nic.poll_completion().unwrap().status, OpStatus::Timeout);
     assert_eq!(pair.b.nic.poll_timeout(), None);
 }
 

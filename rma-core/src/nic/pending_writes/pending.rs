@@ -1,0 +1,167 @@
+//! One entry of the pending-write table: a mutation of another host, and how its data changes memory.
+
+use crate::{
+    addr::HostAddr,
+    backend::Transmit,
+    crypto::{DerivedRegionKey, Iv, RegionKey},
+    error::DropReason,
+    nic::{admission::Asked, granules::Granules, responder::Serving},
+    op::OpStatus,
+    time::{Clock, Instant},
+    wire::{
+        Acknowledgement, Mutation, Solicitation, SolicitedData,
+        mutation::{ACKNOWLEDGEMENT_LEN, SOLICITATION_LEN},
+    },
+};
+
+//= 1rma#5.1-initiator-times-out-last
+//= type=deviation
+/// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock and copy.
+const GUARD_PART: u64 = 8;
+
+/// The part of the limit by which two hosts' clocks may differ in running it off.
+const DRIFT_PART: u64 = 64;
+
+/// One entry. Flat, and filled in place, as a command slot is.
+pub(super) struct Pending {
+    pub(super) state: State,
+    pub(super) asked: Asked,
+    pub(super) mutation: Mutation,
+    /// The largest time for which data may change anything, once it is solicited.
+    pub(super) limit_nanos: u64,
+    /// Under which key of the region the request was admitted.
+    pub(super) revision: u64,
+    /// K_d of an op under way.
+    pub(super) key: DerivedRegionKey,
+    pub(super) arrived_at: Instant,
+    /// When hop 2 was sent, or a little earlier.
+    pub(super) solicited_at: Instant,
+    /// What binds data and acknowledgement to hop 2.
+    pub(super) solicitation_iv: Iv,
+    /// What data has come, applied or not.
+    pub(super) arrived: Granules,
+    /// What the acknowledgement will say.
+    pub(super) status: OpStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Waiting,
+    Solicited,
+    /// Solicited so long ago that its share of the window was given to others.
+    Parked,
+    /// All data has come, and the acknowledgement waits to be sent.
+    Answering,
+}
+
+impl Pending {
+    /// How many of the limit's nanoseconds data may use: all but the guard.
+    const fn deadline_nanos(&self) -> u64 {
+        self.limit_nanos - self.limit_nanos / GUARD_PART
+    }
+
+    /// After how many nanoseconds the initiator may have given up.
+    const fn given_up_nanos(&self) -> u64 {
+        self.limit_nanos - self.limit_nanos / DRIFT_PART
+    }
+
+    /// Whether `data` from `source` claims to belong here. Its tag decides.
+    pub(super) fn is_of(&self, source: HostAddr, data: &SolicitedData) -> bool {
+        let (own, its) = (&self.asked.header, &data.header);
+        matches!(self.state, State::Solicited | State::Parked)
+            && self.asked.initiator == source
+            && (own.slot, own.generation) == (its.slot, its.generation)
+            && (own.pid, own.region, own.class) == (its.pid, its.region, its.class)
+    }
+
+    pub(super) fn free() -> Self {
+        Self {
+            state: State::Free,
+            asked: Asked::NONE,
+            mutation: Mutation::Rekey,
+            limit_nanos: 0,
+            revision: 0,
+            key: DerivedRegionKey::RESERVED,
+            arrived_at: Instant::ZERO,
+            solicited_at: Instant::ZERO,
+            solicitation_iv: Iv::NONE,
+            arrived: Granules::NONE,
+            status: OpStatus::Ok,
+        }
+    }
+
+    /// Applies authentic data, if it is in time and its region is as it was when the op was admitted.
+    pub(super) fn land(
+        &mut self,
+        clock: &impl Clock,
+        start: u32,
+        payload: &[u8],
+        serving: &mut Serving<'_>,
+    ) -> Result<(), DropReason> {
+        if serving.regions.get_at(self.asked.header.region, self.revision).is_none() {
+            self.status = OpStatus::RemoteAuthenticationFailure;
+            return Err(DropReason::OldKey);
+        }
+        // The turn's reading may be old by now; this one is not.
+        //= 1rma#5.1-timeout-at-both-ends
+        if clock.now().nanos_since(self.solicited_at) >= self.deadline_nanos() {
+            return Err(DropReason::DataLate);
+        }
+        self.apply(start, payload, serving);
+        if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
+            // Too late to undo, and so to be known.
+            serving.counters.count_late_effect();
+        }
+        Ok(())
+    }
+
+    /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
+    fn apply(&self, start: u32, payload: &[u8], serving: &mut Serving<'_>) {
+        let region = self.asked.header.region;
+        match self.mutation {
+            Mutation::Write { region_offset, .. } => {
+                let offset = region_offset + u64::from(start);
+                if let Some(entry) = serving.regions.get(region) {
+                    entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
+                }
+            }
+            //= 1rma#5.2-rekey
+            Mutation::Rekey => {
+                if let Ok(key) = payload.try_into() {
+                    let _ = serving.regions.rekey(region, &RegionKey::from_bytes(key));
+                }
+            }
+        }
+    }
+
+    pub(super) fn write_solicitation(
+        &mut self,
+        index: u16,
+        serving: &mut Serving<'_>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let solicitation = Solicitation {
+            header: self.asked.header,
+            pending: index,
+            payload_len_max: serving.config.payload_len_max(self.asked.responder),
+        };
+        let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
+        let request_iv = &self.asked.seal.iv;
+        self.solicitation_iv =
+            serving.security.write_solicitation(&self.key, request_iv, solicitation, frame);
+        Some(self.asked.reply(SOLICITATION_LEN, true))
+    }
+
+    pub(super) fn write_acknowledgement(
+        &self,
+        serving: &mut Serving<'_>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
+        let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
+        let iv = &self.solicitation_iv;
+        serving.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
+        Some(self.asked.reply(ACKNOWLEDGEMENT_LEN, true))
+    }
+}
