@@ -163,8 +163,14 @@ struct Wire {
 impl Wire {
     fn new() -> Rc<RefCell<Self>> {
         let nobody = HostAddr::from_octets([0; 16]);
-        let transmit =
-            Transmit { source: nobody, destination: nobody, len: 0, flow: 0, may_resolve: true };
+        let transmit = Transmit {
+            source: nobody,
+            destination: nobody,
+            len: 0,
+            flow: 0,
+            may_resolve: true,
+            link_behind: false,
+        };
         let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
         Rc::new(RefCell::new(Self { frames, first: 0, end: 0 }))
     }
@@ -187,6 +193,7 @@ impl Backend for Memory {
                     source: transmit.source,
                     destination: transmit.destination,
                     reply_len_max: FRAME_LEN,
+                    link: None,
                     bytes: &mut bytes[..transmit.len],
                 });
             }

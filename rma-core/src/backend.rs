@@ -14,6 +14,9 @@ pub struct RxFrame<'a> {
     pub destination: HostAddr,
     /// The largest frame that can be sent back to `source`, in bytes (path MTU less IP and UDP).
     pub reply_len_max: usize,
+    /// What the packet began with, for a backend that could send a notice back the way that it came
+    /// ([`Transmit::link_behind`]). Nothing to the NIC but octets. `None` from other backends.
+    pub link: Option<&'a [u8; LINK_LEN]>,
     /// The frame. Opened in place.
     pub bytes: &'a mut [u8],
 }
@@ -64,7 +67,16 @@ pub struct Transmit {
     /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for a
     /// reply to an unauthenticated frame: a forged source address must not cost anything.
     pub may_resolve: bool,
+    /// Whether the [`LINK_LEN`] octets behind the frame in its buffer are [`RxFrame::link`] of the packet that it answers:
+    /// a backend that knows no path to `destination` may send it back by the addresses in them. True for notices
+    /// under the reserved key only, never for payload. Behind the frame, as a notice leaves room there, and the other
+    /// frames should not carry them along.
+    pub link_behind: bool,
 }
+
+/// How many octets of a packet that came are kept, to send a notice back the way that it came: two hardware addresses of
+/// Ethernet, and two VLAN tags.
+pub const LINK_LEN: usize = 20;
 
 /// How many frames a NIC opens or seals side by side. A backend that can should hand over as many at a time: more
 /// gain nothing, and fewer cost more each.

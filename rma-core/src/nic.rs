@@ -25,7 +25,9 @@ mod inbound_reads;
 mod initiator;
 mod memory;
 mod notice_limiter;
+mod notices;
 mod pending_writes;
+mod previous_keys;
 mod quantum;
 mod receive;
 mod region_table;
@@ -34,6 +36,7 @@ mod security;
 mod solicitation_window;
 #[cfg(test)]
 mod tests;
+mod told_requests;
 
 use std::sync::Arc;
 
@@ -322,6 +325,11 @@ impl Nic {
         self.initiator.handle_timeout(now, &mut self.window);
         let (responder, window, mut serving) = self.serving();
         responder.handle_timeout(now, window, &mut serving);
+        if !self.regions.previous().is_empty() {
+            let timeout = self.config.timeout_nanos;
+            let lost = self.regions.previous_mut().handle_timeout(now, timeout);
+            self.counters.count_previous_keys_lost(lost);
+        }
         self.make_room(now);
     }
 
@@ -435,7 +443,8 @@ impl Nic {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let Self { initiator, responder, window, .. } = self;
         let responder = responder.poll_timeout(window, initiator.reads_wait());
-        initiator.poll_timeout().into_iter().chain(responder).min()
+        let previous_keys = self.regions.previous().poll_timeout();
+        initiator.poll_timeout().into_iter().chain(responder).chain(previous_keys).min()
     }
 }
 

@@ -200,7 +200,8 @@ impl Node {
         self.rx.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
         let Transmit { source, destination, .. } = frame.transmit;
         let reply_len_max = self.mtu - ip_udp_len(source.is_ipv4());
-        let received = RxFrame { source, destination, reply_len_max, bytes: &mut self.rx };
+        let received =
+            RxFrame { source, destination, reply_len_max, link: None, bytes: &mut self.rx };
         let before = self.clock.show(now);
         let after = self.clock.show(now + stall.length);
         let readings = Readings { before, after, left: Cell::new(stall.readings_before) };

@@ -253,6 +253,7 @@ impl Backend for UdpBackend {
                             source,
                             destination: socket.address,
                             reply_len_max: socket.frame_len_max,
+                            link: None,
                             bytes: &mut rx_buffer[..len],
                         }]);
                     }

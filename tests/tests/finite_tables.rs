@@ -159,7 +159,7 @@ impl Frame {
         nic.handle_frame(
             now,
             &now,
-            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, bytes },
+            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, link: None, bytes },
         )
     }
 }

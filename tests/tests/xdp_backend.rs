@@ -135,6 +135,7 @@ fn transmit(from: End, version: u8, len: usize) -> Transmit {
         len,
         flow: 7,
         may_resolve: true,
+        link_behind: false,
     }
 }
 

@@ -68,6 +68,7 @@ impl Loopback {
                     source: looped.source,
                     destination: looped.destination,
                     reply_len_max: FRAME_LEN_MAX,
+                    link: None,
                     bytes: &mut looped.bytes[..looped.len],
                 });
             }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 mod bursts;
 mod hostile_process;
+mod refusals;
 
 const PID: Pid = Pid(5);
 /// Command slots of each portal: more than are taken from one portal in one turn.

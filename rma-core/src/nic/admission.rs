@@ -2,25 +2,28 @@
 //!
 //! Nothing here grows with the number of peers. K_d is derived anew for each op.
 //! Whoever could not be authenticated is told so by a notice that is shorter than the request, and limited in
-//! rate (P10).
-
-use std::collections::VecDeque;
+//! rate (P10): see `notices`.
+//!
+//! A request that cannot be authenticated costs the same work whatever its RegionId names: one derivation and one opening,
+//! under a decoy where it names nothing, and as many again as any region has previous keys. So the time of a refusal
+//! does not tell whether there is such a region.
 
 use super::{
     NicConfig,
-    notice_limiter::NoticeLimiter,
+    notices::{Cause, Notices},
+    region_table::Decoy,
     responder::Serving,
     security::{Authentic, Opened, RequestSeal},
 };
 use crate::{
     addr::HostAddr,
-    backend::Transmit,
+    backend::{RxFrame, Transmit},
     crypto::{DerivedRegionKey, KeyBinding},
     error::DropReason,
     op::{OpStatus, OpType},
     region::Permissions,
     time::Instant,
-    wire::{Failure, Header, failure::FAILURE_LEN},
+    wire::Header,
 };
 
 /// A request as it came: who asks whom, and what answers are bound to. Only a claim so far.
@@ -48,6 +51,7 @@ impl Asked {
             len,
             flow: flow(&self.header),
             may_resolve,
+            link_behind: false,
         }
     }
 }
@@ -76,36 +80,15 @@ pub(super) struct Admitted<T> {
     pub(super) revision: u64,
 }
 
-/// A failure notice that waits to be sent.
-struct Notice {
-    /// With its counter already.
-    failure: Failure,
-    request: RequestSeal,
-    /// K_d, if it is one that both share.
-    key: Option<DerivedRegionKey>,
-    transmit: Transmit,
-}
-
-/// How many notices may wait. Beyond it they are dropped, and their ops time out.
-const NOTICES_MAX: usize = 256;
-
 pub(super) struct Admission {
-    notices: VecDeque<Notice>,
-    limiter: NoticeLimiter,
+    notices: Notices,
+    /// When this turn is, as far as it was told.
+    now: Instant,
 }
 
 impl Admission {
-    /// How many notices may wait.
-    pub(super) const NOTICES: u32 = NOTICES_MAX as u32;
-
-    /// Bytes that each of them takes.
-    pub(super) const NOTICE_LEN: usize = size_of::<Notice>();
-
     pub(super) fn new(config: &NicConfig) -> Self {
-        Self {
-            notices: VecDeque::with_capacity(NOTICES_MAX),
-            limiter: NoticeLimiter::new(config.settings.notices_per_second),
-        }
+        Self { notices: Notices::new(config), now: Instant::ZERO }
     }
 
     //= 1rma#4.2-attacker-without-key
@@ -116,37 +99,36 @@ impl Admission {
         now: Instant,
         asked: &Asked,
         wanted: Wanted<T>,
-        (frame, opened): (&mut [u8], &Opened),
+        (frame, opened): (&mut RxFrame<'_>, &Opened),
         serving: &mut Serving<'_>,
     ) -> Result<Admitted<T>, DropReason> {
+        self.now = now;
         let Wanted { claims, op_type, span, is_full } = wanted;
-        let Some(region) = serving.regions.get(asked.header.region) else {
-            self.refuse_unauthenticated(now, asked, serving);
-            return Err(DropReason::UnknownRegion);
-        };
+        let region = serving.regions.get(asked.header.region);
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
-        let revision = region.revision;
+        let (region_key, revision) = match region {
+            Some(region) => (&region.key, region.revision),
+            None => (&serving.regions.decoy().key, Decoy::REVISION),
+        };
         let (key, request) = serving.security.open_request(
             opened,
-            (&region.key, revision),
+            (region_key, revision),
             &binding,
             claims,
-            (&asked.seal, frame),
+            (&asked.seal, &mut *frame.bytes),
         );
-        let Some(request) = request else {
-            let under_previous = region.previous.as_ref().is_some_and(|previous| {
-                let key = previous.derive_with(serving.security.aead(), &binding);
-                serving.security.is_request_under(&key, &asked.seal, frame)
-            });
-            // Who had the key before the rotation is told, however many strangers ask at the same time (P11).
-            if under_previous {
-                self.queue(asked, None, OpStatus::RemoteAuthenticationFailure, true, serving);
-                return Err(DropReason::OldKey);
-            }
-            self.refuse_unauthenticated(now, asked, serving);
-            return Err(DropReason::RequestUnauthenticated);
+        let (Some(region), Some(request)) = (region, request) else {
+            let reason = match region {
+                Some(_) => DropReason::RequestUnauthenticated,
+                None => DropReason::UnknownRegion,
+            };
+            return Err(self.refuse_unauthenticated(asked, &binding, frame, reason, serving));
         };
+        if let Some((offset, size)) = span {
+            // The rest of it: the beginning was fetched while the frame was opened.
+            region.memory.prefetch(offset, size as usize);
+        }
         let refused = if !region.permissions.contains(Permissions::needed_by(op_type)) {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))
         } else if span.is_some_and(|(offset, size)| !region.holds(offset, size)) {
@@ -173,58 +155,65 @@ impl Admission {
         serving: &mut Serving<'_>,
     ) {
         // Who cannot use the key any more is told so under the one that everybody has.
-        let key = (status != OpStatus::RemoteAuthenticationFailure).then_some(key);
-        self.queue(asked, key, status, true, serving);
+        let (cause, key) = match status {
+            OpStatus::RemoteAuthenticationFailure => (Cause::OldKey, None),
+            _ => (Cause::Known, Some(key)),
+        };
+        // Also of a request that came twice and waited twice, one is told.
+        let _ = self.notices.push(self.now, cause, (asked, status), key, None, serving.counters);
     }
 
     //= 1rma#4.2-request-authentication-failure
-    fn refuse_unauthenticated(&mut self, now: Instant, asked: &Asked, serving: &mut Serving<'_>) {
-        if self.limiter.admits(now) {
-            self.queue(asked, None, OpStatus::RemoteAuthenticationFailure, false, serving);
-        } else {
-            serving.counters.count_drop(DropReason::NoticeRateLimited);
-        }
-    }
-
-    /// Queues a failure notice, bound to the request.
-    fn queue(
+    //= type=deviation
+    /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so under a previous one
+    /// either. Returns why it is dropped.
+    fn refuse_unauthenticated(
         &mut self,
         asked: &Asked,
-        key: Option<&DerivedRegionKey>,
-        status: OpStatus,
-        may_resolve: bool,
-        serving: &mut Serving<'_>,
-    ) {
-        if !serving.security.can_seal() {
-            serving.counters.count_seal_refused();
-            return;
-        }
-        if self.notices.len() == NOTICES_MAX {
-            serving.counters.count_drop(DropReason::NoticeQueueFull);
-            return;
-        }
-        self.notices.push_back(Notice {
-            failure: Failure { header: serving.security.stamped(asked.header), status },
-            request: asked.seal,
-            key: key.copied(),
-            transmit: asked.reply(FAILURE_LEN, may_resolve),
-        });
+        binding: &KeyBinding,
+        frame: &RxFrame<'_>,
+        reason: DropReason,
+        serving: &Serving<'_>,
+    ) -> DropReason {
+        let previous = serving.regions.previous().to_compare(asked.header.region);
+        // Who had the key before a rotation is told, however many strangers ask at the same time (P11).
+        let is_old =
+            serving.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
+        let (cause, reason) =
+            if is_old { (Cause::OldKey, DropReason::OldKey) } else { (Cause::Stranger, reason) };
+        let refused = (asked, OpStatus::RemoteAuthenticationFailure);
+        let pushed =
+            self.notices.push(self.now, cause, refused, None, frame.link, serving.counters);
+        pushed.err().unwrap_or(reason)
     }
 
-    /// How many notices wait.
+    /// It is `now`, in this turn.
+    pub(super) const fn note_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Forgets notices that have waited for too long.
+    pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
+        self.now = now;
+        self.notices.handle_timeout(now, serving.counters);
+    }
+
+    /// When `handle_timeout` has work next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.notices.poll_timeout()
+    }
+
+    /// How many notices may be sent now.
     pub(super) fn frames_waiting(&self) -> usize {
-        self.notices.len()
+        self.notices.frames_waiting()
     }
 
-    /// Writes the next notice, if there is one.
+    /// Writes the next notice, if there is one that may be sent.
     pub(super) fn poll_transmit(
         &mut self,
         serving: &mut Serving<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let out = out.first_chunk_mut()?;
-        let Notice { failure, request, key, transmit } = self.notices.pop_front()?;
-        serving.security.write_failure(key.as_ref(), &request, &failure, out);
-        Some(transmit)
+        self.notices.poll_transmit(self.now, serving.security, out)
     }
 }

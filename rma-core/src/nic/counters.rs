@@ -30,6 +30,7 @@ pub struct NicCounters {
     parked_forgotten: AtomicU64,
     pushed_out: AtomicU64,
     seals_refused: AtomicU64,
+    previous_keys_lost: AtomicU64,
     gauges: GaugeCells,
 }
 
@@ -139,10 +140,20 @@ impl NicCounters {
         add_one(&self.pushed_out);
     }
 
-    /// How often a frame that waited was not sealed, or a notice not made, because no counter value was left.
-    /// Grows fast while that lasts.
+    /// How often a frame that waited was not sealed because no counter value was left. Grows fast while that lasts.
     pub fn seals_refused(&self) -> u64 {
         self.seals_refused.load(Relaxed)
+    }
+
+    /// Previous keys of regions that were forgotten before two timeouts had passed since their Rekeys: a region was rekeyed
+    /// more than four times, or all regions together more than 256 times. Who still uses one is treated as a
+    /// stranger.
+    pub fn previous_keys_lost(&self) -> u64 {
+        self.previous_keys_lost.load(Relaxed)
+    }
+
+    pub(super) fn count_previous_keys_lost(&self, keys: u64) {
+        add(&self.previous_keys_lost, keys);
     }
 
     /// `op_type` matters only where the op was one.

@@ -406,6 +406,7 @@ impl Initiator {
             len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
             flow: flow(&header),
             may_resolve: true,
+            link_behind: false,
         })
     }
 

@@ -1,8 +1,9 @@
 //! How much memory a NIC takes: all of it is allocated when the NIC is made (P5).
 
 use super::{
-    Nic, admission::Admission, inbound_reads::InboundReads, initiator::Initiator,
-    pending_writes::PendingWrites, region_table::RegionTable, security::Security,
+    Nic, inbound_reads::InboundReads, initiator::Initiator, notices::Notices,
+    pending_writes::PendingWrites, previous_keys::PreviousKeys, region_table::RegionTable,
+    security::Security, told_requests::ToldRequests,
 };
 use crate::backend::BATCH;
 
@@ -29,7 +30,7 @@ impl Nic {
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
     /// nor on what they do. A region that is registered brings the memory of its entry with it.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 7] {
+    pub fn memory(&self) -> [TableMemory; 9] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -48,7 +49,9 @@ impl Nic {
                 PendingWrites::traces(settings.pending_writes),
                 PendingWrites::TRACE_LEN,
             ),
-            table("failure notices", Admission::NOTICES, Admission::NOTICE_LEN),
+            table("failure notices", Notices::ENTRIES, Notices::ENTRY_LEN),
+            table("requests told of an old key", ToldRequests::PLACES, ToldRequests::PLACE_LEN),
+            table("previous keys", PreviousKeys::KEYS, PreviousKeys::ENTRY_LEN),
         ]
     }
 }

@@ -7,7 +7,8 @@
 use arrayvec::ArrayVec;
 
 use super::{
-    Nic,
+    Nic, RegionEntry,
+    region_table::Decoy,
     security::{Derivations, FrameSet, Opened, OpenedWith},
 };
 use crate::{
@@ -33,6 +34,19 @@ pub(super) struct Seen {
     pub(super) opened: Opened,
 }
 
+/// How much of what a request asks for is fetched before it is known to be authentic, in bytes: no more lines than a
+/// processor fetches at a time. A request that asked it to wait would be refused later where there is such a region.
+const PREFETCH_MAX: usize = 512;
+
+/// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is no such thing.
+fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usize) {
+    let size = size.min(PREFETCH_MAX);
+    match region.filter(|region| region.holds(offset, size as u32)) {
+        Some(region) => region.memory.prefetch(offset, size),
+        None => decoy.memory.prefetch(0, size),
+    }
+}
+
 /// A batch of them.
 pub(super) type Batch = ArrayVec<Seen, BATCH>;
 
@@ -49,19 +63,23 @@ impl Nic {
             let view =
                 if is_local { FrameView::parse(bytes) } else { Err(DropReason::NotForThisHost) };
 
-            // A request: K_d is derived from the key that its region has now.
+            // A request: K_d is derived from the key that its region has now, or from a decoy's.
             let mut request = |header: &Header, header_len, op_type, span: Option<(u64, usize)>| {
-                let region = regions.get(header.region)?;
+                let region = regions.get(header.region);
                 if let Some((offset, size)) = span {
-                    // While keys are derived and tags checked, the data comes out of memory. A claim is good enough:
-                    // nothing is read.
-                    region.memory.prefetch(offset, size);
+                    // While keys are derived and tags checked, the beginning of the data comes out of memory. A claim is
+                    // good enough: nothing is read.
+                    prefetch(region, regions.decoy(), offset, size);
                 }
                 let (initiator, responder) = (source, destination);
                 let binding = KeyBinding { initiator, responder, pid: header.pid, op_type };
+                let (key, revision) = match region {
+                    Some(region) => (&region.key, region.revision),
+                    None => (&regions.decoy().key, Decoy::REVISION),
+                };
                 security.expect_request(index, header, header_len);
-                derivations.push((index, &region.key, BindingFields::new(&binding)));
-                Some(OpenedWith::Revision(region.revision))
+                derivations.push((index, key, BindingFields::new(&binding)));
+                Some(OpenedWith::Revision(revision))
             };
             let with = match &view {
                 Err(_) => None,

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use rma_shm::region::Region;
 
+use super::previous_keys::PreviousKeys;
 use crate::{
     addr::Pid,
     crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
-    limits::REGION_LEN_MAX,
+    limits::{OP_SIZE_MAX, REGION_LEN_MAX},
     region::{Permissions, RegionId},
 };
+use rma_crypto::Key;
 
 /// What is known of one registered region.
 #[derive(Debug)]
@@ -22,10 +24,9 @@ pub struct RegionEntry {
     pub memory: Arc<Region>,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
-    /// K_r as it was given, until the table that the region is registered in has seen whom it is to be expanded for.
-    given: Option<RegionKey>,
-    /// The K_r before the last Rekey: nothing is admitted under it, but who uses it is told so.
-    pub(super) previous: Option<RegionKeySchedule>,
+    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded for whom the table that the
+    /// region is registered in has its keys expanded.
+    given: Key,
     /// What remote hosts may do.
     pub permissions: Permissions,
     /// The process whose commands may use the region as their local end.
@@ -39,9 +40,9 @@ impl RegionEntry {
     /// An entry for `memory`, protected by `key`.
     #[must_use]
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
-        let given = Some(*key);
+        let given = Key::from_bytes(*key.expose());
         let key = RegionKeySchedule::new(key);
-        Self { memory, key, given, permissions, owner, previous: None, revision: 0 }
+        Self { memory, key, given, permissions, owner, revision: 0 }
     }
 
     //= 1rma#4.3-one-region-per-access
@@ -69,6 +70,30 @@ pub struct RegionTable {
     revision: u64,
     /// Whom keys are expanded for.
     aead: &'static dyn AeadProvider,
+    /// The keys that regions had lately.
+    previous: PreviousKeys,
+    /// What stands for a region where there is none, so that a request for it takes as long to refuse.
+    decoy: Decoy,
+}
+
+/// A region that nobody can name.
+#[derive(Debug)]
+pub(super) struct Decoy {
+    /// Under which requests are opened that name no region. What is right under it is refused as well: it is no secret.
+    pub(super) key: RegionKeySchedule,
+    /// What is fetched into the cache for them.
+    pub(super) memory: Region,
+}
+
+impl Decoy {
+    /// Under which revision its key is. Those of regions begin at 1.
+    pub(super) const REVISION: u64 = 0;
+    const KEY: RegionKey = RegionKey::from_bytes([0xd; 16]);
+
+    fn new(aead: &dyn AeadProvider) -> Self {
+        let memory = Region::new(OP_SIZE_MAX as usize).expect("a page can be had");
+        Self { key: RegionKeySchedule::with(aead, &Self::KEY), memory }
+    }
 }
 
 impl RegionTable {
@@ -83,7 +108,21 @@ impl RegionTable {
             free: indices().collect(),
             revision: 0,
             aead,
+            previous: PreviousKeys::new(Decoy::KEY),
+            decoy: Decoy::new(aead),
         }
+    }
+
+    pub(super) const fn decoy(&self) -> &Decoy {
+        &self.decoy
+    }
+
+    pub(super) const fn previous(&self) -> &PreviousKeys {
+        &self.previous
+    }
+
+    pub(super) const fn previous_mut(&mut self) -> &mut PreviousKeys {
+        &mut self.previous
     }
 
     /// Registers a region.
@@ -101,9 +140,8 @@ impl RegionTable {
         let Some(index) = self.free.pop_front() else {
             return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
         };
-        if let Some(key) = entry.given.take()
-            && self.aead.kind() != fastest().kind()
-        {
+        if self.aead.kind() != fastest().kind() {
+            let key = RegionKey::from_bytes(*entry.given.expose());
             entry.key = RegionKeySchedule::with(self.aead, &key);
         }
         self.revision += 1;
@@ -136,13 +174,13 @@ impl RegionTable {
     /// If no region of that name is registered.
     //= 1rma#5.2-rekey-atomic
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
-        let revision = self.revision + 1;
-        let schedule = RegionKeySchedule::with(self.aead, key);
-        let entry = self.get_mut(region).ok_or(RegionError::NotRegistered { region })?;
-        let previous = core::mem::replace(&mut entry.key, schedule);
-        entry.previous = Some(previous);
-        entry.revision = revision;
-        self.revision = revision;
+        let Self { rows, previous, .. } = self;
+        let entry = named_mut(rows, region).ok_or(RegionError::NotRegistered { region })?;
+        previous.push(region, entry.revision, &entry.given);
+        entry.key = RegionKeySchedule::with(self.aead, key);
+        entry.given = Key::from_bytes(*key.expose());
+        self.revision += 1;
+        entry.revision = self.revision;
         Ok(())
     }
 
@@ -154,16 +192,16 @@ impl RegionTable {
         row.entry.as_deref().filter(|_| named == region)
     }
 
-    fn get_mut(&mut self, region: RegionId) -> Option<&mut RegionEntry> {
-        let row = self.rows.get_mut(region.index())?;
-        let named = RegionId::new(region.index() as u16, row.generation);
-        row.entry.as_deref_mut().filter(|_| named == region)
-    }
-
     /// The entry that `region` names, if it still has the key that it had at `revision`.
     pub(super) fn get_at(&self, region: RegionId, revision: u64) -> Option<&RegionEntry> {
         self.get(region).filter(|entry| entry.revision == revision)
     }
+}
+
+fn named_mut(rows: &mut [Row], region: RegionId) -> Option<&mut RegionEntry> {
+    let row = rows.get_mut(region.index())?;
+    let named = RegionId::new(region.index() as u16, row.generation);
+    row.entry.as_deref_mut().filter(|_| named == region)
 }
 
 #[cfg(test)]

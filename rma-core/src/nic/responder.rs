@@ -70,8 +70,7 @@ impl Responder {
         let bucket = serving.config.settings.bucket_secret.bucket_of(asked.initiator);
         let is_full = self.reads.is_full(claims.header.class, bucket);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
-        let admitted =
-            self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), serving)?;
         let refusing = (&mut self.admission, serving);
         self.reads.push(now, (asked, bucket), admitted, frame.reply_len_max, refusing);
         Ok(())
@@ -98,8 +97,7 @@ impl Responder {
         let is_full = self.writes.is_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
-        let admitted =
-            self.admission.admit(now, &asked, wanted, (&mut *frame.bytes, opened), serving)?;
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), serving)?;
         self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, serving);
         Ok(())
     }
@@ -146,6 +144,7 @@ impl Responder {
         window: &mut SolicitationWindow,
         serving: &mut Serving<'_>,
     ) {
+        self.admission.handle_timeout(now, serving);
         self.reads.handle_timeout(now, serving);
         self.writes.handle_timeout(now, window, &mut self.admission, serving);
     }
@@ -157,7 +156,8 @@ impl Responder {
         window: &SolicitationWindow,
         reads_wait: bool,
     ) -> Option<Instant> {
-        self.writes.poll_timeout(window, reads_wait)
+        let writes = self.writes.poll_timeout(window, reads_wait);
+        self.admission.poll_timeout().into_iter().chain(writes).min()
     }
 
     /// Whether a mutation waits for nothing but the window.
@@ -196,6 +196,7 @@ impl Responder {
             return None;
         }
         let Self { admission, reads, writes, .. } = self;
+        admission.note_time(now);
         let mut sender = self.first;
         for _ in 0..Sender::COUNT {
             let transmit = match sender {

@@ -16,14 +16,16 @@ mod protection;
 
 use core::ops::Deref;
 
-use rma_crypto::{OpenJob, Text};
+use arrayvec::ArrayVec;
+use rma_crypto::{Key, OpenJob, Text};
 
+use super::previous_keys::KEYS_PER_REGION;
 use crate::{
     backend::{RxFrame, TxFrame},
     command::CommandSlotId,
     crypto::{
-        AeadProvider, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter, KeyBinding,
-        RegionKeySchedule,
+        AeadProvider, BindingFields, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter,
+        KeyBinding, RegionKey, RegionKeySchedule,
     },
     limits::TAG_LEN,
     op::OpStatus,
@@ -334,8 +336,43 @@ impl Security {
         (key, is_right.then_some(Authentic(claims)))
     }
 
+    /// Whether the tag of a request is right under the K_d that `binding` has of any of `region_keys`. All of them are
+    /// tried, whichever it is.
+    pub(super) fn is_request_under_any(
+        &self,
+        region_keys: &[&Key],
+        binding: &KeyBinding,
+        seal: &RequestSeal,
+        frame: &[u8],
+    ) -> bool {
+        let Some((header, tag)) = frame.split_last_chunk::<TAG_LEN>() else { return false };
+        if region_keys.is_empty() {
+            return false;
+        }
+        let fields = BindingFields::new(binding);
+        let mut schedules: ArrayVec<RegionKeySchedule, KEYS_PER_REGION> = ArrayVec::new();
+        for key in region_keys {
+            schedules
+                .push(RegionKeySchedule::with(self.aead, &RegionKey::from_bytes(*key.expose())));
+        }
+        let mut derivations: ArrayVec<_, KEYS_PER_REGION> = ArrayVec::new();
+        for schedule in &schedules {
+            derivations.push(fields.job(schedule));
+        }
+        let mut keys = [const { Key::from_bytes([0; 16]) }; KEYS_PER_REGION];
+        let keys = &mut keys[..derivations.len()];
+        self.aead.derive(&derivations, keys);
+        let mut jobs: ArrayVec<OpenJob<'_>, KEYS_PER_REGION> = ArrayVec::new();
+        for key in &*keys {
+            let (key, iv, text) = ((key).into(), *seal.iv.octets(), Text::empty());
+            jobs.push(OpenJob { key, iv, aad: header, text, tag, authentic: false });
+        }
+        self.aead.open(&mut jobs);
+        jobs.iter().fold(false, |any, job| any | job.authentic)
+    }
+
     /// Whether the tag of a request is right under `key`.
-    pub(super) fn is_request_under(
+    fn is_request_under(
         &self,
         key: &DerivedRegionKey,
         seal: &RequestSeal,

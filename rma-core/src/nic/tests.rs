@@ -21,6 +21,7 @@ mod gather;
 mod mutation;
 mod overload;
 mod read;
+mod refusals;
 mod rekey;
 mod tables;
 mod telemetry;
@@ -237,6 +238,7 @@ fn deliver(
             source: flight.transmit.source,
             destination: flight.transmit.destination,
             reply_len_max,
+            link: None,
             bytes: &mut flight.bytes.clone(),
         },
     )

@@ -216,7 +216,8 @@ impl Vectors {
     fn serve(&mut self, frame: &Sent) {
         let [source, destination] = self.addrs;
         let bytes = &mut frame.octets.clone();
-        let frame = RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, bytes };
+        let frame =
+            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, link: None, bytes };
         let _ = self.responder.handle_frame(NOW, &NOW, frame);
     }
 
@@ -227,7 +228,8 @@ impl Vectors {
         let Transmit { source, destination, len, .. } = transmit;
         let sent = self.record(name, key, Some(answers), &out[..len], plaintext);
         let reply_len_max = wire::FRAME_LEN_MAX;
-        let frame = RxFrame { source, destination, reply_len_max, bytes: &mut out[..len] };
+        let frame =
+            RxFrame { source, destination, reply_len_max, link: None, bytes: &mut out[..len] };
         self.initiator.handle_frame(NOW, &NOW, frame).expect("the answer is authentic");
         sent
     }

@@ -46,6 +46,7 @@ fn frame(number: u64, from: u16, bytes: &[u8]) -> Arc<Frame> {
         len: bytes.len(),
         flow: 0,
         may_resolve: true,
+        link_behind: false,
     };
     let (from, to) = (NodeId(from), Some(NodeId(1 - from)));
     Arc::new(Frame { number, from, to, transmit, bytes: bytes.into() })

@@ -50,7 +50,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 fn transmit(source: HostAddr, destination: HostAddr, len: usize) -> Transmit {
-    Transmit { source, destination, len, flow: 7, may_resolve: true }
+    Transmit { source, destination, len, flow: 7, may_resolve: true, link_behind: false }
 }
 
 /// Offers one frame; returns how many were taken.

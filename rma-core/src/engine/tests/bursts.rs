@@ -57,6 +57,7 @@ impl Backend for Flood {
             source: "192.0.2.2".parse().unwrap(),
             destination: local(),
             reply_len_max: LARGE,
+            link: None,
             bytes,
         });
         on_frames(&mut frames.collect::<Vec<_>>());
@@ -210,7 +211,7 @@ impl Backend for RefusingOne {
 
 fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
     let &Transmit { source, destination, len, .. } = transmit;
-    RxFrame { source, destination, reply_len_max: LARGE, bytes: &mut bytes[..len] }
+    RxFrame { source, destination, reply_len_max: LARGE, link: None, bytes: &mut bytes[..len] }
 }
 
 #[test]

@@ -189,6 +189,7 @@ impl Slot {
             len: DATA_OVERHEAD + payload_len,
             flow: flow(&header),
             may_resolve: true,
+            link_behind: false,
         })
     }
 }

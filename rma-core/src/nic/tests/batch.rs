@@ -86,6 +86,7 @@ fn deliver_together(nic: &mut Nic, now: Instant, flights: &[Flight]) -> Vec<Vec<
         source: flight.transmit.source,
         destination: flight.transmit.destination,
         reply_len_max: 1472,
+        link: None,
         bytes,
     });
     nic.handle_frames(now, &now, &mut frames.collect::<Vec<_>>());

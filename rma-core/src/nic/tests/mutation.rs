@@ -229,6 +229,7 @@ fn an_initiator_that_was_stopped_before_it_took_the_solicitation_still_times_out
         source: pair.b.addr,
         destination: pair.a.addr,
         reply_len_max: wire::FRAME_LEN_MAX,
+        link: None,
         bytes: &mut bytes,
     };
     pair.a.nic.handle_frame(stale, &pair.now, frame).unwrap();
@@ -319,6 +320,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
             source: pair.a.addr,
             destination: pair.b.addr,
             reply_len_max: wire::FRAME_LEN_MAX,
+            link: None,
             bytes: &mut bytes,
         };
         pair.b.nic.handle_frame(pair.now, &clock, frame).unwrap();
@@ -335,6 +337,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
         source: pair.a.addr,
         destination: pair.b.addr,
         reply_len_max: wire::FRAME_LEN_MAX,
+        link: None,
         bytes: &mut bytes,
     };
     assert_eq!(pair.b.nic.handle_frame(pair.now, &late, frame), Err(DropReason::DataLate));
@@ -520,9 +523,8 @@ fn permissions_and_bounds_hold_for_each_type_of_op() {
 fn refusal_of(pair: &Pair, request: &Flight) -> Flight {
     let mut other = Host::new("192.0.2.2", NicConfigBuilder::default());
     other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([9; 16])).unwrap();
-    other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([8; 16])).unwrap();
     let refused = deliver(&mut other.nic, pair.now, request, wire::FRAME_LEN_MAX);
-    assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
+    assert_eq!(refused, Err(DropReason::OldKey));
     other.transmit(pair.now).remove(0)
 }
 

@@ -13,5 +13,5 @@ fn entries_are_as_large_as_the_settings_say() {
         let found = memory.iter().find(|it| it.table == table).expect("a table of that name");
         assert!((most * 9 / 10..=most).contains(&found.entry_len), "{found:?}");
     }
-    assert!((850..920).contains(&size_of::<RegionEntry>()), "{}", size_of::<RegionEntry>());
+    assert!((450..520).contains(&size_of::<RegionEntry>()), "{}", size_of::<RegionEntry>());
 }

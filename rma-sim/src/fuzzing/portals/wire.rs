@@ -41,7 +41,7 @@ impl Backend for Wire {
 /// A frame as it arrives.
 pub(super) fn received(transmit: Transmit, bytes: &mut [u8]) -> RxFrame<'_> {
     let Transmit { source, destination, .. } = transmit;
-    RxFrame { source, destination, reply_len_max: 1472, bytes }
+    RxFrame { source, destination, reply_len_max: 1472, link: None, bytes }
 }
 
 /// A clock that somebody else moves.

@@ -1,0 +1,217 @@
+//! The keys that regions had before their last Rekeys (not in the paper): nothing is admitted under one, but who still
+//! uses one is told so, whatever strangers ask (P11).
+//!
+//! A key is kept for two timeouts, which covers a request that was sent the moment before the Rekey by a peer with the same
+//! timeout, and then erased. All regions share one table of a fixed size, and a region has four places of it at most.
+//!
+//! Keys are kept as they are and expanded when they are used: that is seldom.
+
+use arrayvec::ArrayVec;
+use rma_crypto::Key;
+
+use crate::{crypto::RegionKey, region::RegionId, time::Instant};
+
+/// How many keys are kept, of all regions together. More: more regions can be rotated within two timeouts. Fewer: a
+/// request that fails is compared with fewer, and the less memory.
+const KEYS_MAX: usize = 256;
+
+/// How many of them may be one region's. More: more rotations within the flight of an op, and more work for each request that
+/// fails for two timeouts afterwards.
+pub(super) const KEYS_PER_REGION: usize = 4;
+
+pub(super) struct PreviousKeys {
+    places: Box<[Option<PreviousKey>]>,
+    /// No place from here on has a key.
+    used: usize,
+    /// No region has had more keys here since there was none at all.
+    depth: usize,
+    /// What a request is compared with that no key here is for, so that this takes as long.
+    decoy: RegionKey,
+    /// Keys that had to go before their time, and were not counted yet.
+    lost: u64,
+}
+
+struct PreviousKey {
+    region: RegionId,
+    /// Which key of all that the table of regions has held it was.
+    revision: u64,
+    /// Zeroized when it is dropped.
+    key: Key,
+    /// When it is erased. `None` until the NIC is next told the time: it was replaced between turns.
+    until: Option<Instant>,
+}
+
+impl PreviousKeys {
+    /// How many keys are kept at most.
+    pub(super) const KEYS: u32 = KEYS_MAX as u32;
+
+    /// Bytes that each of them takes.
+    pub(super) const ENTRY_LEN: usize = size_of::<Option<PreviousKey>>();
+
+    pub(super) fn new(decoy: RegionKey) -> Self {
+        let places = (0..KEYS_MAX).map(|_| None).collect();
+        Self { places, used: 0, depth: 0, decoy, lost: 0 }
+    }
+
+    /// `region` had `key` until now. Where there is no room, the oldest goes: of the region, or of all.
+    pub(super) fn push(&mut self, region: RegionId, revision: u64, key: &Key) {
+        let of_region = |it: &PreviousKey| it.region == region;
+        let count = self.keys().filter(|it| of_region(it)).count();
+        if count == KEYS_PER_REGION {
+            self.forget_oldest(of_region);
+        } else if self.keys().count() == KEYS_MAX {
+            self.forget_oldest(|_| true);
+        }
+        let Some(index) = self.places.iter().position(Option::is_none) else { return };
+        self.places[index] = Some(PreviousKey { region, revision, key: key.clone(), until: None });
+        self.used = self.used.max(index + 1);
+        self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
+    }
+
+    /// The keys to compare a request for `region` with that did not come under its present one. As many for each region, and
+    /// for what is none: only the rotations of the host as a whole can be told from how long that takes.
+    pub(super) fn to_compare(&self, region: RegionId) -> ArrayVec<&Key, KEYS_PER_REGION> {
+        let mut keys = ArrayVec::new();
+        for previous in self.keys().filter(|it| it.region == region) {
+            keys.push(&previous.key);
+        }
+        while keys.len() < self.depth {
+            keys.push(Key::from_ref(self.decoy.expose()));
+        }
+        keys
+    }
+
+    /// Erases what has had its time: two `timeout_nanos`, counted from the first call after the Rekey. Returns how many
+    /// keys had to go before that since the last call.
+    pub(super) fn handle_timeout(&mut self, now: Instant, timeout_nanos: u64) -> u64 {
+        let until = now.after_nanos(timeout_nanos.saturating_mul(2));
+        for place in &mut self.places[..self.used] {
+            if let Some(key) = place
+                && *key.until.get_or_insert(until) <= now
+            {
+                // In place, so that no copy stays.
+                *place = None;
+            }
+        }
+        self.shrink();
+        core::mem::take(&mut self.lost)
+    }
+
+    /// Whether [`PreviousKeys::handle_timeout`] would do nothing at any time.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.used == 0 && self.lost == 0
+    }
+
+    /// When [`PreviousKeys::handle_timeout`] has work next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.keys().map(|key| key.until.unwrap_or(Instant::ZERO)).min()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &PreviousKey> {
+        self.places[..self.used].iter().flatten()
+    }
+
+    /// Forgets the oldest of those that `is_one`, of which there is one.
+    fn forget_oldest(&mut self, is_one: impl Fn(&PreviousKey) -> bool) {
+        let oldest = self.keys().filter(|it| is_one(it)).map(|it| it.revision).min();
+        for place in &mut self.places[..self.used] {
+            if place.as_ref().map(|it| it.revision) == oldest {
+                *place = None;
+            }
+        }
+        self.lost += 1;
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        self.used = self.places.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        if self.used == 0 {
+            self.depth = 0;
+        }
+    }
+}
+
+impl core::fmt::Debug for PreviousKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "PreviousKeys({} keys)", self.keys().count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 100;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    /// What is compared with for a region: the first octet of each key.
+    fn compared(keys: &PreviousKeys, region: u32) -> Vec<u8> {
+        let mut firsts: Vec<u8> = keys
+            .to_compare(RegionId::from_bits(region))
+            .iter()
+            .map(|key| key.expose()[0])
+            .collect();
+        firsts.sort_unstable();
+        firsts
+    }
+
+    fn push(keys: &mut PreviousKeys, region: u32, revision: u64) {
+        let key = Key::from_bytes([revision as u8; 16]);
+        keys.push(RegionId::from_bits(region), revision, &key);
+    }
+
+    fn empty() -> PreviousKeys {
+        PreviousKeys::new(RegionKey::from_bytes([0; 16]))
+    }
+
+    #[test]
+    fn every_region_and_what_is_none_is_compared_with_as_many_keys() {
+        let mut keys = empty();
+        assert!(compared(&keys, 1).is_empty());
+        (1..=3).for_each(|revision| push(&mut keys, 1, revision));
+        push(&mut keys, 2, 4);
+        assert_eq!(compared(&keys, 1), [1, 2, 3]);
+        assert_eq!(compared(&keys, 2), [0, 0, 4]);
+        assert_eq!(compared(&keys, 99), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_region_keeps_its_newest_four_and_what_goes_before_its_time_is_counted() {
+        let mut keys = empty();
+        (1..=6).for_each(|revision| push(&mut keys, 1, revision));
+        assert_eq!(compared(&keys, 1), [3, 4, 5, 6]);
+        assert_eq!(keys.handle_timeout(at(0), T), 2);
+        assert_eq!(keys.handle_timeout(at(1), T), 0);
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_oldest_of_all() {
+        let mut keys = empty();
+        let count = KEYS_MAX as u32 + 1;
+        (1..=count).for_each(|region| push(&mut keys, region, region.into()));
+        assert_eq!(compared(&keys, 1), [0]);
+        assert_eq!((compared(&keys, 2), compared(&keys, count)), (vec![2], vec![count as u8]));
+        assert_eq!(keys.handle_timeout(at(0), T), 1);
+    }
+
+    #[test]
+    fn a_key_is_erased_two_timeouts_after_the_turn_that_follows_its_rekey() {
+        let mut keys = empty();
+        push(&mut keys, 1, 7);
+        assert_eq!(keys.poll_timeout(), Some(Instant::ZERO), "to be dated");
+        keys.handle_timeout(at(1000), T);
+        push(&mut keys, 1, 8);
+        keys.handle_timeout(at(1010), T);
+        assert_eq!(keys.poll_timeout(), Some(at(1200)));
+        keys.handle_timeout(at(1199), T);
+        assert_eq!(compared(&keys, 1), [7, 8]);
+        keys.handle_timeout(at(1200), T);
+        assert_eq!(compared(&keys, 1), [0, 8], "as long as there is any, as many as before");
+        keys.handle_timeout(at(1210), T);
+        assert_eq!((compared(&keys, 1), keys.poll_timeout()), (vec![], None));
+        assert!(keys.is_empty());
+    }
+}
