@@ -79,6 +79,8 @@ pub struct NicTotals {
     pub late_effects: u64,
     /// Frames that were not sealed as no counter value was left.
     pub seals_refused: u64,
+    /// Previous keys of regions that were forgotten before their time.
+    pub previous_keys_lost: u64,
 }
 
 /// The delays of one type of op.
@@ -144,6 +146,7 @@ impl MetricsSource {
                 impossible_indexes: counters.impossible_indexes(),
                 late_effects: counters.late_effects(),
                 seals_refused: counters.seals_refused(),
+                previous_keys_lost: counters.previous_keys_lost(),
             },
             delays: OpType::ALL.map(delays).into(),
             gauges: counters.gauges(),

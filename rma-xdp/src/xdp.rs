@@ -27,6 +27,7 @@ mod exchange;
 mod flush;
 mod follower;
 mod linear;
+mod link_return;
 pub mod packet;
 mod port;
 pub mod socket;

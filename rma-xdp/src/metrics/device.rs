@@ -101,6 +101,8 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
             tx_moved: "Frames whose payload had to be moved for other headers.",
             tx_no_path: "Dropped: no route, or no neighbour yet.",
             tx_no_interface: "Dropped: the interface was gone.",
+            tx_link_return: "Notices without a path that went back the way their causes came.",
+            tx_link_refused: "Dropped: notices that would go back to a group, to zero or to us.",
             tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
             tx_family: "Dropped: source and destination of different families.",
             tx_ring_full: "Times that all transmit chunks were with the kernel.",

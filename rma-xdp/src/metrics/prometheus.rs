@@ -96,6 +96,7 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
         impossible_indexes,
         late_effects,
         seals_refused,
+        previous_keys_lost,
     } = nic;
     let rows = [
         ("rma_frames_received_total", "Frames that the NIC was given.", frames_received),
@@ -124,6 +125,11 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
             "rma_seals_refused_total",
             "Frames that were not sealed as no counter value was left.",
             seals_refused,
+        ),
+        (
+            "rma_previous_keys_lost_total",
+            "Previous keys of regions that were forgotten before their time: too many rotations.",
+            previous_keys_lost,
         ),
     ];
     rows.into_iter().try_for_each(|(name, help, value)| text.one(COUNTER, name, help, value))

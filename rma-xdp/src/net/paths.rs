@@ -243,6 +243,8 @@ pub struct PathTable {
     /// The farthest that a key was ever stored from its first place: a reader need not go farther.
     reach: AtomicU32,
     interface_mtu: AtomicU32,
+    /// As a number, in network order; 0 while it is not known.
+    interface_mac: AtomicU64,
     /// A [`LinkState`].
     link: AtomicU8,
     /// Who is woken when that, or anything that paths follow from, has changed.
@@ -277,6 +279,7 @@ impl PathTable {
             seed: [random.hash_one(0), random.hash_one(1)],
             reach: AtomicU32::new(0),
             interface_mtu: AtomicU32::new(interface_mtu),
+            interface_mac: AtomicU64::new(0),
             link: AtomicU8::new(LinkState::Up as u8),
             follower: OnceLock::new(),
             requests: ArrayQueue::new(REQUESTS_MAX),
@@ -294,6 +297,7 @@ impl PathTable {
         let (table, mut writer) = Self::new(interface_mtu);
         for &(destination, path) in paths {
             writer.insert(destination, path)?;
+            writer.set_interface_mac(Some(path.source_mac));
         }
         Ok(table)
     }
@@ -334,6 +338,13 @@ impl PathTable {
     #[inline]
     pub fn interface_mtu(&self) -> u32 {
         self.interface_mtu.load(Ordering::Relaxed)
+    }
+
+    /// The interface's hardware address, if it is known. Follows changes.
+    #[must_use]
+    pub fn interface_mac(&self) -> Option<[u8; 6]> {
+        let [_, _, mac @ ..] = self.interface_mac.load(Ordering::Relaxed).to_be_bytes();
+        (mac != [0; 6]).then_some(mac)
     }
 
     /// Whether the interface is up and has carrier. Follows changes; without it the table is empty.
@@ -458,6 +469,13 @@ impl PathWriter {
         if let Some(thread) = self.table.follower.get() {
             thread.unpark();
         }
+    }
+
+    /// Sets what [`PathTable::interface_mac`] says.
+    pub fn set_interface_mac(&mut self, mac: Option<[u8; 6]>) {
+        let [a, b, c, d, e, f] = mac.unwrap_or_default();
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        self.table.interface_mac.store(mac, Ordering::Relaxed);
     }
 
     /// The live place of `key`, and the first place that could take it with its distance from home.

@@ -148,6 +148,7 @@ impl<K: Kernel> Resolver<K> {
     pub(super) fn new(kernel: K, link: Link, mut writer: PathWriter) -> Self {
         writer.set_interface_mtu(link.mtu);
         writer.set_link(if link.running { LinkState::Up } else { LinkState::Down });
+        writer.set_interface_mac(link.mac);
         Self {
             kernel,
             name: link.name.clone(),
@@ -448,6 +449,7 @@ impl<K: Kernel> Resolver<K> {
             (false, true) => (LinkState::Up, None),
         };
         self.writer.set_interface_mtu(self.link.mtu);
+        self.writer.set_interface_mac(self.link.mac.filter(|_| !self.gone));
         self.writer.set_link(state);
         for destination in self.all_destinations() {
             self.publish(destination);
@@ -601,6 +603,7 @@ impl<K> Drop for Resolver<K> {
             self.writer.remove(*destination);
         }
         self.writer.set_link(LinkState::Down);
+        self.writer.set_interface_mac(None);
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
-    backend::{BATCH, Backend, RxFrame, Transmit, TxFrame},
+    backend::{BATCH, Backend, LINK_LEN, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
     time::Instant,
     wire,
@@ -33,6 +33,7 @@ use super::{
     error::XdpError,
     exchange::Exchange,
     linear::{Linear, Linearizer},
+    link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
     socket::{Chunk, Socket, XskStatistics},
     steering::AttachMode,
@@ -417,11 +418,13 @@ impl State {
         let source = datagram.source;
         let mtu = self.paths.lookup(source).map_or_else(|| self.interface_mtu(), |path| path.mtu);
         let overhead = UDP_LEN + if source.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        let (headers, rest) = packet.split_at_mut(datagram.payload.start);
         Some(RxFrame {
             source,
             destination: datagram.destination,
             reply_len_max: (mtu.min(self.mtu_max) as usize).saturating_sub(overhead),
-            bytes: &mut packet[datagram.payload],
+            link: headers.first_chunk(),
+            bytes: &mut rest[..datagram.payload.len()],
         })
     }
 
@@ -447,7 +450,7 @@ impl State {
         written_at: usize,
         transmit: &Transmit,
     ) -> Option<usize> {
-        let &Transmit { source, destination, len, flow, may_resolve } = transmit;
+        let &Transmit { source, destination, len, flow, may_resolve, link_behind } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(1);
             return None;
@@ -455,6 +458,9 @@ impl State {
         let Some(Path { source_mac, next_hop_mac, mtu }) = self.paths.lookup(destination) else {
             if may_resolve {
                 self.paths.request(destination);
+            }
+            if link_behind {
+                return self.finish_by_link(packet, written_at, transmit);
             }
             self.counters.tx_no_path.add(1);
             return None;
@@ -477,6 +483,49 @@ impl State {
         let headers =
             Headers { source_mac, next_hop_mac, source, destination, flow, port: self.port };
         headers.write(&mut packet[..packet_len]);
+        self.counters.tx_frames.add(1);
+        Some(packet_len)
+    }
+
+    /// [`State::finish`] of a frame that there is no path for, and that has behind it what the packet began with that it
+    /// answers. The kernel is not asked, and nothing is kept.
+    #[cold]
+    fn finish_by_link(
+        &self,
+        packet: &mut [u8],
+        written_at: usize,
+        transmit: &Transmit,
+    ) -> Option<usize> {
+        let &Transmit { source, destination, len, flow, .. } = transmit;
+        let behind = packet.get(written_at..).and_then(|frame| frame.get(len..));
+        let link: Option<&[u8; LINK_LEN]> = behind.and_then(<[u8]>::first_chunk);
+        let own = self.paths.interface_mac();
+        let back = match link.zip(own).map(|(link, own)| LinkReturn::of(link, own)) {
+            Some(Ok(back)) => back,
+            Some(Err(NoReturn::Source)) => {
+                self.counters.tx_link_refused.add(1);
+                return None;
+            }
+            None | Some(Err(NoReturn::NotOurs)) => {
+                self.counters.tx_no_path.add(1);
+                return None;
+            }
+        };
+        let tags_len = back.tags_len();
+        let headers_len = tags_len + Headers::len_for(destination);
+        let packet_len = headers_len + len;
+        let most = ETHERNET_LEN + tags_len + self.interface_mtu() as usize;
+        if packet_len > packet.len().min(most) {
+            self.counters.tx_too_long.add(1);
+            return None;
+        }
+        packet.copy_within(written_at..written_at + len, headers_len);
+        // The tags come between the hardware addresses and the rest, which is written as if there were none.
+        let (source_mac, next_hop_mac, port) = ([0; 6], [0; 6], self.port);
+        let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
+        headers.write(&mut packet[tags_len..packet_len]);
+        packet[..back.octets().len()].copy_from_slice(back.octets());
+        self.counters.tx_link_return.add(1);
         self.counters.tx_frames.add(1);
         Some(packet_len)
     }

@@ -15,6 +15,8 @@ use core::{
 
 use rma_core::addr::HostAddr;
 
+/// A hardware address, in bytes.
+pub(super) const MAC_LEN: usize = 6;
 /// Ethernet header without tags, in bytes.
 pub const ETHERNET_LEN: usize = 14;
 /// One VLAN tag, in bytes.
@@ -36,8 +38,8 @@ pub const HEADERS_V6: usize = ETHERNET_LEN + IPV6_LEN + UDP_LEN;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
-const ETHERTYPE_PROVIDER_VLAN: [u8; 2] = [0x88, 0xa8];
+pub(super) const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
+pub(super) const ETHERTYPE_PROVIDER_VLAN: [u8; 2] = [0x88, 0xa8];
 const PROTOCOL_UDP: u8 = 17;
 const EXTENSION_HOP_BY_HOP: u8 = 0;
 const EXTENSION_ROUTING: u8 = 43;

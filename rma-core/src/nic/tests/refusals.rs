@@ -200,7 +200,9 @@ fn causes_take_turns() {
         let _ = pair.deliver_to_b(strange);
         let _ = pair.deliver_to_b(&beyond);
     }
-    old.iter().for_each(|request| drop(pair.deliver_to_b(request)));
+    for request in old {
+        let _ = pair.deliver_to_b(request);
+    }
     let statuses: Vec<u8> = pair.responses().iter().map(|it| it.bytes[3]).collect();
     let (refused, beyond) =
         (OpStatus::RemoteAuthenticationFailure as u8, OpStatus::RemoteOutOfBounds as u8);
