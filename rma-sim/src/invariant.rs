@@ -10,7 +10,7 @@
 //! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
 //! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
 //! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
-//! | P10 no amplifier | a failure notice answers one request that came, is bound to it and shorter, and those to strangers keep the configured rate |
+//! | P10 no amplifier | a failure notice answers one request that came, within a timeout, is bound to it and shorter; those to strangers and those to who has an old key keep their rates, and the latter is told once in a timeout |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //!
 //! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only if its answer would

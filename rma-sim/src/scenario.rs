@@ -31,7 +31,7 @@ use crate::{
     sim::{Sim, StallOptions},
     trace::{Frame, Seen, What},
     violation::Violation,
-    workload::{Bias, Planned, World, notices_limited},
+    workload::{Bias, Planned, World, notices_unsent},
 };
 pub(crate) use options::OP_WIRE_LEN;
 pub use options::Options;
@@ -254,8 +254,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     }
 
     const fn bias(&self) -> Bias {
-        let Options { hopeless, mutations, rekeys, .. } = *self.options;
-        Bias { hopeless, mutations, rekeys }
+        let Options { hopeless, old_keys, mutations, rekeys, .. } = *self.options;
+        Bias { hopeless, old_keys, mutations, rekeys }
     }
 
     /// Does to `node` what is scheduled for it now.
@@ -378,10 +378,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let may_be_refused = planned.stale
             || in_safety && !self.options.link.faults.corrupt.is_never()
             || self.world.life(planned.responder) != planned.responder_life;
-        let limited = notices_limited(&self.sim, planned.responder) > planned.notices_limited;
-        if status == Timeout
-            && limited
-            && (expected == RemoteAuthenticationFailure || planned.stale)
+        // Who is refused learns of it, within the rates of notices (P10, P11).
+        let responder = planned.responder;
+        let untold = notices_unsent(&self.sim, responder) > planned.notices_unsent
+            || self.checker.lacked_notices(&self.sim, responder, planned.planned_at);
+        if status == Timeout && untold && (expected == RemoteAuthenticationFailure || planned.stale)
         {
             return true;
         }

@@ -83,6 +83,7 @@ impl Options {
             rekeys: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
             gap,
             hopeless: Chance::ppm(hopeless),
+            old_keys: Chance::NEVER,
         };
         if floods.below(FLOOD_EVERY) == 0 { flooded(options, &mut floods) } else { options }
     }
@@ -91,18 +92,28 @@ impl Options {
 /// One network in so many is flooded. They take long.
 const FLOOD_EVERY: u64 = 64;
 
-/// Two nodes that ask each other for what they must not have, so often that not all are told so: the limit on notices
-/// lets some hundreds pass at first.
+/// Nodes that ask each other for what they must not have, so often that not all are told so: the limits on notices
+/// let some hundreds pass at first, and some hundreds may wait. Strangers ask, or those whose keys are rotated all the
+/// time, and the network plays each request twice or three times: recordings of other hosts, for whoever else asks.
 fn flooded(options: Options, prng: &mut Prng) -> Options {
-    let Options { mut nodes, mut link, .. } = options;
-    nodes.truncate(2);
+    let Options { mut nodes, mut link, mut mishaps, .. } = options;
+    nodes.truncate(3);
     for node in &mut nodes {
         node.nic.notices_per_second = prng.choose(&[1_000, 30_011, 700_000]);
-        node.nic.command_slots = 64;
+        node.nic.command_slots = 256;
+        node.nic.solicitation_window = 1 << 20;
     }
     link.faults.duplicate = Chance::ppm(1_000_000);
-    let (safety_ops, hopeless) = (prng.between(200, 400) as u32, Chance::ppm(1_000_000));
-    Options { nodes, link, safety_ops, hopeless, ..options }
+    link.faults.replay = Chance::ppm(prng.choose(&[0, 500_000, 1_000_000]));
+    let safety_ops = prng.between(400, 600) as u32;
+    let (hopeless, old_keys) = prng.choose(&[(1_000_000, 0), (800_000, 1_000_000)]);
+    if old_keys > 0 {
+        let change = Chance::ppm(1_000_000);
+        let gap = options.gap * safety_ops / 8;
+        mishaps = MishapOptions { count: 8, gap, change, ..MishapOptions::default() };
+    }
+    let (hopeless, old_keys) = (Chance::ppm(hopeless), Chance::ppm(old_keys));
+    Options { nodes, link, mishaps, safety_ops, hopeless, old_keys, ..options }
 }
 
 /// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by the fastest
@@ -273,6 +284,7 @@ pub fn load() -> Options {
         mutations: Chance::ppm(400_000),
         rekeys: Chance::ppm(10_000),
         hopeless: Chance::ppm(10_000),
+        old_keys: Chance::NEVER,
     }
 }
 

@@ -178,13 +178,19 @@ pub enum Violation {
         /// What it says.
         status: OpStatus,
     },
-    /// P10. More failure notices to senders that did not authenticate than their rate allows.
-    #[error("P10: {node} sent strangers more than {per_second} notices a second")]
+    /// P10. More failure notices under the reserved key than their rate allows: to strangers, or to those with old keys.
+    #[error("P10: {node} sent more than {per_second} notices a second of one kind")]
     NoticesTooFast {
         /// The responder.
         node: NodeId,
         /// The configured rate.
         per_second: u32,
+    },
+    /// P10. Two notices within a timeout for one request under an old key.
+    #[error("P10: {node} told one request twice within a timeout that its key is old")]
+    ToldTwice {
+        /// The responder.
+        node: NodeId,
     },
     /// P10. A failure notice is not shorter than the request.
     #[error("P10: {node} answered a request of {cause_len} bytes with a notice of {len}")]

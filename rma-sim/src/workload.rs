@@ -241,7 +241,8 @@ fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr
     (from, to.expect("all nodes have addresses of the same families"))
 }
 
-/// Notices that `node` has not sent, for their rate.
-pub(crate) fn notices_limited(sim: &Sim, node: NodeId) -> u64 {
-    sim.nic(node).counters().drops(DropReason::NoticeRateLimited)
+/// Notices that `node` has not sent, for their rate or as too many waited.
+pub(crate) fn notices_unsent(sim: &Sim, node: NodeId) -> u64 {
+    let drops = |reason| sim.nic(node).counters().drops(reason);
+    drops(DropReason::NoticeRateLimited) + drops(DropReason::NoticeQueueFull)
 }

@@ -55,6 +55,7 @@ fn network(nodes: u8) -> Options {
         mutations: Chance::NEVER,
         rekeys: Chance::NEVER,
         hopeless: Chance::NEVER,
+        old_keys: Chance::NEVER,
     }
 }
 

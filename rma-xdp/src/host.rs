@@ -101,6 +101,11 @@ impl HostConfig {
 /// A host whose engine runs on a thread of its own. Dropped, it detaches from the device.
 ///
 /// May be shared between threads; what it does is the control path and may block.
+///
+/// A request that cannot be authenticated is refused also where this host knows no path to who sent it, as after a restart:
+/// over AF_XDP the refusal goes back to the hardware address that the request came from, with its VLAN tags. Where the
+/// NIC takes tags off before XDP sees a packet, it goes untagged, as all frames of a host on that interface, and may end in
+/// the native VLAN: 48 octets that keep no secret.
 #[derive(Debug)]
 pub struct Host {
     /// Dropped first: the engine stops before the device's other parts go.

@@ -415,15 +415,19 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         exchange(now, &mut peers, &mut responder);
         now = now + Duration::from_secs(1);
         responder.expire(now);
+        let mut nacks = 0;
         for (index, peer) in peers.iter_mut().enumerate() {
             peer.nic.handle_timeout(now);
-            let expected = match index.checked_sub(room) {
-                None => OpStatus::Ok,
-                Some(..NOTICES) => OpStatus::Nack,
-                Some(_) => OpStatus::Timeout,
+            let status = peer.status();
+            nacks += usize::from(status == Some(OpStatus::Nack));
+            // Who makes room where there is none depends on who shares a list with whom.
+            let may_be: &[OpStatus] = match index < room {
+                true => &[OpStatus::Ok],
+                false => &[OpStatus::Nack, OpStatus::Timeout],
             };
-            assert_eq!(peer.status(), Some(expected), "initiator {index}");
+            assert!(status.is_some_and(|it| may_be.contains(&it)), "initiator {index}: {status:?}");
         }
+        assert_eq!(nacks, NOTICES);
     }
     let dropped = |responder: &Responder, reason| responder.nic.counters().drops(reason);
     let unsent = dropped(&responder, DropReason::NoticeQueueFull);
@@ -438,7 +442,7 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
     }
     let told = core::iter::from_fn(|| responder.send(now)).count();
-    let untold = dropped(&responder, DropReason::NoticeRateLimited);
+    let untold = dropped(&responder, DropReason::NoticeQueueFull) - unsent;
     assert_eq!((told, told + untold as usize), (NOTICES, peers.len()));
     assert_eq!(responder.count, NOTHING);
 

@@ -1,5 +1,6 @@
-//! A server that restarts has new keys. Who comes with a grant of its last life is told so, over AF_XDP too: there a
-//! notice needs a way to the initiator, and must not look for one itself, as anybody can send in its name.
+//! A server that restarts has new keys. Who comes with a grant of its last life is told so, also if this life has granted him
+//! nothing yet: over AF_XDP, where a notice needs a way to the initiator and must not have one looked for, as anybody can send
+//! in its name, it goes back the way that the request came.
 
 #![expect(clippy::unwrap_used, reason = "a test's fixtures fail as the test itself does")]
 
@@ -7,8 +8,8 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Setup};
 use rma_xdp::{
-    Clock, Grant, Host, HostAddr, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
-    Portal, RegisteredRegion, Timing, TscClock,
+    Clock, Grant, Host, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OpStatus, OpType,
+    Permissions, Portal, RegisteredRegion, TscClock,
 };
 
 /// Longer than a path takes to be found, by far.
@@ -50,15 +51,24 @@ impl Server {
     }
 }
 
-fn setup(ipv6: bool) -> Setup {
-    // Here a timeout is what ops end with, so it should come soon.
-    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(100));
-    let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
-    Setup { ipv6, nic, ..Setup::default() }
+impl Server {
+    /// What the device has counted.
+    fn device(&self, name: &str) -> u64 {
+        let metrics = match self {
+            Self::Threaded(host) => host.metrics(),
+            Self::Inline(host) => host.metrics(),
+        };
+        let counter = metrics.device.counters.iter().find(|counter| counter.name == name);
+        counter.expect("a counter of that name").value
+    }
 }
 
-fn a_stale_grant_is_refused(setup: &Setup, restart: impl FnOnce(&Hosts) -> Server) {
-    let mut hosts = Hosts::in_lab(setup);
+/// The server is killed and `restart`ed; who has a grant of before is told that it is void, before anything is granted. Returns
+/// the new server, a portal to it, and where data would land.
+fn a_stale_grant_is_refused(
+    hosts: &mut Hosts,
+    restart: impl FnOnce(&Hosts) -> Server,
+) -> (Server, Portal, RegisteredRegion) {
     let mut portal = hosts.client.portal(1).unwrap();
     let sink = hosts.client.register(64, Permissions::NONE).unwrap();
     let mut last_life = Server::Threaded(Box::new(hosts.server.take().unwrap()));
@@ -66,38 +76,62 @@ fn a_stale_grant_is_refused(setup: &Setup, restart: impl FnOnce(&Hosts) -> Serve
     assert_eq!(last_life.read(&mut portal, &stale, &sink), OpStatus::Ok);
     drop(last_life);
 
-    let mut server = restart(&hosts);
-    let status = server.read(&mut portal, &stale, &sink);
-    assert_eq!(status, OpStatus::Timeout, "to a stranger nothing is sent, and nobody looks for it");
+    let mut server = restart(hosts);
+    for _ in 0..3 {
+        let status = server.read(&mut portal, &stale, &sink);
+        assert_eq!(status, OpStatus::RemoteAuthenticationFailure);
+    }
+    (server, portal, sink)
+}
+
+/// The same over AF_XDP, where the server knows no path.
+fn a_stale_grant_is_refused_by_the_link(ipv6: bool, restart: impl FnOnce(HostConfig) -> Server) {
+    let setup = Setup { ipv6, ..Setup::default() };
+    let mut hosts = Hosts::in_lab(&setup);
+    let (mut server, mut portal, sink) = a_stale_grant_is_refused(&mut hosts, |hosts| {
+        let _inside = hosts.lab.as_ref().unwrap().b().enter().unwrap();
+        restart(setup.server(hosts.server_addr))
+    });
+    let returned = "rma_xdp_tx_link_return_total";
+    assert_eq!(server.device(returned), 3);
+    assert_eq!(server.device("rma_xdp_tx_no_path_total"), 0);
+
+    // Nothing was learnt: data needs a path, which a grant has looked for while the host goes on.
     let fresh = server.grant(hosts.client_addr);
-    // The way is looked for while the host goes on.
     let clock = TscClock::new();
     loop {
-        match server.read(&mut portal, &stale, &sink) {
-            OpStatus::RemoteAuthenticationFailure => break,
+        match server.read(&mut portal, &fresh, &sink) {
+            OpStatus::Ok => break,
             status => assert_eq!(status, OpStatus::Timeout),
         }
-        assert!(Duration::from_nanos(clock.now().as_nanos()) < PATIENCE, "still no refusal");
+        assert!(Duration::from_nanos(clock.now().as_nanos()) < PATIENCE, "still no data");
     }
-    assert_eq!(server.read(&mut portal, &fresh, &sink), OpStatus::Ok);
+    assert_eq!(server.device(returned), 3, "with a path, it is the kernel's choice");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_restarted_host_refuses_a_stale_grant_once_it_has_granted_its_initiator_something() {
-    let setup = setup(false);
-    a_stale_grant_is_refused(&setup, |hosts| {
-        let _inside = hosts.lab.as_ref().unwrap().b().enter().unwrap();
-        Server::Threaded(Box::new(Host::open(setup.server(hosts.server_addr)).unwrap()))
+fn a_restarted_host_refuses_a_stale_grant_though_it_has_granted_nothing() {
+    a_stale_grant_is_refused_by_the_link(false, |config| {
+        Server::Threaded(Box::new(Host::open(config).unwrap()))
     });
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_restarted_inline_host_refuses_a_stale_grant_once_it_has_granted_its_initiator_something() {
-    let setup = setup(true);
-    a_stale_grant_is_refused(&setup, |hosts| {
-        let _inside = hosts.lab.as_ref().unwrap().b().enter().unwrap();
-        Server::Inline(Box::new(InlineHost::open(setup.server(hosts.server_addr)).unwrap()))
+fn a_restarted_inline_host_refuses_a_stale_grant_though_it_has_granted_nothing() {
+    a_stale_grant_is_refused_by_the_link(true, |config| {
+        Server::Inline(Box::new(InlineHost::open(config).unwrap()))
+    });
+}
+
+/// The kernel knows the way.
+#[test]
+fn a_restarted_host_over_udp_refuses_a_stale_grant_though_it_has_granted_nothing() {
+    let mut hosts = Hosts::over_udp(NicConfigBuilder::default());
+    a_stale_grant_is_refused(&mut hosts, |hosts| {
+        let (addr, port) = (hosts.server_addr, hosts.port);
+        let config = HostConfig { port, ..HostConfig::udp(addr) };
+        Server::Threaded(Box::new(Host::open(config).unwrap()))
     });
 }

@@ -21,14 +21,14 @@ use rma_bench::{
 };
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, Transmit, TxFrame},
+    backend::{Backend, LINK_LEN, Transmit, TxFrame},
     time::Instant,
 };
 use rma_xdp::{
     net::{Path, PathTable},
     xdp::{
         AttachMode, Feature, Mode, XdpBackend, XdpConfig, XdpError,
-        packet::{HEADERS_V4, HEADERS_V6, Headers},
+        packet::{self, HEADERS_V4, HEADERS_V6, Headers},
     },
 };
 use rustix::{
@@ -524,6 +524,99 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
     assert_eq!(counters.rx_mapped_address.load(), 1);
     assert_eq!(counters.rx_not_local.load(), 1);
     assert_eq!(counters.rx_frames.load(), 1);
+}
+
+/// A backend at B that knows no path, but its own hardware address.
+fn open_without_paths(lab: &Lab) -> XdpBackend {
+    let (paths, mut writer) = PathTable::new(1500);
+    writer.set_interface_mac(Some(End::B.mac(lab)));
+    let _inside = lab.b().enter().unwrap();
+    XdpBackend::open(&config(End::B), paths).unwrap()
+}
+
+/// Receives `packet` at B, which has come from A, and answers it with a notice that has no path.
+fn answer_by_link(a: &mut XdpBackend, b: &mut XdpBackend, version: u8, packet: &[u8]) {
+    const NOTICE: &[u8] = b"notice";
+    send_raw(a, packet);
+    let link = wait_for("a packet with its link header", || {
+        let mut link = None;
+        b.rx_burst(1, |frames| link = frames[0].link.copied());
+        link
+    });
+    assert_eq!(link, packet[..LINK_LEN]);
+    let mut transmits = vec![Transmit {
+        may_resolve: false,
+        link_behind: true,
+        ..transmit(End::B, version, NOTICE.len())
+    }];
+    let mut fill = |buffer: &mut [u8]| {
+        buffer[..NOTICE.len()].copy_from_slice(NOTICE);
+        buffer[NOTICE.len()..][..LINK_LEN].copy_from_slice(&link);
+        transmits.pop()
+    };
+    assert_eq!(b.tx_burst(1, |frames| TxFrame::fill_each(frames, &mut fill)), 1);
+    b.flush(clock());
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_notice_without_a_path_goes_back_as_its_cause_came_with_its_tags() {
+    let lab = lab(1500);
+    let (mut a, mut b) = (open(&lab, End::A, 1500), open_without_paths(&lab));
+    let tags: [&[u8]; 3] = [&[], &[0x81, 0, 0xf0, 7], &[0x88, 0xa8, 0x20, 9, 0x81, 0, 0x00, 7]];
+    let without_priority: [&[u8]; 3] =
+        [&[], &[0x81, 0, 0, 7], &[0x88, 0xa8, 0, 9, 0x81, 0, 0x00, 7]];
+    for version in [4, 6, 4] {
+        for (tags, expected) in tags.into_iter().zip(without_priority) {
+            let plain = packet_to_b(version, End::A.mac(&lab), End::B.mac(&lab));
+            let packet = [&plain[..12], tags, &plain[12..]].concat();
+            answer_by_link(&mut a, &mut b, version, &packet);
+            let answer = wait_for("the notice", || {
+                let mut got = None;
+                let socket = a.socket_mut(0).unwrap();
+                socket.receive(1, |bytes, _| got = Some(bytes.to_vec()));
+                got
+            });
+            let macs = [End::A.mac(&lab), End::B.mac(&lab)].concat();
+            assert_eq!(answer[..12 + tags.len()], [&macs, expected].concat());
+            let datagram = packet::parse(&answer, PORT).unwrap();
+            assert_eq!(datagram.source, End::B.address(version));
+            assert_eq!(datagram.destination, End::A.address(version));
+            assert_eq!(&answer[datagram.payload], b"notice");
+        }
+    }
+    assert_eq!((b.counters().tx_link_return.load(), b.counters().tx_frames.load()), (9, 9));
+    // Nothing was learnt from it: what is no notice still has no path.
+    send(&mut b, End::B, 4, b"data");
+    assert_eq!(b.counters().tx_no_path.load(), 1);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn no_notice_goes_back_to_a_group_to_nobody_to_ourselves_or_for_what_was_not_to_us() {
+    let lab = lab(1500);
+    let (mut a, mut b) = (open(&lab, End::A, 1500), open_without_paths(&lab));
+    let (of_a, of_b) = (End::A.mac(&lab), End::B.mac(&lab));
+    for (refused, source) in (1..).zip([[0xff; 6], [3, 0, 0, 0, 0, 1], [0; 6], of_b]) {
+        answer_by_link(&mut a, &mut b, 4, &packet_to_b(4, source, of_b));
+        assert_eq!(b.counters().tx_link_refused.load(), refused);
+    }
+    // As a switch floods it, or somebody who sends to all.
+    for (flooded, destination) in (1..).zip([[2, 0, 0, 0, 0, 0x77], [0xff; 6]]) {
+        answer_by_link(&mut a, &mut b, 4, &packet_to_b(4, of_a, destination));
+        assert_eq!(b.counters().tx_no_path.load(), flooded);
+    }
+    let counters = b.counters();
+    assert_eq!((counters.tx_link_return.load(), counters.tx_frames.load()), (0, 0));
+}
+
+/// A packet to B's address, from and to these hardware addresses.
+fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u8> {
+    let (source, destination) = (End::A.address(version), End::B.address(version));
+    let headers = Headers { source_mac, next_hop_mac, source, destination, flow: 0, port: PORT };
+    let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
+    headers.write(&mut packet);
+    packet
 }
 
 /// A receive ring cannot be full, and no descriptor of ours is invalid: rings are as large as the

@@ -11,6 +11,7 @@
 use super::{
     NicConfig,
     notices::{Cause, Notices},
+    receive::PREFETCH_MAX,
     region_table::Decoy,
     responder::Serving,
     security::{Authentic, Opened, RequestSeal},
@@ -125,9 +126,12 @@ impl Admission {
             };
             return Err(self.refuse_unauthenticated(asked, &binding, frame, reason, serving));
         };
-        if let Some((offset, size)) = span {
+        if let Some((offset, size)) = span
+            && size as usize > PREFETCH_MAX
+        {
             // The rest of it: the beginning was fetched while the frame was opened.
-            region.memory.prefetch(offset, size as usize);
+            let rest = offset.saturating_add(PREFETCH_MAX as u64);
+            region.memory.prefetch(rest, size as usize - PREFETCH_MAX);
         }
         let refused = if !region.permissions.contains(Permissions::needed_by(op_type)) {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))

@@ -30,7 +30,7 @@ impl Nic {
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
     /// nor on what they do. A region that is registered brings the memory of its entry with it.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 9] {
+    pub fn memory(&self) -> [TableMemory; 10] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -52,6 +52,7 @@ impl Nic {
             table("failure notices", Notices::ENTRIES, Notices::ENTRY_LEN),
             table("requests told of an old key", ToldRequests::PLACES, ToldRequests::PLACE_LEN),
             table("previous keys", PreviousKeys::KEYS, PreviousKeys::ENTRY_LEN),
+            table("what stands for no region", 1, self.regions.decoy().memory.len()),
         ]
     }
 }

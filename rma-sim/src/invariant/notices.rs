@@ -1,15 +1,19 @@
 //! P10: what a node sends to refuse a request. A failure notice answers one copy of one request that came to the node
-//! in its present life, is bound to it, says what became of it, and is shorter. Those to whom it could not
-//! authenticate are no more than the configured rate allows.
+//! in its present life, is bound to it, says what became of it, and is shorter. It is sent within a timeout, or never. Those to
+//! strangers are no more than the configured rate allows, and those to who has used an old key no more than theirs; of the
+//! latter, a request gets one within a timeout, however often it comes.
 //!
 //! Here it is also checked that no request that the network has changed is taken for an authentic one, not even to
 //! refuse it (P6).
+
+use core::time::Duration;
 
 use rma_core::{
     addr::HostAddr,
     crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
+    nic::NicConfigBuilder,
     op::{OpStatus, OpType},
     time::Instant,
     wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
@@ -35,6 +39,9 @@ pub(super) struct Notices {
     /// Copies that it accepted, and has neither answered in full, nor solicited, nor refused.
     accepted: Vec<Cause>,
     strangers: Bucket,
+    old_keys: Bucket,
+    /// Requests under old keys that came or were told, in that order.
+    told: Vec<Told>,
 }
 
 /// A copy of a request that came.
@@ -55,26 +62,52 @@ struct Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accepted,
-    /// Refused, and authentic if the status is another than REMOTE_AUTHENTICATION_FAILURE.
+    /// Refused under its K_d, so it was authentic.
     Refused(OpStatus),
-    /// Refused as a stranger's when there had been too many.
-    TooMany,
+    /// Under a key that its region had before.
+    OldKey,
+    /// Not authentic.
+    Stranger,
 }
 
-/// How many notices strangers may get at once after a pause.
+/// A request under an old key.
+#[derive(Debug)]
+struct Told {
+    tag: [u8; TAG_LEN],
+    at: Instant,
+    /// When a notice was sent. Otherwise it came.
+    was_sent: bool,
+}
+
+impl Told {
+    /// A NIC remembers requests in sets of eight, chosen by their tags.
+    const WAYS: usize = 8;
+    const SETS: u64 = 512;
+
+    fn set(&self) -> u64 {
+        u64::from_be_bytes(*self.tag.first_chunk().expect("a tag is longer")) % Self::SETS
+    }
+}
+
+/// How many notices of a kind may be sent at once after a pause.
 const BURST: u64 = 256;
 
-/// What notices to strangers may still be sent, in nanoseconds of earned time. A notice costs whole ones, as in a NIC:
-/// otherwise both would not always agree which of two requests was told.
+/// How many notices a second those may get at least who have used an old key.
+const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
+
+/// What notices of one kind may still be sent, in nanoseconds of earned time. A notice costs whole ones, as in a NIC:
+/// otherwise both would not always agree how many there may be.
 #[derive(Debug)]
 struct Bucket {
     earned: u64,
     seen: Instant,
+    /// Before this time there was none at least once.
+    short_until: Instant,
 }
 
 impl Default for Bucket {
     fn default() -> Self {
-        Self { earned: u64::MAX, seen: Instant::ZERO }
+        Self { earned: u64::MAX, seen: Instant::ZERO, short_until: Instant::ZERO }
     }
 }
 
@@ -89,6 +122,10 @@ impl Bucket {
         self.seen = now;
         let left = self.earned.checked_sub(price);
         self.earned = left.unwrap_or(self.earned);
+        let missing = price.saturating_sub(self.earned);
+        if missing > 0 {
+            self.short_until = now + Duration::from_nanos(missing);
+        }
         left.is_some()
     }
 }
@@ -136,19 +173,12 @@ impl Checker {
             _ => return Ok(()),
         };
         let node = seen.node;
-        let notices = &mut self.nodes[node.index()].notices;
-        let unauthenticated = OpStatus::RemoteAuthenticationFailure;
         let verdict = match result {
             Ok(()) => Verdict::Accepted,
             Err(DropReason::UnknownRegion | DropReason::RequestUnauthenticated) => {
-                let per_second = settings(sim, node).notices_per_second;
-                if notices.strangers.admits(seen.local, per_second) {
-                    Verdict::Refused(unauthenticated)
-                } else {
-                    Verdict::TooMany
-                }
+                Verdict::Stranger
             }
-            Err(DropReason::OldKey) => Verdict::Refused(unauthenticated),
+            Err(DropReason::OldKey) => Verdict::OldKey,
             Err(DropReason::RequestNotPermitted) => {
                 Verdict::Refused(OpStatus::RemotePermissionDenied)
             }
@@ -156,9 +186,7 @@ impl Checker {
             Err(DropReason::InboundQueueFull) => Verdict::Refused(OpStatus::Nack),
             Err(_) => return Ok(()),
         };
-        let is_stranger =
-            matches!(result, Err(DropReason::UnknownRegion | DropReason::RequestUnauthenticated));
-        if op.is_none() && !is_stranger {
+        if op.is_none() && verdict != Verdict::Stranger {
             let source_addr = frame.transmit.source;
             return Err(Violation::CorruptedAccepted { node, source_addr });
         }
@@ -172,6 +200,14 @@ impl Checker {
             op,
             verdict,
         };
+        let timeout = settings(sim, node).timing.timeout;
+        let notices = &mut self.nodes[node.index()].notices;
+        let is_recent = |at: Instant| seen.local.since(at) < timeout;
+        notices.refused.retain(|cause| is_recent(cause.arrived_at));
+        notices.told.retain(|told| is_recent(told.at));
+        if verdict == Verdict::OldKey {
+            notices.told.push(Told { tag: cause.tag, at: seen.local, was_sent: false });
+        }
         match verdict {
             Verdict::Accepted => notices.accepted.push(cause),
             _ => notices.refused.push(cause),
@@ -195,25 +231,31 @@ impl Checker {
         frame: &Frame,
         failure: &Failure,
     ) -> Result<(), Violation> {
-        let (node, status) = (seen.node, failure.status);
+        let (node, status, now) = (seen.node, failure.status, seen.local);
         let settings = settings(sim, node);
+        let timeout = settings.timing.timeout;
         let ops = &self.ops;
-        let explains = |cause: &Cause| match (cause.verdict, cause.op.map(|op| &ops[op])) {
-            (Verdict::Refused(why), _) => why == status,
-            (Verdict::TooMany, _) => status == OpStatus::RemoteAuthenticationFailure,
-            (Verdict::Accepted, Some(op)) => match status {
-                OpStatus::RemoteAuthenticationFailure => op.stale,
-                OpStatus::Nack => {
-                    let waited = seen.local.since(cause.arrived_at);
-                    op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
+        let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+        let explains = |cause: &Cause| {
+            let waited = now.since(cause.arrived_at);
+            match (cause.verdict, cause.op.map(|op| &ops[op])) {
+                (Verdict::Refused(why), _) => why == status && waited < timeout,
+                (Verdict::OldKey | Verdict::Stranger, _) => {
+                    status == unauthenticated && waited < timeout
                 }
-                _ => false,
-            },
-            (Verdict::Accepted, None) => false,
+                (Verdict::Accepted, Some(op)) => match status {
+                    OpStatus::RemoteAuthenticationFailure => op.stale,
+                    OpStatus::Nack => {
+                        op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
+                    }
+                    _ => false,
+                },
+                (Verdict::Accepted, None) => false,
+            }
         };
         let is_bound = |cause: &Cause| {
             let own = cause.op.map(|op| &ops[op].key);
-            let reserved = status == OpStatus::RemoteAuthenticationFailure;
+            let reserved = status == unauthenticated;
             let key = if reserved { Some(&DerivedRegionKey::RESERVED) } else { own };
             key.is_some_and(|key| cause.binds(&frame.bytes, &failure.header, key))
         };
@@ -221,26 +263,87 @@ impl Checker {
             cause.is_answered_by(frame, failure) && explains(cause) && is_bound(cause)
         };
         let NodeState { notices, fairness, .. } = &mut self.nodes[node.index()];
-        let Notices { refused, accepted, .. } = notices;
-        let in_time = |cause: &Cause| cause.verdict != Verdict::TooMany && fits(cause);
-        let cause = if let Some(place) = refused.iter().position(in_time) {
-            refused.remove(place)
-        } else if let Some(place) = accepted.iter().position(fits) {
+        let destination = frame.transmit.destination;
+        let mut found = Err(Violation::UnaskedNotice { node, destination, status });
+        // The same request may have come more than once, and not have been refused for the same reason each time.
+        let refused = (0..notices.refused.len()).filter(|&place| fits(&notices.refused[place]));
+        let refused: Vec<usize> = refused.collect();
+        for place in refused {
+            let cause = &notices.refused[place];
+            let (verdict, tag) = (cause.verdict, cause.tag);
+            match notices.admits(now, node, settings, verdict, &tag) {
+                Ok(()) => {
+                    found = Ok(notices.refused.remove(place));
+                    break;
+                }
+                Err(violation) => found = Err(violation),
+            }
+        }
+        if found.is_err()
+            && let Some(place) = notices.accepted.iter().position(fits)
+        {
             fairness.refused();
-            accepted.remove(place)
-        } else if refused.iter().any(fits) {
-            let per_second = settings.notices_per_second;
-            return Err(Violation::NoticesTooFast { node, per_second });
-        } else {
-            let destination = frame.transmit.destination;
-            return Err(Violation::UnaskedNotice { node, destination, status });
-        };
+            let cause = notices.accepted.remove(place);
+            if status == unauthenticated {
+                notices.admits(now, node, settings, Verdict::OldKey, &cause.tag)?;
+            }
+            found = Ok(cause);
+        }
+        let cause = found?;
         if frame.bytes.len() < cause.len {
             Ok(())
         } else {
             let (len, cause_len) = (frame.bytes.len(), cause.len);
             Err(Violation::Amplified { node, len, cause_len })
         }
+    }
+}
+
+impl Notices {
+    /// Whether a notice for what has `verdict` may be sent now; if so, it is counted.
+    fn admits(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        settings: &NicConfigBuilder,
+        verdict: Verdict,
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), Violation> {
+        let rate = settings.notices_per_second;
+        let (bucket, per_second) = match verdict {
+            Verdict::Accepted | Verdict::Refused(_) => return Ok(()),
+            Verdict::OldKey => (&mut self.old_keys, rate.max(OLD_KEYS_PER_SECOND_MIN)),
+            Verdict::Stranger => (&mut self.strangers, rate),
+        };
+        if verdict == Verdict::OldKey {
+            self.told.retain(|told| now.since(told.at) < settings.timing.timeout);
+            let before = self.told.iter().rposition(|it| it.was_sent && it.tag == *tag);
+            if let Some(before) = before {
+                // What a NIC remembers is finite.
+                let set = self.told[before].set();
+                let others = self.told[before..].iter().filter(|it| it.set() == set);
+                if others.filter(|it| it.tag != *tag).count() < Told::WAYS {
+                    return Err(Violation::ToldTwice { node });
+                }
+            }
+            self.told.push(Told { tag: *tag, at: now, was_sent: true });
+        }
+        if bucket.admits(now, per_second) {
+            Ok(())
+        } else {
+            Err(Violation::NoticesTooFast { node, per_second })
+        }
+    }
+}
+
+impl Checker {
+    /// Whether `node` may have had no token for a notice at some time from `since` on, by its own clock. Who is not told then
+    /// learns by a timeout.
+    #[must_use]
+    pub fn lacked_notices(&self, sim: &Sim, node: NodeId, since: Instant) -> bool {
+        let Notices { strangers, old_keys, .. } = &self.nodes[node.index()].notices;
+        settings(sim, node).notices_per_second == 0
+            || [strangers, old_keys].iter().any(|bucket| bucket.short_until > since)
     }
 }
 

@@ -343,7 +343,7 @@ fn a_notice_answers_one_copy_of_one_request_and_says_what_became_of_it() {
     assert!(is_unasked(write.send(&wrong)));
     let reserved = write.notice(OpStatus::Nack, &DerivedRegionKey::RESERVED, &request);
     assert!(is_unasked(write.send(&reserved)), "under the wrong key");
-    let unbound = write.notice(OpStatus::Nack, &KEY, &another_tag(&request));
+    let unbound = write.notice(OpStatus::Nack, &KEY, &with_tag(&request, 1));
     assert!(is_unasked(write.send(&unbound)), "to another request");
     write.frames = 2;
     let right = nack(&mut write);
@@ -353,26 +353,48 @@ fn a_notice_answers_one_copy_of_one_request_and_says_what_became_of_it() {
 }
 
 /// A request that differs from `request` in its tag alone.
-fn another_tag(request: &Frame) -> Frame {
+fn with_tag(request: &Frame, number: u64) -> Arc<Frame> {
     let mut bytes = request.bytes.clone();
-    *bytes.last_mut().unwrap() ^= 1;
-    Frame { number: 0, from: request.from, to: request.to, transmit: request.transmit, bytes }
+    let tag = bytes.last_chunk_mut::<TAG_LEN>().unwrap();
+    tag[..8].copy_from_slice(&number.to_be_bytes());
+    let Frame { number, from, to, transmit, .. } = *request;
+    Arc::new(Frame { number, from, to, transmit, bytes })
+}
+
+impl Write {
+    /// `request` is refused for `reason`, as by who it cannot be authenticated to, and that is told.
+    fn tell(&mut self, request: &Arc<Frame>, reason: DropReason) -> Result<(), Violation> {
+        assert_eq!(self.refuse(request, reason), Ok(()));
+        let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+        let notice = self.notice(unauthenticated, &DerivedRegionKey::RESERVED, request);
+        self.send(&notice)
+    }
 }
 
 #[test]
-fn notices_to_strangers_are_counted_and_those_to_others_are_not() {
+fn notices_to_strangers_and_to_who_has_an_old_key_have_a_rate_each() {
     let (mut write, [request, _]) = Write::solicited();
     let burst = 256;
-    let unauthenticated = OpStatus::RemoteAuthenticationFailure;
-    let mut refused = |reason| {
-        assert_eq!(write.refuse(&request, reason), Ok(()));
-        let notice = write.notice(unauthenticated, &DerivedRegionKey::RESERVED, &request);
-        write.send(&notice)
-    };
-    for _ in 0..burst {
-        assert_eq!(refused(DropReason::RequestUnauthenticated), Ok(()));
-        assert_eq!(refused(DropReason::OldKey), Ok(()));
+    for number in 1..=burst {
+        let request = with_tag(&request, number);
+        assert_eq!(write.tell(&request, DropReason::RequestUnauthenticated), Ok(()));
+        assert_eq!(write.tell(&request, DropReason::OldKey), Ok(()));
     }
-    let found = refused(DropReason::UnknownRegion);
-    assert!(matches!(found, Err(Violation::NoticesTooFast { per_second: 100_000, .. })));
+    for reason in [DropReason::UnknownRegion, DropReason::OldKey] {
+        let found = write.tell(&with_tag(&request, 0), reason);
+        assert!(matches!(found, Err(Violation::NoticesTooFast { per_second: 100_000, .. })));
+    }
+}
+
+#[test]
+fn a_request_that_is_told_of_its_old_key_twice_is_found() {
+    let (mut write, [request, _]) = Write::solicited();
+    assert_eq!(write.tell(&request, DropReason::OldKey), Ok(()));
+    let found = write.tell(&request, DropReason::OldKey);
+    assert!(matches!(found, Err(Violation::ToldTwice { .. })), "{found:?}");
+    // What a NIC remembers of one set of tags is eight.
+    let other = |number: u64| with_tag(&request, number * 512 + 7);
+    assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
+    (1..=8).for_each(|number| assert_eq!(write.tell(&other(number), DropReason::OldKey), Ok(())));
+    assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
 }

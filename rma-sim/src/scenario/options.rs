@@ -40,6 +40,8 @@ pub struct Options {
     pub rekeys: Chance,
     /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so on.
     pub hopeless: Chance,
+    /// How many of these come under a key that their region had before, where there is one.
+    pub old_keys: Chance,
 }
 
 /// The most that one op of 4 KiB takes on the wire one way, with all headers, at the smallest MTU: an upper
@@ -69,7 +71,8 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
-        let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, .. } = self;
+        let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, old_keys, .. } =
+            self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -124,7 +127,7 @@ impl fmt::Display for Options {
         write!(
             f,
             "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {mutations} mutations, of these \
-             {rekeys} rekeys, {hopeless} hopeless"
+             {rekeys} rekeys, {hopeless} hopeless, of these {old_keys} under old keys"
         )
     }
 }

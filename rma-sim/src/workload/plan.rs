@@ -9,12 +9,13 @@ use rma_core::{
     limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus, OpType},
     region::RegionId,
+    time::Instant,
 };
 
 use super::{
     RESTLESS, TARGETS, addresses,
     host::{AREA_LEN, Host, draw_key},
-    notices_limited, pid,
+    notices_unsent, pid,
 };
 use crate::{
     node::NodeId,
@@ -27,6 +28,8 @@ use crate::{
 pub(crate) struct Bias {
     /// How many ops are bound to fail.
     pub(crate) hopeless: Chance,
+    /// How many of those come under an old key, where there is one.
+    pub(crate) old_keys: Chance,
     /// How many ops are writes or rekeys.
     pub(crate) mutations: Chance,
     /// How many of those are rekeys.
@@ -54,8 +57,10 @@ pub(crate) struct Planned {
     pub(crate) responder_life: u32,
     /// Its region has changed since: it may be refused for that.
     pub(crate) stale: bool,
-    /// Notices that the responder had not sent, for their rate, when the op was planned.
-    pub(crate) notices_limited: u64,
+    /// When it was planned, by the responder's clock.
+    pub(crate) planned_at: Instant,
+    /// Notices that the responder had not sent by then.
+    pub(crate) notices_unsent: u64,
     /// Which epoch of the responder, and which of its targets.
     pub(super) contents: usize,
     pub(super) target: usize,
@@ -156,7 +161,8 @@ pub(super) fn plan(
         responder,
         responder_life: remote.life,
         stale: false,
-        notices_limited: notices_limited(sim, responder),
+        planned_at: sim.local_now(responder),
+        notices_unsent: notices_unsent(sim, responder),
         contents: remote.contents,
         target,
         purpose,
@@ -165,15 +171,24 @@ pub(super) fn plan(
         content_offset,
     };
     if prng.chance(bias.hopeless) {
-        spoil(&mut prng, planned, local, remote, &binding)
+        let wrong = prng.below(WRONGS);
+        let wrong = if prng.chance(bias.old_keys) { OLD_KEY } else { wrong };
+        spoil(&mut prng, wrong, planned, local, remote, &binding)
     } else {
         planned
     }
 }
 
+/// How many things may be wrong about an op.
+const WRONGS: u64 = 14;
+
+/// Which of them is a key that the region had before.
+const OLD_KEY: u64 = 4;
+
 /// Makes one thing about `planned` wrong.
 fn spoil(
     prng: &mut Prng,
+    wrong: u64,
     planned: Planned,
     local: &Host,
     remote: &Host,
@@ -189,7 +204,7 @@ fn spoil(
         CommandOp::Rekey(_) => None,
     };
     // A rekey has no bounds and no local region.
-    match (prng.below(14), transfer) {
+    match (wrong, transfer) {
         (0, _) => {
             let mut random = [0; 16];
             prng.fill(&mut random);
@@ -210,12 +225,12 @@ fn spoil(
             let op_type = other.expect("there are three");
             command.key = target.key.derive(&KeyBinding { op_type, ..*binding });
         }
-        (4, _) if target.old_key.is_some() => {
+        (OLD_KEY, _) if target.old_key.is_some() => {
             if let Some(old_key) = &target.old_key {
                 command.key = old_key.derive(binding);
             }
         }
-        (4 | 5, _) => command.remote_region = remote.stale,
+        (OLD_KEY | 5, _) => command.remote_region = remote.stale,
         (6, _) => command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].id,
         (7, _) => {
             command.remote_region = remote.forbidden.id;
