@@ -240,11 +240,15 @@ impl Checker {
             let waited = now.since(cause.arrived_at);
             match (cause.verdict, cause.op.map(|op| &ops[op])) {
                 (Verdict::Refused(why), _) => why == status && waited < timeout,
-                (Verdict::OldKey | Verdict::Stranger, _) => {
-                    status == unauthenticated && waited < timeout
+                (verdict @ (Verdict::OldKey | Verdict::Stranger), _) => {
+                    // The same request may have been refused as the one and as the other. Paths are not looked for on
+                    // behalf of strangers.
+                    let is_stranger = !frame.transmit.may_resolve;
+                    let is_so = is_stranger == (verdict == Verdict::Stranger);
+                    status == unauthenticated && waited < timeout && is_so
                 }
                 (Verdict::Accepted, Some(op)) => match status {
-                    OpStatus::RemoteAuthenticationFailure => op.stale,
+                    OpStatus::RemoteAuthenticationFailure => op.stale && frame.transmit.may_resolve,
                     OpStatus::Nack => {
                         op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
                     }
@@ -265,7 +269,6 @@ impl Checker {
         let NodeState { notices, fairness, .. } = &mut self.nodes[node.index()];
         let destination = frame.transmit.destination;
         let mut found = Err(Violation::UnaskedNotice { node, destination, status });
-        // The same request may have come more than once, and not have been refused for the same reason each time.
         let refused = (0..notices.refused.len()).filter(|&place| fits(&notices.refused[place]));
         let refused: Vec<usize> = refused.collect();
         for place in refused {

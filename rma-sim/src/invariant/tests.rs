@@ -367,7 +367,10 @@ impl Write {
         assert_eq!(self.refuse(request, reason), Ok(()));
         let unauthenticated = OpStatus::RemoteAuthenticationFailure;
         let notice = self.notice(unauthenticated, &DerivedRegionKey::RESERVED, request);
-        self.send(&notice)
+        let may_resolve = reason == DropReason::OldKey;
+        let Frame { number, from, to, transmit, ref bytes } = *notice;
+        let transmit = Transmit { may_resolve, ..transmit };
+        self.send(&Arc::new(Frame { number, from, to, transmit, bytes: bytes.clone() }))
     }
 }
 
