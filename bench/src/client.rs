@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, HostError, InlineHost, OpStatus, OpType, Permissions, Portal,
-    RegisteredRegion, TscClock,
+    Clock, CommandSlotId, Completion, Grant, HostError, InlineHost, OpStatus, OpType, Permissions,
+    Portal, RegisteredRegion, TscClock,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     latency::Latencies,
     measure::WARM,
     model::Model,
-    pair::{PairError, count_failure},
+    pair::{PairError, count_failure, hint},
     pattern::Pattern,
 };
 
@@ -26,6 +26,10 @@ const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
 
 /// Bytes of a cache line, which measured ops begin at.
 const LINE: u64 = 64;
+
+/// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart, and then once more when the
+/// next frame wants it.
+const REACH: Duration = Duration::from_secs(5);
 
 /// A host that reads and writes, with everything that it needs for that.
 #[derive(Debug)]
@@ -99,6 +103,39 @@ impl Client {
         source.write(WARM, &bytes[..OP_SIZE_MAX as usize]).expect("inside");
         let clock = TscClock::new();
         Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
+    }
+
+    /// Waits until the responder answers, for up to [`REACH`]: right after a link has come up, it may still be asking for
+    /// this host's hardware address, and drop what it would send meanwhile.
+    ///
+    /// It asks for a byte behind the region's end, which is refused and changes nothing.
+    ///
+    /// # Errors
+    /// [`PairError::Failing`] if no answer came at all; what an answer says is not looked at.
+    pub fn reach(&mut self, op_type: OpType, interrupt: &Interrupt) -> Result<(), PairError> {
+        let grant = self.grants.get(op_type)?;
+        let end = grant.region_len;
+        let beyond = Grant { region_len: end.saturating_add(1), ..grant };
+        let began = self.clock.now();
+        let mut failures = 0;
+        loop {
+            if op_type == OpType::Write {
+                self.portal.write(&beyond, end, &self.source, 0, 1)?;
+            } else {
+                self.portal.read(&beyond, end, &self.local, 0, 1)?;
+            }
+            let Completion { status, .. } = self.host.wait(&mut self.portal)?;
+            if !matches!(status, OpStatus::Timeout | OpStatus::DispatchTimeout) {
+                return Ok(());
+            }
+            failures += 1;
+            if interrupt.is_set() {
+                return Err(PairError::Interrupted);
+            }
+            if self.clock.now().since(began) >= REACH {
+                return Err(PairError::Failing { failures, status, hint: hint(status) });
+            }
+        }
     }
 
     /// Runs `count` ops of `op_type` of random size at random places of the granted region. Reads: checks every byte
@@ -351,7 +388,56 @@ fn overlap(a: Span, b: Span) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use core::net::Ipv4Addr;
+
+    use rma_xdp::{HostAddr, HostConfig, NicConfigBuilder, Timing};
+
     use super::*;
+
+    /// As right after a link has come up: the server answers when the client has given up more ops than a run may lose.
+    #[test]
+    fn a_server_that_does_not_answer_at_first_is_waited_for() {
+        let [server_addr, client_addr] = [0, 1].map(|last| {
+            HostAddr::from(Ipv4Addr::from(0x7f40_0000 | std::process::id() << 1 | last))
+        });
+        // Sixty ops are given up within a second.
+        let timing = Timing {
+            timeout: Duration::from_millis(10),
+            dispatch_timeout: Duration::from_millis(5),
+            ..Timing::default()
+        };
+        let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
+        let open = |addr| InlineHost::open(HostConfig { nic, ..HostConfig::udp(addr) }).unwrap();
+        let mut server = open(server_addr);
+        let host = open(client_addr);
+        let region = server.register(4096, Permissions::READ).unwrap();
+        let initiator = (client_addr, host.pid());
+        let grants = Grants::make(&mut server, &region, initiator, &[OpType::Read]).unwrap();
+        let pattern = Pattern::new(1);
+        pattern.fill_region(&region);
+        let mut client = Client::new(host, grants, pattern, 8).unwrap();
+        let source = client.host.metrics_source().clone();
+        let given_up = || {
+            let metrics = source.metrics();
+            metrics.completions.iter().find(|(status, _)| *status == OpStatus::Timeout).unwrap().1
+        };
+        let stop = Interrupt::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while given_up() < 60 && !stop.is_set() {
+                    std::thread::yield_now();
+                }
+                while !stop.is_set() {
+                    server.turn();
+                }
+            });
+            let reached = client.reach(OpType::Read, &stop);
+            let verified = client.verify(OpType::Read, 100, &stop, |_| ());
+            stop.set();
+            reached.unwrap();
+            assert_eq!(verified.unwrap().reads, 100);
+        });
+    }
 
     #[test]
     fn a_region_is_cut_into_ops_that_cover_every_byte_once() {

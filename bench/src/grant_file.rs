@@ -2,13 +2,13 @@
 //!
 //! One file for one process and one region, with a key for each type of op that is granted: one thing to carry over.
 //! The file holds keys, so it is made for its owner alone (mode 0600), and one that others may read or
-//! write is refused. Carry it to the other machine with something that keeps secrets, such as `scp -p`.
+//! write, or that is another user's, is refused. Carry it to the other machine with something that keeps secrets, such as `scp -p`.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
+    fs::{self, Metadata, OpenOptions},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,19 @@ pub enum GrantFileError {
         path: PathBuf,
         /// Its mode.
         mode: u32,
+    },
+    /// It is another user's, who may write to it.
+    #[error(
+        "grant file {path} belongs to user {owner}, who may change the key in it, and this program runs as user {user}; \
+         run it as user {owner}, or, if you trust what is in it, run: sudo chown {user} {path}"
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+        /// The number of the user that this program runs as.
+        user: u32,
     },
     /// It is not a regular file.
     #[error(
@@ -170,7 +183,7 @@ impl GrantFile {
     /// # Errors
     /// If something is there that is not a grant.
     pub fn replaceable(path: &Path) -> Result<Option<Self>, GrantFileError> {
-        match Self::read(path, false) {
+        match Self::read(path) {
             Ok(found) => Ok(found),
             Err(GrantFileError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 Ok(None)
@@ -226,14 +239,31 @@ impl GrantFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, others may read it too, or it is not a grant.
+    /// If it cannot be read, it is not a grant, others may read it too, or it is another user's.
     pub fn load(path: &Path) -> Result<Self, GrantFileError> {
         let path_of = || path.to_owned();
-        Self::read(path, true)?.ok_or_else(|| GrantFileError::Empty { path: path_of() })
+        let (found, metadata) = Self::read_with(path)?;
+        let found = found.ok_or_else(|| GrantFileError::Empty { path: path_of() })?;
+        // Last: what to do about its mode is of use only for what is a grant.
+        let mode = metadata.mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(GrantFileError::Mode { path: path_of(), mode });
+        }
+        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+        // Root may write to any file.
+        if owner != user && owner != 0 {
+            return Err(GrantFileError::Owner { path: path_of(), owner, user });
+        }
+        Ok(found)
     }
 
     /// Reads a file; `None` if it is empty.
-    fn read(path: &Path, as_secret: bool) -> Result<Option<Self>, GrantFileError> {
+    fn read(path: &Path) -> Result<Option<Self>, GrantFileError> {
+        Ok(Self::read_with(path)?.0)
+    }
+
+    /// Reads a file, and tells whose it is.
+    fn read_with(path: &Path) -> Result<(Option<Self>, Metadata), GrantFileError> {
         let io = |source| GrantFileError::Io { what: "reading", path: path.to_owned(), source };
         // Nonblocking: opening a pipe would wait for somebody to write.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -246,17 +276,14 @@ impl GrantFile {
             let kind = if metadata.is_dir() { "a directory" } else { "a device or a pipe" };
             return Err(GrantFileError::NotAFile { path, kind });
         }
-        let (mode, len) = (metadata.permissions().mode() & 0o7777, metadata.len());
-        if as_secret && mode & 0o077 != 0 {
-            return Err(GrantFileError::Mode { path, mode });
-        }
+        let len = metadata.len();
         if len > LEN_MAX {
             return Err(GrantFileError::TooLong { path, len });
         }
         let mut bytes = Vec::new();
         file.take(LEN_MAX).read_to_end(&mut bytes).map_err(io_at(&path))?;
         if bytes.is_empty() {
-            return Ok(None);
+            return Ok((None, metadata));
         }
         let text = core::str::from_utf8(&bytes).map_err(|error| {
             let at = error.valid_up_to();
@@ -299,7 +326,7 @@ impl GrantFile {
             });
         }
         let grants = grants.ok_or_else(|| field("keys", "empty", "a key for a type of op"))?;
-        Ok(Some(Self { grants, port: text.port, seed: text.seed }))
+        Ok((Some(Self { grants, port: text.port, seed: text.seed }), metadata))
     }
 }
 
@@ -332,6 +359,8 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
     use super::*;
 
     fn example() -> GrantFile {
@@ -429,6 +458,38 @@ mod tests {
         assert!(denied.to_string().contains("run as its owner"), "{denied}");
         let error = example().save(&folder.0.join("none").join("grant.json")).unwrap_err();
         assert!(error.to_string().contains("make its directory"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_grant_is_told_so_before_anything_about_its_mode() {
+        let folder = Folder::new("grant-program");
+        let path = folder.0.join("program");
+        for content in [b"\x7fELF\x02".as_slice(), b"#!/bin/sh\n", &[b' '; LEN_MAX as usize + 1]] {
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let error = GrantFile::load(&path).unwrap_err().to_string();
+            assert!(!error.contains("chmod"), "{error}");
+            assert!(error.contains("a grant"), "{error}");
+        }
+        let error = GrantFile::load(Path::new("/bin/ls")).unwrap_err().to_string();
+        assert!(!error.contains("chmod"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "needs root: cargo xtask test"]
+    fn a_grant_of_another_users_is_refused() {
+        let folder = Folder::new("grant-owner");
+        let path = folder.0.join("grant.json");
+        example().save(&path).unwrap();
+        chown(&path, Some(65534), None).unwrap();
+        let error = GrantFile::load(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("belongs to user 65534") && error.contains("sudo chown 0 "),
+            "{error}"
+        );
+        // It may be replaced, as the directory is ours.
+        assert_eq!(example().save(&path).unwrap(), Some(example()));
+        assert_eq!(GrantFile::load(&path).unwrap(), example());
     }
 
     #[test]

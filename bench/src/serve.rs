@@ -242,12 +242,7 @@ pub enum ServeError {
 
 /// Opens the host. The caller pins itself afterwards: threads that the host starts must not share the engine's core.
 fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
-    if let Some(core) = host.core {
-        let cores = core_affinity::get_core_ids().unwrap_or_default();
-        if cores.iter().all(|id| id.id != core) {
-            return Err(HostError::NoSuchCore { core, available: cores.len() });
-        }
-    }
+    host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {
         (Some(interface), _) => HostConfig::xdp(interface),
         (None, Some(address)) => HostConfig::udp(address),
@@ -367,7 +362,10 @@ impl Remote {
 }
 
 /// Opens this host for what a grant file allows.
-pub(crate) fn open_client(args: &LatArgs) -> Result<(Client, Remote), ServeError> {
+pub(crate) fn open_client(
+    args: &LatArgs,
+    interrupt: &Interrupt,
+) -> Result<(Client, Remote), ServeError> {
     let GrantFile { grants, port, seed } = GrantFile::load(&args.grant)?;
     let grant = grants.any();
     if u64::from(args.size) > grant.region_len {
@@ -388,7 +386,12 @@ pub(crate) fn open_client(args: &LatArgs) -> Result<(Client, Remote), ServeError
         introduce(&host);
     }
     let remote = Remote { responder: grant.responder, port, grant: args.grant.clone() };
-    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
+    let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| grants.has(it));
+    let mut client = Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?;
+    if let Some(op_type) = op_type {
+        client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
+    }
+    Ok((client, remote))
 }
 
 /// What `read-lat --json` and `write-lat --json` print.
@@ -439,7 +442,7 @@ struct VerifiedReads {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let (mut client, remote) = open_client(args)?;
+    let (mut client, remote) = open_client(args, interrupt)?;
     let grant = client.grants.get(OpType::Read)?;
     let verified = client.verify(OpType::Read, args.verify, interrupt, |_| ());
     let verified = verified.map_err(|error| remote.explain(error))?;

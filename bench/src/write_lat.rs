@@ -34,7 +34,7 @@ struct VerifiedWrites {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let (mut client, remote) = open_client(args)?;
+    let (mut client, remote) = open_client(args, interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
     let (verified, latencies) =
         write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;

@@ -192,9 +192,8 @@ impl Drop for EngineThread {
 }
 
 fn pinnable(core: usize) -> Result<core_affinity::CoreId, HostError> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let available = cores.len();
-    cores.into_iter().find(|id| id.id == core).ok_or(HostError::NoSuchCore { core, available })
+    HostError::check_core(core)?;
+    Ok(core_affinity::CoreId { id: core })
 }
 
 /// The body of the thread.

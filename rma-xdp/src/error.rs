@@ -88,13 +88,14 @@ pub enum HostError {
     },
     /// The operating system has no such core, or does not let this process run there.
     #[error(
-        "the engine cannot be pinned to core {core}: it is not among the cores that this process may use ({available}); see taskset -p"
+        "the engine cannot be pinned to core {core}: this process may use {}; choose one of these, or give it others with \
+         `taskset --cpu-list`", cores(.available)
     )]
     NoSuchCore {
         /// The refused core.
         core: usize,
-        /// How many cores the process may use.
-        available: usize,
+        /// The cores that the process may use, in ascending order.
+        available: Box<[usize]>,
     },
     /// The system refused something that the host needs.
     #[error("{what}: {source}")]
@@ -115,6 +116,40 @@ pub enum HostError {
         /// For how long.
         waited: Duration,
     },
+}
+
+impl HostError {
+    /// Whether an engine can be pinned to `core`, as far as the operating system lets this process run there.
+    ///
+    /// # Errors
+    /// [`HostError::NoSuchCore`].
+    pub fn check_core(core: usize) -> Result<(), Self> {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let mut available: Box<[usize]> = cores.into_iter().map(|core| core.id).collect();
+        available.sort_unstable();
+        if available.contains(&core) { Ok(()) } else { Err(Self::NoSuchCore { core, available }) }
+    }
+}
+
+/// Cores as `taskset` shows them: "core 3", "cores 0-3,8".
+fn cores(available: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &core in available {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == core => *last = core,
+            _ => ranges.push((core, core)),
+        }
+    }
+    let text = |&(first, last): &(usize, usize)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}-{last}"),
+    };
+    let texts: Vec<String> = ranges.iter().map(text).collect();
+    match available {
+        [] => "none that the system tells of".to_owned(),
+        [_] => format!("core {}", texts.join(",")),
+        _ => format!("cores {}", texts.join(",")),
+    }
 }
 
 /// Why a transfer is not done.
@@ -154,4 +189,20 @@ pub enum WaitError {
     /// The engine thread is gone, and with it the op.
     #[error("the engine thread has ended; what is in flight will not complete")]
     EngineGone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_cannot_be_had_is_refused_with_those_that_can() {
+        let text = |available: &[usize]| {
+            HostError::NoSuchCore { core: 7, available: available.into() }.to_string()
+        };
+        assert!(text(&[0, 1]).contains("core 7: this process may use cores 0-1; choose one"));
+        assert!(text(&[0, 1, 2, 4, 8, 9]).contains("may use cores 0-2,4,8-9;"));
+        assert!(text(&[3]).contains("may use core 3;"));
+        assert!(matches!(HostError::check_core(99_999), Err(HostError::NoSuchCore { .. })));
+    }
 }

@@ -233,6 +233,18 @@ impl fmt::Display for Resource {
     }
 }
 
+/// What is free and not for everybody, if there is any.
+struct Kept(u64);
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            kept => write!(f, " ({kept} more are kept for tenants of higher priority)"),
+        }
+    }
+}
+
 /// Why the driver did not allocate something. Then nothing was.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -259,9 +271,10 @@ pub enum AllocationError {
     },
     /// Too little is free for the tenant.
     #[error(
-        "{wanted} {resource} were asked for; of {capacity} tenant `{tenant}` can have {reserved_free} that are \
-         reserved for it, or {rest_free} of those that are not ({kept_free} of the free ones are kept for tenants of \
-         higher priority); {}, or {}", .resource.remedy(), .resource.larger_pool()
+        "{wanted} {resource} were asked for and tenant `{tenant}` can have no more than {}: of the {capacity} of this \
+         host, {reserved_free} of those that are reserved for it are free, and {rest_free} of those that nobody has \
+         reserved{}; {}, or {}", reserved_free.max(rest_free), Kept(*kept_free), .resource.remedy(),
+        .resource.larger_pool()
     )]
     PoolEmpty {
         /// What was asked for.
