@@ -18,7 +18,7 @@ const NEEDED: [(CapabilitySet, &str); 5] = [
     (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
     // Maps and programs.
     (CapabilitySet::BPF, "CAP_BPF"),
-    // The verifier lets only who has it compare pointers into a packet and the like.
+    // Linux 6.18 does not load the program without.
     (CapabilitySet::PERFMON, "CAP_PERFMON"),
     // UMEM is locked memory.
     (IPC_LOCK, "CAP_IPC_LOCK"),
