@@ -404,7 +404,6 @@ mod tests {
         let timing = Timing {
             timeout: Duration::from_millis(10),
             dispatch_timeout: Duration::from_millis(5),
-            ..Timing::default()
         };
         let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
         let open = |addr| InlineHost::open(HostConfig { nic, ..HostConfig::udp(addr) }).unwrap();

@@ -1,8 +1,6 @@
 //! The clock runs on while the machine is suspended (WIRE 3.7): otherwise a target would apply data that its initiator gave
 //! up long ago, and not even know it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::process::Command;
 
 #[test]

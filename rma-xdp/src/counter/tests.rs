@@ -184,7 +184,7 @@ fn a_lock_that_another_holds_for_long_is_named() {
     store.patience = Duration::from_millis(20);
     let path = scratch.0.join("lock");
     let holder = fs::File::create(&path).unwrap();
-    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
     let text = store.reserve(0).unwrap_err().to_string();
     assert!(text.contains(path.to_str().unwrap()), "{text}");
     drop(holder);
@@ -294,7 +294,7 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
     let error = store.reserve_next(NOW, removed).unwrap_err();
     assert!(matches!(error, CounterError::Locked { .. }), "{error}");
     drop(second.take());
-    store.reserve_next(NOW, || false).unwrap();
+    assert!(store.reserve_next(NOW, || false).is_ok());
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn what_root_writes_belongs_to_the_directorys_owner() {
     let scratch = Scratch::new();
     std::os::unix::fs::chown(&scratch.0, Some(USER), Some(USER)).unwrap();
     for _ in 0..2 {
-        store(&scratch, today).reserve(0).unwrap();
+        drop(store(&scratch, today).reserve(0).unwrap());
         for name in ["counter", "lock"] {
             let owner = fs::metadata(scratch.0.join(name)).unwrap().uid();
             assert_eq!(owner, USER, "{name}");
