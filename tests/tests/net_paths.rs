@@ -413,7 +413,7 @@ fn no_path_survives_the_link_and_paths_come_back_with_it() {
     fixture.ip_a("link del dev rma0");
     eventually("no path", || !table.is_link_up() && table.lookup(host(Lab::B_V4)).is_none());
     let error = fixture.resolve(Lab::B_V4).unwrap_err();
-    assert!(matches!(error, PathError::LinkDown { .. }), "{error}");
+    assert!(matches!(error, PathError::InterfaceGone { .. }), "{error}");
 }
 
 #[test]
