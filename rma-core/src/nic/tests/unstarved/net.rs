@@ -121,6 +121,7 @@ impl Net {
                 source: transmit.source,
                 destination: transmit.destination,
                 reply_len_max: wire::FRAME_LEN_MAX,
+                link: None,
                 bytes,
             })
             .collect();
