@@ -176,10 +176,17 @@ impl Nic {
     }
 
     /// Payload bytes that are solicited, by reads and for the mutations of others, and have not arrived (P3):
-    /// never above the window.
+    /// never above the window. Those of parked mutations are not in it.
     #[must_use]
     pub const fn window_debited(&self) -> u32 {
         self.window.debited()
+    }
+
+    /// Bytes of the mutations of others that are parked: solicited so long ago that their share of the window was
+    /// given to others (P13). As much may still come besides [`Nic::window_debited`].
+    #[must_use]
+    pub const fn window_parked(&self) -> u32 {
+        self.responder.writes().parked_bytes()
     }
 
     /// What the NIC counts.

@@ -77,6 +77,12 @@ pub struct NicTotals {
     pub impossible_indexes: u64,
     /// Mutations that may have been applied too late.
     pub late_effects: u64,
+    /// Mutations of others that gave their share of the solicitation window back, as their data was late and others waited.
+    pub parked: u64,
+    /// Those of them whose entries were given to others: they end with TIMEOUT.
+    pub parked_forgotten: u64,
+    /// Requests of others that were NACKed so that an initiator with fewer of them found a place.
+    pub pushed_out: u64,
     /// Frames that were not sealed as no counter value was left.
     pub seals_refused: u64,
     /// Previous keys of regions that were forgotten before their time.
@@ -145,6 +151,9 @@ impl MetricsSource {
                 requests_abandoned: counters.requests_abandoned(),
                 impossible_indexes: counters.impossible_indexes(),
                 late_effects: counters.late_effects(),
+                parked: counters.parked(),
+                parked_forgotten: counters.parked_forgotten(),
+                pushed_out: counters.pushed_out(),
                 seals_refused: counters.seals_refused(),
                 previous_keys_lost: counters.previous_keys_lost(),
             },

@@ -113,6 +113,8 @@ impl FairLinks {
     }
 }
 
+//= 1rma#4.3-inbound-fifos
+//= type=deviation
 /// One queue.
 #[derive(Debug)]
 pub(super) struct FairQueue {
@@ -224,6 +226,8 @@ mod tests {
         core::iter::from_fn(|| queue.pop_front(links)).collect()
     }
 
+    //= 1rma#4.3-inbound-fifos
+    //= type=test
     #[test]
     fn lists_take_turns_and_each_keeps_its_order() {
         let (mut links, mut queue) = queue(&[9, 9, 9, 63, 0, 63]);

@@ -166,7 +166,7 @@ impl Nic {
             pending_writes: settings.pending_writes.into(),
             pending_writes_used: by_class(&|class| responder.writes().used(class)),
             pending_writes_parked: responder.writes().parked() as u64,
-            parked_bytes: responder.writes().parked_bytes().into(),
+            parked_bytes: self.window_parked().into(),
             counter_values_left: self.counter_values_left(),
         }
     }

@@ -95,6 +95,9 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
         requests_abandoned,
         impossible_indexes,
         late_effects,
+        parked,
+        parked_forgotten,
+        pushed_out,
         seals_refused,
         previous_keys_lost,
     } = nic;
@@ -120,6 +123,21 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
             "rma_late_effects_total",
             "Mutations that may have been applied after their initiators had given up.",
             late_effects,
+        ),
+        (
+            "rma_parked_total",
+            "Writes of others that lost their share of the window, as data was late and others waited.",
+            parked,
+        ),
+        (
+            "rma_parked_forgotten_total",
+            "Those of them that were forgotten as their entries were wanted: they time out.",
+            parked_forgotten,
+        ),
+        (
+            "rma_pushed_out_total",
+            "Requests of others that were NACKed for an initiator with fewer of them.",
+            pushed_out,
         ),
         (
             "rma_seals_refused_total",
@@ -153,6 +171,16 @@ fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fm
         ),
         ("rma_pending_writes_max", "Entries of the pending-write table.", gauges.pending_writes),
         (
+            "rma_pending_writes_parked",
+            "Writes of others whose data is late and that hold no window.",
+            gauges.pending_writes_parked,
+        ),
+        (
+            "rma_parked_bytes",
+            "Bytes of these writes: so much may come besides the window.",
+            gauges.parked_bytes,
+        ),
+        (
             "rma_counter_values_left",
             "Frames that can be sealed with the counter values that are left.",
             gauges.counter_values_left,
@@ -169,7 +197,11 @@ fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fm
             "Bytes that these reads still have to be sent.",
             gauges.inbound_read_bytes,
         ),
-        ("rma_pending_writes", "Writes of others under way.", gauges.pending_writes_used),
+        (
+            "rma_pending_writes",
+            "Writes of others under way, but for the parked.",
+            gauges.pending_writes_used,
+        ),
     ];
     for (name, help, values) in by_class {
         text.family(GAUGE, name, help)?;
