@@ -5,13 +5,14 @@
 //! |---|---|
 //! | P1 bounded | each command completes once, within its type's bound by its node's clock, or as soon as its node runs again; its delays are what that clock says |
 //! | P2 no late effect | no data is applied after its op was reported; what a stopped node was still applying when its op was reported as failed, that node has counted, and it counts nothing else |
-//! | P3 solicited | what the NIC debits is the sum of its reads in service and of the mutations that it has solicited, and fits the window; so does the payload on its way to it |
+//! | P3 solicited | what the NIC debits is the sum of its reads in service and of the mutations that it has solicited, and fits the window; so does the payload on its way to it. A mutation that was solicited longer ago than it may hold the window while others wait (G) counts apart, as it may be parked |
 //! | P4 fresh IVs | no sender address uses (engine, direction, counter) twice, restarts included |
 //! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
 //! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
 //! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
 //! | P10 no amplifier | a failure notice answers one request that came, within a timeout, is bound to it and shorter; those to strangers and those to who has an old key keep their rates, and the latter is told once in a timeout |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
+//! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
 //!
 //! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only if its answer would
 //! come too late, or there is no place for it.
@@ -19,6 +20,7 @@
 //! That data is right (P6), that no process gets at what another's key or region would be needed for (P8), and that only
 //! ops on a region that has changed fail for it (P11) is checked by [`crate::scenario`], which knows memory and keys.
 
+mod binding;
 mod fairness;
 mod initiator;
 mod ivs;
@@ -131,6 +133,11 @@ impl Checker {
         })
     }
 
+    /// Somebody replays the request of a mutation, which has been taken in.
+    pub fn replayed(&mut self, request: &Frame) {
+        self.ops[self.meant[request.number as usize].op()].request_copies += 1;
+    }
+
     /// Takes in one thing that happened.
     ///
     /// # Errors
@@ -190,7 +197,7 @@ impl Checker {
             return Err(Violation::Overdue { node, slot, due });
         }
         for node in sim.nodes() {
-            let debited = sim.nic(node).window_debited();
+            let debited = sim.nic(node).window_debited() + sim.nic(node).window_parked();
             if debited != 0 {
                 let window = settings(sim, node).solicitation_window;
                 return Err(Violation::Window { node, debited, solicited: 0, window });
@@ -240,7 +247,7 @@ impl Checker {
                     self.check_in_flight(op)?;
                     self.served(sim, seen, Turn::Response, response.header.class, OpType::Read)?;
                     if response.span().1 == self.ops[op].size {
-                        self.request_answered(node, op);
+                        self.request_answered(sim, seen, op);
                     }
                 }
                 (response.header, ToInitiator, op.map(of))
@@ -252,7 +259,7 @@ impl Checker {
                     let Op { op_type, .. } = self.ops[op];
                     let class = solicitation.header.class;
                     self.served(sim, seen, Turn::Solicitation, class, op_type)?;
-                    self.request_answered(node, op);
+                    self.request_answered(sim, seen, op);
                 }
                 (solicitation.header, ToInitiator, op.map(of))
             }
@@ -308,7 +315,8 @@ impl Checker {
     }
 
     fn received(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
-        let What::Received { frame, altered, result, stalled, counted_late, .. } = &seen.what
+        let What::Received { frame, altered, result, stalled, counted_late, pushed_out, .. } =
+            &seen.what
         else {
             return Ok(());
         };
@@ -328,8 +336,10 @@ impl Checker {
         if let (FrameView::ReadRequest(view), Ok(()) | Err(DropReason::InboundQueueFull)) =
             (view, *result)
         {
-            self.check_queue(sim, seen, view.claims().header.class, result.is_err())?;
+            let nacked = result.is_err() || *pushed_out;
+            self.check_queue(sim, seen, view.claims().header.class, nacked)?;
         }
+        self.nodes[node.index()].pushed_out += u64::from(*pushed_out);
         match (view, *result) {
             (FrameView::ReadRequest(view), Ok(())) => {
                 self.request_accepted(sim, seen, frame, &view.claims().header)

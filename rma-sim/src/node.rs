@@ -87,6 +87,15 @@ pub(crate) struct Arrival {
     pub(crate) extra: bool,
 }
 
+/// What became of a frame, and what the NIC counted meanwhile.
+pub(crate) struct Handled {
+    pub(crate) result: Result<(), DropReason>,
+    /// A late effect.
+    pub(crate) counted_late: bool,
+    /// A request that it had accepted, and refuses to make room for this one.
+    pub(crate) pushed_out: bool,
+}
+
 /// How long a node is stopped while it handles a frame, and how often its clock is read before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
@@ -119,6 +128,8 @@ pub(crate) struct Node {
     pub(crate) nic: Nic,
     pub(crate) clock: LocalClock,
     pub(crate) condition: Condition,
+    /// Whether solicitations are lost on their way to its software.
+    pub(crate) is_silent: bool,
     /// Which of all pauses its last one was.
     pub(crate) pause: u64,
     /// When it was resumed last.
@@ -156,6 +167,7 @@ impl Node {
             nic: Nic::new(config),
             clock: LocalClock::new(now, options.clock),
             condition: Condition::Running,
+            is_silent: false,
             pause: 0,
             resumed_at: None,
             ring: VecDeque::new(),
@@ -188,13 +200,13 @@ impl Node {
     }
 
     /// Receives a frame, which the NIC may change in its own copy. The node is stopped for a while as `stall`
-    /// says, in the midst of it. Also returns whether the NIC counted a late effect.
+    /// says, in the midst of it.
     pub(crate) fn handle_frame(
         &mut self,
         now: Instant,
         arrival: &Arrival,
         stall: Stall,
-    ) -> (Result<(), DropReason>, bool) {
+    ) -> Handled {
         let Arrival { frame, altered, .. } = arrival;
         self.rx.clear();
         self.rx.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
@@ -205,9 +217,14 @@ impl Node {
         let before = self.clock.show(now);
         let after = self.clock.show(now + stall.length);
         let readings = Readings { before, after, left: Cell::new(stall.readings_before) };
-        let late_effects = self.nic.counters().late_effects();
+        let counters = self.nic.counters().clone();
+        let (late_effects, pushed_out) = (counters.late_effects(), counters.pushed_out());
         let result = self.nic.handle_frame(before, &readings, received);
-        (result, self.nic.counters().late_effects() > late_effects)
+        Handled {
+            result,
+            counted_late: counters.late_effects() > late_effects,
+            pushed_out: counters.pushed_out() > pushed_out,
+        }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {

@@ -9,6 +9,7 @@ mod options;
 mod report;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use rma_core::{
     command::{Command, CommandSlotId, Completion},
@@ -92,7 +93,14 @@ struct Run<'a, W> {
     planned: std::collections::BTreeMap<(NodeId, u16), Planned>,
     report: Report,
     watch: W,
+    /// Requests of mutations that somebody has recorded, and which is replayed next.
+    recorded: Vec<Arc<Frame>>,
+    next_recorded: usize,
 }
+
+/// So many requests are recorded, the first ones of a run: enough that none is remembered at its target when it is
+/// replayed again.
+const RECORDED_MAX: usize = 256;
 
 /// When a node issues next, and how many more ops.
 struct Pace {
@@ -133,11 +141,17 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             planned: Default::default(),
             report: Report::default(),
             watch,
+            recorded: Vec::new(),
+            next_recorded: 0,
         })
     }
 
     fn phases(&mut self) -> Result<(), Violation> {
+        let nodes = self.options.nodes.len() as u16;
+        let silent = (nodes.saturating_sub(self.options.silent)..nodes).map(NodeId);
+        silent.clone().for_each(|node| self.sim.set_silent(node, true));
         self.phase(self.options.safety_ops)?;
+        silent.for_each(|node| self.sim.set_silent(node, false));
         self.sim.set_faults(Faults::default());
         self.sim.set_stalls(StallOptions::default());
         self.counters.hurry();
@@ -178,6 +192,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     self.sim.advance_to(at);
                     self.issue(node);
                     self.supply(node);
+                    self.replay();
                     let gap = self.draw_gap();
                     let pace = &mut paces[node.index()];
                     pace.left -= 1;
@@ -202,6 +217,19 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         }
         self.checker.check_rest(&self.sim)?;
         self.world.check_rest(&self.sim)
+    }
+
+    /// Puts recorded requests on the wire once more: whoever does so has no key.
+    fn replay(&mut self) {
+        if self.phase != Phase::Safety {
+            return;
+        }
+        for _ in 0..self.recorded.len().min(self.options.recordings as usize) {
+            let frame = &self.recorded[self.next_recorded % self.recorded.len()];
+            self.next_recorded += 1;
+            self.checker.replayed(frame);
+            self.sim.replay(frame);
+        }
     }
 
     /// Begins to reserve counter values, if `node` wants more.
@@ -344,6 +372,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     self.world.check_area(seen.node, command.slot)?;
                 }
                 What::Completed(completion) => self.completed(seen.node, completion)?,
+                What::Sent { frame, .. } if self.recorded.len() < RECORDED_MAX => {
+                    if let Ok(FrameView::MutationRequest(_)) = FrameView::parse(&frame.bytes) {
+                        self.recorded.push(frame.clone());
+                    }
+                }
                 What::Received { frame, result: Ok(()), .. } => self.applied(seen.node, frame)?,
                 _ => {}
             }

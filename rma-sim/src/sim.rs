@@ -22,7 +22,7 @@ use rma_core::{
 
 use crate::{
     link::{Faults, Link, LinkOptions},
-    node::{Arrival, Condition, Node, NodeId, NodeOptions, Sent, Stall, wire_len},
+    node::{Arrival, Condition, Handled, Node, NodeId, NodeOptions, Sent, Stall, wire_len},
     prng::{Chance, Prng},
     queue::QueueOptions,
     switch::Switch,
@@ -200,6 +200,18 @@ impl Sim {
         self.stalls = stalls;
     }
 
+    /// Whether `node` loses all solicitations from now on: it goes on asking for mutations, and sends no data.
+    pub fn set_silent(&mut self, node: NodeId, silent: bool) {
+        self.nodes[node.index()].is_silent = silent;
+    }
+
+    /// Somebody puts a frame on the wire once more, which was recorded there.
+    pub fn replay(&mut self, frame: &Arc<Frame>) {
+        let Some(to) = frame.to else { return };
+        let arrival = Arrival { frame: frame.clone(), altered: None, extra: true };
+        self.schedule(self.now + Duration::from_nanos(1), to, Kind::Arrival(arrival));
+    }
+
     /// The node that has `addr`.
     #[must_use]
     pub fn node_at(&self, addr: HostAddr) -> Option<NodeId> {
@@ -276,7 +288,9 @@ impl Sim {
     /// If `node` is not down.
     pub fn restart(&mut self, node: NodeId, options: &NodeOptions) -> Result<(), ConfigError> {
         assert_eq!(self.condition(node), Condition::Down, "{node} is restarted");
+        let is_silent = self.nodes[node.index()].is_silent;
         self.nodes[node.index()] = Node::new(self.now, options)?;
+        self.nodes[node.index()].is_silent = is_silent;
         self.see(node, What::Restarted);
         Ok(())
     }
@@ -381,12 +395,20 @@ impl Sim {
     }
 
     fn receive(&mut self, id: NodeId, arrival: Arrival) {
+        let is_solicitation =
+            || matches!(FrameView::parse(&arrival.frame.bytes), Ok(FrameView::Solicitation(_)));
+        if self.nodes[id.index()].is_silent && is_solicitation() {
+            return self.lose(id, arrival, Place::Node);
+        }
         let stall = self.draw_stall(&arrival.frame);
         let node = &mut self.nodes[id.index()];
-        let (result, counted_late) = node.handle_frame(self.now, &arrival, stall);
+        let Handled { result, counted_late, pushed_out } =
+            node.handle_frame(self.now, &arrival, stall);
         let Arrival { frame, altered, extra } = arrival;
         let stalled = stall.length;
-        self.see(id, What::Received { frame, altered, extra, stalled, result, counted_late });
+        let received =
+            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out };
+        self.see(id, received);
         if !stalled.is_zero() {
             self.stop(id, stalled);
         }

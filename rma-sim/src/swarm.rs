@@ -37,8 +37,8 @@ impl Options {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let [mut prng, mut mishaps, mut clocks, mut floods, mut counters] =
-            [0, 1, 2, 3, 4].map(|part| prng.fork(0x5eed + part));
+        let [mut prng, mut mishaps, mut clocks, mut floods, mut counters, mut useless] =
+            [0, 1, 2, 3, 4, 5].map(|part| prng.fork(0x5eed + part));
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
@@ -84,6 +84,8 @@ impl Options {
             gap,
             hopeless: Chance::ppm(hopeless),
             old_keys: Chance::NEVER,
+            recordings: if useless.below(8) == 0 { useless.between(1, 16) as u32 } else { 0 },
+            silent: if useless.below(8) == 0 { useless.between(1, count - 1) as u16 } else { 0 },
         };
         if floods.below(FLOOD_EVERY) == 0 { flooded(options, &mut floods) } else { options }
     }
@@ -285,6 +287,8 @@ pub fn load() -> Options {
         rekeys: Chance::ppm(10_000),
         hopeless: Chance::ppm(10_000),
         old_keys: Chance::NEVER,
+        recordings: 0,
+        silent: 0,
     }
 }
 

@@ -83,6 +83,8 @@ pub enum What {
         result: Result<(), DropReason>,
         /// Whether the NIC counted a late effect.
         counted_late: bool,
+        /// Whether the NIC refused another request, which it had accepted, to make room for this one.
+        pushed_out: bool,
     },
     /// A copy of a frame that had reached the end of its link was lost there. The node is the receiver.
     Lost {
@@ -137,13 +139,16 @@ impl fmt::Display for Seen {
                 };
                 write!(f, "sent     {} to {}{fate}", Summary(frame), frame.transmit.destination)
             }
-            What::Received { frame, altered, extra, stalled, result, counted_late } => {
+            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
                 let extra = if *extra { " (a copy)" } else { "" };
                 let corrupted = if altered.is_some() { " (corrupted)" } else { "" };
                 write!(f, "received {} from {}", Summary(frame), frame.transmit.source)?;
                 write!(f, "{extra}{corrupted}{}", Verdict(result))?;
                 if !stalled.is_zero() {
                     write!(f, ", stopped for {} ns meanwhile", stalled.as_nanos())?;
+                }
+                if *pushed_out {
+                    write!(f, ", in place of another")?;
                 }
                 if *counted_late { write!(f, ", counted as late") } else { Ok(()) }
             }
@@ -271,9 +276,10 @@ impl Digest {
                 self.bytes(&frame.bytes);
                 self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
             }
-            What::Received { frame, altered, extra, stalled, result, counted_late } => {
+            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
                 self.word(3);
-                self.word((stalled.as_nanos() as u64) << 1 | u64::from(*counted_late));
+                let flags = u64::from(*counted_late) | u64::from(*pushed_out) << 1;
+                self.word((stalled.as_nanos() as u64) << 2 | flags);
                 self.copy(frame, *extra);
                 self.bytes(altered.as_deref().unwrap_or(&[]));
                 self.word(result.map_or_else(|reason| reason as u64 + 1, |()| 0));

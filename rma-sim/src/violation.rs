@@ -100,6 +100,31 @@ pub enum Violation {
         /// The window, or what the copies of one request allow.
         allowed: u64,
     },
+    /// P13. Mutations that were solicited a short while ago have more of the window than their share.
+    #[error("P13: {node} has solicited {bytes} bytes for mutations, whose share is {share}")]
+    Share {
+        /// The responder.
+        node: NodeId,
+        /// What it has solicited for them.
+        bytes: u32,
+        /// Their share of the solicitation window.
+        share: u32,
+    },
+    /// P13. A read waits for the window, and neither the host's own reads nor mutations that have just been solicited hold
+    /// it.
+    #[error(
+        "P13: a read of {node} waits: of a window of {window} bytes reads hold {reads} and mutations {mutations}"
+    )]
+    Kept {
+        /// The initiator.
+        node: NodeId,
+        /// What its reads in service hold.
+        reads: u32,
+        /// What mutations hold that have been solicited for no longer than they may while others wait.
+        mutations: u32,
+        /// The solicitation window.
+        window: u32,
+    },
     /// P4.
     #[error("P4: {sender} engine {engine} direction {direction} sent counter {counter} twice")]
     IvRepeated {

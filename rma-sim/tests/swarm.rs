@@ -139,5 +139,6 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         assert!(reached || elsewhere.contains(&reason), "nothing was dropped for {reason:?}");
     }
     assert!(total.pauses > 0 && total.crashes > 0 && total.lost > 0, "{total}");
+    assert!(total.made_room.iter().all(|&count| count > 0), "{total}");
     assert!(total.changes > 0 && total.stalls > 0 && total.late_effects > 0, "{total}");
 }

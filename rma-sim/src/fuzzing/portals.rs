@@ -250,8 +250,9 @@ fn nic(addr: HostAddr, slots: u16) -> Nic {
         command_slots: slots.into(),
         regions: 3,
         inbound_queue: slots.into(),
-        pending_writes: slots.into(),
-        solicitation_window: u32::from(slots) * OP_SIZE_MAX,
+        // Half of the entries and half of the window are for those that are solicited, and none is to wait.
+        pending_writes: 2 * u32::from(slots),
+        solicitation_window: 2 * u32::from(slots) * OP_SIZE_MAX,
         ..NicConfigBuilder::default()
     };
     Nic::new(settings.build().expect("settings that work"))

@@ -3,13 +3,15 @@
 //! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be solicited), none
 //! waits for more than one of the other class, after the one that was just served.
 //!
-//! A read is NACKed if, and only if, the queue of its class has no place, or so many bytes of answers are before it that
-//! its own would come too late: more than can be sent in (timeout - RTT - dispatch timeout). Jobs whose region
-//! has changed may or may not have left the queue: they count for a NACK, and not against one.
+//! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place, or so many bytes of
+//! answers are before it that its own would come too late: more than can be sent in (timeout - RTT - dispatch
+//! timeout). Jobs whose region has changed, and those that have made room and have not been told so, may or may not
+//! have left the queue: they count for a NACK, and not against one.
 
 use core::time::Duration;
 
 use rma_core::{
+    limits::OP_SIZE_MAX,
     op::{ClassOfService, OpType},
     time::Instant,
 };
@@ -41,6 +43,11 @@ pub(super) struct Fairness {
 }
 
 impl Fairness {
+    /// Whether the node may not have forgotten a job as too late: no timer wakes it for that.
+    pub(super) fn may_hold(&self, job: &Job, timeout: Duration) -> bool {
+        self.expired_at.since(job.arrived_at) < timeout
+    }
+
     /// Something that had been accepted was refused when its turn came: whose turn is next cannot be told.
     pub(super) fn refused(&mut self) {
         self.last[Turn::Response as usize] = None;
@@ -74,6 +81,8 @@ impl Checker {
                     && it.issued_at < since
                     && now.since(it.issued_at) < timing.dispatch_timeout
             }),
+            // Who has made room waits no more; nobody sees who it is before his notice goes.
+            Turn::Response | Turn::Solicitation if state.pushed_out > 0 => false,
             Turn::Response => state.any_job_waits(other, since, now, timing.timeout),
             Turn::Solicitation => {
                 state.any_pending_waits(other, since, now, timing.dispatch_timeout)
@@ -82,7 +91,8 @@ impl Checker {
         if waits { Err(Violation::Starved { node, class: other, turn }) } else { Ok(()) }
     }
 
-    /// A read of `class` came, was authentic, permitted and in bounds, and was accepted or NACKed.
+    /// A read of `class` came, was authentic, permitted and in bounds, and was accepted, or NACKed, or another in its
+    /// place.
     pub(super) fn check_queue(
         &self,
         sim: &Sim,
@@ -94,9 +104,8 @@ impl Checker {
         let settings = settings(sim, node);
         let timeout = settings.timing.timeout;
         let state = &self.nodes[node.index()];
-        let expired_at = state.fairness.expired_at;
         let surely = |job: &Job| !job.stale && seen.local.since(job.arrived_at) < timeout;
-        let perhaps = |job: &Job| expired_at.since(job.arrived_at) < timeout;
+        let perhaps = |job: &Job| state.fairness.may_hold(job, timeout);
         let queued = |class: ClassOfService| {
             let queued = Queued::default();
             state.jobs[class as usize].iter().fold(queued, |queued, job| {
@@ -105,6 +114,8 @@ impl Checker {
             })
         };
         let (own, other) = (queued(class), queued(class.other()));
+        let made_room = if nacked { 0 } else { state.pushed_out };
+        let own = own.without(made_room);
         // In turns: all of its own class is before it, and as much of the other.
         let bytes = own.bytes + own.bytes.min(other.bytes);
         let late = timeout
@@ -129,6 +140,12 @@ struct Queued {
 }
 
 impl Queued {
+    /// As few as there may be when so many of them have made room.
+    fn without(self, jobs: u64) -> Self {
+        let bytes = self.bytes.saturating_sub(jobs * u64::from(OP_SIZE_MAX));
+        Self { jobs: self.jobs.saturating_sub(jobs as u32), bytes }
+    }
+
     fn with(self, job: &Job, ops: &[Op]) -> Self {
         let left = ops[job.op].size - job.sent;
         Self { jobs: self.jobs + 1, bytes: self.bytes + u64::from(left) }

@@ -22,7 +22,7 @@ use rma_crypto::{OpenJob, Text};
 
 use super::{
     Checker, settings,
-    state::{NodeState, OpIndex},
+    state::{Op, OpIndex},
 };
 use crate::{
     node::NodeId,
@@ -215,10 +215,15 @@ impl Checker {
         Ok(())
     }
 
-    /// `node` has answered a copy of the request of `op` in full, or solicited its data: no notice follows.
-    pub(super) fn request_answered(&mut self, node: NodeId, op: OpIndex) {
-        let accepted = &mut self.nodes[node.index()].notices.accepted;
-        if let Some(place) = accepted.iter().position(|cause| cause.op == Some(op)) {
+    /// A node has answered a copy of the request of `op` in full, or solicited its data: no notice follows. Of several
+    /// copies it is the first that has not waited for too long: those before are refused, and their notices may follow.
+    pub(super) fn request_answered(&mut self, sim: &Sim, seen: &Seen, op: OpIndex) {
+        let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
+        let accepted = &mut self.nodes[seen.node.index()].notices.accepted;
+        let in_time = |cause: &Cause| seen.local.since(cause.arrived_at) < dispatch_timeout;
+        let of_op = |cause: &Cause| cause.op == Some(op);
+        let place = accepted.iter().position(|cause| of_op(cause) && in_time(cause));
+        if let Some(place) = place.or_else(|| accepted.iter().position(of_op)) {
             accepted.remove(place);
         }
     }
@@ -236,6 +241,11 @@ impl Checker {
         let timeout = settings.timing.timeout;
         let ops = &self.ops;
         let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+        let pushed_out = self.nodes[node.index()].pushed_out;
+        let has_waited = |cause: &Cause, op: &Op| {
+            let waited = now.since(cause.arrived_at);
+            op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
+        };
         let explains = |cause: &Cause| {
             let waited = now.since(cause.arrived_at);
             match (cause.verdict, cause.op.map(|op| &ops[op])) {
@@ -249,9 +259,7 @@ impl Checker {
                 }
                 (Verdict::Accepted, Some(op)) => match status {
                     OpStatus::RemoteAuthenticationFailure => op.stale && frame.transmit.may_resolve,
-                    OpStatus::Nack => {
-                        op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
-                    }
+                    OpStatus::Nack => pushed_out > 0 || has_waited(cause, op),
                     _ => false,
                 },
                 (Verdict::Accepted, None) => false,
@@ -266,7 +274,8 @@ impl Checker {
         let fits = |cause: &Cause| {
             cause.is_answered_by(frame, failure) && explains(cause) && is_bound(cause)
         };
-        let NodeState { notices, fairness, .. } = &mut self.nodes[node.index()];
+        let state = &mut self.nodes[node.index()];
+        let notices = &mut state.notices;
         let destination = frame.transmit.destination;
         let mut found = Err(Violation::UnaskedNotice { node, destination, status });
         let refused = (0..notices.refused.len()).filter(|&place| fits(&notices.refused[place]));
@@ -285,10 +294,16 @@ impl Checker {
         if found.is_err()
             && let Some(place) = notices.accepted.iter().position(fits)
         {
-            fairness.refused();
+            state.fairness.refused();
             let cause = notices.accepted.remove(place);
             if status == unauthenticated {
                 notices.admits(now, node, settings, Verdict::OldKey, &cause.tag)?;
+            }
+            if let Some(op) = cause.op {
+                // What has waited for too long, or is stale, is told apart by that.
+                let was_pushed = status == OpStatus::Nack && !has_waited(&cause, &ops[op]);
+                let is_known = was_pushed && state.forget(op);
+                state.pushed_out -= u64::from(is_known);
             }
             found = Ok(cause);
         }

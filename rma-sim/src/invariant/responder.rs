@@ -4,14 +4,20 @@ use core::time::Duration;
 
 use rma_core::{
     error::DropReason,
+    limits::OP_SIZE_MAX,
     op::{OpStatus, OpType},
     region::RegionId,
-    wire::{Acknowledgement, Header, Response, Solicitation, SolicitedData},
+    wire::{
+        Acknowledgement, Header, Response, Solicitation, SolicitedData,
+        mutation::SOLICITATION_HEADER_LEN, read::RESPONSE_HEADER_LEN,
+    },
 };
 
 use super::{
-    Checker, Meant, settings,
-    state::{End, Job, OpIndex, Pending, PendingState, all_granules, granules},
+    Checker, Meant,
+    binding::{binds, request_iv},
+    settings,
+    state::{End, Job, NodeState, OpIndex, Pending, PendingState, all_granules, granules},
 };
 use crate::{
     node::{Condition, NodeId},
@@ -59,12 +65,15 @@ impl Checker {
         }
         let state = &mut self.nodes[node.index()];
         if op.op_type == OpType::Read {
-            let job = Job { op: index, arrived_at, sent: 0, stale: false };
+            let from = frame.transmit.source;
+            let request = request_iv(header);
+            let job = Job { op: index, from, request, arrived_at, sent: 0, stale: false };
             state.jobs[header.class as usize].push(job);
         } else {
             let [own, its] = [node, op.initiator].map(|it| settings(sim, it).timing.timeout);
             state.pending.push(Pending {
                 op: index,
+                request: request_iv(header),
                 class: header.class,
                 // The wire says microseconds.
                 limit: own.min(Duration::from_micros(its.as_micros() as u64)),
@@ -93,23 +102,42 @@ impl Checker {
         let Header { slot, generation, class, .. } = response.header;
         let (start, end) = response.span();
         let timeout = settings(sim, seen.node).timing.timeout;
-        let jobs = &mut self.nodes[seen.node.index()].jobs[class as usize];
-        // Lives of a node use the same names again, so the first may not be it.
-        let place = jobs.iter().position(|job| {
+        let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
+        let jobs = &mut jobs[class as usize];
+        let may_be = |job: &Job| {
             let op = &self.ops[job.op];
             !job.stale
+                && job.from == frame.transmit.destination
                 && seen.local.since(job.arrived_at) < timeout
                 && (op.initiator, op.slot, op.generation, job.sent)
                     == (to, slot.0, generation, start)
-        })?;
-        // A FIFO: those before it were too late, or refused.
-        jobs.drain(..place);
-        let index = jobs[0].op;
-        jobs[0].sent = end;
+        };
+        let is_bound = |job: &Job| {
+            let header = (&response.header, RESPONSE_HEADER_LEN);
+            binds(&frame.bytes, header, &job.request, &self.ops[job.op].key)
+        };
+        let place = if jobs.iter().filter(|job| may_be(job)).count() > 1 {
+            jobs.iter().position(|job| may_be(job) && is_bound(job))?
+        } else {
+            jobs.iter().position(may_be)?
+        };
+        let Job { op: index, from, .. } = jobs[place];
+        jobs[place].sent = end;
         let op = &mut self.ops[index];
         if end == op.size {
-            jobs.remove(0);
+            jobs.remove(place);
         }
+        // Who takes turns with others is served in order himself: those before it were too late, or refused.
+        let mut before = place;
+        jobs.retain(|job| {
+            let is_before = before > 0;
+            before = before.saturating_sub(1);
+            let is_overtaken = is_before && job.from == from;
+            if is_overtaken {
+                overtaken.push(job.op);
+            }
+            !is_overtaken
+        });
         let payload_len = u64::from(response.payload_len);
         op.answered += payload_len;
         if end > op.size || op.answered > op.accepted * u64::from(op.size) {
@@ -139,12 +167,25 @@ impl Checker {
         frame: &Frame,
         solicitation: &Solicitation,
     ) -> Option<OpIndex> {
-        let pending = self.find(frame, &solicitation.header, |pending| {
+        let may_be = |pending: &Pending| {
             pending.state == PendingState::Waiting
                 && !pending.stale
                 && pending.class == solicitation.header.class
                 && seen.local.since(pending.arrived_at) < pending.limit
-        })?;
+        };
+        let Header { slot, generation, .. } = solicitation.header;
+        let (ops, to) = (&self.ops, frame.to?);
+        let waiting = self.nodes[frame.from.index()].pending.iter_mut().filter(|it| {
+            let op = &ops[it.op];
+            (op.initiator, op.slot, op.generation) == (to, slot.0, generation) && may_be(it)
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        let is_bound = |pending: &&mut Pending| {
+            let header = (&solicitation.header, SOLICITATION_HEADER_LEN);
+            binds(&frame.bytes, header, &pending.request, &ops[pending.op].key)
+        };
+        let place = if waiting.len() > 1 { waiting.iter().position(is_bound)? } else { 0 };
+        let pending = waiting.get_mut(place)?;
         pending.state = PendingState::Solicited(frame.number, seen.local);
         Some(pending.op)
     }
@@ -268,39 +309,58 @@ impl Checker {
                 kept
             });
         }
-        // What is due this very instant may or may not have been forgotten.
+        for jobs in &mut state.jobs {
+            jobs.retain(|job| state.fairness.may_hold(job, timing.timeout));
+        }
+        // What is due this very instant may or may not have been parked, and what has been parked may have been forgotten.
+        let (nic, hold) = (sim.nic(node), sim.nic(node).config().hold());
         let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
+        let (mut mutations, mut in_flight) = (0, state.in_flight);
         for pending in &state.pending {
             let size = self.ops[pending.op].size;
             match pending.state {
                 PendingState::Waiting => {}
                 PendingState::Solicited(_, at) => {
-                    let kept = local.since(at) < timing.timeout;
-                    least += if kept { size } else { 0 };
+                    let holds = local.since(at) < hold;
+                    least += if holds { size } else { 0 };
                     most += size;
-                    entries += u32::from(kept);
+                    entries += u32::from(holds);
+                    mutations += if local.since(at) <= hold + slack { size } else { 0 };
+                    in_flight -= if holds { 0 } else { pending.in_flight };
                 }
                 PendingState::Answering(_) => entries += 1,
             }
+        }
+        let (window, share) = (settings.solicitation_window, nic.config().mutations_share());
+        if least - state.reading > share {
+            return Err(Violation::Share { node, bytes: least - state.reading, share });
         }
         if sim.condition(node) == Condition::Paused {
             // Stopped in a turn: ops may be over of which nobody has been told.
             least = 0;
         }
-        let debited = sim.nic(node).window_debited();
-        let window = settings.solicitation_window;
-        if !(least..=most).contains(&debited) || debited > window {
+        let debited = nic.window_debited();
+        let with_parked = u64::from(debited) + u64::from(nic.window_parked());
+        if !(least..=most).contains(&debited) || debited > window || with_parked > most.into() {
             return Err(Violation::Window { node, debited, solicited: most, window });
         }
-        if state.multiplied == 0 && state.in_flight > window.into() {
-            let (bytes, allowed) = (state.in_flight, window.into());
-            return Err(Violation::InFlight { node, bytes, allowed });
+        if state.multiplied == 0 && in_flight > window.into() {
+            return Err(Violation::InFlight { node, bytes: in_flight, allowed: window.into() });
+        }
+        let may_send = nic.wants_transmit() || nic.counter_values_left() == 0;
+        let reads = state.reading;
+        let has_room =
+            u64::from(reads) + u64::from(mutations) + u64::from(OP_SIZE_MAX) <= u64::from(window);
+        if has_room && !may_send && sim.condition(node) == Condition::Running && state.read_waits()
+        {
+            return Err(Violation::Kept { node, reads, mutations, window });
         }
         self.peak_in_flight = self.peak_in_flight.max(state.in_flight);
         let held = |job: &&Job| !job.stale && local.since(job.arrived_at) < timing.timeout;
         let jobs = state.jobs.iter().map(|jobs| jobs.iter().filter(held).count());
         let depth = settings.inbound_queue;
-        if let Some(jobs) = jobs.max().filter(|&jobs| jobs > depth as usize) {
+        let made_room = state.pushed_out as usize;
+        if let Some(jobs) = jobs.max().filter(|&jobs| jobs > depth as usize + made_room) {
             return Err(Violation::QueueGrew { node, jobs, depth });
         }
         if entries > settings.pending_writes {

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use rma_core::{
-    crypto::DerivedRegionKey,
+    addr::HostAddr,
+    crypto::{DerivedRegionKey, Iv},
     limits::GRANULE,
     op::{ClassOfService, OpStatus, OpType},
     region::RegionId,
@@ -93,6 +94,10 @@ pub(super) struct Op {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) op: OpIndex,
+    /// Who is to be answered.
+    pub(super) from: HostAddr,
+    /// What the answer is bound to.
+    pub(super) request: Iv,
     pub(super) arrived_at: Instant,
     /// How much of it has been answered.
     pub(super) sent: u32,
@@ -104,6 +109,8 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) op: OpIndex,
+    /// What the solicitation is bound to.
+    pub(super) request: Iv,
     pub(super) class: ClassOfService,
     pub(super) arrived_at: Instant,
     /// For how long the initiator waits for the solicitation.
@@ -145,11 +152,40 @@ pub(super) struct NodeState {
     pub(super) pending: Vec<Pending>,
     pub(super) notices: Notices,
     pub(super) fairness: Fairness,
+    /// Requests that it refused after it had accepted them, to make room for others, and whose notices have
+    /// not been seen.
+    pub(super) pushed_out: u64,
+    /// Reads that a later one of the same initiator has overtaken: they had made room, and their notices follow.
+    pub(super) overtaken: Vec<OpIndex>,
 }
 
 impl NodeState {
+    /// A request of `op` that was accepted has made room, and waits no more. Returns whether there was one copy of it:
+    /// which of several it was, nobody can tell, and none is forgotten.
+    pub(super) fn forget(&mut self, op: OpIndex) -> bool {
+        if let Some(place) = self.overtaken.iter().position(|&it| it == op) {
+            self.overtaken.swap_remove(place);
+            return true;
+        }
+        let waits = |it: &Pending| it.op == op && it.state == PendingState::Waiting;
+        let reads = self.jobs.iter().flatten().filter(|job| job.op == op).count();
+        if reads + self.pending.iter().filter(|it| waits(it)).count() != 1 {
+            return false;
+        }
+        self.jobs.iter_mut().for_each(|jobs| jobs.retain(|job| job.op != op));
+        self.pending.retain(|it| !waits(it));
+        true
+    }
+
     pub(super) fn new(slots: usize) -> Self {
         Self { slots: (0..slots).map(|_| None).collect(), ..Self::default() }
+    }
+
+    /// Whether a read waits to enter service.
+    pub(super) fn read_waits(&self) -> bool {
+        let mut outstanding = self.slots.iter().flatten();
+        self.outstanding > 0
+            && outstanding.any(|it| it.op_type == OpType::Read && it.entered.is_none())
     }
 
     pub(super) fn outstanding(&mut self, slot: u16) -> Option<&mut Outstanding> {

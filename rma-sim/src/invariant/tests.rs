@@ -71,6 +71,7 @@ fn an_accepted_corruption_is_found() {
         result: Ok(()),
         stalled: core::time::Duration::ZERO,
         counted_late: false,
+        pushed_out: false,
     };
     assert!(matches!(write.see(1, received), Err(Violation::CorruptedAccepted { .. })));
 }
@@ -243,6 +244,7 @@ impl Write {
                 stalled: core::time::Duration::from_nanos(nanos),
                 result,
                 counted_late: false,
+                pushed_out: false,
             },
         )
     }

@@ -42,6 +42,10 @@ pub struct Options {
     pub hopeless: Chance,
     /// How many of these come under a key that their region had before, where there is one.
     pub old_keys: Chance,
+    /// How many recorded requests of mutations somebody without a key puts on the wire with each op of the safety phase.
+    pub recordings: u32,
+    /// How many of the nodes, the last ones, take no solicitation in the safety phase: they ask, and fall silent.
+    pub silent: u16,
 }
 
 /// The most that one op of 4 KiB takes on the wire one way, with all headers, at the smallest MTU: an upper
@@ -73,6 +77,7 @@ impl fmt::Display for Options {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
         let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, old_keys, .. } =
             self;
+        let Self { recordings, silent, .. } = self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -127,7 +132,8 @@ impl fmt::Display for Options {
         write!(
             f,
             "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {mutations} mutations, of these \
-             {rekeys} rekeys, {hopeless} hopeless, of these {old_keys} under old keys"
+             {rekeys} rekeys, {hopeless} hopeless, of these {old_keys} under old keys; {recordings} recordings \
+             replayed with each, {silent} nodes silent"
         )
     }
 }

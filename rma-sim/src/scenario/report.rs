@@ -39,6 +39,9 @@ pub struct Report {
     pub stalls: u64,
     /// Changes at a target that may have come after their ops were reported, as NICs counted them.
     pub late_effects: u64,
+    /// Mutations that were parked, and those of them whose entries were given to others; requests that made room for
+    /// others.
+    pub made_room: [u64; 3],
     /// Events.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
@@ -65,6 +68,7 @@ impl Report {
         self.changes += other.changes;
         self.stalls += other.stalls;
         self.late_effects += other.late_effects;
+        self.made_room.iter_mut().zip(other.made_room).for_each(|(own, other)| *own += other);
         self.steps += other.steps;
         self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
         self.end = self.end.max(other.end);
@@ -99,6 +103,8 @@ impl Report {
             self.drops[reason as usize] += count;
         }
         self.late_effects += counters.late_effects();
+        let made_room = [counters.parked(), counters.parked_forgotten(), counters.pushed_out()];
+        self.made_room.iter_mut().zip(made_room).for_each(|(own, other)| *own += other);
     }
 
     /// How many ops of all types ended with `status`.
@@ -132,6 +138,8 @@ impl fmt::Display for Report {
         let Self { changes, stalls, late_effects, .. } = self;
         writeln!(f, "{pauses} pauses, {crashes} crashes, {changes} changes, {stalls} stalls")?;
         writeln!(f, "{late_effects} late effects counted")?;
+        let [parked, forgotten, pushed_out] = self.made_room;
+        writeln!(f, "{parked} parked, {forgotten} of them forgotten; {pushed_out} pushed out")?;
         writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
         for (op_type, counts) in OP_TYPES.into_iter().zip(&self.statuses) {
             for status in OpStatus::ALL.into_iter().filter(|&s| counts[s as usize] > 0) {

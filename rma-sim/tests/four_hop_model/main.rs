@@ -16,16 +16,18 @@
 //! | `receive_acknowledgement` | `initiator/mutation.rs`: `handle_acknowledgement`; `security.rs`: `open_acknowledgement` | |
 //! | `receive_notice`: `in_time` | `initiator.rs`: `handle_failure` | |
 //! | `Frame::AuthenticationFailure` | `security.rs`: `seal_failure` under the reserved key | deliverable as soon as the request was sent: who has seen that can forge it |
-//! | `target::Entry` | `pending_writes.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
+//! | `target::Entry` | `pending_writes/pending.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
 //! | `receive_request` | `admission.rs`; `pending_writes.rs`: `is_full`, `push` | every copy of a request makes an entry, also those that `has_come` would drop |
 //! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: `poll_transmit` | in any order, not by class and arrival; a granule stands for half of 4 KiB; no reads share the window |
+//! | `Action::Park`, `may_park` | `pending_writes.rs`: `park` | at any time while another wants room, which is more than the code does |
+//! | `receive_request`: `parked` | `pending_writes.rs`: `place_for` | any that is parked, not the one that was parked first |
 //! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: `handle_timeout`, `next_in_time` | at any time, which is more than the code does |
-//! | `receive_data`: `header`, `bound`, `repeated` | `pending_writes.rs`: `is_of`, `handle_data`; `security.rs`: `open_data` | |
+//! | `receive_data`: `header`, `bound`, `repeated` | `pending_writes/pending.rs`: `is_of`; `pending_writes.rs`: `handle_data`; `security.rs`: `open_data` | |
 //! | `Entry::revision`, `is_outdated`, `Action::Refuse` | `region_table.rs`: `get_at`; `admission.rs`: `refuse` | before hop 2 |
-//! | `discard` | `pending_writes.rs`: `land` | after it |
-//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes.rs`: `deadline_nanos`, `GUARD_PART` | |
-//! | `Action::Copy`, ticks before it | `pending_writes.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
-//! | `Action::LookAgain`, `Script::late_from` | `pending_writes.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
+//! | `discard` | `pending_writes/pending.rs`: `land` | after it |
+//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes/pending.rs`: `deadline_nanos`, `GUARD_PART` | |
+//! | `Action::Copy`, ticks before it | `pending_writes/pending.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
+//! | `Action::LookAgain`, `Script::late_from` | `pending_writes/pending.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
 //! | `Target::debited` | `solicitation_window.rs` | |
 //! | `Action::DriverRekey` | `region_table.rs`: `rekey` | between two steps of the engine, as it runs on its thread |
 //! | `Action::RestartInitiator`, `Action::RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |
@@ -165,7 +167,14 @@ fn writes_that_land_late_are_counted_however_long_the_target_is_stopped() {
 
 #[test]
 fn writes_that_wait_for_window_keep_all_promises() {
-    explore("two writes, narrow window", Script { window: 3, ..WRITES }, 300_000);
+    explore("two writes, narrow window", Script { window: 3, ..WRITES }, 700_000);
+}
+
+#[test]
+fn data_that_lands_when_its_entry_was_given_away_goes_astray_and_breaks_p2() {
+    let script = Script { window: 3, ..WRITES };
+    breaks(script.without(&[Flaw::LandsInAnothersEntry]), name::P7_OWN);
+    breaks(script.without(&[Flaw::LandsInAnothersEntry]), name::P2_FITTING);
 }
 
 #[test]

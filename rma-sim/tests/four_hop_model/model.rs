@@ -44,6 +44,8 @@ pub(crate) enum Action {
     Shed { index: u8 },
     /// The target gives up an entry whose data did not come.
     Forget { index: u8 },
+    /// The target gives an entry's share of the window to others.
+    Park { index: u8 },
     /// The target gives up an entry whose key was replaced.
     Refuse { index: u8 },
     /// The target copies what has passed its checks.
@@ -128,6 +130,7 @@ impl Model for Script {
             Action::Solicit { index } => network.send(target.solicit(self, index)),
             Action::Shed { index } => network.send(target.shed(index)),
             Action::Forget { index } => target.forget(self, index),
+            Action::Park { index } => target.park(self, index),
             Action::Refuse { index } => target.refuse(self, index),
             Action::Copy => target::copy(self, &mut state),
             Action::LookAgain => target::look_again(self, &mut state),
@@ -206,6 +209,9 @@ impl Script {
             }
             if target.may_forget(index) {
                 actions.push(Action::Forget { index });
+            }
+            if target.may_park(self, index) {
+                actions.push(Action::Park { index });
             }
             if target.may_refuse(self, index) {
                 actions.push(Action::Refuse { index });

@@ -17,7 +17,8 @@ pub(crate) mod name {
     pub(crate) const P7_OWN: &str = "P7: no data lands where another op's belongs";
     pub(crate) const P7_WHOLE: &str = "P7: what is reported OK has been applied completely";
     pub(crate) const P1_ONCE: &str = "P1: each op completes once";
-    pub(crate) const P3: &str = "P3: debited is what solicited entries take, and fits the window";
+    pub(crate) const P3: &str =
+        "P3: debited is what solicited entries take that are not parked, and fits the window";
     pub(crate) const KEY_ALONE: &str = "Rekey: nothing is applied under a key that was replaced";
     pub(crate) const KEY_FORWARD: &str = "Rekey: a key that was replaced never returns";
     pub(crate) const FORGOTTEN: &str = "the model forgets no frame that could change anything";
@@ -69,6 +70,14 @@ const SOMETIMES: [(&str, Condition); 5] = [
     }),
 ];
 
+/// What is possible as well if the window is too small for two ops at once.
+const SOMETIMES_PARKED: (&str, Condition) =
+    ("data lands for an entry that is parked while another is solicited", |_, state| {
+        let entries = || state.target.entries.iter().flatten();
+        entries().any(|entry| entry.parked && entry.arrived != 0)
+            && entries().any(|entry| entry.solicitation.is_some() && !entry.parked)
+    });
+
 /// What is possible as well if a slot has two ops.
 const SOMETIMES_REUSE: (&str, Condition) =
     ("a slot that was used before waits for hop 4", |script, state| {
@@ -117,6 +126,8 @@ pub(crate) fn all(script: &Script) -> Vec<Property<Script>> {
     let reuse =
         (0..).zip(script.ops).any(|(id, op)| script.ops[..id].iter().any(|b| b.slot == op.slot));
     all.extend(reuse.then(|| sometimes(SOMETIMES_REUSE)));
+    let narrow = script.window < 2 * GRANULES_MAX && script.solicitations > 1;
+    all.extend(narrow.then(|| sometimes(SOMETIMES_PARKED)));
     let writes = script.ops.iter().any(|op| op.rekey_to.is_none());
     let outdated = script.ops.iter().any(|write| {
         let replaces = |op: &Op| op.rekey_to.is_some() && op.key == write.key;

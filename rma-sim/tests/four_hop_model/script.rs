@@ -113,6 +113,8 @@ pub(crate) enum Flaw {
     HopFourNotBound,
     /// The target counts frames of data, and does not mark which have come.
     NoArrivalBits,
+    /// Data of an op whose entry was given to another is taken as if that were still its own.
+    LandsInAnothersEntry,
     /// The target does not look at the clock before the copy.
     NoCheckBeforeCopy,
     /// The target does not look at the clock after the copy.

@@ -21,10 +21,12 @@ pub(crate) struct Entry {
     revision: u8,
     /// The hop 2 that was sent; `None` while it waits.
     pub(crate) solicitation: Option<SolicitationId>,
+    /// Its share of the window was given to others.
+    pub(crate) parked: bool,
     /// Ticks since hop 2.
     age: u8,
     /// One bit for each granule.
-    arrived: u8,
+    pub(crate) arrived: u8,
 }
 
 /// A hop 2 that was sent: what its IV stands for.
@@ -154,6 +156,24 @@ impl Target {
         self.remove(script, index);
     }
 
+    /// Whether an entry holds window that another waits for.
+    pub(crate) fn may_park(&self, script: &Script, index: u8) -> bool {
+        let waits = (0..ENTRIES_MAX as u8).any(|other| {
+            self.entry(other).is_some_and(|entry| entry.solicitation.is_none())
+                && !self.is_outdated(script, other)
+        });
+        self.entry(index).is_some_and(|entry| entry.solicitation.is_some() && !entry.parked)
+            && waits
+            && script.window - self.debited < GRANULES_MAX
+    }
+
+    /// An entry has held its share of the window for long enough. That may be any time.
+    pub(crate) fn park(&mut self, script: &Script, index: u8) {
+        let entry = self.entries[usize::from(index)].as_mut().expect("may_park was asked");
+        entry.parked = true;
+        self.debited -= script.op(entry.op).granules();
+    }
+
     /// Whether the key that an entry was admitted under has been replaced.
     fn is_outdated(&self, script: &Script, index: u8) -> bool {
         self.entry(index).is_some_and(|entry| entry.revision != self.revision)
@@ -187,7 +207,7 @@ impl Target {
     /// An entry ends, and with it what it debited.
     fn remove(&mut self, script: &Script, index: u8) -> Entry {
         let entry = self.entries[usize::from(index)].take().expect("the caller saw it");
-        if entry.solicitation.is_some() {
+        if entry.solicitation.is_some() && !entry.parked {
             self.debited -= script.op(entry.op).granules();
         }
         entry
@@ -241,7 +261,8 @@ impl Target {
 
     /// Bytes that the entries should have debited.
     pub(crate) fn in_service(&self, script: &Script) -> u8 {
-        let solicited = self.entries.iter().flatten().filter(|entry| entry.solicitation.is_some());
+        let solicited = self.entries.iter().flatten();
+        let solicited = solicited.filter(|entry| entry.solicitation.is_some() && !entry.parked);
         solicited.map(|entry| script.op(entry.op).granules()).sum()
     }
 }
@@ -262,10 +283,14 @@ fn receive_request(script: &Script, state: &mut State, op: OpId) {
         return;
     }
     let entries = &mut target.entries[..usize::from(script.entries)];
-    match entries.iter_mut().find(|entry| entry.is_none()) {
-        Some(free) => {
+    // Who is parked is forgotten where there is no free entry.
+    let parked = |entry: &Option<Entry>| entry.is_some_and(|entry| entry.parked);
+    let place = entries.iter().position(Option::is_none).or(entries.iter().position(parked));
+    match place {
+        Some(place) => {
             let revision = target.revision;
-            *free = Some(Entry { op, revision, solicitation: None, age: 0, arrived: 0 });
+            let (solicitation, parked) = (None, false);
+            entries[place] = Some(Entry { op, revision, solicitation, parked, age: 0, arrived: 0 });
         }
         None => state.network.send(Frame::Nack { op }),
     }
@@ -274,14 +299,15 @@ fn receive_request(script: &Script, state: &mut State, op: OpId) {
 fn receive_data(script: &Script, state: &mut State, op: OpId, by: SolicitationId, granule: u8) {
     let index = state.target.solicitations[usize::from(by)].index;
     let Some(entry) = state.target.entry(index) else { return };
-    let Some(expected) = entry.solicitation else { return };
+    let given_away = script.has(Flaw::LandsInAnothersEntry) && entry.solicitation != Some(by);
+    let Some(expected) = entry.solicitation.or(given_away.then_some(by)) else { return };
     let generations = state.initiator.generations;
     let header = script.op(op).slot == script.op(entry.op).slot
         && generations[usize::from(op)] == generations[usize::from(entry.op)];
     let bound = expected == by || script.has(Flaw::HopThreeNotBound);
     let authentic = bound && script.op(op).same_key(script.op(entry.op));
     let repeated = entry.arrived & 1 << granule != 0 && !script.has(Flaw::NoArrivalBits);
-    if !header || !authentic || repeated {
+    if !given_away && (!header || !authentic) || repeated {
         return;
     }
     if state.target.is_outdated(script, index) {
@@ -338,7 +364,10 @@ pub(crate) fn look_again(script: &Script, state: &mut State) {
     entry.arrived |=
         if script.has(Flaw::NoArrivalBits) { entry.arrived + 1 } else { 1 << landing.granule };
     if entry.arrived == script.op(entry.op).all() {
-        let by = target.remove(script, landing.index).solicitation.expect("data has come for it");
+        let Some(by) = target.remove(script, landing.index).solicitation else {
+            assert!(script.has(Flaw::LandsInAnothersEntry), "data has come for what waits");
+            return;
+        };
         state.network.send(Frame::Acknowledgement { by, ok: true });
     }
 }
