@@ -16,6 +16,7 @@ mod simulator;
 mod table;
 mod transfers;
 mod turn;
+mod useless;
 mod writes;
 
 use clap::Args;

@@ -31,4 +31,5 @@ pub mod serve;
 pub mod timeline;
 pub mod transfers;
 pub mod turn;
+pub mod useless;
 pub mod write_lat;

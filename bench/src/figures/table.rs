@@ -5,7 +5,7 @@
 
 use super::{
     crypto, death, floors, flows, issue, limit::Limit, reads, rekey, simulator, transfers, turn,
-    writes,
+    useless, writes,
 };
 use crate::{interrupt::Interrupt, pair::PairError};
 
@@ -148,6 +148,29 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: transfers::beside,
         figures: &[Spec::new("small_beside_large_p99", "ratio").at_most(3.0)],
+    },
+    Benchmark {
+        run: useless::reads_under_replayed_writes,
+        figures: &[
+            Spec::new("reads_under_replayed_writes", "ratio").at_least(0.5),
+            Spec::new("reads_under_replayed_writes_p99", "ratio").at_most(3.0),
+            Spec::new("reads_under_replayed_writes_failed", "ops").at_most(0.0),
+        ],
+    },
+    Benchmark {
+        run: useless::reads_under_silent_writers,
+        figures: &[
+            Spec::new("reads_under_silent_writers", "ratio").at_least(0.5),
+            Spec::new("reads_under_silent_writers_p99", "ratio").at_most(3.0),
+            Spec::new("reads_under_silent_writers_failed", "ops").at_most(0.0),
+        ],
+    },
+    Benchmark {
+        run: useless::writes_under_useless_writes,
+        figures: &[
+            Spec::new("writes_under_useless_writes", "ratio").at_least(0.8),
+            Spec::new("writes_under_64000_useless_writes", "ratio").at_least(0.5),
+        ],
     },
     Benchmark {
         run: crypto::aead,
