@@ -228,7 +228,21 @@ impl Notices {
     }
 
     /// Writes the next notice that may be sent, if there is one.
+    #[inline]
     pub(super) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        security: &mut Security,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        // As before most responses.
+        if self.is_empty() {
+            return None;
+        }
+        self.write_next(now, security, out)
+    }
+
+    fn write_next(
         &mut self,
         now: Instant,
         security: &mut Security,

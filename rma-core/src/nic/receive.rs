@@ -36,7 +36,7 @@ pub(super) struct Seen {
 
 /// How much of what a request asks for is fetched before it is known to be authentic, in bytes: no more lines than a
 /// processor fetches at a time. A request that asked it to wait would be refused later where there is such a region.
-pub(super) const PREFETCH_MAX: usize = 512;
+pub(super) const PREFETCH_MAX: usize = 1024;
 
 /// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is no such thing.
 fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usize) {
