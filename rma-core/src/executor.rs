@@ -57,7 +57,7 @@ use self::{
 use crate::{
     cc::{CongestionControl, Direction, Feedback, Held},
     command::{Command, CommandOp, Completion, Transfer},
-    op::{OpStatus, OpType},
+    op::{ClassOfService, OpStatus, OpType},
     portal::CommandPortal,
     time::Instant,
 };
@@ -165,13 +165,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         call: &Call<'_>,
         is_fenced: bool,
     ) -> Result<CallId, CallError> {
-        let op_type = call::check(call.pieces)?;
-        let portal = self.portal.as_mut();
-        for (piece, it) in call.pieces.iter().enumerate() {
-            let usable =
-                portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
-            usable.map_err(|error| CallError::Submit { piece, error })?;
-        }
+        let op_type = self.check_op_type(call)?;
         let index =
             self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
         let responder = call.pieces[0].grant.responder;
@@ -203,6 +197,35 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.hold(id);
         }
         Ok(id)
+    }
+
+    /// What kind of ops a call has that can be right.
+    #[inline]
+    fn check_op_type(&mut self, call: &Call<'_>) -> Result<OpType, CallError> {
+        let op_type = call::check(call.pieces)?;
+        let portal = self.portal.as_mut();
+        for (piece, it) in call.pieces.iter().enumerate() {
+            let usable =
+                portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
+            usable.map_err(|error| CallError::Submit { piece, error })?;
+        }
+        Ok(op_type)
+    }
+
+    /// Whether `call` can be right: what [`CommandExecutor::submit`] looks at before it looks for room. For who keeps
+    /// calls until there is some.
+    ///
+    /// # Errors
+    /// As [`CommandExecutor::submit`], but for want of room.
+    pub fn check(&mut self, call: &Call<'_>) -> Result<(), CallError> {
+        self.check_op_type(call).map(drop)
+    }
+
+    /// With which class of service `call` would be: its own, or what suits it.
+    #[must_use]
+    pub fn class_of(&self, call: &Call<'_>) -> ClassOfService {
+        let is_ipv4 = call.pieces.first().is_none_or(|it| it.grant.responder.is_ipv4());
+        call.class.unwrap_or_else(|| self.cuts[usize::from(!is_ipv4)].class(call.pieces))
     }
 
     /// From now on, what is submitted waits until everything that was submitted before is over, well or not.

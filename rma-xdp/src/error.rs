@@ -159,6 +159,17 @@ pub enum TransferError {
     /// It cannot be right, or there is no room for it: nothing was issued. The caller's doing, never the network's.
     #[error(transparent)]
     Refused(#[from] CallError),
+    /// No place is free for it among the calls of its executor, and it was not to wait for one. Nothing was issued.
+    #[error(
+        "all places for such calls are taken ({calls} calls are under way, {waiting} transfers wait); try again when \
+         some are over, or raise `calls` of the executor"
+    )]
+    Full {
+        /// How many calls are not over.
+        calls: usize,
+        /// How many transfers wait for a place.
+        waiting: usize,
+    },
     /// It is over and not all bytes were transferred. The outcome tells which are missing;
     /// [`Outcome::remaining`] makes of it what to ask of another replica.
     #[error(

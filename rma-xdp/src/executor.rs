@@ -13,6 +13,8 @@
 mod buffer;
 mod client;
 mod gauges;
+mod line;
+mod order;
 mod remaining;
 mod seat;
 mod tasks;
@@ -32,7 +34,7 @@ use rma_core::{
         Outcome, Piece,
     },
     grant::Grant,
-    op::OpType,
+    op::{ClassOfService, OpType},
     region::RegisteredRegion,
     time::{Clock, Instant},
 };
@@ -143,6 +145,20 @@ impl Executor {
             self.told.tell_calls(1);
         }
         Ok(id)
+    }
+
+    /// See [`CommandExecutor::check`].
+    ///
+    /// # Errors
+    /// As [`CommandExecutor::check`].
+    pub fn check(&mut self, call: &Call<'_>) -> Result<(), CallError> {
+        self.inner.check(call)
+    }
+
+    /// See [`CommandExecutor::class_of`].
+    #[must_use]
+    pub fn class_of(&self, call: &Call<'_>) -> ClassOfService {
+        self.inner.class_of(call)
     }
 
     /// See [`CommandExecutor::fence`].

@@ -106,6 +106,9 @@ pub struct CallId {
 }
 
 impl CallId {
+    /// Of a call that never was: no executor has so many.
+    const NONE: Self = Self { index: u16::MAX, generation: 0 };
+
     /// A small number that no other call has at the same time: below
     /// [`ExecutorConfig::calls`](super::ExecutorConfig::calls). Lets an application keep what belongs to a call in a
     /// table.
@@ -189,6 +192,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What became of a call that was given up before an executor took it: all of it is missing, and nothing has
+    /// changed. `call` names no other call. For who keeps calls until there is room for them.
+    pub fn not_begun(call: &Call<'_>, status: CallStatus) -> Self {
+        let pieces = call.pieces.iter().enumerate();
+        let missing =
+            pieces.map(|(piece, it)| Missing { piece, offset: 0, len: it.len, tried: None });
+        let missing = missing.collect();
+        Self { call: CallId::NONE, status, bytes_done: 0, retries: 0, missing }
+    }
+
     /// The part of `pieces`, those of the call, that is missing: what to ask of another replica, with the grants
     /// that `grant_of` has for each. One piece for each [`Missing`], in their order.
     ///

@@ -20,7 +20,7 @@ use core::{
 use std::{future::poll_fn, sync::Arc, thread};
 
 use rma_core::{
-    executor::{Call, CallId, Outcome, RetryPolicy},
+    executor::{Outcome, RetryPolicy},
     grant::Grant,
     op::{ClassOfService, OpType},
 };
@@ -28,14 +28,24 @@ use rma_core::{
 use super::{
     Executor,
     buffer::{BufPiece, Bufs, RegionBuf},
-    check_op_type, done,
-    remaining::{check_within, error_in_whole, missing_in_whole},
+    done,
+    order::{Order, What},
+    remaining::missing_in_whole,
     seat::block_on,
     tasks::{After, Shared, State, TaskId},
 };
 use crate::error::{HostError, TransferError, WaitError};
 
 /// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any thread.
+///
+/// There may be more futures than the executor has places for calls ([`ExecutorConfig::calls`], 1024 by default). The
+/// others wait for one: first come, first served in each class of service, the classes in turns, and nobody passes a
+/// fence. Transfers of the throughput class leave an eighth of the places free, so that small ones need not wait for the
+/// end of large ones. Whoever polls gives a place on as soon as a call is over; the future that gets it need not be
+/// polled for that, and one that is dropped while it waits gives its place in the line up and its buffers back at once.
+/// [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for who does not.
+///
+/// [`ExecutorConfig::calls`]: crate::ExecutorConfig::calls
 ///
 /// When the last clone and the last future are gone, calls that were given up are waited for by whoever polls, or else
 /// by a thread that lives as long as they do, which promise P1 bounds. Then the portal's slots are the host's again.
@@ -69,7 +79,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let unfinished =
-            |state: &mut State, _: &mut After| state.pending > 0 && state.gone.is_none();
+            |state: &mut State, _: &mut After| state.calls() > 0 && state.gone.is_none();
         if self.shared.sleep.is_some() && self.shared.with(unfinished) {
             // If there can be no thread, the buffers stay out of their pools: see `State`.
             let _ = spawn(self.shared.clone());
@@ -94,6 +104,9 @@ fn poll_until_done(shared: &Shared) -> Result<(), WaitError> {
 impl Client {
     /// A client whose futures make progress when they are polled, in [`Client::block_on`], and while a
     /// [`Poller`] runs. Starts no thread.
+    ///
+    /// # Panics
+    /// If a call of the executor is not over, or its outcome has not been taken: nobody would take it.
     #[must_use]
     pub fn new(executor: Executor) -> Self {
         let owner = Arc::new(Owner { shared: Arc::new(Shared::new(executor)) });
@@ -105,6 +118,9 @@ impl Client {
     ///
     /// # Errors
     /// If the engine is inline, or there can be no thread.
+    ///
+    /// # Panics
+    /// As [`Client::new`].
     pub fn start(executor: Executor) -> Result<Self, HostError> {
         if executor.portal().sleep().is_none() {
             return Err(WaitError::InlineEngine.into());
@@ -205,6 +221,7 @@ impl Client {
             timeout: None,
             only: None,
             fenced: false,
+            or_full: false,
         };
         Transfer { client: self.clone(), phase: Phase::New { order, bufs }, give_back }
     }
@@ -213,7 +230,7 @@ impl Client {
     /// clones of this client. A transfer is submitted when it is first polled: for one alone there is
     /// [`Transfer::fenced`].
     pub fn fence(&self) {
-        self.handle.owner.shared.with(|state, _| state.executor.fence());
+        self.handle.owner.shared.with(|state, _| state.fence());
     }
 
     /// Runs a future to its end on this thread, which polls the executor meanwhile if no other thread does. It spins,
@@ -234,7 +251,33 @@ impl Client {
     /// How many calls are not over, those of dropped futures among them.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.handle.owner.shared.with(|state, _| state.pending)
+        self.handle.owner.shared.with(|state, _| state.calls())
+    }
+
+    /// How many transfers wait for a place among the calls.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.handle.owner.shared.with(|state, _| state.waiting())
+    }
+
+    /// From now on, at most so many transfers wait for a place among the calls; the next ones end with
+    /// [`TransferError::Full`]. Those that wait go on waiting. Default: any number, as each of them is a future of the
+    /// application's and has buffers of its own, so that a [`BufferPool`](super::BufferPool) bounds them already.
+    ///
+    /// ```no_run
+    /// # use rma_xdp::{Client, Executor, Grant, RegionBuf, TransferError};
+    /// # async fn serve(executor: Executor, grant: Grant, buf: RegionBuf) -> Result<(), TransferError> {
+    /// let client = Client::new(executor);
+    /// client.set_waiting_max(5000); // more than that is overload: better to say so at once
+    /// match client.read(&grant, 0, buf).await {
+    ///     (Err(TransferError::Full { .. }), _buf) => println!("overloaded"),
+    ///     (result, _buf) => result?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_waiting_max(&self, transfers: usize) {
+        self.handle.owner.shared.with(|state, _| state.waiting_max = transfers);
     }
 
     /// Looks at the executor.
@@ -284,32 +327,9 @@ enum Phase {
     Submitted {
         task: TaskId,
         /// [`Order::only`].
-        only: Option<Outcome>,
+        only: Option<Arc<Outcome>>,
     },
     Done,
-}
-
-/// What to transfer, and how.
-#[derive(Debug)]
-struct Order {
-    op_type: OpType,
-    what: What,
-    class: Option<ClassOfService>,
-    retry: RetryPolicy,
-    timeout: Option<Duration>,
-    /// Of another transfer, which left missing what this one is to transfer.
-    only: Option<Outcome>,
-    fenced: bool,
-}
-
-#[derive(Debug)]
-enum What {
-    /// All of the only buffer.
-    Whole {
-        grant: Grant,
-        remote_offset: u64,
-    },
-    Pieces(Vec<BufPiece>),
 }
 
 impl<B> Transfer<B> {
@@ -323,7 +343,8 @@ impl<B> Transfer<B> {
         self.with(|order| order.retry = retry)
     }
 
-    /// After how long to give up, from when it is first polled. Default: when the retries are used up.
+    /// After how long to give up, from when it is first polled, the time that it waits for a place included. Default:
+    /// when the retries are used up.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.timeout = Some(timeout))
     }
@@ -341,7 +362,7 @@ impl<B> Transfer<B> {
     /// [`PIECES_MAX`]: rma_core::executor::PIECES_MAX
     /// [`Missing::tried`]: rma_core::executor::Missing::tried
     pub fn remaining(self, outcome: &Outcome) -> Self {
-        self.with(|order| order.only = Some(outcome.clone()))
+        self.with(|order| order.only = Some(Arc::new(outcome.clone())))
     }
 
     /// Begins when everything is over, well or not, that was submitted before it is first polled: [`Client::fence`] and
@@ -362,49 +383,17 @@ impl<B> Transfer<B> {
         self.with(|order| order.fenced = true)
     }
 
+    /// Does not wait for a place: if none is free when it is first polled, or others wait for it, it ends with
+    /// [`TransferError::Full`]. See [`Client`] for who waits how.
+    pub fn or_full(self) -> Self {
+        self.with(|order| order.or_full = true)
+    }
+
     fn with(mut self, set: impl FnOnce(&mut Order)) -> Self {
         if let Phase::New { order, .. } = &mut self.phase {
             set(order);
         }
         self
-    }
-}
-
-impl Order {
-    fn submit(&self, state: &mut State, bufs: &Bufs) -> Result<CallId, TransferError> {
-        let bufs = bufs.as_ref();
-        let (one, many);
-        let whole = match &self.what {
-            What::Whole { grant, remote_offset } => {
-                one = [bufs[0].piece(grant, *remote_offset)];
-                one.as_slice()
-            }
-            What::Pieces(pieces) => {
-                let parts = pieces.iter().enumerate();
-                let parts = parts.map(|(index, it)| bufs[it.buf].part(index, it));
-                many = parts.collect::<Result<Vec<_>, _>>()?;
-                &many
-            }
-        };
-        for (index, piece) in whole.iter().enumerate() {
-            check_op_type(index, piece.grant, self.op_type)?;
-        }
-        let parts;
-        let pieces = match &self.only {
-            None => whole,
-            Some(outcome) => {
-                check_within(outcome, whole)?;
-                parts = outcome.remaining(whole, |piece| piece.grant);
-                &parts
-            }
-        };
-        let deadline = self.timeout.map(|timeout| state.executor.now() + timeout);
-        let Self { class, retry, fenced, .. } = *self;
-        let begun = state.begin(&Call { pieces, class, retry, deadline }, fenced);
-        begun.map_err(|error| match (error, &self.only) {
-            (TransferError::Refused(error), Some(only)) => error_in_whole(only, error).into(),
-            (error, _) => error,
-        })
     }
 }
 
@@ -416,16 +405,18 @@ impl<B> Future for Transfer<B> {
         let shared = &client.handle.owner.shared;
         let polled = shared.with(|state, after| {
             let (task, only) = match core::mem::replace(phase, Phase::Done) {
-                Phase::New { order, bufs } => match order.submit(state, &bufs) {
-                    Ok(call) => (state.keep(call, bufs), order.only),
-                    Err(error) => return Poll::Ready((Err(error), bufs)),
-                },
+                Phase::New { order, bufs } => {
+                    let only = order.only.clone();
+                    match state.begin(order, bufs) {
+                        Ok(task) => (task, only),
+                        Err((error, bufs)) => return Poll::Ready((Err(error), bufs)),
+                    }
+                }
                 Phase::Submitted { task, only } => (task, only),
                 Phase::Done => panic!("a future is not polled after its end"),
             };
             *phase = Phase::Submitted { task, only };
-            let polled = state.poll_task(task, context, after);
-            polled.map(|(result, bufs)| (result.map_err(TransferError::from), bufs))
+            state.poll_task(task, context, after)
         });
         polled.map(|(result, bufs)| {
             let result = match core::mem::replace(phase, Phase::Done) {

@@ -38,6 +38,9 @@ pub struct ExecutorGauges {
     /// Calls with something that has not been issued: for want of a window or a slot, or as its time or the passing of
     /// a fence has not come. If calls wait and windows are large, there are too few slots.
     pub calls_waiting: u64,
+    /// Futures of [`Client`](crate::Client)s that wait for a place among the calls. If they do for long, there is more
+    /// to do than these executors or the remote NICs can: see [`Client::set_waiting_max`](crate::Client::set_waiting_max).
+    pub transfers_waiting: u64,
     /// Ops under way.
     pub ops_outstanding: u64,
     /// Remote congestion windows, of one remote NIC in one direction each, that calls have just now: how many there are
@@ -59,6 +62,7 @@ impl ExecutorGauges {
         command_slots: 0,
         calls: 0,
         calls_waiting: 0,
+        transfers_waiting: 0,
         ops_outstanding: 0,
         remote_cwnds: [0; Self::CWND_CLASSES.len()],
         remote_cwnd_min: None,
@@ -72,6 +76,7 @@ pub(super) struct Told {
     command_slots: u64,
     calls: AtomicU64,
     calls_waiting: AtomicU64,
+    transfers_waiting: AtomicU64,
     ops_outstanding: AtomicU64,
     remote_cwnds: [AtomicU64; ExecutorGauges::CWND_CLASSES.len()],
     /// Bits of an `f64`; infinite if there is none.
@@ -86,6 +91,7 @@ impl Told {
             command_slots: executor.portal().slots().len() as u64,
             calls: AtomicU64::default(),
             calls_waiting: AtomicU64::default(),
+            transfers_waiting: AtomicU64::default(),
             ops_outstanding: AtomicU64::default(),
             remote_cwnds: Default::default(),
             remote_cwnd_min: AtomicU64::default(),
@@ -124,6 +130,11 @@ impl Told {
         self.calls_waiting.store(calls, Relaxed);
     }
 
+    /// Stores how many futures of a client wait for a place. By who has the lock of that client.
+    pub(super) fn tell_transfers_waiting(&self, waiting: usize) {
+        self.transfers_waiting.store(waiting as u64, Relaxed);
+    }
+
     fn add_to(&self, sum: &mut ExecutorGauges) {
         let smaller = |min: &mut Option<f64>, bits: &AtomicU64| {
             let cwnd = f64::from_bits(bits.load(Relaxed));
@@ -135,6 +146,7 @@ impl Told {
         sum.command_slots += self.command_slots;
         sum.calls += self.calls.load(Relaxed);
         sum.calls_waiting += self.calls_waiting.load(Relaxed);
+        sum.transfers_waiting += self.transfers_waiting.load(Relaxed);
         sum.ops_outstanding += self.ops_outstanding.load(Relaxed);
         for (sum, told) in sum.remote_cwnds.iter_mut().zip(&self.remote_cwnds) {
             *sum += told.load(Relaxed);

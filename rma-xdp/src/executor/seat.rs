@@ -115,7 +115,7 @@ impl Place<'_> {
                 return None;
             }
             state.executor.tell();
-            let until = state.executor.poll_timeout();
+            let until = state.poll_timeout();
             state.seat.sleeps_until = Some(until);
             let now = state.executor.now();
             Some(until.map(|at| at.since(now)))

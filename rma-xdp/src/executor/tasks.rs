@@ -1,8 +1,15 @@
-//! The state that the clones of one [`Client`](super::Client) share: an executor, and what each future waits for.
+//! The state that the clones of one [`Client`](super::Client) share: an executor, and what each future waits for: for the
+//! end of its call, or for a place to begin one.
+//!
+//! Who waits for a place is not woken to take it. Its order and its buffers lie here, so whoever sees that a call is over
+//! submits the next one: no place stays empty because a future is not polled, and none is lost with a future that is
+//! dropped.
 //!
 //! Invariant: the buffers that a call has stay here until the executor says that the call is over, which it does only
 //! when none of its ops is under way, or until the engine has ended. What the future does meanwhile, and whether it
 //! still exists, changes nothing.
+
+mod begin;
 
 use core::{
     mem,
@@ -16,11 +23,17 @@ use std::{
 };
 
 use rma_core::{
-    executor::{Call, CallId, Outcome},
+    executor::{CallId, Outcome},
+    op::ClassOfService,
     time::Instant,
 };
 
-use super::{Executor, buffer::Bufs};
+use super::{
+    Executor,
+    buffer::Bufs,
+    line::{Line, Places, Ticket},
+    order::Order,
+};
 use crate::{
     error::{TransferError, WaitError},
     portal::Sleep,
@@ -44,8 +57,12 @@ pub(super) struct State {
     free: Vec<u32>,
     /// The task of each call, by [`CallId::index`].
     by_call: Box<[u32]>,
-    /// How many calls are not over.
-    pub(super) pending: usize,
+    /// For the calls that are not over.
+    places: Places,
+    /// Who waits for a place.
+    line: Line,
+    /// How many may wait.
+    pub(super) waiting_max: usize,
     /// Why no call will ever be over.
     pub(super) gone: Option<WaitError>,
     /// All clients and their futures are gone.
@@ -68,21 +85,48 @@ pub(super) struct Seat {
 #[derive(Debug)]
 enum Task {
     Free,
-    /// A future waits. Without a waker while it is being polled.
+    /// A future waits for a place.
+    InLine(Box<InLine>),
+    /// A future waits for the end of its call. Without a waker while it is being polled.
     Waiting {
         call: CallId,
+        class: ClassOfService,
         bufs: Bufs,
         waker: Option<Waker>,
     },
     /// The future was dropped, and the call is not over.
     Abandoned {
+        class: ClassOfService,
         bufs: Bufs,
     },
     /// The future has not been told.
     Over {
-        result: Result<Outcome, WaitError>,
+        result: Result<Outcome, TransferError>,
         bufs: Bufs,
     },
+}
+
+/// What a future wants that waits for a place.
+#[derive(Debug)]
+struct InLine {
+    ticket: Ticket,
+    class: ClassOfService,
+    order: Order,
+    deadline: Option<Instant>,
+    bufs: Bufs,
+    /// As that of [`Task::Waiting`].
+    waker: Option<Waker>,
+}
+
+impl Task {
+    /// Of a future that waits.
+    const fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        match self {
+            Self::InLine(it) => Some(&mut it.waker),
+            Self::Waiting { waker, .. } => Some(waker),
+            Self::Free | Self::Abandoned { .. } | Self::Over { .. } => None,
+        }
+    }
 }
 
 /// What is to be done without the lock: wakers and pools may do anything.
@@ -100,14 +144,17 @@ pub(super) struct TaskId(u32);
 
 impl Shared {
     pub(super) fn new(executor: Executor) -> Self {
+        assert_eq!(executor.calls(), 0, "a client has its executor to itself");
         let sleep = executor.portal().sleep().cloned();
-        let calls = usize::from(executor.calls);
+        let (calls, places) = (usize::from(executor.calls), Places::new(executor.calls));
         let state = State {
             executor,
             tasks: Vec::with_capacity(calls),
             free: Vec::with_capacity(calls),
             by_call: vec![0; calls].into(),
-            pending: 0,
+            places,
+            line: Line::default(),
+            waiting_max: usize::MAX,
             gone: None,
             closing: false,
             stopping: Vec::new(),
@@ -162,35 +209,24 @@ impl After {
 }
 
 impl State {
-    /// Submits a call.
-    pub(super) fn begin(
-        &mut self,
-        call: &Call<'_>,
-        is_fenced: bool,
-    ) -> Result<CallId, TransferError> {
-        match self.gone {
-            Some(gone) => Err(gone.into()),
-            None if is_fenced => Ok(self.executor.submit_fenced(call)?),
-            None => Ok(self.executor.submit(call)?),
-        }
+    /// How many calls are not over.
+    pub(super) const fn calls(&self) -> usize {
+        self.places.taken()
     }
 
-    /// Keeps the buffers of a call that has just begun.
-    pub(super) fn keep(&mut self, call: CallId, bufs: Bufs) -> TaskId {
-        let task = Task::Waiting { call, bufs, waker: None };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.tasks[id as usize] = task;
-                id
-            }
-            None => {
-                self.tasks.push(task);
-                self.tasks.len() as u32 - 1
-            }
-        };
-        self.by_call[call.index()] = id;
-        self.pending += 1;
-        TaskId(id)
+    /// How many futures wait for a place.
+    pub(super) fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
+    /// From now on, what comes waits until everything is over that came before.
+    pub(super) const fn fence(&mut self) {
+        self.line.fence();
+    }
+
+    /// When [`State::turn`] has something to do even if no completion comes.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        [self.executor.poll_timeout(), self.line.first_deadline()].into_iter().flatten().min()
     }
 
     /// The end of a task's call; or its future is to be woken then. Polls meanwhile.
@@ -199,39 +235,44 @@ impl State {
         TaskId(id): TaskId,
         context: &Context<'_>,
         after: &mut After,
-    ) -> Poll<(Result<Outcome, WaitError>, Bufs)> {
+    ) -> Poll<(Result<Outcome, TransferError>, Bufs)> {
         // Who is being polled need not be woken.
-        let last = match &mut self.tasks[id as usize] {
-            Task::Waiting { waker, .. } => waker.take(),
-            _ => None,
-        };
+        let last = self.tasks[id as usize].waker().and_then(Option::take);
         self.turn(after);
-        match &mut self.tasks[id as usize] {
-            Task::Waiting { waker, .. } => {
-                if last.as_ref().is_some_and(|last| last.will_wake(context.waker())) {
-                    *waker = last;
-                } else {
-                    after.unused.extend(last);
-                    *waker = Some(context.waker().clone());
-                }
-                Poll::Pending
+        let task = &mut self.tasks[id as usize];
+        if let Some(waker) = task.waker() {
+            if last.as_ref().is_some_and(|last| last.will_wake(context.waker())) {
+                *waker = last;
+            } else {
+                after.unused.extend(last);
+                *waker = Some(context.waker().clone());
             }
-            task => match mem::replace(task, Task::Free) {
-                Task::Over { result, bufs } => {
-                    after.unused.extend(last);
-                    self.free.push(id);
-                    Poll::Ready((result, bufs))
-                }
-                other => unreachable!("its future exists: {other:?}"),
-            },
+            return Poll::Pending;
+        }
+        match mem::replace(task, Task::Free) {
+            Task::Over { result, bufs } => {
+                after.unused.extend(last);
+                self.free.push(id);
+                Poll::Ready((result, bufs))
+            }
+            other => unreachable!("its future exists: {other:?}"),
         }
     }
 
-    /// The future of a task is gone: gives up its call, and keeps the buffers until that is over.
+    /// The future of a task is gone: gives up its place in the line, or its call, whose buffers stay until it is over.
     pub(super) fn abandon(&mut self, TaskId(id): TaskId, after: &mut After) {
         match mem::replace(&mut self.tasks[id as usize], Task::Free) {
-            Task::Waiting { call, bufs, waker } => {
-                self.tasks[id as usize] = Task::Abandoned { bufs };
+            Task::InLine(it) => {
+                self.line.remove(it.ticket);
+                self.free.push(id);
+                after.unused.extend(it.waker);
+                after.buffers.push(it.bufs);
+                self.tell_waiting();
+                // Others may have waited for this one.
+                self.turn(after);
+            }
+            Task::Waiting { call, class, bufs, waker } => {
+                self.tasks[id as usize] = Task::Abandoned { class, bufs };
                 after.unused.extend(waker);
                 self.executor.cancel(call);
                 self.turn(after);
@@ -248,7 +289,7 @@ impl State {
     pub(super) fn turn(&mut self, after: &mut After) -> usize {
         // Looked at first: completions given before the engine ended are still there.
         let ended = self.executor.portal().ended();
-        let work = self.executor.poll();
+        let mut work = self.executor.poll();
         while let Some(outcome) = self.executor.poll_outcome() {
             let id = self.by_call[outcome.call.index()];
             self.end(id, Ok(outcome), after);
@@ -257,8 +298,13 @@ impl State {
             // Nobody writes to the buffers any more.
             self.gone = Some(gone);
             for id in 0..self.tasks.len() as u32 {
-                self.end(id, Err(gone), after);
+                self.end(id, Err(gone.into()), after);
             }
+            self.line.clear();
+            self.tell_waiting();
+        }
+        if !self.line.is_empty() {
+            work += self.expire(after) + self.admit(after);
         }
         if self.is_done() {
             after.wakers.append(&mut self.stopping);
@@ -266,19 +312,24 @@ impl State {
         work
     }
 
-    /// The call of a task is over.
-    fn end(&mut self, id: u32, result: Result<Outcome, WaitError>, after: &mut After) {
+    /// The call of a task is over, or will never be.
+    fn end(&mut self, id: u32, result: Result<Outcome, TransferError>, after: &mut After) {
         let task = &mut self.tasks[id as usize];
         match mem::replace(task, Task::Free) {
-            Task::Waiting { bufs, waker, .. } => {
+            Task::Waiting { class, bufs, waker, .. } => {
                 *task = Task::Over { result, bufs };
                 after.wakers.extend(waker);
-                self.pending -= 1;
+                self.places.give_back(class);
             }
-            Task::Abandoned { bufs } => {
+            Task::Abandoned { class, bufs } => {
                 self.free.push(id);
                 after.buffers.push(bufs);
-                self.pending -= 1;
+                self.places.give_back(class);
+            }
+            Task::InLine(it) => {
+                let InLine { bufs, waker, .. } = *it;
+                *task = Task::Over { result, bufs };
+                after.wakers.extend(waker);
             }
             other => *task = other,
         }
@@ -286,7 +337,7 @@ impl State {
 
     /// Whether there is nothing left to poll for.
     fn is_done(&self) -> bool {
-        self.closing && (self.pending == 0 || self.gone.is_some())
+        self.closing && (self.calls() == 0 || self.gone.is_some())
     }
 
     /// Ready when there is nothing left to poll for.
@@ -307,7 +358,7 @@ impl State {
 
     /// Whether the one who sleeps would now sleep too long.
     fn has_news_for_sleeper(&mut self) -> bool {
-        let (Some(until), Some(at)) = (self.seat.sleeps_until, self.executor.poll_timeout()) else {
+        let (Some(until), Some(at)) = (self.seat.sleeps_until, self.poll_timeout()) else {
             return false;
         };
         let earlier = until.is_none_or(|until| at < until);
@@ -325,7 +376,7 @@ impl Drop for State {
         // pools for good.
         if self.gone.is_none() {
             for task in self.tasks.drain(..) {
-                if let Task::Waiting { bufs, .. } | Task::Abandoned { bufs } = task {
+                if let Task::Waiting { bufs, .. } | Task::Abandoned { bufs, .. } = task {
                     mem::forget(bufs);
                 }
             }

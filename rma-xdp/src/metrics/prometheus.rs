@@ -234,6 +234,11 @@ fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write
             "Calls of which ops wait for a window, a slot, their time or a fence.",
             gauges.calls_waiting,
         ),
+        (
+            "rma_executor_transfers_waiting",
+            "Futures of clients that wait for a place among the calls.",
+            gauges.transfers_waiting,
+        ),
         ("rma_executor_ops_outstanding", "Ops of executors under way.", gauges.ops_outstanding),
     ];
     for (name, help, value) in one {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod places;
+
 use core::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
