@@ -11,6 +11,32 @@ use crate::{
 ///
 /// It travels out of band, over a channel that keeps it secret: whoever holds the key and can send from
 /// `initiator` can run such ops. It does not expire; rotating the region key ends it.
+///
+/// A host makes it (`Host::grant` of the crate `rma-xdp`). What is sent is the fields: the addresses and the key as
+/// octets, the rest as numbers.
+///
+/// ```
+/// # use rma_core::{addr::Pid, crypto::{DerivedRegionKey, RegionKey}, grant::Grant, op::OpType, region::RegionId};
+/// # fn received() -> Grant {
+/// #     Grant {
+/// #         responder: [192, 0, 2, 1].into(),
+/// #         region: RegionId::from_bits(5),
+/// #         region_len: 4096,
+/// #         initiator: [192, 0, 2, 2].into(),
+/// #         pid: Pid(1234),
+/// #         op_type: OpType::Read,
+/// #         key: DerivedRegionKey::from_bytes([7; 16]),
+/// #     }
+/// # }
+/// let grant: Grant = received(); // over a channel that keeps secrets
+/// println!("{} bytes of region {} at {}", grant.region_len, grant.region, grant.responder);
+///
+/// // The owner is going to rotate the key, and makes the next grant beforehand.
+/// let next_key = RegionKey::from_bytes([9; 16]);
+/// let next = grant.under(&next_key);
+/// assert_eq!((next.region, next.pid), (grant.region, grant.pid));
+/// assert_ne!(next.key, grant.key);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The host that the region is registered at: the responder.

@@ -14,6 +14,7 @@ mod buffer;
 mod client;
 mod gauges;
 mod line;
+mod options;
 mod order;
 mod remaining;
 mod seat;
@@ -27,6 +28,7 @@ pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use client::{Client, Poller, Transfer};
 pub use gauges::ExecutorGauges;
 pub(crate) use gauges::Executors;
+pub use options::TransferOptions;
 
 use rma_core::{
     executor::{
@@ -50,8 +52,9 @@ use crate::{
 /// Transfers of any size over one portal. See the [module](rma_core::executor) that does it for who goes next.
 ///
 /// To poll: [`Executor::submit`] a call, [`Executor::poll`] often, and take what is over from
-/// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer at a time,
-/// [`Executor::run`] for calls with a policy of their own, [`Executor::wait_any`] for several calls at once. To wait for
+/// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer at a time (with
+/// [`TransferOptions`]: [`Executor::read_with`], [`Executor::write_with`]), [`Executor::run`] for calls of several
+/// pieces, [`Executor::wait_any`] for several calls at once. To wait for
 /// other things as well, in an event loop of your own: [`Executor::completion_fd`].
 ///
 /// ```
@@ -248,8 +251,44 @@ impl Executor {
         offset: u64,
         len: u64,
     ) -> Result<(), TransferError> {
+        self.read_with(grant, remote_offset, sink, offset, len, TransferOptions::new())
+    }
+
+    /// [`Executor::read`] with a class of service, a retry policy or a timeout of its own.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, RetryPolicy, TransferError, TransferOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Host::open(HostConfig::udp([127, 0, 0, 18]))?;
+    /// # let host = Host::open(HostConfig::udp([127, 0, 0, 19]))?;
+    /// # let region = server.register(4096, Permissions::READ)?;
+    /// # let grant = server.grant(&region, [127, 0, 0, 19].into(), host.pid(), OpType::Read)?;
+    /// # let local = host.register(4096, Permissions::NONE)?;
+    /// # let mut executor = host.executor(16)?;
+    /// let hasty = TransferOptions::new().retry(RetryPolicy::NONE).timeout(Duration::from_secs(1));
+    /// match executor.read_with(&grant, 0, &local, 0, 4096, hasty) {
+    ///     Ok(()) => {}
+    ///     Err(TransferError::Failed(outcome)) => println!("missing: {:?}", outcome.missing),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Executor::read`].
+    pub fn read_with(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        sink: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
         let piece = Piece { grant, remote_offset, local: sink, local_offset: offset, len };
-        self.transfer(OpType::Read, piece)
+        self.transfer(OpType::Read, piece, options)
     }
 
     /// Writes `len` bytes of `source` at `offset` to `remote_offset` of the granted region, and waits until they are
@@ -265,13 +304,36 @@ impl Executor {
         offset: u64,
         len: u64,
     ) -> Result<(), TransferError> {
-        let piece = Piece { grant, remote_offset, local: source, local_offset: offset, len };
-        self.transfer(OpType::Write, piece)
+        self.write_with(grant, remote_offset, source, offset, len, TransferOptions::new())
     }
 
-    fn transfer(&mut self, wanted: OpType, piece: Piece<'_>) -> Result<(), TransferError> {
+    /// [`Executor::write`] with a class of service, a retry policy or a timeout of its own.
+    ///
+    /// # Errors
+    /// As [`Executor::read`].
+    pub fn write_with(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        source: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
+        let piece = Piece { grant, remote_offset, local: source, local_offset: offset, len };
+        self.transfer(OpType::Write, piece, options)
+    }
+
+    fn transfer(
+        &mut self,
+        wanted: OpType,
+        piece: Piece<'_>,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
         check_op_type(0, piece.grant, wanted)?;
-        done(self.run(&Call::of(&[piece]))?)
+        let TransferOptions { class, retry, timeout } = options;
+        let deadline = timeout.map(|timeout| self.now() + timeout);
+        done(self.run(&Call { pieces: &[piece], class, retry, deadline })?)
     }
 
     /// Submits a call and waits until it is over. Other calls go on meanwhile, and their outcomes are kept.

@@ -43,6 +43,20 @@ pub const DEFAULT_PORT: u16 = 10_472;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// With what a host is opened. Every field may be set; the constructors give defaults for the rest.
+///
+/// ```
+/// # use core::time::Duration;
+/// # use rma_xdp::{Host, HostConfig, IdlePolicy, Pid};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut config = HostConfig::udp([127, 0, 0, 24]);
+/// config.pid = Pid(7); // grants name it: the same after a restart, where process numbers are not
+/// config.idle.sleep = false; // lower latency, for a core of its own
+/// config.nic.command_slots = 256;
+/// let host = Host::open(config)?;
+/// assert_eq!(host.pid(), Pid(7));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HostConfig {
@@ -106,6 +120,28 @@ impl HostConfig {
 /// over AF_XDP the refusal goes back to the hardware address that the request came from, with its VLAN tags. Where the
 /// NIC takes tags off before XDP sees a packet, it goes untagged, as all frames of a host on that interface, and may end in
 /// the native VLAN: 48 octets that keep no secret.
+///
+/// ```
+/// # use rma_xdp::{Host, HostConfig, OpType, Permissions, Pid};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::open(HostConfig::udp([127, 0, 0, 25]))?; // or HostConfig::xdp("eth1")
+/// println!("{}", host.info());
+/// for fallback in host.fallbacks() {
+///     eprintln!("works less well than it could: {fallback}");
+/// }
+///
+/// // Memory that process 1234 of 127.0.0.26 may read, as long as the region has this key.
+/// let region = host.register(1 << 20, Permissions::READ)?;
+/// region.write(0, b"what others read")?;
+/// let grant = host.grant(&region, [127, 0, 0, 26].into(), Pid(1234), OpType::Read)?;
+/// assert_eq!(grant.region_len, 1 << 20);
+///
+/// // From now on that grant is worth nothing.
+/// host.rekey(&region, rma_xdp::random_region_key()?)?;
+/// println!("{}", host.metrics());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Host {
     /// Dropped first: the engine stops before the device's other parts go.
@@ -122,6 +158,27 @@ struct Control {
 
 /// A host whose engine runs when, and only when, the application calls it: for applications that own their
 /// core, and for tests.
+///
+/// ```
+/// # use rma_xdp::{HostConfig, InlineHost, OpStatus, OpType, Permissions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut host = InlineHost::open(HostConfig::udp([127, 0, 0, 27]))?;
+/// let region = host.register(64, Permissions::READ)?;
+/// let local = host.register(64, Permissions::NONE)?;
+/// // A host may read from itself.
+/// let grant = host.grant(&region, [127, 0, 0, 27].into(), host.pid(), OpType::Read)?;
+/// let mut portal = host.portal(1)?;
+/// portal.read(&grant, 0, &local, 0, 64)?;
+/// let completion = loop {
+///     host.turn(); // nothing moves but in here
+///     if let Some(completion) = portal.poll() {
+///         break completion;
+///     }
+/// };
+/// assert_eq!(completion.status, OpStatus::Ok);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct InlineHost {
     engine: InlineEngine,

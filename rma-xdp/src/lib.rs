@@ -72,7 +72,7 @@ pub use device::{Device, DeviceInfo, InterfaceState, InterfaceStatus};
 pub use error::{HostError, TransferError, WaitError};
 pub use executor::{
     Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, Poller,
-    RegionBuf, Transfer,
+    RegionBuf, Transfer, TransferOptions,
 };
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;

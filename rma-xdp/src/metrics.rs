@@ -11,6 +11,7 @@
 //! buckets ascend.
 
 mod device;
+mod display;
 #[cfg(feature = "metrics-endpoint")]
 mod endpoint;
 mod prometheus;
@@ -36,6 +37,22 @@ use crate::{
 };
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one instant.
+///
+/// As text: for a person by [`Display`](core::fmt::Display), and for scrapers by [`Metrics::prometheus`].
+///
+/// ```
+/// # use rma_xdp::{Host, HostConfig};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::open(HostConfig::udp([127, 0, 0, 20]))?;
+/// let metrics = host.metrics();
+/// println!("{metrics}"); // a dozen lines
+///
+/// let mut text = String::new();
+/// metrics.prometheus(&mut text)?;
+/// assert!(text.contains("rma_engine_up 1\n"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {

@@ -45,6 +45,30 @@ pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 /// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may be sent to
 /// another. All that [`CommandPortal`] does, this does.
 ///
+/// ```
+/// # use core::time::Duration;
+/// # use rma_xdp::{Host, HostConfig, OpStatus, OpType, Permissions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = Host::open(HostConfig::udp([127, 0, 0, 21]))?;
+/// # let host = Host::open(HostConfig::udp([127, 0, 0, 22]))?;
+/// # let region = server.register(4096, Permissions::READ)?;
+/// # let grant = server.grant(&region, [127, 0, 0, 22].into(), host.pid(), OpType::Read)?;
+/// let mut portal = host.portal(4)?; // as many ops may be under way
+/// let local = host.register(4096, Permissions::NONE)?;
+/// for piece in 0..4 {
+///     portal.read(&grant, piece * 1024, &local, piece * 1024, 1024)?;
+/// }
+/// // Completions come in any order, and each has the slot that `read` returned.
+/// while portal.outstanding() > 0 {
+///     match portal.wait_timeout(Duration::from_secs(1))? {
+///         Some(completion) => assert_eq!(completion.status, OpStatus::Ok),
+///         None => println!("still under way"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// When it is dropped, its slots go back to the host's pool as soon as their last op has completed. Memory
 /// that such an op may still write belongs to a registered region, which the host keeps alive.
 #[derive(Debug)]

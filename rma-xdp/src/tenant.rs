@@ -106,6 +106,18 @@ impl Default for DriverConfig {
 }
 
 /// With what a tenant is made.
+///
+/// ```
+/// # use rma_xdp::{Host, HostConfig, TenantConfig};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::open(HostConfig::udp([127, 0, 0, 28]))?;
+/// let mut config = TenantConfig::named("backup");
+/// config.quotas.slots.max = 64; // of 1024 that the NIC has
+/// let backup = host.tenant(config)?;
+/// assert_eq!(host.usage(Some(&backup))?.slots.available, 64);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TenantConfig {
     /// Its name, for errors. Need not be unique.

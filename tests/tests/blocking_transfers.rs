@@ -7,9 +7,10 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallError, CallStatus, Clock, Executor, ExecutorConfig, Grant, Host, HostConfig,
-    InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, RegisteredRegion,
-    RetryPolicy, SubmitError, Timing, TransferError, TscClock, WaitError,
+    Call, CallError, CallStatus, ClassOfService, Clock, Executor, ExecutorConfig, Grant, Host,
+    HostConfig, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Piece,
+    RegisteredRegion, RetryPolicy, SubmitError, Timing, TransferError, TransferOptions, TscClock,
+    WaitError,
 };
 
 const LEN: u64 = 300_001;
@@ -76,6 +77,35 @@ fn large_transfers_arrive_whole_both_ways_also_through_a_single_slot() {
         region.write(0, &pattern(LEN, 7)).unwrap();
         assert_eq!(executor.calls(), 0);
     }
+}
+
+#[test]
+fn a_blocking_transfer_has_the_options_that_it_is_given() {
+    let mut hosts = impatient();
+    let Remote { read, write, .. } = remote(&hosts);
+    let local = local(&hosts);
+    let mut executor = hosts.client.executor(4).unwrap();
+    let bulk = TransferOptions::new().class(ClassOfService::Throughput);
+    executor.read_with(&read, 0, &local, 0, LEN, bulk).unwrap();
+    assert_eq!(bytes(&local, 0, LEN), pattern(LEN, 7));
+
+    hosts.server = None;
+    let mut status = |options: TransferOptions| {
+        let read = executor.read_with(&read, 0, &local, 0, 64, options).unwrap_err();
+        let write = executor.write_with(&write, 0, &local, 0, 64, options).unwrap_err();
+        let [read, write] = [read, write].map(|error| match error {
+            TransferError::Failed(outcome) => (outcome.status, outcome.retries),
+            other => panic!("{other}"),
+        });
+        assert_eq!(read.0, write.0);
+        (read, write)
+    };
+    // The deadline comes before the first op's timeout, and with it every retry that the policy has left.
+    let hasty = TransferOptions::new().timeout(Duration::ZERO);
+    assert_eq!(status(hasty).0, (CallStatus::DeadlineExceeded, 0));
+    let (read, write) = status(TransferOptions::new().retry(RetryPolicy::NONE));
+    assert_eq!((read.1, write.1), (0, 0), "nothing is retried");
+    assert!(matches!(read.0, CallStatus::Failed(_)), "{}", read.0);
 }
 
 #[test]

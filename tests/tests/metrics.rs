@@ -177,6 +177,58 @@ fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     assert_eq!((gauges.executors, gauges.local_cwnd_min), (0, None));
 }
 
+#[test]
+fn a_person_reads_a_dozen_aligned_lines() {
+    let mut hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let mut scene = Scene::new(&hosts);
+    let before = hosts.client.metrics().to_string();
+    assert!(before.lines().any(|line| line == "ops         none ended yet"), "{before}");
+    assert!(!before.contains("p99"), "no delay was seen: {before}");
+    for _ in 0..3 {
+        assert_eq!((scene.read(), scene.write()), (OpStatus::Ok, OpStatus::Ok));
+    }
+    let executor = hosts.client.executor(4).unwrap();
+    let text = hosts.client.metrics().to_string();
+    println!("{text}");
+    let names: Vec<_> = text.lines().map(|line| line[..12].trim_end()).collect();
+    let expected = [
+        "engine",
+        "device",
+        "ops",
+        "",
+        "READ",
+        "WRITE",
+        "frames",
+        "trouble",
+        "dropped",
+        "outgoing",
+        "incoming",
+        "executors",
+        "windows",
+        "counted",
+        "tenant",
+    ];
+    assert_eq!(names, expected, "{text}");
+    for line in text.lines() {
+        assert!(line.as_bytes()[11] == b' ', "a name is short enough: {line}");
+        assert!(line.len() == line.trim_end().len() && !line.contains('\n'), "{line:?}");
+    }
+    let line = |name| text.lines().find(|line| line[..12].trim_end() == name).unwrap();
+    assert!(line("engine").starts_with("engine      up, AES-GCM by "));
+    assert_eq!(line("ops"), "ops         6 OK");
+    assert!(line("READ")[12..].trim_start().starts_with("3 "), "{text}");
+    assert_eq!(line("trouble"), "trouble     none");
+    assert!(line("counted").contains("rma_udp_tx_frames"), "{text}");
+    let tenant = "tenant      host: 12 of 1024 slots, 1 of 1024 regions, 4.0 KiB registered";
+    assert_eq!(line("tenant"), tenant, "8 slots, and 4 of the executor");
+    drop((executor, scene));
+
+    hosts.server = None;
+    let source = hosts.client.metrics_source().clone();
+    drop(hosts);
+    assert!(source.metrics().to_string().starts_with("engine      DOWN"));
+}
+
 /// A host whose peer is gone, and how it is read from: ops end after seconds.
 fn with_a_dead_peer() -> (Hosts, Grant, RegisteredRegion) {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(2));

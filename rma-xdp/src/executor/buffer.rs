@@ -25,6 +25,24 @@ use rma_shm::OutOfBounds;
 use thiserror::Error;
 
 /// A fixed number of equal buffers in one registered region. Clones are the same pool.
+///
+/// ```
+/// # use rma_xdp::{BufferPool, Host, HostConfig, Permissions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::open(HostConfig::udp([127, 0, 0, 23]))?;
+/// let pool = host.buffer_pool(2, 4096)?; // or BufferPool::new, over a region of your own
+/// let mut buf = pool.try_acquire().expect("both are free");
+/// buf.set_len(5);
+/// buf.write(0, b"bytes")?; // copied in and out: there are no slices of registered memory
+/// assert_eq!(buf.to_vec(), b"bytes");
+///
+/// let other = pool.try_acquire();
+/// assert!(pool.try_acquire().is_none()); // `acquire` would wait
+/// drop((buf, other)); // they are the pool's again
+/// assert_eq!(pool.free(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct BufferPool {
     shared: Arc<Shared>,
@@ -221,7 +239,8 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// A buffer of a [`BufferPool`]. It goes back when it is dropped; the next to have it finds its bytes.
+/// A buffer of a [`BufferPool`], of which there is one handle: who has it has the bytes to himself, and a
+/// [`Client`](super::Client) that transfers them has it meanwhile. It goes back when it is dropped; the next to have it finds its bytes.
 pub struct RegionBuf {
     shared: Arc<Shared>,
     index: u32,

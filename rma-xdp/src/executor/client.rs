@@ -29,6 +29,7 @@ use super::{
     Executor,
     buffer::{BufPiece, Bufs, RegionBuf},
     done,
+    options::TransferOptions,
     order::{Order, What},
     remaining::missing_in_whole,
     seat::block_on,
@@ -216,9 +217,7 @@ impl Client {
         let order = Order {
             op_type,
             what,
-            class: None,
-            retry: RetryPolicy::DEFAULT,
-            timeout: None,
+            options: TransferOptions::new(),
             only: None,
             fenced: false,
             or_full: false,
@@ -333,20 +332,25 @@ enum Phase {
 }
 
 impl<B> Transfer<B> {
+    /// Class of service, retry policy and timeout at once, in place of those that it had.
+    pub fn options(self, options: TransferOptions) -> Self {
+        self.with(|order| order.options = options)
+    }
+
     /// With which class of service. Default: latency if one op can do it, or else throughput.
     pub fn class(self, class: ClassOfService) -> Self {
-        self.with(|order| order.class = Some(class))
+        self.with(|order| order.options = order.options.class(class))
     }
 
     /// What to do when ops fail. Default: [`RetryPolicy::DEFAULT`].
     pub fn retry(self, retry: RetryPolicy) -> Self {
-        self.with(|order| order.retry = retry)
+        self.with(|order| order.options = order.options.retry(retry))
     }
 
     /// After how long to give up, from when it is first polled, the time that it waits for a place included. Default:
     /// when the retries are used up.
     pub fn timeout(self, timeout: Duration) -> Self {
-        self.with(|order| order.timeout = Some(timeout))
+        self.with(|order| order.options = order.options.timeout(timeout))
     }
 
     /// Transfers only what another transfer of these bytes left missing, such as one with another replica. The pieces

@@ -1,18 +1,18 @@
 //! What a transfer of a [`Client`](super::Client) asks for, until it is a [`Call`].
 
-use core::time::Duration;
 use std::sync::Arc;
 
 use rma_core::{
-    executor::{Call, CallError, Outcome, RetryPolicy},
+    executor::{Call, CallError, Outcome},
     grant::Grant,
-    op::{ClassOfService, OpType},
+    op::OpType,
     time::Instant,
 };
 
 use super::{
     buffer::{BufPiece, Bufs},
     check_op_type,
+    options::TransferOptions,
     remaining::{check_within, error_in_whole},
 };
 
@@ -21,9 +21,7 @@ use super::{
 pub(super) struct Order {
     pub(super) op_type: OpType,
     pub(super) what: What,
-    pub(super) class: Option<ClassOfService>,
-    pub(super) retry: RetryPolicy,
-    pub(super) timeout: Option<Duration>,
+    pub(super) options: TransferOptions,
     /// Of another transfer, which left missing what this one is to transfer.
     pub(super) only: Option<Arc<Outcome>>,
     pub(super) fenced: bool,
@@ -75,7 +73,7 @@ impl Order {
                 &parts
             }
         };
-        let Self { class, retry, .. } = *self;
+        let TransferOptions { class, retry, .. } = self.options;
         act(&Call { pieces, class, retry, deadline }).map_err(|error| match &self.only {
             Some(only) => error_in_whole(only, error),
             None => error,

@@ -36,7 +36,7 @@ impl State {
         if let Some(gone) = self.gone {
             return Err((gone.into(), bufs));
         }
-        let deadline = order.timeout.map(|timeout| self.executor.now() + timeout);
+        let deadline = order.options.timeout.map(|timeout| self.executor.now() + timeout);
         match self.begin_or_wait(&order, &bufs, deadline) {
             Ok(Begun::Call { call, class }) => {
                 self.places.take(class);

@@ -1,0 +1,51 @@
+//! How a transfer is to be done: [`TransferOptions`].
+
+use core::time::Duration;
+
+use rma_core::{executor::RetryPolicy, op::ClassOfService};
+
+/// How a transfer is to be done: [`Executor::read_with`], [`Executor::write_with`], [`Transfer::options`].
+///
+/// ```
+/// # use core::time::Duration;
+/// # use rma_xdp::{ClassOfService, RetryPolicy, TransferOptions};
+/// // There is another replica: turn to it soon.
+/// let hasty = TransferOptions::new().retry(RetryPolicy::NONE).timeout(Duration::from_millis(50));
+/// // A backup, that nobody waits for.
+/// let bulk = TransferOptions::new().class(ClassOfService::Throughput);
+/// # assert_ne!(hasty, bulk);
+/// ```
+///
+/// [`Executor::read_with`]: super::Executor::read_with
+/// [`Executor::write_with`]: super::Executor::write_with
+/// [`Transfer::options`]: super::Transfer::options
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct TransferOptions {
+    pub(super) class: Option<ClassOfService>,
+    pub(super) retry: RetryPolicy,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl TransferOptions {
+    /// The class that suits the size, [`RetryPolicy::DEFAULT`], and no timeout.
+    pub const fn new() -> Self {
+        Self { class: None, retry: RetryPolicy::DEFAULT, timeout: None }
+    }
+
+    /// With which class of service. Default: latency if one op can do it, or else throughput.
+    pub const fn class(self, class: ClassOfService) -> Self {
+        Self { class: Some(class), ..self }
+    }
+
+    /// What to do when ops fail. Default: [`RetryPolicy::DEFAULT`].
+    pub const fn retry(self, retry: RetryPolicy) -> Self {
+        Self { retry, ..self }
+    }
+
+    /// After how long to give up, from when the transfer begins: no op is issued from then on, and it ends when those
+    /// that are under way have, which promise P1 bounds. Default: when the retries are used up.
+    pub const fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+}
