@@ -10,7 +10,9 @@ use rma_core::{
     time::Instant,
 };
 
-use crate::{udp::UdpBackend, xdp::XdpBackend};
+use crate::udp::UdpBackend;
+#[cfg(feature = "xdp")]
+use crate::xdp::XdpBackend;
 
 /// What an engine thread needs of a backend beyond moving frames.
 pub trait HostBackend: Backend {
@@ -30,6 +32,7 @@ pub trait HostBackend: Backend {
 #[derive(Debug)]
 pub enum AnyBackend {
     /// AF_XDP sockets.
+    #[cfg(feature = "xdp")]
     Xdp(XdpBackend),
     /// Kernel UDP sockets.
     Udp(UdpBackend),
@@ -38,6 +41,7 @@ pub enum AnyBackend {
 impl Backend for AnyBackend {
     fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.rx_burst(max, on_frames),
             Self::Udp(udp) => udp.rx_burst(max, on_frames),
         }
@@ -45,6 +49,7 @@ impl Backend for AnyBackend {
 
     fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.tx_burst(max, fill),
             Self::Udp(udp) => udp.tx_burst(max, fill),
         }
@@ -52,6 +57,7 @@ impl Backend for AnyBackend {
 
     fn flush(&mut self, now: Instant) {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.flush(now),
             Self::Udp(udp) => udp.flush(now),
         }
@@ -61,6 +67,7 @@ impl Backend for AnyBackend {
 impl HostBackend for AnyBackend {
     fn receive_len_max(&self) -> ReceiveLenMax {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.receive_len_max(),
             Self::Udp(udp) => udp.receive_len_max(),
         }
@@ -68,6 +75,7 @@ impl HostBackend for AnyBackend {
 
     fn follow(&mut self) {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.follow(),
             // The kernel's sockets follow by themselves.
             Self::Udp(_) => {}
@@ -76,6 +84,7 @@ impl HostBackend for AnyBackend {
 
     fn for_each_fd<'a>(&'a self, mut each: impl FnMut(BorrowedFd<'a>)) {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.poll_fds().for_each(&mut each),
             Self::Udp(udp) => udp.poll_fds().for_each(&mut each),
         }

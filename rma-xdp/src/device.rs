@@ -9,8 +9,11 @@ use crate::{
     backend::AnyBackend,
     error::HostError,
     metrics::DeviceWatch,
-    net::{Interface, NetMonitor},
     udp::{self, UdpBackend, UdpConfig, UdpCounters},
+};
+#[cfg(feature = "xdp")]
+use crate::{
+    net::{Interface, NetMonitor},
     xdp::{self, Follower, XdpBackend, XdpConfig},
 };
 
@@ -19,6 +22,7 @@ use crate::{
 #[non_exhaustive]
 pub enum Device {
     /// AF_XDP sockets on a network interface.
+    #[cfg(feature = "xdp")]
     Xdp {
         /// The interface's name.
         interface: Box<str>,
@@ -31,6 +35,7 @@ pub enum Device {
 
 impl Device {
     /// AF_XDP on `interface`, in the best mode that works.
+    #[cfg(feature = "xdp")]
     #[must_use]
     pub fn xdp(interface: &str) -> Self {
         Self::Xdp { interface: interface.into(), mode: xdp::Mode::default() }
@@ -44,6 +49,7 @@ impl Device {
 
     pub(crate) fn open(self, wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp { interface, mode } => open_xdp(&interface, mode, wanted, port),
             Self::Udp => open_udp(wanted, port),
         }
@@ -63,6 +69,7 @@ pub(crate) struct OpenDevice {
 #[non_exhaustive]
 pub enum DeviceInfo {
     /// AF_XDP sockets.
+    #[cfg(feature = "xdp")]
     Xdp(xdp::Description),
     /// Kernel UDP sockets.
     Udp(udp::Description),
@@ -71,6 +78,7 @@ pub enum DeviceInfo {
 impl fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.fmt(f),
             Self::Udp(udp) => udp.fmt(f),
         }
@@ -147,6 +155,7 @@ impl fmt::Display for InterfaceStatus {
 #[derive(Debug)]
 pub(crate) enum DeviceKeeper {
     // The follower is dropped first: it reads what the monitor writes.
+    #[cfg(feature = "xdp")]
     Xdp(Follower, NetMonitor),
     Udp(Arc<UdpCounters>),
 }
@@ -155,6 +164,7 @@ impl DeviceKeeper {
     /// What the device tells about itself.
     pub(crate) fn watch(&self) -> DeviceWatch {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(follower, _) => DeviceWatch::Xdp(follower.watch()),
             Self::Udp(counters) => DeviceWatch::Udp(counters.clone()),
         }
@@ -163,6 +173,7 @@ impl DeviceKeeper {
     /// How the interface is doing. `None` over UDP: the kernel's sockets have none of their own.
     pub(crate) fn interface(&self) -> Option<InterfaceStatus> {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(follower, _) => Some(follower.watch().status()),
             Self::Udp(_) => None,
         }
@@ -171,6 +182,7 @@ impl DeviceKeeper {
     /// What works less well than it could.
     pub(crate) fn fallbacks(&self) -> Vec<String> {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(follower, _) => {
                 let fallbacks = follower.watch().description().fallbacks;
                 fallbacks.iter().map(ToString::to_string).collect()
@@ -179,12 +191,14 @@ impl DeviceKeeper {
         }
     }
 
+    #[cfg_attr(not(feature = "xdp"), expect(unused_variables, reason = "for AF_XDP alone"))]
     pub(crate) fn resolve(
         &self,
         destination: HostAddr,
         timeout: Duration,
     ) -> Result<(), HostError> {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(_, monitor) => {
                 monitor.resolve(destination, timeout)?;
                 Ok(())
@@ -195,14 +209,17 @@ impl DeviceKeeper {
     }
 
     /// Has the way to a host looked for that will soon be heard of. Does not wait.
+    #[cfg_attr(not(feature = "xdp"), expect(unused_variables, reason = "for AF_XDP alone"))]
     pub(crate) fn prepare(&self, destination: HostAddr) {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(_, monitor) => monitor.prepare(destination),
             Self::Udp(_) => {}
         }
     }
 }
 
+#[cfg(feature = "xdp")]
 fn open_xdp(
     name: &str,
     mode: xdp::Mode,
@@ -247,6 +264,7 @@ fn at_most_one_of_each_family(wanted: &[HostAddr]) -> Result<LocalAddresses, Hos
 
 /// The interface's addresses as the kernel lists them: its primary one of each family first. Link-local IPv6
 /// addresses are left out: their names mean nothing on another link.
+#[cfg(feature = "xdp")]
 fn first_of_each_family(interface: &Interface) -> Option<LocalAddresses> {
     let mut addresses = LocalAddresses::default();
     let addresses_there = interface.addresses.iter().map(|there| there.address);
@@ -258,6 +276,7 @@ fn first_of_each_family(interface: &Interface) -> Option<LocalAddresses> {
     (!addresses.is_empty()).then_some(addresses)
 }
 
+#[cfg(feature = "xdp")]
 fn is_link_local(address: HostAddr) -> bool {
     match address.ip() {
         core::net::IpAddr::V4(_) => false,

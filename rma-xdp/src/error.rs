@@ -10,11 +10,11 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
-    counter::CounterError,
-    executor::BufferPoolError,
+    counter::CounterError, executor::BufferPoolError, tenant::AllocationError, udp::UdpError,
+};
+#[cfg(feature = "xdp")]
+use crate::{
     net::{NetError, PathError},
-    tenant::AllocationError,
-    udp::UdpError,
     xdp::XdpError,
 };
 
@@ -23,15 +23,18 @@ use crate::{
 #[non_exhaustive]
 pub enum HostError {
     /// The AF_XDP device could not be opened.
+    #[cfg(feature = "xdp")]
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// The UDP sockets could not be opened.
     #[error(transparent)]
     Udp(#[from] UdpError),
     /// The kernel could not be asked about an interface.
+    #[cfg(feature = "xdp")]
     #[error(transparent)]
     Net(#[from] NetError),
     /// There is no way to a destination.
+    #[cfg(feature = "xdp")]
     #[error(transparent)]
     Path(#[from] PathError),
     /// The message counter has no values that are certain to be fresh.

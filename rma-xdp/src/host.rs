@@ -18,6 +18,8 @@ use rma_core::{
 };
 use rma_shm::Region;
 
+#[cfg(feature = "xdp")]
+use crate::xdp::XdpBackend;
 use crate::{
     backend::{AnyBackend, HostBackend},
     clock::TscClock,
@@ -33,7 +35,6 @@ use crate::{
     portal::Portal,
     random::{random_bucket_secret, random_region_key},
     tenant::DriverConfig,
-    xdp::XdpBackend,
 };
 
 /// The UDP port of a deployment, if no other is configured.
@@ -87,6 +88,7 @@ pub struct HostConfig {
 impl HostConfig {
     /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK
     /// where locked memory has a limit; and `/var/lib/1rma`, or another directory in [`CounterConfig::state_dir`].
+    #[cfg(feature = "xdp")]
     pub fn xdp(interface: &str) -> Self {
         Self::new(Device::xdp(interface), Vec::new())
     }
@@ -440,6 +442,7 @@ impl InlineHost {
 
     /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone. `None` over
     /// another device.
+    #[cfg(feature = "xdp")]
     pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
         match self.engine.engine.backend_mut() {
             AnyBackend::Xdp(xdp) => Some(xdp),

@@ -38,7 +38,8 @@
 //!
 //! # Two devices
 //!
-//! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges.
+//! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges, and the feature `xdp`, which is on
+//! unless a program asks for no default features: then nothing of AF_XDP is built or linked.
 //! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either kind works
 //! with the other.
 //!
@@ -58,11 +59,14 @@ mod host;
 mod housekeeping;
 mod idle;
 mod metrics;
+#[cfg(feature = "xdp")]
 pub mod net;
 mod portal;
 mod random;
+mod tally;
 mod tenant;
 pub mod udp;
+#[cfg(feature = "xdp")]
 pub mod xdp;
 
 pub use backend::{AnyBackend, HostBackend};

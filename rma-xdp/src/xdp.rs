@@ -41,9 +41,10 @@ pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,
     config::{Mode, XdpConfig},
-    counters::{Counter, Counters},
+    counters::Counters,
     description::{Description, Fallback, Feature},
     error::{AttachedProgram, Refusal, XdpError},
     socket::XskStatistics,
     steering::AttachMode,
 };
+pub use crate::tally::Counter;

@@ -39,9 +39,10 @@ pub(crate) enum Error {
     },
 }
 
-/// One run of cargo in the root of the workspace.
+/// One run of cargo in the root of the workspace, if no other folder is named.
 #[derive(Debug)]
 pub(crate) struct Cargo {
+    directory: PathBuf,
     arguments: Vec<OsString>,
     /// Set for the run, on top of the environment.
     variables: Vec<(&'static str, OsString)>,
@@ -50,7 +51,12 @@ pub(crate) struct Cargo {
 impl Cargo {
     pub(crate) fn new<A: AsRef<OsStr>>(arguments: &[A]) -> Self {
         let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
-        Self { arguments, variables: Vec::new() }
+        Self { directory: workspace(), arguments, variables: Vec::new() }
+    }
+
+    /// Runs it in a folder of another workspace.
+    pub(crate) fn directory(self, directory: PathBuf) -> Self {
+        Self { directory, ..self }
     }
 
     pub(crate) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
@@ -119,7 +125,7 @@ impl Cargo {
     fn command(&self) -> Command {
         let mut command = Command::new(program());
         command
-            .current_dir(workspace())
+            .current_dir(&self.directory)
             .args(&self.arguments)
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         // `cargo run` describes xtask in these; a build script that looks at them must not see them change

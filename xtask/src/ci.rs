@@ -1,11 +1,12 @@
 //! `cargo xtask ci`: everything that must pass before a change is merged.
 //!
 //! The tests, and what depends on more than the code: formatting and lints (on the compiler's version), the
-//! steering program's object, a swarm of simulated networks, a short demo, the example of the README.
+//! steering program's object, a swarm of simulated networks, a short demo, the example of the README, here and in a
+//! workspace of its own.
 
 use crate::{
     cargo::{self, Cargo},
-    demo, ebpf,
+    demo, dependant, ebpf,
     not_run::NotRun,
     requirements, test,
 };
@@ -26,6 +27,9 @@ pub(crate) enum Error {
     /// Not all tests passed.
     #[error(transparent)]
     Test(#[from] test::Error),
+    /// The host without AF_XDP cannot be used.
+    #[error(transparent)]
+    Dependant(#[from] dependant::Error),
     /// The demo failed.
     #[error(transparent)]
     Demo(#[from] demo::Error),
@@ -62,6 +66,9 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
     Cargo::new(&clippy).run()?;
+    // Without AF_XDP: no other build here leaves it out.
+    let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--all-targets"];
+    Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
     if requirements::for_target(OTHER_TARGET) {
@@ -85,6 +92,8 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     for example in ["one_sided", "any_size"] {
         Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
     }
+    println!("\n== a program that depends on the host without AF_XDP ==");
+    dependant::run()?;
     println!("\n== a short demo ==");
     let short = ["--verify", "2000", "--count", "2000"];
     demo::run_and_return(short.map(Into::into).to_vec())?;

@@ -15,6 +15,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod demo;
+mod dependant;
 mod ebpf;
 mod host;
 mod not_run;
@@ -49,6 +50,8 @@ enum Task {
     Bench(bench::Options),
     /// Run everything that must pass: lints, all tests, the object check, a short demo.
     Ci,
+    /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
+    Dependant,
     /// Rebuild the steering program's object beside its source.
     Ebpf {
         /// Only compare the object with its source.
@@ -82,6 +85,7 @@ fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
         }
         Task::Bench(options) => bench::run(&options)?,
         Task::Ci => ci::run()?,
+        Task::Dependant => dependant::run()?,
         Task::Ebpf { check: true } => ebpf::check(&mut NotRun::default())?,
         Task::Ebpf { check: false } => ebpf::run()?,
     }

@@ -30,6 +30,7 @@ const UDP_RTT: Duration = Duration::from_micros(200);
 impl HostShared {
     fn executor_config(&self) -> ExecutorConfig {
         match &self.info {
+            #[cfg(feature = "xdp")]
             DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic),
             DeviceInfo::Udp(_) => {
                 let nic = NicConfigBuilder { rtt: self.nic.rtt.max(UDP_RTT), ..self.nic };

@@ -4,11 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    device::InterfaceStatus,
-    udp::UdpCounters,
-    xdp::{Counters, InterfaceWatch, XskStatistics},
-};
+#[cfg(feature = "xdp")]
+use crate::xdp::{Counters, InterfaceWatch, XskStatistics};
+use crate::{device::InterfaceStatus, tally::Counter, udp::UdpCounters};
 
 /// One thing that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +30,27 @@ pub struct DeviceMetrics {
     pub counters: Box<[DeviceCounter]>,
     /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None` over UDP, while the
     /// interface is gone, and once the host is.
+    #[cfg(feature = "xdp")]
     pub xsk: Option<XskStatistics>,
     /// How the interface is doing. `None` over UDP.
     pub interface: Option<InterfaceStatus>,
 }
 
+impl DeviceMetrics {
+    /// All counters, those of the kernel among them.
+    pub(super) fn all(&self) -> Vec<DeviceCounter> {
+        let counters = self.counters.to_vec();
+        #[cfg(feature = "xdp")]
+        let counters =
+            [counters, self.xsk.as_ref().map(of_xsk).unwrap_or_default().into()].concat();
+        counters
+    }
+}
+
 /// Where that comes from, on any thread.
 #[derive(Clone, Debug)]
 pub(crate) enum DeviceWatch {
+    #[cfg(feature = "xdp")]
     Xdp(InterfaceWatch),
     Udp(Arc<UdpCounters>),
 }
@@ -47,6 +58,7 @@ pub(crate) enum DeviceWatch {
 impl DeviceWatch {
     pub(super) fn metrics(&self, opened: &Arc<str>) -> DeviceMetrics {
         match self {
+            #[cfg(feature = "xdp")]
             Self::Xdp(watch) => {
                 let (counters, xsk) = (of_xdp(watch.counters()), watch.statistics());
                 let interface = watch.status();
@@ -56,7 +68,13 @@ impl DeviceWatch {
             }
             Self::Udp(counters) => {
                 let (description, counters) = (opened.clone(), of_udp(counters));
-                DeviceMetrics { description, counters, xsk: None, interface: None }
+                DeviceMetrics {
+                    description,
+                    counters,
+                    #[cfg(feature = "xdp")]
+                    xsk: None,
+                    interface: None,
+                }
             }
         }
     }
@@ -74,9 +92,8 @@ macro_rules! rows {
     }};
 }
 
+#[cfg(feature = "xdp")]
 fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
-    use crate::xdp::Counter;
-
     let rows = rows!(
         "rma_xdp_",
         Counter::load,
@@ -116,8 +133,6 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
 }
 
 fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
-    use crate::xdp::Counter;
-
     let rows = rows!(
         "rma_udp_",
         Counter::load,
@@ -142,7 +157,8 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
 }
 
 /// The kernel's words for what it counts.
-pub(super) fn of_xsk(statistics: &XskStatistics) -> Box<[DeviceCounter]> {
+#[cfg(feature = "xdp")]
+fn of_xsk(statistics: &XskStatistics) -> Box<[DeviceCounter]> {
     let rows = rows!(
         "rma_xsk_",
         u64::clone,

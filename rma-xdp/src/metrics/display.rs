@@ -10,7 +10,7 @@ use core::{
 
 use rma_core::nic::{DelayHistogram, NicGauges};
 
-use super::{Metrics, NicTotals, OpDelays, device::of_xsk};
+use super::{Metrics, NicTotals, OpDelays};
 use crate::{
     executor::ExecutorGauges,
     tenant::{PoolUsage, TenantUsage},
@@ -78,9 +78,8 @@ impl fmt::Display for Metrics {
         )?;
         write_gauges(&mut lines, gauges)?;
         write_executors(&mut lines, executors)?;
-        let xsk = self.device.xsk.as_ref().map(of_xsk);
-        let counters = self.device.counters.iter().chain(xsk.iter().flatten());
-        let counters = counters.map(|it| (it.name.trim_end_matches("_total"), it.value));
+        let counters = self.device.all();
+        let counters = counters.iter().map(|it| (it.name.trim_end_matches("_total"), it.value));
         lines.counts("counted", counters, "nothing")?;
         self.tenants.iter().try_for_each(|tenant| write_tenant(&mut lines, tenant))
     }

@@ -10,7 +10,7 @@ use rma_core::{
     op::ClassOfService,
 };
 
-use super::{Metrics, NicTotals, device::of_xsk};
+use super::{Metrics, NicTotals};
 use crate::{
     device::{InterfaceState, InterfaceStatus},
     executor::ExecutorGauges,
@@ -38,10 +38,7 @@ impl Metrics {
         write_totals(&self.nic, &mut text)?;
         write_gauges(&self.gauges, &mut text)?;
         write_executors(&self.executors, &mut text)?;
-        for counter in &self.device.counters {
-            text.one(COUNTER, counter.name, counter.help, counter.value)?;
-        }
-        for counter in self.device.xsk.as_ref().map(of_xsk).iter().flatten() {
+        for counter in self.device.all() {
             text.one(COUNTER, counter.name, counter.help, counter.value)?;
         }
         write_tenants(&self.tenants, &mut text)

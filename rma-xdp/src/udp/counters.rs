@@ -2,7 +2,7 @@
 //!
 //! The engine thread is the only writer; any thread may read, while the host runs and after it.
 
-use crate::xdp::Counter;
+use crate::tally::Counter;
 
 /// The counters of one backend, over all its sockets.
 #[derive(Debug, Default)]

@@ -3,27 +3,8 @@
 //! The engine thread is the only writer, so an addition is a load and a store, without a locked
 //! instruction; any thread may read. Counters wrap after 2^64.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use super::packet::PacketError;
-
-/// A number that one thread adds to and others read.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// The value now. Values of different counters are not from one instant.
-    #[must_use]
-    pub fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// For the one writer only: two writers would lose additions.
-    #[inline]
-    pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-    }
-}
+use crate::tally::Counter;
 
 /// The counters of one backend, over all its queues.
 #[derive(Debug, Default)]

@@ -1,0 +1,103 @@
+//! A program in a workspace of its own that links the host without AF_XDP, as somebody has it who depends on the crate.
+//!
+//! Neither this workspace's settings nor its features reach it. It is built with nothing on the `PATH` but Rust and the linker:
+//! whatever else the build asks for is missing, as it is on a machine without the packages that AF_XDP needs.
+//!
+//! Not here: that a library or a header is looked for past the `PATH`. Which packages are in the tree says that.
+
+use std::{env, fs, io, os::unix::fs::symlink, path::PathBuf, process};
+
+use crate::{
+    cargo::{self, Cargo, workspace},
+    host,
+};
+
+/// Why somebody who depends on the host without AF_XDP could not use it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// It does not build or run.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+    /// Cargo does not say what is linked.
+    #[error("`{command}` failed: run it by hand to see why")]
+    Tree {
+        /// The command line.
+        command: String,
+    },
+    /// Something of AF_XDP is linked, or what builds it.
+    #[error("rma-xdp without the feature `xdp` depends on {package}: make it optional")]
+    Linked {
+        /// The package.
+        package: &'static str,
+    },
+    /// The folder of the program could not be made.
+    #[error("cannot make a program in {}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// What a program over UDP alone must not bring: AF_XDP, and what its build needs.
+const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "neli"];
+
+/// All that may be on the `PATH`.
+const PROGRAMS: [&str; 6] = ["cargo", "rustc", "cc", "ld", "as", "ar"];
+
+/// The program's manifest; it is not in this repository's folder, whose `.cargo/config.toml` would be read there.
+fn manifest() -> String {
+    let host = workspace().join("rma-xdp");
+    format!(
+        "[package]\nname = \"dependant\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
+         rma-xdp = {{ path = {host:?}, default-features = false }}\n"
+    )
+}
+
+/// Looks at what is linked, and builds and runs the README's first example.
+pub(crate) fn run() -> Result<(), Error> {
+    check_tree()?;
+    let folder = env::temp_dir().join(format!("rma-dependant-{}", process::id()));
+    let made = make(&folder).map_err(|source| Error::Folder { folder: folder.clone(), source });
+    let target = workspace().join("target/dependant");
+    let ran = made.and_then(|()| {
+        let cargo = Cargo::new(&["run", "--quiet"]).directory(folder.clone());
+        let cargo = cargo.variable("PATH", &folder.join("bin").to_string_lossy());
+        Ok(cargo.variable("CARGO_TARGET_DIR", &target.to_string_lossy()).run()?)
+    });
+    // Nothing of it is needed any more; what is left if this fails is a few small files.
+    let _ = fs::remove_dir_all(&folder);
+    ran
+}
+
+fn check_tree() -> Result<(), Error> {
+    let tree = ["tree", "--package", "rma-xdp", "--no-default-features"];
+    let tree = Cargo::new(&tree).args(["--edges", "normal,build", "--prefix", "none"]);
+    let command = tree.line();
+    let Some(text) = tree.output() else { return Err(Error::Tree { command }) };
+    let is_there = |package: &&str| {
+        text.lines().any(|line| line.split(' ').next().is_some_and(|name| name == *package))
+    };
+    match NOT_LINKED.into_iter().find(is_there) {
+        Some(package) => Err(Error::Linked { package }),
+        None => Ok(()),
+    }
+}
+
+fn make(folder: &std::path::Path) -> io::Result<()> {
+    fs::create_dir_all(folder.join("src"))?;
+    fs::create_dir_all(folder.join("bin"))?;
+    fs::write(folder.join("Cargo.toml"), manifest())?;
+    // The versions that are tested here.
+    fs::copy(workspace().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    let example = workspace().join("rma-xdp/examples/one_sided.rs");
+    fs::copy(example, folder.join("src/main.rs"))?;
+    for name in PROGRAMS {
+        if let Some(program) = host::find_program(name) {
+            symlink(program, folder.join("bin").join(name))?;
+        }
+    }
+    Ok(())
+}
