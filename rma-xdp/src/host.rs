@@ -622,7 +622,7 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let HostConfig { device, addresses, port, counter, mut nic, aead, .. } = config;
     let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
     nic.addresses = addresses;
-    let user = User::this(matches!(info, DeviceInfo::Xdp(_)));
+    let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
     let (counter, block) = Counter::open(counter, nic.counter_start, user)?;
     (nic.counter_start, nic.counter_end) = (block.first(), block.end());
     nic.bucket_secret = random_bucket_secret()?;
