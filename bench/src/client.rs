@@ -401,12 +401,9 @@ mod tests {
             HostAddr::from(Ipv4Addr::from(0x7f40_0000 | std::process::id() << 1 | last))
         });
         // Sixty ops are given up within a second.
-        let timing = Timing {
-            timeout: Duration::from_millis(10),
-            dispatch_timeout: Duration::from_millis(5),
-        };
-        let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
-        let open = |addr| InlineHost::open(HostConfig { nic, ..HostConfig::udp(addr) }).unwrap();
+        let timing = Timing::new(Duration::from_millis(5), Duration::from_millis(10));
+        let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+        let open = |addr| InlineHost::open(HostConfig::udp(addr).with(|it| it.nic = nic)).unwrap();
         let mut server = open(server_addr);
         let host = open(client_addr);
         let region = server.register(4096, Permissions::READ).unwrap();

@@ -117,7 +117,7 @@ pub fn executor_ops(count: u64) -> f64 {
         }];
         let call = Call::of(&piece);
         let cc = CcConfigBuilder::software(Duration::from_micros(10));
-        let config = ExecutorConfig { cc, ..ExecutorConfig::default() };
+        let config = ExecutorConfig::default().with(|it| it.cc = cc);
         let mut executor = CommandExecutor::new(portal, config).expect("the settings work");
         let start = clock.now();
         let (mut submitted, mut done) = (0, 0);

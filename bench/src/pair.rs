@@ -231,7 +231,12 @@ impl Pair {
             };
             let &PairConfig { port, nic, .. } = config;
             let aead = aead::chosen();
-            InlineHost::open(HostConfig { addresses: vec![address], port, nic, aead, ..device })
+            InlineHost::open(device.with(|it| {
+                it.addresses = vec![address];
+                it.port = port;
+                it.nic = nic;
+                it.aead = aead;
+            }))
         };
         let mut server_host = {
             let _inside = if let Place::Lab(lab) = place { Some(lab.b().enter()?) } else { None };

@@ -250,7 +250,11 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     };
     let mut addresses = config.addresses.clone();
     addresses.extend(&host.address);
-    InlineHost::open(HostConfig { addresses, port, pid, ..config })
+    InlineHost::open(config.with(|it| {
+        it.addresses = addresses;
+        it.port = port;
+        it.pid = pid;
+    }))
 }
 
 fn introduce(host: &InlineHost) {

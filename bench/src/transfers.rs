@@ -87,10 +87,9 @@ impl Transfers {
         cc: Option<CcConfigBuilder>,
     ) -> Result<Self, PairError> {
         let receive_len_max = ReceiveLenMax::of_mtu(mtu as usize);
-        let mut config = ExecutorConfig::for_nic(&NicConfigBuilder {
-            receive_len_max,
-            ..NicConfigBuilder::default()
-        });
+        let mut config = ExecutorConfig::for_nic(
+            &NicConfigBuilder::default().with(|it| it.receive_len_max = receive_len_max),
+        );
         config.cc = cc.unwrap_or(config.cc);
         let portal = host.portal(SLOTS)?;
         let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;
@@ -166,7 +165,7 @@ impl Transfers {
             len: LARGE,
         }];
         let small = [Piece { local: &self.small, len: SMALL, remote_offset: LARGE, ..large[0] }];
-        let large = Call { class: Some(ClassOfService::Throughput), ..Call::of(&large) };
+        let large = Call::of(&large).with(|it| it.class = Some(ClassOfService::Throughput));
         let small = Call::of(&small);
         let mut latencies = Latencies::new();
         let (mut background, mut foreground): (_, Option<(_, Instant)>) = (None, None);

@@ -270,8 +270,10 @@ impl Engines {
         let mut ends = ends.into_iter().zip(addresses()).map(|(end, address)| {
             let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
             let addresses = address.into();
-            let config =
-                NicConfigBuilder { addresses, receive_len_max, ..NicConfigBuilder::default() };
+            let config = NicConfigBuilder::default().with(|it| {
+                it.addresses = addresses;
+                it.receive_len_max = receive_len_max;
+            });
             let config = config.build().expect("the defaults work");
             Engine::new(Nic::with_aead(config, aead), end, clock.clone())
         });

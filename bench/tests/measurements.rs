@@ -19,7 +19,7 @@ fn config(timeout: Duration) -> PairConfig {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
     let timing = Timing::software(Duration::from_micros(10), timeout);
-    let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
+    let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
     PairConfig { region_len: 1 << 20, port, nic, ..PairConfig::default() }
 }
 

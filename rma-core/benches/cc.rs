@@ -75,7 +75,10 @@ fn hold_and_release() -> f64 {
 }
 
 fn control(algorithm: Algorithm, remotes: u32) -> (CongestionControl, Vec<RemoteWindowId>) {
-    let builder = CcConfigBuilder { algorithm, remotes, ..CcConfigBuilder::default() };
+    let builder = CcConfigBuilder::default().with(|it| {
+        it.algorithm = algorithm;
+        it.remotes = remotes;
+    });
     let mut cc = CongestionControl::new(builder.build().unwrap());
     let ids = (0..remotes)
         .map(|at| cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap().id)

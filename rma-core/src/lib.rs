@@ -30,6 +30,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod settings;
+
 pub mod addr;
 pub mod backend;
 pub mod cc;

@@ -16,11 +16,11 @@ mod memory;
 use core::{fmt, time::Duration};
 
 use rma_core::{
-    cc::{Algorithm, CcConfigBuilder},
+    cc::Algorithm,
     crypto::{KeyBinding, RegionKeySchedule},
     executor::{Call, CallStatus, ExecutorConfig, Outcome, Piece, RetryPolicy},
     grant::Grant,
-    nic::{NicConfigBuilder, ReceiveLenMax},
+    nic::ReceiveLenMax,
     op::{ClassOfService, OpType},
     time::Instant,
 };
@@ -151,7 +151,7 @@ struct Run<'a> {
 /// Counter values of its own for each life of a node.
 fn in_life(node: &NodeOptions, life: u32) -> NodeOptions {
     let counter_start = node.nic.counter_start + (u64::from(life) << 40);
-    NodeOptions { nic: NicConfigBuilder { counter_start, ..node.nic }, ..*node }
+    NodeOptions { nic: node.nic.with(|it| it.counter_start = counter_start), ..*node }
 }
 
 impl<'a> Run<'a> {
@@ -343,13 +343,27 @@ impl<'a> Run<'a> {
         let retry = prng.choose(&[
             RetryPolicy::DEFAULT,
             RetryPolicy::DEFAULT,
-            RetryPolicy { timeouts: 20, refusals: 200 },
+            RetryPolicy::DEFAULT.with(|it| {
+                it.timeouts = 20;
+                it.refusals = 200;
+            }),
             RetryPolicy::NONE,
         ]);
-        let retry = if small { RetryPolicy { timeouts: 9, refusals: 99 } } else { retry };
+        let retry = if small {
+            RetryPolicy::DEFAULT.with(|it| {
+                it.timeouts = 9;
+                it.refusals = 99;
+            })
+        } else {
+            retry
+        };
         let class =
             prng.choose(&[None, Some(ClassOfService::Latency), Some(ClassOfService::Throughput)]);
-        let call = Call { class, retry, deadline, ..Call::of(&pieces) };
+        let call = Call::of(&pieces).with(|it| {
+            it.class = class;
+            it.retry = retry;
+            it.deadline = deadline;
+        });
         if prng.chance(Chance::ppm(100_000)) {
             it.software.executor.fence();
         }
@@ -423,15 +437,17 @@ impl Application {
 fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> Application {
     let mut prng = prng.fork(0x200 + u64::from(node.0));
     let NodeOptions { nic, mtu, .. } = options.nodes[node.index()];
-    let nic = NicConfigBuilder { receive_len_max: ReceiveLenMax::of_mtu(mtu.into()), ..nic };
+    let nic = nic.with(|it| it.receive_len_max = ReceiveLenMax::of_mtu(mtu.into()));
     let base = ExecutorConfig::for_nic(&nic);
     let algorithm = prng.choose(&Algorithm::ALL);
-    let config = ExecutorConfig {
-        calls: CALLS,
-        op_size_max: prng.choose(&[64, 1000, 4096, 4096]),
-        cc: CcConfigBuilder { algorithm, remotes: prng.choose(&[12, 64]), ..base.cc },
-        ..base
-    };
+    let config = base.with(|it| {
+        it.calls = CALLS;
+        it.op_size_max = prng.choose(&[64, 1000, 4096, 4096]);
+        it.cc = base.cc.with(|it| {
+            it.algorithm = algorithm;
+            it.remotes = prng.choose(&[12, 64]);
+        });
+    });
     let slots = 0..nic.command_slots as u16;
     Application {
         software: Software::new(sim, node, slots, PID, config),

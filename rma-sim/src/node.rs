@@ -162,7 +162,7 @@ impl Node {
     pub(crate) fn new(now: Instant, options: &NodeOptions) -> Result<Self, ConfigError> {
         let mtu = usize::from(options.mtu);
         let receive_len_max = ReceiveLenMax::of_mtu(mtu);
-        let config = NicConfigBuilder { receive_len_max, ..options.nic }.build()?;
+        let config = options.nic.with(|it| it.receive_len_max = receive_len_max).build()?;
         Ok(Self {
             nic: Nic::new(config),
             clock: LocalClock::new(now, options.clock),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rma_core::{
     command::{Command, CommandSlotId, Completion},
     crypto::CounterBlock,
-    nic::{ConfigError, NicConfigBuilder},
+    nic::ConfigError,
     op::{OpStatus, OpType},
     region::RegionId,
     time::Instant,
@@ -111,7 +111,13 @@ struct Pace {
 /// A node whose counter begins with `block`.
 fn with_block(node: &NodeOptions, block: &CounterBlock) -> NodeOptions {
     let (counter_start, counter_end) = (block.first(), block.end());
-    NodeOptions { nic: NicConfigBuilder { counter_start, counter_end, ..node.nic }, ..*node }
+    NodeOptions {
+        nic: node.nic.with(|it| {
+            it.counter_start = counter_start;
+            it.counter_end = counter_end;
+        }),
+        ..*node
+    }
 }
 
 impl<'a, W: FnMut(&Seen)> Run<'a, W> {

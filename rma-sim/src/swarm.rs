@@ -62,7 +62,7 @@ impl Options {
                 let timing = draw_timing(&mut prng, turnaround);
                 longest = longest.max(timing.timeout);
                 let drawn = draw_node(&mut prng, addresses, timing, rate);
-                let nic = NicConfigBuilder { rtt: turnaround / 2, ..drawn.nic };
+                let nic = drawn.nic.with(|it| it.rtt = turnaround / 2);
                 NodeOptions { clock, nic, ..drawn }
             })
             .collect();
@@ -136,7 +136,7 @@ fn draw_timing(prng: &mut Prng, turnaround: Duration) -> Timing {
     let dispatch_timeout = turnaround * prng.between(1, 3) as u32;
     // So that by the formula of §6.1 some answers may wait.
     let timeout = dispatch_timeout + turnaround * prng.between(1, 4) as u32;
-    Timing { dispatch_timeout, timeout }
+    Timing::new(dispatch_timeout, timeout)
 }
 
 /// How wrong a clock may run: far worse than any quartz.
@@ -214,21 +214,20 @@ fn draw_link(prng: &mut Prng) -> LinkOptions {
 fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u64) -> NodeOptions {
     let window = [OP_SIZE_MAX, OP_SIZE_MAX + 1, 2 * OP_SIZE_MAX, 16 << 10, 64 << 10, 256 << 10];
     NodeOptions {
-        nic: NicConfigBuilder {
-            addresses,
-            engine: EngineId(prng.below(4) as u16),
-            counter_start: prng.below(1 << 62),
-            command_slots: prng.magnitude(32) as u32,
-            regions: REGIONS_PER_NODE + prng.below(3) as u32,
-            inbound_queue: prng.magnitude(16) as u32,
-            pending_writes: prng.magnitude(16) as u32,
+        nic: NicConfigBuilder::default().with(|it| {
+            it.addresses = addresses;
+            it.engine = EngineId(prng.below(4) as u16);
+            it.counter_start = prng.below(1 << 62);
+            it.command_slots = prng.magnitude(32) as u32;
+            it.regions = REGIONS_PER_NODE + prng.below(3) as u32;
+            it.inbound_queue = prng.magnitude(16) as u32;
+            it.pending_writes = prng.magnitude(16) as u32;
             // An eighth is the least that no timing drawn here is too short for.
-            bandwidth: prng.choose(&[rate / 8, rate / 8, rate, 4 * rate]),
-            solicitation_window: prng.choose(&window),
-            timing,
-            notices_per_second: prng.choose(&[0, 1_000, 100_000, 100_000]),
-            ..NicConfigBuilder::default()
-        },
+            it.bandwidth = prng.choose(&[rate / 8, rate / 8, rate, 4 * rate]);
+            it.solicitation_window = prng.choose(&window);
+            it.timing = timing;
+            it.notices_per_second = prng.choose(&[0, 1_000, 100_000, 100_000]);
+        }),
         mtu: prng.choose(&[MTU_MIN, 300, 576, 1280, 1500, 1500, 3400, 9000]),
         rate,
         receive_ring: prng.magnitude(128) as u32,
@@ -250,13 +249,12 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
 #[must_use]
 pub fn load() -> Options {
     let node = |host: u8| NodeOptions {
-        nic: NicConfigBuilder {
-            addresses: HostAddr::from([192, 0, 2, host]).into(),
-            command_slots: 32,
-            regions: REGIONS_PER_NODE,
-            timing: Timing::software(Duration::from_micros(20), Duration::from_millis(1)),
-            ..NicConfigBuilder::default()
-        },
+        nic: NicConfigBuilder::default().with(|it| {
+            it.addresses = HostAddr::from([192, 0, 2, host]).into();
+            it.command_slots = 32;
+            it.regions = REGIONS_PER_NODE;
+            it.timing = Timing::software(Duration::from_micros(20), Duration::from_millis(1));
+        }),
         mtu: 1500,
         rate: 12_500_000_000,
         receive_ring: 256,

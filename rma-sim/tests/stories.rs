@@ -24,16 +24,12 @@ use rma_sim::{
 
 fn node(number: u8) -> NodeOptions {
     NodeOptions {
-        nic: NicConfigBuilder {
-            addresses: rma_core::addr::HostAddr::from(Ipv4Addr::new(192, 0, 2, number)).into(),
-            command_slots: 16,
-            regions: 8,
-            timing: Timing {
-                dispatch_timeout: Duration::from_millis(1),
-                timeout: Duration::from_millis(2),
-            },
-            ..NicConfigBuilder::default()
-        },
+        nic: NicConfigBuilder::default().with(|it| {
+            it.addresses = rma_core::addr::HostAddr::from(Ipv4Addr::new(192, 0, 2, number)).into();
+            it.command_slots = 16;
+            it.regions = 8;
+            it.timing = Timing::new(Duration::from_millis(1), Duration::from_millis(2));
+        }),
         mtu: 1500,
         rate: 12_500_000_000,
         receive_ring: 64,

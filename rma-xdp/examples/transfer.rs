@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The first replica dies in the middle of a call that is not to be retried there.
     let whole =
         [Piece { grant: &from_first, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
-    let call = executor.submit(&Call { retry: RetryPolicy::NONE, ..Call::of(&whole) })?;
+    let call = executor.submit(&Call::of(&whole).with(|it| it.retry = RetryPolicy::NONE))?;
     executor.poll();
     drop(first);
     let outcome = executor.wait(call)?;

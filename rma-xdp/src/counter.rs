@@ -27,6 +27,8 @@
 mod error;
 mod keeper;
 mod store;
+settings!(CounterConfig);
+
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +52,7 @@ use store::{FIRST_LEN, Store};
 /// How a host gets the values of its message counter.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct CounterConfig {
     /// The directory with the high-water mark, made if it is not there. All hosts that ever have one
     /// address must share one directory; hosts with different addresses may. It must be on a local disk and

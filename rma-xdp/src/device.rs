@@ -23,6 +23,7 @@ use crate::{
 pub enum Device {
     /// AF_XDP sockets on a network interface.
     #[cfg(feature = "xdp")]
+    #[non_exhaustive]
     Xdp {
         /// The interface's name.
         interface: Box<str>,
@@ -39,6 +40,16 @@ impl Device {
     #[must_use]
     pub fn xdp(interface: &str) -> Self {
         Self::Xdp { interface: interface.into(), mode: xdp::Mode::default() }
+    }
+
+    /// The same, with the steering program attached in `mode`. Changes nothing of other devices.
+    #[cfg(feature = "xdp")]
+    #[must_use]
+    pub fn in_mode(mut self, wanted: xdp::Mode) -> Self {
+        if let Self::Xdp { mode, .. } = &mut self {
+            *mode = wanted;
+        }
+        self
     }
 
     /// Kernel UDP sockets.

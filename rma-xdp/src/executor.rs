@@ -333,7 +333,10 @@ impl Executor {
         check_op_type(0, piece.grant, wanted)?;
         let TransferOptions { class, retry, timeout } = options;
         let deadline = timeout.map(|timeout| self.now() + timeout);
-        done(self.run(&Call { pieces: &[piece], class, retry, deadline })?)
+        let pieces = [piece];
+        let mut call = Call::of(&pieces);
+        (call.class, call.retry, call.deadline) = (class, retry, deadline);
+        done(self.run(&call)?)
     }
 
     /// Submits a call and waits until it is over. Other calls go on meanwhile, and their outcomes are kept.

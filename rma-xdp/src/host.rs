@@ -60,6 +60,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct HostConfig {
     /// Which device carries the frames.
     pub device: Device,
@@ -646,3 +647,5 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     }
     Ok(Opened { engine, shared, addresses })
 }
+
+settings!(HostConfig);

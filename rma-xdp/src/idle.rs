@@ -13,6 +13,8 @@ use rma_core::time::Instant;
 /// | yield | what others leave of the core | up to a time slice of each other thread |
 /// | sleep | nothing | the kernel's wake-up, tens of microseconds |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct IdlePolicy {
     /// How long to spin after the last work. Default: 50 µs.
     pub spin: Duration,
@@ -24,7 +26,6 @@ pub struct IdlePolicy {
 
 impl IdlePolicy {
     /// Never gives the core away: for a core that nothing else runs on.
-    #[must_use]
     pub const fn busy_poll() -> Self {
         Self { spin: Duration::MAX, yield_for: Duration::ZERO, sleep: false }
     }
@@ -79,6 +80,8 @@ impl IdleTracker {
         }
     }
 }
+
+settings!(IdlePolicy);
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,22 @@
 #![doc = include_str!("../examples/any_size.rs")]
 //! ```
 //!
+//! # Settings
+//!
+//! Settings are structs with public fields, and any version may bring another field. So they are made by a constructor, which
+//! gives defaults, and then changed; in one expression by `with`.
+//!
+//! ```
+//! # use core::time::Duration;
+//! # use rma_xdp::{Host, HostConfig, NicConfigBuilder, Timing};
+//! let nic = NicConfigBuilder::default().with(|it| {
+//!     it.command_slots = 64;
+//!     it.timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
+//! });
+//! let host = Host::open(HostConfig::udp([127, 0, 0, 29]).with(|it| it.nic = nic));
+//! # host.unwrap();
+//! ```
+//!
 //! # Two ways to run an engine
 //!
 //! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).
@@ -44,6 +60,9 @@
 //! with the other.
 //!
 //! The protocol itself, without I/O, is the crate `rma-core`; what of it a user meets is re-exported here.
+
+#[macro_use]
+mod settings;
 
 mod backend;
 mod clock;

@@ -27,11 +27,20 @@ use thiserror::Error;
 
 /// How much of one pool a tenant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Quota {
     /// How much nobody else can have. Default: 0.
     pub reserved: u64,
     /// The most it can have, with what is reserved. Default: all there is.
     pub max: u64,
+}
+
+impl Quota {
+    /// These two.
+    pub const fn new(reserved: u64, max: u64) -> Self {
+        Self { reserved, max }
+    }
 }
 
 impl Default for Quota {
@@ -42,6 +51,8 @@ impl Default for Quota {
 
 /// How much a tenant may have of each pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Quotas {
     /// Command slots: how many ops may be in flight at once, and so which part of the network's capacity the tenant
     /// can use (§7.3, figure 11b).
@@ -68,6 +79,8 @@ pub enum Priority {
 /// Which share of the rest of each pool tenants leave free for those of higher priority, as long as the host has
 /// any. In percent, rounded up to whole units; more than 100 is 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct KeptFree {
     /// By tenants of low priority. Default: 50.
     pub by_low: u8,
@@ -83,6 +96,8 @@ impl Default for KeptFree {
 
 /// The driver's policy. The pools of command slots and regions are as large as the NIC's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct DriverConfig {
     /// The pool of registered bytes. Default: no limit but the machine's memory.
     pub registered_bytes: u64,
@@ -119,6 +134,8 @@ impl Default for DriverConfig {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct TenantConfig {
     /// Its name, for errors. Need not be unique.
     pub name: Box<str>,
@@ -134,7 +151,6 @@ pub struct TenantConfig {
 
 impl TenantConfig {
     /// A tenant of normal priority with the host's PID, without reservations or limits.
-    #[must_use]
     pub fn named(name: &str) -> Self {
         let (pid, priority, quotas) = (None, Priority::default(), Quotas::default());
         Self { name: name.into(), pid, priority, quotas }
@@ -359,3 +375,5 @@ pub enum AllocationError {
         tenant: Box<str>,
     },
 }
+
+settings!(Quota, Quotas, KeptFree, DriverConfig, TenantConfig);

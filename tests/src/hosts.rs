@@ -44,13 +44,15 @@ impl Setup {
     }
 
     fn host(&self, addr: HostAddr, pid: Pid, udp: bool) -> HostConfig {
-        let device = if udp {
-            Device::udp()
-        } else {
-            Device::Xdp { interface: Lab::INTERFACE.into(), mode: self.mode }
-        };
+        let device =
+            if udp { Device::udp() } else { Device::xdp(Lab::INTERFACE).in_mode(self.mode) };
         let nic = patient(self.nic);
-        HostConfig { device, port: rma_xdp::DEFAULT_PORT, pid, nic, ..HostConfig::udp(addr) }
+        HostConfig::udp(addr).with(|it| {
+            it.device = device;
+            it.port = rma_xdp::DEFAULT_PORT;
+            it.pid = pid;
+            it.nic = nic;
+        })
     }
 }
 
@@ -82,7 +84,7 @@ fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
         return nic;
     }
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
-    NicConfigBuilder { timing, ..nic }
+    nic.with(|it| it.timing = timing)
 }
 
 /// Two addresses on loopback and a port that no other test has, whichever process it runs in.
@@ -145,8 +147,12 @@ impl Hosts {
         let Loopback { addresses: [client_addr, server_addr], port } = Loopback::unused();
         let open = |addr: HostAddr, pid| {
             let counter = counter.clone();
-            let config =
-                HostConfig { port, pid, nic: patient(nic), counter, ..HostConfig::udp(addr) };
+            let config = HostConfig::udp(addr).with(|it| {
+                it.port = port;
+                it.pid = pid;
+                it.nic = patient(nic);
+                it.counter = counter;
+            });
             Host::open(config).expect("UDP sockets on loopback")
         };
         Self {

@@ -30,7 +30,7 @@ fn hosts() -> Hosts {
 /// Ops of a dead peer end soon.
 fn impatient() -> Hosts {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));
-    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
 }
 
 /// What the server's region has at `at`.
@@ -67,7 +67,7 @@ fn one_is_dead() -> TwoServers {
     let mut hosts = impatient();
     let (_, dead, _) = remote(hosts.server(), &hosts);
     let (client, pool) = client(&hosts, 3);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let server = Host::open(config).unwrap();
     let (data, alive, _) = remote(&server, &hosts);
     hosts.server = None;
@@ -201,7 +201,7 @@ fn pieces_that_cannot_be_right_are_refused_with_their_number_and_the_buffers_com
 fn a_replica_has_the_pieces_that_the_first_host_left_missing() {
     let mut hosts = impatient();
     let (_region, read, _) = remote(hosts.server(), &hosts);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let replica = Host::open(config).unwrap();
     let (_copy, read_copy, _) = remote(&replica, &hosts);
     hosts.server = None;
@@ -346,7 +346,10 @@ fn a_fenced_transfer_that_is_refused_keeps_nobody_waiting() {
     let TwoServers { dead: read, alive: read_alive, client, pool, .. } = &one_is_dead();
     let mut slow = client
         .read(read, 0, filled(pool, 1))
-        .retry(RetryPolicy { timeouts: 255, refusals: 255 })
+        .retry(RetryPolicy::DEFAULT.with(|it| {
+            it.timeouts = 255;
+            it.refusals = 255;
+        }))
         .timeout(Duration::from_secs(5));
     assert!(poll_once(&mut slow).is_pending());
     let outside = client.read(read_alive, LEN as u64, filled(pool, 1)).fenced();

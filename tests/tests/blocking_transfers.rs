@@ -7,10 +7,9 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallError, CallStatus, ClassOfService, Clock, Executor, ExecutorConfig, Grant, Host,
-    HostConfig, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Piece,
-    RegisteredRegion, RetryPolicy, SubmitError, Timing, TransferError, TransferOptions, TscClock,
-    WaitError,
+    Call, CallError, CallStatus, ClassOfService, Clock, Executor, Grant, Host, HostConfig,
+    InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, RegisteredRegion,
+    RetryPolicy, SubmitError, Timing, TransferError, TransferOptions, TscClock, WaitError,
 };
 
 const LEN: u64 = 300_001;
@@ -47,7 +46,7 @@ fn remote_at(server: &Host, hosts: &Hosts) -> Remote {
 /// Ops of a dead peer end soon.
 fn impatient() -> Hosts {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
-    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
 }
 
 fn hosts() -> Hosts {
@@ -193,7 +192,7 @@ fn outcomes_that_nobody_takes_count_as_calls() {
     let hosts = hosts();
     let Remote { read, .. } = remote(&hosts);
     let local = local(&hosts);
-    let config = ExecutorConfig { calls: 2, ..hosts.client.executor_config() };
+    let config = hosts.client.executor_config().with(|it| it.calls = 2);
     let mut executor = Executor::new(hosts.client.portal(4).unwrap(), config).unwrap();
     let piece = [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
     let first = executor.submit(&Call::of(&piece)).unwrap();
@@ -209,14 +208,14 @@ fn outcomes_that_nobody_takes_count_as_calls() {
 fn a_peer_that_never_answers_ends_a_transfer_and_another_replica_has_the_rest() {
     let mut hosts = impatient();
     let first = remote(&hosts);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let other = Host::open(config).unwrap();
     let replica = remote_at(&other, &hosts);
     let local = local(&hosts);
     let mut executor = hosts.client.executor(64).unwrap();
     let pieces =
         [Piece { grant: &first.read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
-    let call = Call { retry: RetryPolicy::NONE, ..Call::of(&pieces) };
+    let call = Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE);
     let id = executor.submit(&call).unwrap();
     // It dies in the middle.
     executor.poll();
@@ -248,8 +247,16 @@ fn a_deadline_ends_a_call_to_a_peer_that_never_answers() {
         [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let began = executor.now();
     let deadline = Some(began + Duration::from_millis(20));
-    let retry = RetryPolicy { timeouts: 255, refusals: 255 };
-    let outcome = executor.run(&Call { deadline, retry, ..Call::of(&pieces) }).unwrap();
+    let retry = RetryPolicy::DEFAULT.with(|it| {
+        it.timeouts = 255;
+        it.refusals = 255;
+    });
+    let outcome = executor
+        .run(&Call::of(&pieces).with(|it| {
+            it.deadline = deadline;
+            it.retry = retry;
+        }))
+        .unwrap();
     assert_eq!((outcome.status, outcome.bytes_done), (CallStatus::DeadlineExceeded, 0));
     assert!(executor.now().since(began) >= Duration::from_millis(20));
     assert_eq!(executor.calls(), 0);
@@ -332,7 +339,8 @@ fn a_completion_queue_that_is_never_drained_stalls_its_own_ops_and_nobody_elses(
 #[test]
 fn transfers_of_an_inline_engine_make_progress_as_the_application_turns_it() {
     let Loopback { addresses: [here, there], port } = Loopback::unused();
-    let open = |address| InlineHost::open(HostConfig { port, ..HostConfig::udp(address) }).unwrap();
+    let open =
+        |address| InlineHost::open(HostConfig::udp(address).with(|it| it.port = port)).unwrap();
     let (mut host, mut stranger) = (open(here), open(there));
     let region = host.register(LEN as usize, Permissions::READ).unwrap();
     region.write(0, &pattern(LEN, 1)).unwrap();

@@ -15,12 +15,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sleeps at once, so that every wait is woken.
-const SLEEPY: IdlePolicy =
-    IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
+const SLEEPY: IdlePolicy = {
+    let mut it = IdlePolicy::busy_poll();
+    it.spin = Duration::ZERO;
+    it.yield_for = Duration::ZERO;
+    it.sleep = true;
+    it
+};
 
 fn hosts(timeout: Duration) -> Hosts {
     let timing = Timing::software(Duration::from_micros(10), timeout);
-    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
 }
 
 fn grant(hosts: &Hosts) -> Grant {
@@ -260,7 +265,10 @@ fn an_event_loop_wakes_for_a_deadline_and_for_the_end_of_the_engine() {
     let (mut executor, local) = executor(&hosts);
     let at = executor.now() + Duration::from_millis(20);
     let pieces = piece(&grant, &local);
-    let call = Call { deadline: Some(at), retry: RetryPolicy::NONE, ..Call::of(&pieces) };
+    let call = Call::of(&pieces).with(|it| {
+        it.deadline = Some(at);
+        it.retry = RetryPolicy::NONE;
+    });
     executor.submit(&call).unwrap();
     executor.poll();
     assert!(executor.arm());

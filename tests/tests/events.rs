@@ -55,7 +55,7 @@ impl Subscriber for Recorder {
 fn the_control_path_tells_what_it_does_and_the_engine_says_nothing() {
     tracing::subscriber::set_global_default(Recorder).unwrap();
     // Blocks so short that the engines need further ones.
-    let counter = CounterConfig { block_len: 1 << 9, ..CounterConfig::default() };
+    let counter = CounterConfig::default().with(|it| it.block_len = 1 << 9);
     let mut hosts = Hosts::over_udp_counting(NicConfigBuilder::default(), &counter);
     scenario::everything(&mut hosts);
     drop(hosts);

@@ -96,7 +96,7 @@ impl Responder {
         let addresses = ["10.255.0.1", "2001:db8::1:0:0:1"].map(|it| it.parse().unwrap());
         let mut both = LocalAddresses::from(addresses[0]);
         both.insert(addresses[1]);
-        let config = NicConfigBuilder { addresses: both, ..settings };
+        let config = settings.with(|it| it.addresses = both);
         let mut nic = Nic::new(config.build().unwrap());
         let memory = Arc::new(Region::new(4096).unwrap());
         memory.copy_in(0, &[9; 4096]).unwrap();
@@ -181,14 +181,13 @@ impl Peer {
         } else {
             HostAddr::from([10, b, c, d])
         };
-        let settings = NicConfigBuilder {
-            addresses: address.into(),
-            command_slots: 4,
-            regions: 1,
-            inbound_queue: 1,
-            pending_writes: 1,
-            ..NicConfigBuilder::default()
-        };
+        let settings = NicConfigBuilder::default().with(|it| {
+            it.addresses = address.into();
+            it.command_slots = 4;
+            it.regions = 1;
+            it.inbound_queue = 1;
+            it.pending_writes = 1;
+        });
         let mut nic = Nic::new(settings.build().unwrap());
         let pid = Pid(n);
         nic.configure_slots(0..4, Some(pid));
@@ -271,13 +270,14 @@ fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame)
 fn a_nic_allocates_what_its_memory_says_and_its_counters() {
     // Shared with whoever wants to read them: in an `Arc`.
     let counters = size_of::<NicCounters>() + 2 * size_of::<usize>();
-    let settings = || NicConfigBuilder {
-        addresses: HostAddr::from([192, 0, 2, 1]).into(),
-        command_slots: 100,
-        regions: 50,
-        inbound_queue: 30,
-        pending_writes: 20,
-        ..NicConfigBuilder::default()
+    let settings = || {
+        NicConfigBuilder::default().with(|it| {
+            it.addresses = HostAddr::from([192, 0, 2, 1]).into();
+            it.command_slots = 100;
+            it.regions = 50;
+            it.inbound_queue = 30;
+            it.pending_writes = 20;
+        })
     };
     let sizes: [fn(&mut NicConfigBuilder); 7] = [
         |_| {},
@@ -389,12 +389,11 @@ const NOTICES: usize = 256;
 
 #[test]
 fn full_tables_are_nacks_and_errors_and_do_not_grow() {
-    let settings = NicConfigBuilder {
-        regions: 4,
-        inbound_queue: 5,
-        pending_writes: 3,
-        ..NicConfigBuilder::default()
-    };
+    let settings = NicConfigBuilder::default().with(|it| {
+        it.regions = 4;
+        it.inbound_queue = 5;
+        it.pending_writes = 3;
+    });
     let mut responder = Responder::new(settings);
     let local = Arc::new(Region::new(4096).unwrap());
     let mut now = Instant::from_nanos(1);

@@ -16,16 +16,19 @@ use rma_xdp::{NicConfigBuilder, OpType, Timing, xdp::Mode};
 /// A timeout that is short, so that losses cost little, and long enough that a busy machine seldom loses an op on a
 /// good wire. Tables that lost and forged requests do not fill.
 fn nic() -> NicConfigBuilder {
-    NicConfigBuilder {
-        timing: Timing::software(Duration::from_micros(10), Duration::from_millis(40)),
-        solicitation_window: 1 << 20,
-        pending_writes: 256,
-        ..NicConfigBuilder::default()
-    }
+    NicConfigBuilder::default().with(|it| {
+        it.timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));
+        it.solicitation_window = 1 << 20;
+        it.pending_writes = 256;
+    })
 }
 
 fn small_tables() -> NicConfigBuilder {
-    NicConfigBuilder { solicitation_window: 8192, inbound_queue: 2, pending_writes: 2, ..nic() }
+    nic().with(|it| {
+        it.solicitation_window = 8192;
+        it.inbound_queue = 2;
+        it.pending_writes = 2;
+    })
 }
 
 /// IPv4 and IPv6 in turns.

@@ -15,7 +15,7 @@ fn everything_holds_over_udp() {
 
 #[test]
 fn everything_holds_with_a_solicitation_window_of_one_op() {
-    let nic = NicConfigBuilder { solicitation_window: 4096, ..NicConfigBuilder::default() };
+    let nic = NicConfigBuilder::default().with(|it| it.solicitation_window = 4096);
     let hosts = Hosts::over_udp(nic);
     scenario::reads_of_every_kind_of_size_arrive(&hosts);
     scenario::several_threads_each_with_a_portal(&hosts);
@@ -27,7 +27,7 @@ fn a_host_reads_from_itself_over_ipv6() {
     // There is one such address, for all processes of this machine.
     let open = || {
         let port = Loopback::unused().port;
-        InlineHost::open(HostConfig { port, ..HostConfig::udp(addr) })
+        InlineHost::open(HostConfig::udp(addr).with(|it| it.port = port))
     };
     let mut host = (0..99).find_map(|_| open().ok()).unwrap_or_else(|| open().unwrap());
     let region = host.register(5000, Permissions::READ).unwrap();
@@ -46,7 +46,7 @@ fn a_host_reads_from_itself_over_ipv6() {
 #[test]
 fn waiting_with_another_host_is_refused_and_does_not_hang() {
     let Loopback { addresses: [here, there], port } = Loopback::unused();
-    let open = |address| InlineHost::open(HostConfig { port, ..HostConfig::udp(address) });
+    let open = |address| InlineHost::open(HostConfig::udp(address).with(|it| it.port = port));
     let (mut owner, mut other) = (open(here).unwrap(), open(there).unwrap());
     let region = owner.register(64, Permissions::READ).unwrap();
     let grant = owner.grant(&region, here, owner.pid(), OpType::Read).unwrap();
@@ -59,7 +59,7 @@ fn waiting_with_another_host_is_refused_and_does_not_hang() {
 #[test]
 fn a_port_in_use_by_another_instance_is_named() {
     let Loopback { addresses: [address, _], port } = Loopback::unused();
-    let config = HostConfig { port, ..HostConfig::udp(address) };
+    let config = HostConfig::udp(address).with(|it| it.port = port);
     let _first = Host::open(config.clone()).unwrap();
     let error = Host::open(config.clone()).unwrap_err();
     assert!(matches!(error, HostError::Udp(_)), "{error:?}");
@@ -71,7 +71,7 @@ fn a_port_in_use_by_another_instance_is_named() {
 fn configurations_that_cannot_work_are_refused_with_their_values() {
     let Loopback { addresses: [address, second], port } = Loopback::unused();
     let refused = |change: &dyn Fn(&mut HostConfig)| {
-        let mut config = HostConfig { port, ..HostConfig::udp(address) };
+        let mut config = HostConfig::udp(address).with(|it| it.port = port);
         change(&mut config);
         Host::open(config).unwrap_err().to_string()
     };

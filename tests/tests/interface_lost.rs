@@ -299,7 +299,7 @@ fn an_inline_host_follows_its_interface_as_it_is_turned() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let open = |netns: &Netns, addr: HostAddr| {
         let _inside = netns.enter().unwrap();
-        let config = HostConfig { addresses: vec![addr], ..HostConfig::xdp(Lab::INTERFACE) };
+        let config = HostConfig::xdp(Lab::INTERFACE).with(|it| it.addresses = vec![addr]);
         InlineHost::open(config).unwrap()
     };
     let mut client = open(lab.a(), Lab::A_V4.into());

@@ -134,7 +134,7 @@ fn what_a_host_says_adds_up() {
 #[test]
 fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
-    let mut hosts = Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() });
+    let mut hosts = Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing));
     let Scene { portal, local, to_read, .. } = Scene::new(&hosts);
     drop(portal);
     let none = parse(&hosts.client.metrics());
@@ -148,7 +148,7 @@ fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     let pieces =
         [Piece { grant: &to_read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
     let calls = [(); 3]
-        .map(|()| busy.submit(&Call { retry: RetryPolicy::NONE, ..Call::of(&pieces) }).unwrap());
+        .map(|()| busy.submit(&Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE)).unwrap());
     busy.poll();
     let gauges = hosts.client.metrics().executors;
     assert_eq!((gauges.executors, gauges.command_slots), (2, 5));
@@ -232,7 +232,7 @@ fn a_person_reads_a_dozen_aligned_lines() {
 /// A host whose peer is gone, and how it is read from: ops end after seconds.
 fn with_a_dead_peer() -> (Hosts, Grant, RegisteredRegion) {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(2));
-    let mut hosts = Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() });
+    let mut hosts = Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing));
     let Scene { portal, local, to_read, .. } = Scene::new(&hosts);
     drop(portal);
     hosts.server = None;
@@ -240,15 +240,20 @@ fn with_a_dead_peer() -> (Hosts, Grant, RegisteredRegion) {
 }
 
 /// Sleeps at once.
-const SLEEPY: IdlePolicy =
-    IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
+const SLEEPY: IdlePolicy = {
+    let mut it = IdlePolicy::busy_poll();
+    it.spin = Duration::ZERO;
+    it.yield_for = Duration::ZERO;
+    it.sleep = true;
+    it
+};
 
 #[test]
 fn an_executor_whose_thread_sleeps_told_before_what_it_sleeps_for() {
     let (hosts, to_read, local) = with_a_dead_peer();
     let pieces =
         [Piece { grant: &to_read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
-    let call = Call { retry: RetryPolicy::NONE, ..Call::of(&pieces) };
+    let call = Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE);
     let seen = || {
         let gauges = hosts.client.metrics().executors;
         (gauges.calls, gauges.calls_waiting, gauges.ops_outstanding)
@@ -355,7 +360,11 @@ fn gauges_of_an_engine_at_rest_say_so() {
 fn an_inline_host_tells_what_is_now() {
     let Loopback { addresses: [client, server], port } = Loopback::unused();
     let open = |addr| {
-        InlineHost::open(HostConfig { port, pid: CLIENT_PID, ..HostConfig::udp(addr) }).unwrap()
+        InlineHost::open(HostConfig::udp(addr).with(|it| {
+            it.port = port;
+            it.pid = CLIENT_PID;
+        }))
+        .unwrap()
     };
     let (mut a, mut b) = (open(client), open(server));
     let region = b.register(4096, Permissions::READ).unwrap();

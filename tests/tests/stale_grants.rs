@@ -131,7 +131,7 @@ fn a_restarted_host_over_udp_refuses_a_stale_grant_though_it_has_granted_nothing
     let mut hosts = Hosts::over_udp(NicConfigBuilder::default());
     a_stale_grant_is_refused(&mut hosts, |hosts| {
         let (addr, port) = (hosts.server_addr, hosts.port);
-        let config = HostConfig { port, ..HostConfig::udp(addr) };
+        let config = HostConfig::udp(addr).with(|it| it.port = port);
         Server::Threaded(Box::new(Host::open(config).unwrap()))
     });
 }

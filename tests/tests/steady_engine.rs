@@ -121,7 +121,7 @@ fn the_engine_does_not_allocate_over_udp() {
     WATCHED.store(0, SeqCst);
     assert!(CALLS.load(SeqCst) >= 2);
     // Blocks so short that the engines go on to the next one meanwhile.
-    let counter = CounterConfig { block_len: 1 << 9, ..CounterConfig::default() };
+    let counter = CounterConfig::default().with(|it| it.block_len = 1 << 9);
     let (hosts, engines) = open(|| Hosts::over_udp_counting(NicConfigBuilder::default(), &counter));
     assert_steady(&hosts, engines);
     for host in [&hosts.client, hosts.server()] {

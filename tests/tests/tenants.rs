@@ -13,7 +13,7 @@ use rma_xdp::{
 fn hosts() -> Hosts {
     // Longer than a busy machine stalls between two lines of a test.
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(5));
-    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
 }
 
 fn grant(hosts: &Hosts, pid: Pid) -> Grant {
@@ -31,8 +31,8 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
     let mut hosts = hosts();
     let grant = grant(&hosts, CLIENT_PID);
     hosts.server = None;
-    let quotas = Quotas { slots: Quota { reserved: 4, max: 8 }, ..Quotas::default() };
-    let config = TenantConfig { quotas, ..TenantConfig::named("batch") };
+    let quotas = Quotas::default().with(|it| it.slots = Quota::new(4, 8));
+    let config = TenantConfig::named("batch").with(|it| it.quotas = quotas);
     let tenant = hosts.client.tenant(config).unwrap();
     let mut portal = hosts.client.portal_for(&tenant, 8).unwrap();
     let sink = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
@@ -57,7 +57,7 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
 fn a_tenant_has_its_own_pid_and_no_use_of_the_regions_of_others() {
     let hosts = hosts();
     let pid = Pid(77);
-    let config = TenantConfig { pid: Some(pid), ..TenantConfig::named("serving") };
+    let config = TenantConfig::named("serving").with(|it| it.pid = Some(pid));
     let tenant = hosts.client.tenant(config).unwrap();
     assert_eq!((tenant.pid(), tenant.name()), (pid, "serving"));
     let grant = grant(&hosts, pid);
@@ -80,12 +80,14 @@ fn a_tenant_has_its_own_pid_and_no_use_of_the_regions_of_others() {
 #[test]
 fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
     let hosts = hosts();
-    let quotas = Quotas {
-        regions: Quota { reserved: 2, max: 2 },
-        bytes: Quota { reserved: 0, max: 1 << 20 },
-        ..Quotas::default()
-    };
-    let config = TenantConfig { quotas, priority: Priority::Low, ..TenantConfig::named("batch") };
+    let quotas = Quotas::default().with(|it| {
+        it.regions = Quota::new(2, 2);
+        it.bytes = Quota::new(0, 1 << 20);
+    });
+    let config = TenantConfig::named("batch").with(|it| {
+        it.quotas = quotas;
+        it.priority = Priority::Low;
+    });
     let tenant = hosts.client.tenant(config).unwrap();
     let register = |len| hosts.client.register_for(&tenant, len, Permissions::NONE);
     // More than any machine has.
@@ -104,8 +106,8 @@ fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
 #[test]
 fn what_is_reserved_comes_back_with_the_last_handle_portal_and_region() {
     let hosts = hosts();
-    let quotas = Quotas { slots: Quota { reserved: 1000, max: 1000 }, ..Quotas::default() };
-    let config = TenantConfig { quotas, ..TenantConfig::named("serving") };
+    let quotas = Quotas::default().with(|it| it.slots = Quota::new(1000, 1000));
+    let config = TenantConfig::named("serving").with(|it| it.quotas = quotas);
     let tenant = hosts.client.tenant(config).unwrap();
     let all = |hosts: &Hosts| hosts.client.portal(1024).map(drop);
     let refused = all(&hosts).unwrap_err().to_string();

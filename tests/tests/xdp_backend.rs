@@ -115,7 +115,8 @@ fn open(lab: &Lab, end: End, mtu: u32) -> XdpBackend {
 }
 
 fn open_both(lab: &Lab, mtu: u32, mode: Mode) -> [XdpBackend; 2] {
-    [End::A, End::B].map(|end| try_open(lab, end, mtu, &XdpConfig { mode, ..config(end) }).unwrap())
+    [End::A, End::B]
+        .map(|end| try_open(lab, end, mtu, &config(end).with(|it| it.mode = mode)).unwrap())
 }
 
 /// Opens A after a backend was dropped. Not at the first attempt, perhaps: other tests start processes,
@@ -250,7 +251,7 @@ fn each_fallback_is_reported() {
     let open = |mode| {
         let _inside = lab.a().enter().unwrap();
         let address = "127.0.0.1".parse().unwrap();
-        let config = XdpConfig { mode, ..XdpConfig::new("lo", PORT, &[address]) };
+        let config = XdpConfig::new("lo", PORT, &[address]).with(|it| it.mode = mode);
         XdpBackend::open(&config, PathTable::fixed(1500, &[]).unwrap())
     };
     let error = open(Mode::Native).unwrap_err();
@@ -273,7 +274,7 @@ fn each_fallback_is_reported() {
 fn busy_polling_can_be_asked_for() {
     let lab = lab(1500);
     let mut backends = [End::A, End::B].map(|end| {
-        let config = XdpConfig { busy_poll_us: NonZeroU32::new(20), ..config(end) };
+        let config = config(end).with(|it| it.busy_poll_us = NonZeroU32::new(20));
         try_open(&lab, end, 1500, &config).unwrap()
     });
     carry_all_sizes(&mut backends, 1500);
@@ -319,7 +320,11 @@ fn many_bursts_arrive_in_order_through_small_rings() {
     for mtu in [1500, 9000] {
         let lab = lab(mtu);
         let [mut a, mut b] = [End::A, End::B].map(|end| {
-            let small = XdpConfig { rx_ring: 128, tx_ring: 64, chunk_count: 192, ..config(end) };
+            let small = config(end).with(|it| {
+                it.rx_ring = 128;
+                it.tx_ring = 64;
+                it.chunk_count = 192;
+            });
             try_open(&lab, end, mtu, &small).unwrap()
         });
         let len = mtu as usize - 28;
@@ -626,7 +631,11 @@ fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u
 fn the_kernel_counts_what_it_drops_before_us() {
     let lab = lab(1500);
     let mut a = open(&lab, End::A, 1500);
-    let small = XdpConfig { rx_ring: 64, tx_ring: 64, chunk_count: 128, ..config(End::B) };
+    let small = config(End::B).with(|it| {
+        it.rx_ring = 64;
+        it.tx_ring = 64;
+        it.chunk_count = 128;
+    });
     let mut b = try_open(&lab, End::B, 1500, &small).unwrap();
     for number in 0..100_usize {
         send(&mut a, End::A, 4, &pattern(100, number));
@@ -723,7 +732,10 @@ fn a_second_backend_is_told_what_is_in_its_way() {
     assert!(error.to_string().contains("in use by another instance"), "{error}");
 
     for mode in [Mode::Auto, Mode::Generic] {
-        let other_port = XdpConfig { port: PORT + 1, mode, ..config(End::A) };
+        let other_port = config(End::A).with(|it| {
+            it.port = PORT + 1;
+            it.mode = mode;
+        });
         let error = try_open(&lab, End::A, 1500, &other_port).unwrap_err();
         let XdpError::ProgramAttached { program: Some(program), .. } = &error else {
             panic!("{error}");
@@ -763,7 +775,7 @@ fn start_up_errors_name_the_interface_and_the_next_step() {
         }
     };
     for interface in ["no-such-if", "", "a-name-that-is-far-too-long", "nul\0nul"] {
-        let config = XdpConfig { interface: interface.into(), ..config(End::A) };
+        let config = config(End::A).with(|it| it.interface = interface.into());
         text(config, 1500, &[&format!("{interface:?}"), "`ip link`"]);
     }
     text(config(End::A), 1279, &["rma0", "1279", "IPv6", "1280"]);
@@ -771,7 +783,7 @@ fn start_up_errors_name_the_interface_and_the_next_step() {
     text(v4_only(), 575, &["rma0", "575", "IPv4", "576"]);
     let foreign = XdpConfig::new(Lab::INTERFACE, PORT, &["192.0.2.200".parse().unwrap()]);
     text(foreign, 1500, &["192.0.2.200", "rma0", "ip addr show"]);
-    text(XdpConfig { port: 0, ..config(End::A) }, 1500, &["port is 0"]);
+    text(config(End::A).with(|it| it.port = 0), 1500, &["port is 0"]);
     lab.a().ip(&["link", "set", "dev", Lab::INTERFACE, "down"]).unwrap();
     text(v4_only(), 1500, &["rma0", "is down", "ip link set rma0 up"]);
 }
@@ -816,7 +828,7 @@ fn dropping_a_backend_detaches_and_the_next_one_opens() {
     let attached =
         || lab.a().ip(&["-d", "link", "show", "dev", Lab::INTERFACE]).unwrap().contains("prog/xdp");
     for mode in [Mode::Native, Mode::Generic, Mode::Auto].into_iter().cycle().take(30) {
-        let config = XdpConfig { mode, ..config(End::A) };
+        let config = config(End::A).with(|it| it.mode = mode);
         let backend = reopen(&lab, &config);
         assert!(attached());
         drop(backend);

@@ -23,7 +23,7 @@ pub(super) fn rekey(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let place = Place::Lab(&lab);
     let timing = Timing::software(Duration::from_micros(10), PATIENT);
-    let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
+    let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
     let mut pair = Pair::open(place, &PairConfig { nic, ..PairConfig::default() })?;
     let kind = (By::RekeyOp, NextGrant::Beforehand);
     let amounts = (ROTATIONS, AMOUNT.count / ROTATIONS.rounds);

@@ -46,6 +46,8 @@ impl Algorithm {
 ///
 /// The publication does not give all values; those here are within what it describes.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub struct SwiftParameters {
     /// Additive increment, in ops a round trip. Above 0, at most 16. Default: 1.
     pub ai: f64,
@@ -87,6 +89,7 @@ impl Default for SwiftParameters {
 /// [`CcConfigBuilder::software`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct CcConfigBuilder {
     /// How windows react. Default: Algorithm 1.
     pub algorithm: Algorithm,
@@ -384,3 +387,5 @@ pub enum CcConfigError {
         max: Duration,
     },
 }
+
+settings!(SwiftParameters, CcConfigBuilder);

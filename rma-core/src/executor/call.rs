@@ -37,6 +37,7 @@ pub struct Piece<'a> {
 /// application that polls memory may see any of them first.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct Call<'a> {
     /// What to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written must not overlap.
     pub pieces: &'a [Piece<'a>],
@@ -51,6 +52,12 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// This call as `change` leaves it: `Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE)`.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// A call of `pieces`, with the default policy and without a deadline.
     pub const fn of(pieces: &'a [Piece<'a>]) -> Self {
         Self { pieces, class: None, retry: RetryPolicy::DEFAULT, deadline: None }
@@ -63,6 +70,8 @@ impl<'a> Call<'a> {
 /// repeated after any of them, as an op that was reported as failed changes nothing any more (promise P2). The others
 /// say that the same op would fail again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// After TIMEOUT. More: more lost frames are made good. Fewer: a dead host is known sooner, and the application
     /// can turn to another replica.
@@ -414,3 +423,5 @@ fn check_overlap(op_type: OpType, pieces: &[Piece<'_>]) -> Result<(), CallError>
     }
     Ok(())
 }
+
+settings!(RetryPolicy);

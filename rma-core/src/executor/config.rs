@@ -12,6 +12,7 @@ use crate::{
 /// Settings of one CommandExecutor. Nothing is believed until it is made.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct ExecutorConfig {
     /// How many calls there can be that are not over, or whose outcomes have not been taken. 1 to 65535. Default:
     /// 1024, about 0.2 KiB each.
@@ -92,3 +93,5 @@ pub enum ExecutorConfigError {
     #[error(transparent)]
     Cc(#[from] CcConfigError),
 }
+
+settings!(ExecutorConfig);

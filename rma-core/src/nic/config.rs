@@ -20,6 +20,8 @@ use crate::{
 //= type=deviation
 /// How long ops may take. Constants per kind, so that a FIFO of each kind is in deadline order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Timing {
     /// How long an op may wait to enter service. Longer: congestion at home is noticed later. Shorter: a
     /// short burst is shed that would have been served.
@@ -34,9 +36,13 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// These two.
+    pub const fn new(dispatch_timeout: Duration, timeout: Duration) -> Self {
+        Self { dispatch_timeout, timeout }
+    }
+
     /// The paper's setting for a hardware NIC on a fabric with the given RTT (§6.1): 10 µs to enter
     /// service, 5 RTT for the data. Too tight for an engine thread that can be descheduled.
-    #[must_use]
     pub const fn paper(rtt: Duration) -> Self {
         Self { dispatch_timeout: Duration::from_micros(10), timeout: rtt.saturating_mul(5) }
     }
@@ -44,7 +50,6 @@ impl Timing {
     /// A software engine's setting (not in the paper): the paper's multiples of the RTT (2 to enter
     /// service, 5 for the data), but never below `floor` for the data, which covers the time for which a
     /// scheduler may stop either engine; and 2/5 of it to enter service.
-    #[must_use]
     pub fn software(rtt: Duration, floor: Duration) -> Self {
         let timeout = rtt.saturating_mul(5).max(floor);
         Self { dispatch_timeout: timeout / 5 * 2, timeout }
@@ -73,6 +78,7 @@ impl Default for Timing {
 /// Settings of one NIC. Nothing is believed until [`NicConfigBuilder::build`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct NicConfigBuilder {
     /// The host's addresses. Default: none, and at least one is needed.
     pub addresses: LocalAddresses,
@@ -360,6 +366,8 @@ pub enum ConfigError {
         len: usize,
     },
 }
+
+settings!(Timing, NicConfigBuilder);
 
 #[cfg(test)]
 mod tests {

@@ -111,20 +111,17 @@ impl Vectors {
         // On the wire it is rounded down to microseconds.
         let timeout = core::time::Duration::from_nanos(100_000_999);
         let nic = |addr: HostAddr, engine, counter_start| {
-            let settings = NicConfigBuilder {
-                addresses: addr.into(),
-                engine: EngineId(engine),
-                counter_start,
-                regions: 3,
-                inbound_queue: 1,
-                timing: Timing { timeout, ..Timing::default() },
+            let settings = NicConfigBuilder::default().with(|it| {
+                it.addresses = addr.into();
+                it.engine = EngineId(engine);
+                it.counter_start = counter_start;
+                it.regions = 3;
+                it.inbound_queue = 1;
+                it.timing = Timing::default().with(|it| it.timeout = timeout);
                 // One granule in a frame, so that an op of 100 bytes has two.
-                receive_len_max: ReceiveLenMax {
-                    ipv4: wire::FRAME_LEN_MIN,
-                    ipv6: wire::FRAME_LEN_MIN,
-                },
-                ..NicConfigBuilder::default()
-            };
+                it.receive_len_max =
+                    ReceiveLenMax { ipv4: wire::FRAME_LEN_MIN, ipv6: wire::FRAME_LEN_MIN };
+            });
             Nic::new(settings.build().expect("these settings work"))
         };
         let mut initiator = nic(addrs[0], 3, 0x0102_0304_0506_0708);

@@ -168,16 +168,15 @@ fn link(jitter: Duration) -> LinkOptions {
 fn node(number: u16, options: &FlowOptions) -> NodeOptions {
     let [high, low] = number.to_be_bytes();
     NodeOptions {
-        nic: NicConfigBuilder {
-            addresses: HostAddr::from([10, 0, high, low]).into(),
-            command_slots: SLOTS.into(),
-            regions: 2 + options.flows.len() as u32,
-            solicitation_window: options.solicitation_window,
-            timing: Timing::paper(RTT),
-            rtt: RTT,
-            bandwidth: RATE,
-            ..NicConfigBuilder::default()
-        },
+        nic: NicConfigBuilder::default().with(|it| {
+            it.addresses = HostAddr::from([10, 0, high, low]).into();
+            it.command_slots = SLOTS.into();
+            it.regions = 2 + options.flows.len() as u32;
+            it.solicitation_window = options.solicitation_window;
+            it.timing = Timing::paper(RTT);
+            it.rtt = RTT;
+            it.bandwidth = RATE;
+        }),
         mtu: MTU,
         rate: RATE,
         receive_ring: 0,
@@ -296,11 +295,12 @@ impl Network {
             })
             .collect();
         let receive_len_max = ReceiveLenMax::of_mtu(MTU.into());
-        let config = ExecutorConfig {
-            calls: CALLS,
-            cc: options.cc,
-            ..ExecutorConfig::for_nic(&NicConfigBuilder { receive_len_max, ..nodes[0].nic })
-        };
+        let config =
+            ExecutorConfig::for_nic(&nodes[0].nic.with(|it| it.receive_len_max = receive_len_max))
+                .with(|it| {
+                    it.calls = CALLS;
+                    it.cc = options.cc;
+                });
         let mut client_of = vec![None; nodes.len()];
         let mut clients = Vec::new();
         for node in sim.nodes() {

@@ -82,7 +82,7 @@ impl Scene {
             Self::Ramp => Duration::from_millis(1),
             Self::Join | Self::JoinTotalDelayOnly | Self::TwoClients => Duration::from_millis(3),
         };
-        let cc = CcConfigBuilder { algorithm, ..CcConfigBuilder::default() };
+        let cc = CcConfigBuilder::default().with(|it| it.algorithm = algorithm);
         FlowOptions { length, cc, ..options(seed, flows) }
     }
 }

@@ -74,7 +74,10 @@ impl Host {
     pub(super) fn new(addr: &str, settings: NicConfigBuilder, prng: &mut Prng) -> Self {
         let addr: HostAddr = addr.parse().expect("an address");
         let counter_start = prng.below(1 << 62);
-        let settings = NicConfigBuilder { addresses: addr.into(), counter_start, ..settings };
+        let settings = settings.with(|it| {
+            it.addresses = addr.into();
+            it.counter_start = counter_start;
+        });
         let mut nic = Nic::new(settings.build().expect("every shape has working settings"));
         let slots = nic.slot_count();
         nic.configure_slots(0..slots as u16, Some(PID));

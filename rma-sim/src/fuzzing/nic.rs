@@ -83,20 +83,19 @@ impl World {
         };
         let dispatch_timeout = Duration::from_micros(10 + script.number() as u64);
         let timeout = dispatch_timeout + Duration::from_micros(10 + script.number() as u64);
-        let timing = Timing { dispatch_timeout, timeout };
-        let settings = NicConfigBuilder {
-            command_slots: 1 + (shape as u32 >> 1) % SLOTS_MAX as u32,
-            regions: 4,
-            inbound_queue: 1 + (shape as u32 >> 4) % 4,
-            pending_writes: 1 + (shape as u32 >> 4) % 4,
-            rtt: Duration::ZERO,
-            bandwidth: 12_500_000_000,
-            solicitation_window: OP_SIZE_MAX + 64 * script.number() as u32,
-            receive_len_max: ReceiveLenMax::of_mtu(160 + 8 * script.number()),
-            notices_per_second: if shape & 0x80 == 0 { 100_000 } else { 0 },
-            timing,
-            ..NicConfigBuilder::default()
-        };
+        let timing = Timing::new(dispatch_timeout, timeout);
+        let settings = NicConfigBuilder::default().with(|it| {
+            it.command_slots = 1 + (shape as u32 >> 1) % SLOTS_MAX as u32;
+            it.regions = 4;
+            it.inbound_queue = 1 + (shape as u32 >> 4) % 4;
+            it.pending_writes = 1 + (shape as u32 >> 4) % 4;
+            it.rtt = Duration::ZERO;
+            it.bandwidth = 12_500_000_000;
+            it.solicitation_window = OP_SIZE_MAX + 64 * script.number() as u32;
+            it.receive_len_max = ReceiveLenMax::of_mtu(160 + 8 * script.number());
+            it.notices_per_second = if shape & 0x80 == 0 { 100_000 } else { 0 };
+            it.timing = timing;
+        });
         let hosts = addrs.map(|addr| Host::new(addr, settings, &mut prng));
         let statuses = [0; OpStatus::ALL.len()];
         let (stopped, jump) = (Duration::ZERO, Duration::ZERO);

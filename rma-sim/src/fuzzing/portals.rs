@@ -245,16 +245,15 @@ impl World {
 }
 
 fn nic(addr: HostAddr, slots: u16) -> Nic {
-    let settings = NicConfigBuilder {
-        addresses: addr.into(),
-        command_slots: slots.into(),
-        regions: 3,
-        inbound_queue: slots.into(),
+    let settings = NicConfigBuilder::default().with(|it| {
+        it.addresses = addr.into();
+        it.command_slots = slots.into();
+        it.regions = 3;
+        it.inbound_queue = slots.into();
         // Half of the entries and half of the window are for those that are solicited, and none is to wait.
-        pending_writes: 2 * u32::from(slots),
-        solicitation_window: 2 * u32::from(slots) * OP_SIZE_MAX,
-        ..NicConfigBuilder::default()
-    };
+        it.pending_writes = 2 * u32::from(slots);
+        it.solicitation_window = 2 * u32::from(slots) * OP_SIZE_MAX;
+    });
     Nic::new(settings.build().expect("settings that work"))
 }
 

@@ -21,7 +21,7 @@ use rma_crypto::{SealJob, Text};
 
 fn sim() -> Sim {
     let node = |host| NodeOptions {
-        nic: NicConfigBuilder { addresses: addr(host).into(), ..NicConfigBuilder::default() },
+        nic: NicConfigBuilder::default().with(|it| it.addresses = addr(host).into()),
         mtu: 1500,
         rate: 1_000_000_000,
         receive_ring: 1,

@@ -357,7 +357,11 @@ impl Sealing {
         let addresses = initiator.into();
         let (counter_start, counter_end) = (block.first(), block.end());
         let builder = NicConfigBuilder::default();
-        let settings = NicConfigBuilder { addresses, counter_start, counter_end, ..builder };
+        let settings = builder.with(|it| {
+            it.addresses = addresses;
+            it.counter_start = counter_start;
+            it.counter_end = counter_end;
+        });
         let mut nic = Nic::new(settings.build().unwrap());
         let memory = Arc::new(Region::new(64).unwrap());
         let key = RegionKey::from_bytes([1; 16]);

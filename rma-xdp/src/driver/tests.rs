@@ -89,11 +89,10 @@ const REGIONS: u32 = 4;
 
 fn host() -> (Driver, TestEngine) {
     let addr: HostAddr = "192.0.2.1".parse().unwrap();
-    let nic = NicConfigBuilder {
-        addresses: addr.into(),
-        regions: REGIONS,
-        ..NicConfigBuilder::default()
-    };
+    let nic = NicConfigBuilder::default().with(|it| {
+        it.addresses = addr.into();
+        it.regions = REGIONS;
+    });
     let nic = Nic::new(nic.build().unwrap());
     let sizes = PoolSizes { slots: SLOTS, regions: REGIONS.into() };
     let config = DriverConfig::default();

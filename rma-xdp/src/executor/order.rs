@@ -74,7 +74,9 @@ impl Order {
             }
         };
         let TransferOptions { class, retry, .. } = self.options;
-        act(&Call { pieces, class, retry, deadline }).map_err(|error| match &self.only {
+        let mut call = Call::of(pieces);
+        (call.class, call.retry, call.deadline) = (class, retry, deadline);
+        act(&call).map_err(|error| match &self.only {
             Some(only) => error_in_whole(only, error),
             None => error,
         })

@@ -10,9 +10,7 @@ use std::{
 };
 
 use rma_core::{
-    cc::CcConfigBuilder,
     executor::{Call, ExecutorConfig, Outcome},
-    nic::NicConfigBuilder,
     region::Permissions,
 };
 
@@ -33,11 +31,11 @@ impl HostShared {
             #[cfg(feature = "xdp")]
             DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic),
             DeviceInfo::Udp(_) => {
-                let nic = NicConfigBuilder { rtt: self.nic.rtt.max(UDP_RTT), ..self.nic };
+                let nic = self.nic.with(|it| it.rtt = self.nic.rtt.max(UDP_RTT));
                 let config = ExecutorConfig::for_nic(&nic);
                 // On a busy machine delays say how long a thread did not run, which fewer ops do not shorten.
-                let cc = CcConfigBuilder { cwnd_min: 1.0, ..config.cc };
-                ExecutorConfig { cc, ..config }
+                let cc = config.cc.with(|it| it.cwnd_min = 1.0);
+                config.with(|it| it.cc = cc)
             }
         }
     }

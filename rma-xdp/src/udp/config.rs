@@ -17,6 +17,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 /// What a [`UdpBackend`](super::UdpBackend) is opened with.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct UdpConfig {
     /// This host's addresses: one, or one of each family.
     pub addresses: Vec<HostAddr>,
@@ -194,3 +195,5 @@ pub enum UdpError {
         source: io::Error,
     },
 }
+
+settings!(UdpConfig);

@@ -38,6 +38,7 @@ impl Mode {
 /// What an [`super::XdpBackend`] is opened with.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct XdpConfig {
     /// The interface, in the calling thread's network namespace.
     pub interface: Box<str>,
@@ -110,6 +111,8 @@ impl XdpConfig {
         Ok(())
     }
 }
+
+settings!(XdpConfig);
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,10 @@ fn main() -> ExitCode {
     let maximum = getrlimit(Resource::Memlock).maximum;
     let limit = Rlimit { current: Some(64 << 10), maximum };
     setrlimit(Resource::Memlock, limit).expect("a lower limit is always permitted");
-    let config = HostConfig {
-        addresses: vec![address.parse().expect("an address")],
-        counter: CounterConfig { state_dir: Some(state_dir.into()), ..CounterConfig::default() },
-        ..HostConfig::xdp(&interface)
-    };
+    let config = HostConfig::xdp(&interface).with(|it| {
+        it.addresses = vec![address.parse().expect("an address")];
+        it.counter = CounterConfig::default().with(|it| it.state_dir = Some(state_dir.into()));
+    });
     match Host::open(config) {
         Ok(host) => {
             println!("opened {}", host.info());

@@ -10,8 +10,8 @@ use core::{
 use std::{env, error::Error};
 
 use rma_xdp::{
-    CounterConfig, DerivedRegionKey, Grant, Host, HostAddr, HostConfig, IdlePolicy, InlineHost,
-    NicConfigBuilder, OpType, Permissions, Pid, Portal, RegionId, RegisteredRegion, Timing,
+    DerivedRegionKey, Grant, Host, HostAddr, HostConfig, IdlePolicy, InlineHost, NicConfigBuilder,
+    OpType, Permissions, Pid, Portal, RegionId, RegisteredRegion, Timing,
 };
 use rustix::{
     process::{Signal, set_parent_process_death_signal},
@@ -37,17 +37,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (address, peer): (HostAddr, HostAddr) = (address.parse()?, peer.parse()?);
     let (state_dir, block_len) = (Some(state_dir.into()), block_len.parse()?);
     // Frames leave at a pace that the test can follow.
-    let timing =
-        Timing { dispatch_timeout: Duration::from_millis(1), timeout: Duration::from_millis(2) };
+    let timing = Timing::new(Duration::from_millis(1), Duration::from_millis(2));
     // Between its frames it leaves the core to the others.
-    let idle = IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
-    let config = HostConfig {
-        idle,
-        port: port.parse()?,
-        pid: PID,
-        counter: CounterConfig { state_dir, block_len, wall_clock },
-        nic: NicConfigBuilder { timing, ..NicConfigBuilder::default() },
-        ..HostConfig::udp(address)
+    let idle = IdlePolicy::default().with(|it| {
+        it.spin = Duration::ZERO;
+        it.yield_for = Duration::ZERO;
+        it.sleep = true;
+    });
+    let config = {
+        let mut it = HostConfig::udp(address);
+        it.idle = idle;
+        it.port = port.parse()?;
+        it.pid = PID;
+        (it.counter.state_dir, it.counter.block_len) = (state_dir, block_len);
+        it.counter.wall_clock = wall_clock;
+        it.nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+        it
     };
     let grant = Grant {
         responder: peer,

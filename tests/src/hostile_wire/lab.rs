@@ -131,9 +131,12 @@ impl WireLab {
     #[must_use]
     pub fn open_as(&self, setup: &Setup, end: End, pid: Pid, address: HostAddr) -> Host {
         let _inside = self.netns(end).enter().expect("a namespace");
-        let mut config = HostConfig { pid, nic: setup.nic, ..HostConfig::udp(address) };
+        let mut config = HostConfig::udp(address).with(|it| {
+            it.pid = pid;
+            it.nic = setup.nic;
+        });
         if !setup.udp {
-            config.device = Device::Xdp { interface: Lab::INTERFACE.into(), mode: setup.mode };
+            config.device = Device::xdp(Lab::INTERFACE).in_mode(setup.mode);
         }
         // The child of another test of this process may hold copies of what the last host here has closed, between
         // its fork and its exec.

@@ -23,7 +23,7 @@ use rma_xdp::{
     BufferPool, CallError, CallStatus, Client, Clock, Executor, ExecutorConfig, Grant, Host,
     HostAddr, HostConfig, IdlePolicy, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
     Portal, RegionBuf, RegisteredRegion, RetryPolicy, Timing, TransferError, TscClock, WaitError,
-    cc::{Algorithm, CcConfigBuilder},
+    cc::Algorithm,
 };
 
 /// What everything that ends ends within.
@@ -45,7 +45,7 @@ fn hosts() -> Hosts {
 /// Ops of a dead peer end soon.
 fn impatient() -> Hosts {
     let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));
-    Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() })
+    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
 }
 
 fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
@@ -135,7 +135,11 @@ fn futures_run_on_an_executor_that_knows_nothing_of_them() {
     let (_region, read, write) = remote(hosts.server(), &hosts);
     let mut executor = hosts.client.executor(32).unwrap();
     // Sleeps at once: every future is woken by a thread that was woken itself.
-    let idle = IdlePolicy { spin: Duration::ZERO, yield_for: Duration::ZERO, sleep: true };
+    let idle = IdlePolicy::default().with(|it| {
+        it.spin = Duration::ZERO;
+        it.yield_for = Duration::ZERO;
+        it.sleep = true;
+    });
     executor.set_idle(idle);
     let client = Client::start(executor).unwrap();
     // Fewer buffers than futures: they wait for each other.
@@ -270,7 +274,7 @@ fn refused_transfers_give_their_buffers_back_at_once() {
 fn a_replica_has_what_the_first_host_left_missing() {
     let mut hosts = impatient();
     let (_region, read, _) = remote(hosts.server(), &hosts);
-    let config = HostConfig { port: hosts.port, ..HostConfig::udp(Loopback::third()) };
+    let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let replica = Host::open(config).unwrap();
     let (_copy, read_copy, _) = remote(&replica, &hosts);
     hosts.server = None;
@@ -340,7 +344,10 @@ fn a_timeout_ends_a_transfer_with_a_peer_that_never_answers() {
     let (client, pool) = (client(&hosts), hosts.client.buffer_pool(1, BUF as u32).unwrap());
     let transfer = client
         .read(&read, 0, pool.try_acquire().unwrap())
-        .retry(RetryPolicy { timeouts: 255, refusals: 255 })
+        .retry(RetryPolicy::DEFAULT.with(|it| {
+            it.timeouts = 255;
+            it.refusals = 255;
+        }))
         .timeout(Duration::from_millis(10));
     let clock = TscClock::new();
     let (result, buf) = client.block_on(transfer).unwrap();
@@ -446,16 +453,25 @@ fn drop_reads_at_random(
 
 /// An executor that keeps its slots busy however slow the server is.
 fn steady(portal: Portal, config: ExecutorConfig) -> Executor {
-    let cc = CcConfigBuilder { algorithm: Algorithm::Fixed, cwnd_initial: 64.0, ..config.cc };
-    Executor::new(portal, ExecutorConfig { cc, ..config }).unwrap()
+    let cc = config.cc.with(|it| {
+        it.algorithm = Algorithm::Fixed;
+        it.cwnd_initial = 64.0;
+    });
+    Executor::new(portal, config.with(|it| it.cc = cc)).unwrap()
 }
 
 /// Two hosts' settings, whose ops wait long for late frames.
 fn patient_pair() -> [HostConfig; 2] {
     let Loopback { addresses, port } = Loopback::unused();
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(5));
-    let nic = NicConfigBuilder { timing, ..NicConfigBuilder::default() };
-    addresses.map(|address| HostConfig { port, nic, pid: CLIENT_PID, ..HostConfig::udp(address) })
+    let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+    addresses.map(|address| {
+        HostConfig::udp(address).with(|it| {
+            it.port = port;
+            it.nic = nic;
+            it.pid = CLIENT_PID;
+        })
+    })
 }
 
 /// A server that answers when it is turned: long after it was asked, and before the ops give up.
@@ -579,7 +595,7 @@ fn a_client_dropped_with_calls_under_way_gives_back_buffers_and_slots() {
 fn futures_end_when_the_engine_does_and_give_their_buffers_back() {
     let timing = Timing::software(Duration::from_micros(10), PATIENCE);
     for starts in [false, true] {
-        let mut hosts = Hosts::over_udp(NicConfigBuilder { timing, ..NicConfigBuilder::default() });
+        let mut hosts = Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing));
         let (_region, read, _) = remote(hosts.server(), &hosts);
         hosts.server = None;
         let pool = hosts.client.buffer_pool(2, BUF as u32).unwrap();
@@ -609,7 +625,8 @@ fn futures_end_when_the_engine_does_and_give_their_buffers_back() {
 #[test]
 fn an_inline_engine_is_turned_by_who_blocks_and_by_nobody_else() {
     let Loopback { addresses: [here, there], port } = Loopback::unused();
-    let open = |address| InlineHost::open(HostConfig { port, ..HostConfig::udp(address) }).unwrap();
+    let open =
+        |address| InlineHost::open(HostConfig::udp(address).with(|it| it.port = port)).unwrap();
     let (mut host, mut stranger) = (open(here), open(there));
     let region = host.register(LEN, Permissions::READ).unwrap();
     region.write(0, &[DATA; LEN]).unwrap();

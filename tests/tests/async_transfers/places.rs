@@ -32,7 +32,7 @@ fn more_futures_than_there_are_calls_wait_and_all_are_served() {
 
 /// A client of `host` with so few calls.
 fn client_of(host: &Host, calls: u16) -> Client {
-    let config = ExecutorConfig { calls, ..host.executor_config() };
+    let config = host.executor_config().with(|it| it.calls = calls);
     Client::new(Executor::new(host.portal(8).unwrap(), config).unwrap())
 }
 
@@ -191,7 +191,7 @@ fn buffers_of_reads_dropped_in_the_line_or_out_of_it_are_handed_out_when_nothing
     let pool = host.buffer_pool(6, BUF as u32).unwrap();
     for seed in 8..11 {
         let portal = host.portal(8).unwrap();
-        let config = ExecutorConfig { calls: 2, ..host.executor_config() };
+        let config = host.executor_config().with(|it| it.calls = 2);
         let client = Client::new(steady(portal, config));
         let (mut random, mut waited) = (Random(seed + 1), 0);
         let seen = drop_reads_at_random(&client, &pool, &grant, seed, || {
@@ -395,7 +395,7 @@ fn futures_in_the_line_outlive_the_client_and_its_places_are_free_after_them() {
     hosts.server = None;
     let pool = hosts.client.buffer_pool(6, BUF as u32).unwrap();
     for starts in [false, true] {
-        let config = ExecutorConfig { calls: 2, ..hosts.client.executor_config() };
+        let config = hosts.client.executor_config().with(|it| it.calls = 2);
         let executor = Executor::new(hosts.client.portal(8).unwrap(), config).unwrap();
         let client = if starts { Client::start(executor).unwrap() } else { Client::new(executor) };
         let mut transfers: Vec<_> = (0..6)

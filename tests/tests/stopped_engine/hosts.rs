@@ -17,8 +17,7 @@ use super::{
 };
 
 /// Short, so that many rounds take seconds; long enough for a busy machine to do most ops in time.
-pub(crate) const TIMING: Timing =
-    Timing { dispatch_timeout: Duration::from_millis(8), timeout: Duration::from_millis(20) };
+pub(crate) const TIMING: Timing = Timing::new(Duration::from_millis(8), Duration::from_millis(20));
 
 /// The PID of the initiator's portal.
 const PID: Pid = Pid(1001);
@@ -115,13 +114,13 @@ impl Network {
     pub(crate) fn open(self, side: Side, state_dir: &Path) -> Host {
         let mut config = HostConfig::udp(self.address(side));
         config.pid = PID;
-        config.nic = NicConfigBuilder { timing: TIMING, ..NicConfigBuilder::default() };
+        config.nic = NicConfigBuilder::default().with(|it| it.timing = TIMING);
         config.counter.state_dir = Some(state_dir.to_owned());
         if self.port != 0 {
             config.port = self.port;
             return Host::open(config).unwrap();
         }
-        config.device = Device::Xdp { interface: Lab::INTERFACE.into(), mode: Mode::Native };
+        config.device = Device::xdp(Lab::INTERFACE).in_mode(Mode::Native);
         let host = Host::open(config).unwrap();
         host.resolve(self.address(side.other())).unwrap();
         host
