@@ -178,17 +178,19 @@ impl Stage {
             }
             is_over.map(drop)
         };
+        // A clock is one thread's; those of one epoch tell one time.
+        let (its_clock, clock) = (clock.clone(), clock.clone());
         thread::scope(|scope| {
-            let other = scope.spawn(|| {
+            let other = scope.spawn(move || {
                 pin(other_core);
                 while !stop.load(Relaxed) {
-                    let now = clock.now().as_nanos();
+                    let now = its_clock.now().as_nanos();
                     sender.turn(now);
                     turns(other, &mut others, now)?;
                 }
                 Ok(())
             });
-            let target = scope.spawn(|| {
+            let target = scope.spawn(move || {
                 pin(target_core);
                 while !stop.load(Relaxed) {
                     turns(target, &mut own, clock.now().as_nanos())?;
@@ -336,8 +338,7 @@ impl Sender {
 
 /// So many requests of the holder of `grant`, of both classes, each of another op.
 fn requests(grant: &Grant, count: usize) -> Vec<Box<[u8]>> {
-    let settings =
-        NicConfigBuilder { addresses: grant.initiator.into(), ..NicConfigBuilder::default() };
+    let settings = NicConfigBuilder::default().with(|it| it.addresses = grant.initiator.into());
     let mut nic = Nic::new(settings.build().expect("the defaults and an address"));
     nic.configure_slots(0..1024, Some(grant.pid));
     let memory = Arc::new(Region::new(SIZE as usize).expect("a page can be had"));
