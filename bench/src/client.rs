@@ -74,7 +74,7 @@ impl Verified {
 }
 
 /// Where an op begins in the granted region, and its size.
-type Span = (u64, u32);
+pub(crate) type Span = (u64, u32);
 
 /// What is done with the bytes of an op that ended with OK.
 type Landed<'a> = dyn FnMut(Span, &mut [u8]) -> Result<(), PairError> + 'a;
@@ -303,7 +303,8 @@ impl Client {
         Ok(done)
     }
 
-    fn place(&self, slot: CommandSlotId) -> u64 {
+    /// Where in `local` the data of a slot's op is.
+    pub(crate) fn place(&self, slot: CommandSlotId) -> u64 {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }
 
@@ -372,17 +373,18 @@ impl Client {
 }
 
 /// How many ops the first `len` bytes of a region are.
-const fn parts(len: u64) -> u64 {
+pub(crate) const fn parts(len: u64) -> u64 {
     len.div_ceil(OP_SIZE_MAX as u64)
 }
 
 /// The one with this index, as large as can be.
-fn part(index: u64, len: u64) -> Span {
+pub(crate) fn part(index: u64, len: u64) -> Span {
     let offset = index * u64::from(OP_SIZE_MAX);
     (offset, (len - offset).min(OP_SIZE_MAX.into()) as u32)
 }
 
-fn overlap(a: Span, b: Span) -> bool {
+/// Whether two spans share a byte.
+pub(crate) fn overlap(a: Span, b: Span) -> bool {
     a.0 < b.0 + u64::from(b.1) && b.0 < a.0 + u64::from(a.1)
 }
 

@@ -3,7 +3,8 @@
 //! Invariant: there is at least one, and all are for the same region, initiator and process.
 
 use rma_xdp::{
-    DerivedRegionKey, Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegisteredRegion,
+    DerivedRegionKey, Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegionKey,
+    RegisteredRegion,
 };
 
 use crate::pair::PairError;
@@ -74,6 +75,16 @@ impl Grants {
     #[must_use]
     pub const fn has(&self, op_type: OpType) -> bool {
         self.keys[index(op_type)].is_some()
+    }
+
+    /// The same permissions under another region key.
+    #[must_use]
+    pub fn under(&self, key: &RegionKey) -> Self {
+        let mut keys = self.keys;
+        for grant in self.all() {
+            keys[index(grant.op_type)] = Some(grant.under(key).key);
+        }
+        Self { one: self.one.under(key), keys }
     }
 
     /// One of the grants, for what all have in common: everything but the op type and the key.

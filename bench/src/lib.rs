@@ -32,4 +32,5 @@ pub mod timeline;
 pub mod transfers;
 pub mod turn;
 pub mod useless;
+pub mod verify;
 pub mod write_lat;

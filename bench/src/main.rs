@@ -13,6 +13,7 @@ use rma_bench::{
     interrupt::Interrupt,
     out,
     serve::{self, LatArgs, ServeArgs},
+    verify::{self, VerifyArgs},
     write_lat,
 };
 use tracing_subscriber::filter::LevelFilter;
@@ -38,6 +39,8 @@ enum Command {
     ReadLat(LatArgs),
     /// Writes to a host that serves, reads it back, and shows the latency.
     WriteLat(LatArgs),
+    /// Verifies reads and writes of a host that serves, also while it is restarted, its key rotated, a link lost.
+    Verify(VerifyArgs),
     /// What AES-128-GCM costs with each provider that this processor can run.
     Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
@@ -88,6 +91,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Serve(args) => serve::serve(args, &interrupt)?,
         Command::ReadLat(args) => serve::read_lat(args, &interrupt)?,
         Command::WriteLat(args) => write_lat::write_lat(args, &interrupt)?,
+        Command::Verify(args) => verify::verify(args, &interrupt)?,
         Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,

@@ -4,7 +4,7 @@ use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use rma_xdp::{
@@ -370,32 +370,43 @@ pub(crate) fn open_client(
     args: &LatArgs,
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
-    let GrantFile { grants, port, seed } = GrantFile::load(&args.grant)?;
-    let grant = grants.any();
-    if u64::from(args.size) > grant.region_len {
-        return Err(ServeError::Size { size: args.size, region_len: grant.region_len });
+    let file = GrantFile::load(&args.grant)?;
+    let region_len = file.grants.any().region_len;
+    if u64::from(args.size) > region_len {
+        return Err(ServeError::Size { size: args.size, region_len });
     }
-    let host = open(&args.host, port, grant.pid)?;
-    pin(args.host.core);
+    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), args.json)?;
+    let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
+    if let Some(op_type) = op_type {
+        client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
+    }
+    Ok((client, remote))
+}
+
+/// Opens a host for what is in a grant file, and says which device it has unless it is to be `quiet`.
+pub(crate) fn open_granted(
+    host_args: &HostArgs,
+    (path, file): (&Path, GrantFile),
+    quiet: bool,
+) -> Result<(Client, Remote), ServeError> {
+    let GrantFile { grants, port, seed } = file;
+    let grant = grants.any();
+    let host = open(host_args, port, grant.pid)?;
+    pin(host_args.core);
     if !host.addresses().contains(grant.initiator) {
         let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
         return Err(ServeError::NotThisHost {
-            path: args.grant.clone(),
+            path: path.to_owned(),
             granted: grant.initiator,
             here: here.join(" and "),
         });
     }
     host.resolve(grant.responder)?;
-    if !args.json {
+    if !quiet {
         introduce(&host);
     }
-    let remote = Remote { responder: grant.responder, port, grant: args.grant.clone() };
-    let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| grants.has(it));
-    let mut client = Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?;
-    if let Some(op_type) = op_type {
-        client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
-    }
-    Ok((client, remote))
+    let remote = Remote { responder: grant.responder, port, grant: path.to_owned() };
+    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
 /// What `read-lat --json` and `write-lat --json` print.

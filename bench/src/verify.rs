@@ -1,0 +1,575 @@
+//! `rma-bench verify`: verified reads and writes of a host that serves, through whatever happens meanwhile.
+//!
+//! It measures nothing, and an op that fails is not the end of it: rounds of random ops go on, each compared with a
+//! model of the region, while a server is killed and started again, a link goes down and up, a key is rotated. It
+//! takes up a grant file that somebody replaces under its name, and then the region must hold what it held before,
+//! or the pattern of a fresh one: nothing else. It gives up when nothing has succeeded for as long as `--patience`.
+//!
+//! Two writers at once would each find the other's bytes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::Args;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_region_key};
+use serde::Serialize;
+
+use crate::{
+    client::{Client, Span, overlap, part, parts},
+    grant_file::{GrantFile, GrantFileError},
+    interrupt::Interrupt,
+    line,
+    model::Model,
+    pair::{PairError, hint},
+    pattern::Pattern,
+    serve::{HostArgs, ServeError, open_granted},
+};
+
+/// What `verify` is run with.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// The grant that `serve` wrote.
+    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    grant: PathBuf,
+    /// How many rounds; without it, until Ctrl-C.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// How many random ops a round has, reads and writes mixed. After it everything is read back.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    ops: u64,
+    /// Go to the region's first so many bytes only.
+    #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
+    span: u64,
+    /// Rotate the region's key in every round, by the Rekey op: `serve` must grant rekey as well. The grant file is
+    /// written anew each time.
+    #[arg(long)]
+    rekey: bool,
+    /// Give up when no op has succeeded for so long.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    patience: u64,
+    /// Print lines of JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Failures in a row after which it is said that a server does not answer, or refuses. Fewer: a key that somebody
+/// rotates is said to be a failure, as all that is in flight is refused. More: it is said later.
+const FAILURES_SAID: u32 = 20;
+
+/// What is said while it runs, one line each.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Event<'a> {
+    /// The host is open.
+    Open { device: String, fallbacks: Vec<String> },
+    /// A round has ended, and every byte was right.
+    Round(Round),
+    /// Op after op fails.
+    Failing { status: &'static str },
+    /// An op has succeeded again.
+    Answered,
+    /// The grant file was replaced, and this is what the region held under the new grant.
+    Regranted { region: Found },
+    /// Everything has ended, and the region is as it was before.
+    End(&'a Totals),
+}
+
+/// What a round has done.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Round {
+    round: u64,
+    reads: u64,
+    writes: u64,
+    bytes: u64,
+    compared: u64,
+}
+
+/// What all rounds have done.
+#[derive(Debug, Default, Serialize)]
+struct Totals {
+    rounds: u64,
+    reads: u64,
+    writes: u64,
+    bytes: u64,
+    compared: u64,
+    rekeys: u64,
+    regrants: u64,
+    /// Ops that did not end with OK, by status. Each was issued again.
+    failed: BTreeMap<&'static str, u64>,
+}
+
+/// What a region held under a new grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Found {
+    /// What it held before.
+    Kept,
+    /// The pattern of a fresh region.
+    Fresh,
+}
+
+/// An op to be issued.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    kind: Kind,
+    span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Checks each byte.
+    Read,
+    /// Reads into [`Run::seen`], for a comparison of everything.
+    Look,
+    /// Writes new random bytes.
+    Write,
+    /// Writes the pattern.
+    Restore,
+}
+
+impl Kind {
+    const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Restore)
+    }
+}
+
+/// A rotation under way.
+#[derive(Clone, Copy, Debug)]
+struct Rekeying {
+    key: RegionKey,
+    /// The op, if it is in flight.
+    slot: Option<CommandSlotId>,
+    /// Whether an op for it has ended such that the key may be installed and may not.
+    unsure: bool,
+}
+
+/// Runs rounds of verified reads and writes.
+///
+/// # Errors
+/// What could not be set up, and why; a wrong byte; nothing that succeeds for too long.
+pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let file = GrantFile::load(&args.grant)?;
+    let (client, remote) = open_granted(&args.host, (&args.grant, file), args.json)?;
+    if args.json {
+        let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
+        say_json(&Event::Open { device, fallbacks });
+    }
+    for op_type in [OpType::Read, OpType::Write] {
+        client.grants.get(op_type)?;
+    }
+    if args.rekey {
+        client.grants.get(OpType::Rekey)?;
+    }
+    let mut run = Run::new(args, client, file);
+    let result = run.all(interrupt);
+    // Whatever went wrong: the old grants are of no use any more.
+    run.save()?;
+    result.map_err(|error| match error {
+        ServeError::Pair(error) => remote.explain(error),
+        other => other,
+    })
+}
+
+fn say_json(event: &Event<'_>) {
+    line!("{}", serde_json::to_string(event).expect("plain data"));
+}
+
+/// A run of it.
+struct Run<'a> {
+    args: &'a VerifyArgs,
+    client: Client,
+    /// The grant file as it was read or written last. The grants may be newer.
+    file: GrantFile,
+    random: StdRng,
+    /// What the region should hold.
+    model: Model,
+    /// What it holds if it is a fresh one: from a new grant until everything has been compared.
+    fresh: Option<Model>,
+    /// What was found in it.
+    seen: Vec<u8>,
+    in_flight: HashMap<CommandSlotId, Work>,
+    /// Ops that failed. They come first, and whatever overlaps with them waits: of a write that failed nobody knows
+    /// how much has landed.
+    again: Vec<Work>,
+    rekeying: Option<Rekeying>,
+    /// Ops in a row that failed.
+    failures: u32,
+    /// When an op last succeeded.
+    succeeded_at: u64,
+    /// Writes that were issued, for bytes of their own for each.
+    written: u64,
+    round: Round,
+    totals: Totals,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a VerifyArgs, client: Client, file: GrantFile) -> Self {
+        let succeeded_at = client.clock.now().as_nanos();
+        Self {
+            args,
+            random: StdRng::seed_from_u64(file.seed),
+            model: fresh_model(args, &file),
+            fresh: None,
+            seen: Vec::new(),
+            in_flight: HashMap::new(),
+            again: Vec::new(),
+            rekeying: None,
+            failures: 0,
+            succeeded_at,
+            written: 0,
+            round: Round::default(),
+            totals: Totals::default(),
+            client,
+            file,
+        }
+    }
+
+    fn all(&mut self, interrupt: &Interrupt) -> Result<(), ServeError> {
+        self.compare(interrupt)?;
+        let rounds = self.args.rounds.unwrap_or(u64::MAX);
+        while self.totals.rounds < rounds && !interrupt.is_set() {
+            self.round = Round { round: self.totals.rounds + 1, ..Round::default() };
+            if self.args.rekey {
+                let key = random_region_key()?;
+                self.rekeying = Some(Rekeying { key, slot: None, unsure: false });
+            }
+            let mut left = self.args.ops;
+            while left > 0 && !interrupt.is_set() {
+                self.drive(interrupt, &mut |run| {
+                    // Under a new grant the region is looked at first.
+                    if run.fresh.is_some() || interrupt.is_set() {
+                        return None;
+                    }
+                    left = left.checked_sub(1)?;
+                    Some(run.random_work())
+                })?;
+                self.compare(interrupt)?;
+            }
+            self.end_round();
+            self.save()?;
+        }
+        self.restore(interrupt)?;
+        self.say(&Event::End(&self.totals));
+        Ok(())
+    }
+
+    fn end_round(&mut self) {
+        let Round { reads, writes, bytes, compared, .. } = self.round;
+        self.totals.rounds += 1;
+        self.totals.reads += reads;
+        self.totals.writes += writes;
+        self.totals.bytes += bytes;
+        self.totals.compared += compared;
+        self.say(&Event::Round(self.round));
+    }
+
+    /// Writes the grants of now into the grant file, if they are others.
+    fn save(&mut self) -> Result<(), GrantFileError> {
+        let file = GrantFile { grants: self.client.grants, ..self.file };
+        if file != self.file {
+            file.save(&self.args.grant)?;
+            self.file = file;
+        }
+        Ok(())
+    }
+
+    fn random_work(&mut self) -> Work {
+        let len = self.model.len();
+        let size = self.random.random_range(1..=u64::from(rma_xdp::OP_SIZE_MAX).min(len));
+        let kind = if self.random.random() { Kind::Read } else { Kind::Write };
+        Work { kind, span: (self.random.random_range(0..=len - size), size as u32) }
+    }
+
+    /// Reads everything and compares it with what should be there.
+    fn compare(&mut self, interrupt: &Interrupt) -> Result<(), PairError> {
+        loop {
+            let regrants = self.totals.regrants;
+            let len = self.model.len();
+            self.seen = vec![0; usize::try_from(len).expect("as long as a model in memory")];
+            let mut places = (0..parts(len)).map(|index| part(index, len));
+            self.drive(interrupt, &mut |_| {
+                places.next().map(|span| Work { kind: Kind::Look, span })
+            })?;
+            // What was seen before a new grant says nothing about the region after it.
+            if self.totals.regrants == regrants {
+                break;
+            }
+        }
+        let fresh = self.fresh.take();
+        let regranted = fresh.is_some();
+        let wrong = self.model.first_difference(0, &self.seen);
+        let found = match (wrong, fresh) {
+            (None, _) => Found::Kept,
+            (Some(_), Some(fresh)) if fresh.first_difference(0, &self.seen).is_none() => {
+                self.model = fresh;
+                Found::Fresh
+            }
+            (Some(at), _) => return Err(PairError::WrongByte { at }),
+        };
+        if regranted {
+            self.say(&Event::Regranted { region: found });
+        }
+        self.round.compared += self.model.len();
+        Ok(())
+    }
+
+    /// Writes the pattern wherever something else is, and looks whether it is there then.
+    fn restore(&mut self, interrupt: &Interrupt) -> Result<(), PairError> {
+        let pattern = self.client.pattern;
+        let len = self.model.len();
+        let mut bytes = vec![0; usize::try_from(len).expect("as long as a model in memory")];
+        pattern.fill(0, &mut bytes);
+        let changed: Vec<Span> = (0..parts(len))
+            .map(|index| part(index, len))
+            .filter(|&(offset, size)| {
+                let bytes = &bytes[offset as usize..][..size as usize];
+                self.model.first_difference(offset, bytes).is_some()
+            })
+            .collect();
+        let mut changed = changed.into_iter();
+        self.drive(interrupt, &mut |_| {
+            changed.next().map(|span| Work { kind: Kind::Restore, span })
+        })?;
+        self.compare(interrupt)
+    }
+
+    /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has succeeded.
+    fn drive(
+        &mut self,
+        interrupt: &Interrupt,
+        next: &mut dyn FnMut(&mut Self) -> Option<Work>,
+    ) -> Result<(), PairError> {
+        loop {
+            self.issue(next)?;
+            if self.in_flight.is_empty()
+                && self.rekeying.is_none_or(|rekeying| rekeying.slot.is_none())
+            {
+                return Ok(());
+            }
+            let completion = self.client.host.wait(&mut self.client.portal)?;
+            let (slot, status) = (completion.slot, completion.status);
+            if self.rekeying.is_some_and(|rekeying| rekeying.slot == Some(slot)) {
+                self.rekey_ended(status);
+            } else {
+                let work = self.in_flight.remove(&slot).expect("completions name issued slots");
+                if status == OpStatus::Ok {
+                    self.landed(slot, work)?;
+                } else {
+                    self.again.push(work);
+                }
+            }
+            self.note(status)?;
+            if interrupt.is_set() && self.failures >= FAILURES_SAID {
+                return Err(PairError::Interrupted);
+            }
+        }
+    }
+
+    fn issue(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
+        if let Some(Rekeying { key, slot: slot @ None, .. }) = &mut self.rekeying
+            && self.client.portal.next_slot().is_some()
+        {
+            let grant = self.client.grants.get(OpType::Rekey)?;
+            *slot = Some(self.client.portal.rekey(&grant, *key)?);
+        }
+        while let Some(slot) = self.client.portal.next_slot() {
+            // One op finds out as well as many whether somebody answers.
+            if self.failures >= FAILURES_SAID && !self.in_flight.is_empty() {
+                break;
+            }
+            let Some(work) = self.again.pop().or_else(|| next(self)) else { break };
+            let mut others = self.in_flight.values();
+            if others.any(|other| {
+                (work.kind.writes() || other.kind.writes()) && overlap(work.span, other.span)
+            }) {
+                // First of all once the other has ended.
+                self.again.push(work);
+                break;
+            }
+            self.submit(slot, work)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, slot: CommandSlotId, work: Work) -> Result<(), PairError> {
+        let (offset, size) = work.span;
+        let at = self.client.place(slot);
+        let slot = if work.kind.writes() {
+            let mut bytes = [0; rma_xdp::OP_SIZE_MAX as usize];
+            let bytes = &mut bytes[..size as usize];
+            self.written += 1;
+            match work.kind {
+                Kind::Restore => self.client.pattern.fill(offset, bytes),
+                _ => Pattern::new(self.file.seed.rotate_left(32) ^ self.written).fill(0, bytes),
+            }
+            self.client.local.write(at, bytes).expect("inside");
+            let grant = self.client.grants.get(OpType::Write)?;
+            self.client.portal.write(&grant, offset, &self.client.local, at, size)?
+        } else {
+            let grant = self.client.grants.get(OpType::Read)?;
+            self.client.portal.read(&grant, offset, &self.client.local, at, size)?
+        };
+        self.in_flight.insert(slot, work);
+        Ok(())
+    }
+
+    /// An op has ended with OK.
+    fn landed(&mut self, slot: CommandSlotId, work: Work) -> Result<(), PairError> {
+        let (offset, size) = work.span;
+        let mut bytes = [0; rma_xdp::OP_SIZE_MAX as usize];
+        let bytes = &mut bytes[..size as usize];
+        self.client.local.read(self.client.place(slot), bytes).expect("inside");
+        match work.kind {
+            // Which of two models holds is not known yet.
+            Kind::Read if self.fresh.is_some() => return Ok(()),
+            Kind::Read => {
+                self.round.reads += 1;
+                if let Some(at) = self.model.first_difference(offset, bytes) {
+                    return Err(PairError::WrongByte { at });
+                }
+            }
+            Kind::Look => self.seen[offset as usize..][..size as usize].copy_from_slice(bytes),
+            Kind::Write | Kind::Restore => {
+                self.round.writes += u64::from(work.kind == Kind::Write);
+                self.model.apply(offset, bytes);
+                if let Some(fresh) = &mut self.fresh {
+                    fresh.apply(offset, bytes);
+                }
+            }
+        }
+        self.round.bytes += u64::from(size);
+        Ok(())
+    }
+
+    /// The op of a rotation has ended.
+    fn rekey_ended(&mut self, status: OpStatus) {
+        let Some(Rekeying { key, slot: _, unsure }) = self.rekeying else { return };
+        match status {
+            OpStatus::Ok => {
+                self.rekeying = None;
+                self.totals.rekeys += 1;
+                self.client.grants = self.client.grants.under(&key);
+            }
+            OpStatus::RemoteAuthenticationFailure => {
+                // It was not known whether the key had been installed. If it has, once more does no harm.
+                if unsure {
+                    self.client.grants = self.client.grants.under(&key);
+                }
+                self.rekeying = Some(Rekeying { key, slot: None, unsure: false });
+            }
+            _ => self.rekeying = Some(Rekeying { key, slot: None, unsure: true }),
+        }
+    }
+
+    /// Notes how an op ended, and looks for a new grant if it failed.
+    fn note(&mut self, status: OpStatus) -> Result<(), PairError> {
+        let now = self.client.clock.now().as_nanos();
+        if status == OpStatus::Ok {
+            if self.failures >= FAILURES_SAID {
+                self.say(&Event::Answered);
+            }
+            (self.failures, self.succeeded_at) = (0, now);
+            return Ok(());
+        }
+        *self.totals.failed.entry(status.name()).or_default() += 1;
+        let passing = matches!(
+            status,
+            OpStatus::Timeout
+                | OpStatus::DispatchTimeout
+                | OpStatus::Nack
+                | OpStatus::RemoteAuthenticationFailure
+        );
+        let patience = Duration::from_secs(self.args.patience);
+        if !passing || Duration::from_nanos(now - self.succeeded_at) >= patience {
+            return Err(PairError::Failing {
+                failures: self.failures + 1,
+                status,
+                hint: hint(status),
+            });
+        }
+        // While a key is rotated, old ones are refused.
+        if self.rekeying.is_none() || status != OpStatus::RemoteAuthenticationFailure {
+            self.failures = self.failures.saturating_add(1);
+            if self.failures == FAILURES_SAID {
+                self.say(&Event::Failing { status: status.name() });
+            }
+        }
+        self.look_for_a_new_grant();
+        Ok(())
+    }
+
+    fn look_for_a_new_grant(&mut self) {
+        // One that is not there, or is none, may yet be replaced by one that is: patience has its end.
+        let Ok(file) = GrantFile::load(&self.args.grant) else { return };
+        let (old, new) = (self.file.grants.any(), file.grants.any());
+        let same = |old: &Grant, new: &Grant| {
+            (old.initiator, old.pid, old.region_len) == (new.initiator, new.pid, new.region_len)
+        };
+        if file == self.file || file.port != self.file.port || !same(old, new) {
+            return;
+        }
+        self.file = file;
+        self.client.grants = file.grants;
+        self.client.pattern = Pattern::new(file.seed);
+        self.totals.regrants += 1;
+        self.fresh = Some(fresh_model(self.args, &file));
+        self.again.retain(|work| work.kind != Kind::Read);
+        if let Some(rekeying) = &mut self.rekeying {
+            // What became of it under the old grant does not matter any more.
+            rekeying.unsure = false;
+        }
+    }
+
+    fn say(&self, event: &Event<'_>) {
+        if self.args.json {
+            return say_json(event);
+        }
+        match event {
+            Event::Open { .. } => {}
+            Event::Round(Round { round, reads, writes, bytes, compared }) => line!(
+                "  round {round:4} {reads} reads, {writes} writes, {:.1} MB; {compared} bytes read back, every byte right",
+                *bytes as f64 / 1e6
+            ),
+            Event::Failing { status } => {
+                line!("  failing    {FAILURES_SAID} ops in a row ended with {status}; trying on");
+            }
+            Event::Answered => line!("  answered   ops succeed again"),
+            Event::Regranted { region: Found::Kept } => {
+                line!("  regranted  the grant file is new; the region holds what it held");
+            }
+            Event::Regranted { region: Found::Fresh } => {
+                line!("  regranted  the grant file is new; the region is a fresh one");
+            }
+            Event::End(totals) => {
+                line!(
+                    "\n  verified   {} reads and {} writes in {} rounds, {:.1} MB, every byte right; {} rotations, {} new \
+                     grant files",
+                    totals.reads,
+                    totals.writes,
+                    totals.rounds,
+                    totals.bytes as f64 / 1e6,
+                    totals.rekeys,
+                    totals.regrants
+                );
+                for (status, count) in &totals.failed {
+                    line!("  failed     {count} ops with {status}, each issued again");
+                }
+                line!("  restored   what was there before");
+            }
+        }
+    }
+}
+
+/// The part of a fresh region that ops go to.
+fn fresh_model(args: &VerifyArgs, file: &GrantFile) -> Model {
+    let len = file.grants.any().region_len.min(args.span);
+    let mut bytes = vec![0; usize::try_from(len).expect("at most 64 MiB")];
+    Pattern::new(file.seed).fill(0, &mut bytes);
+    Model::new(bytes)
+}
