@@ -166,6 +166,17 @@ pub(crate) fn workspace() -> PathBuf {
     xtask.parent().expect("xtask is a folder of the workspace").to_owned()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> PathBuf {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        target_directory: PathBuf,
+    }
+    let metadata = Cargo::new(&["metadata", "--no-deps", "--format-version=1"]).output();
+    let metadata = metadata.and_then(|text| serde_json::from_str::<Metadata>(&text).ok());
+    metadata.map_or_else(|| workspace().join("target"), |metadata| metadata.target_directory)
+}
+
 /// The cargo that runs this, which need not be the first on the `PATH`.
 fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())

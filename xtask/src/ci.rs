@@ -2,13 +2,13 @@
 //!
 //! The tests, and what depends on more than the code: formatting and lints (on the compiler's version), the
 //! steering program's object, a swarm of simulated networks, a short demo, the example of the README, here and in a
-//! workspace of its own.
+//! workspace of its own, and other kernels.
 
 use crate::{
     cargo::{self, Cargo},
     demo, dependant, ebpf,
     not_run::NotRun,
-    requirements, test,
+    requirements, test, vms,
 };
 
 /// Why a change cannot be merged.
@@ -33,6 +33,9 @@ pub(crate) enum Error {
     /// The demo failed.
     #[error(transparent)]
     Demo(#[from] demo::Error),
+    /// Two virtual machines did not work with each other.
+    #[error(transparent)]
+    Vms(#[from] vms::Error),
 }
 
 /// The folders that are workspaces of their own, and so are not covered by a command in the root.
@@ -97,5 +100,8 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     println!("\n== a short demo ==");
     let short = ["--verify", "2000", "--count", "2000"];
     demo::run_and_return(short.map(Into::into).to_vec())?;
+
+    println!("\n== other kernels, in virtual machines ==");
+    vms::run(&vms::Options::short(), not_run)?;
     Ok(())
 }

@@ -84,7 +84,8 @@ pub(crate) fn try_veth() -> Result<(), Refusal> {
     added.and(ip(&["netns", "delete", &netns]))
 }
 
-fn ip(arguments: &[&str]) -> Result<(), Refusal> {
+/// Runs `ip`.
+pub(crate) fn ip(arguments: &[&str]) -> Result<(), Refusal> {
     let refusal = |said: &str| Refusal {
         command: format!("ip {}", arguments.join(" ")),
         said: said.trim().to_owned(),

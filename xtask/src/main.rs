@@ -22,6 +22,7 @@ mod not_run;
 mod requirements;
 mod targets;
 mod test;
+mod vms;
 
 use not_run::NotRun;
 
@@ -48,7 +49,9 @@ enum Task {
     Test(test::Options),
     /// Measure every figure that the documentation quotes.
     Bench(bench::Options),
-    /// Run everything that must pass: lints, all tests, the object check, a short demo.
+    /// Run pairs of virtual machines with other kernels and NICs against each other and a UDP host.
+    Vms(vms::Options),
+    /// Run everything that must pass: lints, all tests, the object check, a short demo, two pairs of virtual machines.
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,
@@ -84,6 +87,11 @@ fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
             not_run.conclude(result)?;
         }
         Task::Bench(options) => bench::run(&options)?,
+        Task::Vms(options) => {
+            let mut not_run = NotRun::default();
+            let result = vms::run_alone(&options, &mut not_run);
+            not_run.conclude(result)?;
+        }
         Task::Ci => ci::run()?,
         Task::Dependant => dependant::run()?,
         Task::Ebpf { check: true } => ebpf::check(&mut NotRun::default())?,

@@ -65,6 +65,13 @@ const TO_BUILD: &[Requirement] = &[
 const FOR_THE_LAB: &[Requirement] =
     &[needs(Look::Program("ip"), "iproute2", "network namespaces and veth pairs")];
 
+/// To emulate machines, and for what runs in them.
+const FOR_MACHINES: &[Requirement] = &[
+    needs(Look::Program("qemu-system-x86_64"), "qemu-system-x86", "virtual machines"),
+    needs(Look::Program("busybox"), "busybox-static", "the system inside virtual machines"),
+    needs(Look::Program("strip"), "binutils", "small programs inside virtual machines"),
+];
+
 /// Why a task cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -167,6 +174,11 @@ pub(crate) fn to_test() -> Result<(), Error> {
     ensure(&[TO_BUILD, FOR_THE_LAB].concat())
 }
 
+/// Sees to it that machines can be emulated.
+pub(crate) fn for_machines() -> Result<(), Error> {
+    ensure(FOR_MACHINES)
+}
+
 /// Sees to it that formatting and lints can be checked. A minimal toolchain has neither tool.
 pub(crate) fn to_lint() -> Result<(), Error> {
     for (tool, component) in [("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")] {
@@ -256,7 +268,7 @@ fn by_hand(packages: &[&str]) -> String {
 }
 
 /// Quiet, unless it fails.
-fn apt(arguments: &[&str]) -> Result<(), Error> {
+pub(crate) fn apt(arguments: &[&str]) -> Result<(), Error> {
     let program = "apt-get";
     let output = Command::new(program)
         // A machine that has just started may be upgrading itself.

@@ -1,0 +1,153 @@
+//! What can go wrong with virtual machines: while they are made, and in a row of the matrix.
+
+use std::{io, path::PathBuf};
+
+use crate::{cargo, host, requirements};
+
+/// Why the matrix could not be run, or not all of it is as it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// A package could not be had.
+    #[error(transparent)]
+    Requirements(#[from] requirements::Error),
+    /// `rma-bench` could not be built.
+    #[error(transparent)]
+    Cargo(#[from] cargo::Error),
+    /// Making the machines failed.
+    #[error(transparent)]
+    Setup(#[from] Setup),
+    /// Rows did not go as they should.
+    #[error(
+        "{failed} of {ran} rows failed; each has its reason and the ends of its consoles above"
+    )]
+    Failed {
+        /// How many failed.
+        failed: usize,
+        /// How many ran.
+        ran: usize,
+    },
+    /// Nothing was shown.
+    #[error("no row was run, for the reasons above")]
+    NothingRan,
+}
+
+/// Why a machine, or what it is made of, cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Setup {
+    /// A file could not be read or written.
+    #[error("{doing} {path}: {source}")]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A program could not be started.
+    #[error("cannot run {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A program ran and failed.
+    #[error("`{command}` failed: {said}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it printed.
+        said: String,
+    },
+    /// The network between the machines could not be made.
+    #[error("`{}` said: {}", _0.command, _0.said)]
+    Ip(host::Refusal),
+    /// The kernel's package lacks something.
+    #[error("there is no {what} in {folder}: remove that folder, so that it is unpacked again")]
+    NotInPackage {
+        /// What.
+        what: String,
+        /// Where the package was unpacked.
+        folder: PathBuf,
+    },
+}
+
+/// Why a row of the matrix failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Trouble {
+    /// Its machines could not be made.
+    #[error(transparent)]
+    Setup(#[from] Setup),
+    /// A machine ended.
+    #[error("{host} ended while {waiting_for} was awaited")]
+    Ended {
+        /// Which.
+        host: String,
+        /// What for.
+        waiting_for: String,
+    },
+    /// A machine said nothing for too long.
+    #[error("{host} was silent for {seconds} s while {waiting_for} was awaited")]
+    Silent {
+        /// Which.
+        host: String,
+        /// For how long.
+        seconds: u64,
+        /// What for.
+        waiting_for: String,
+    },
+    /// A line is not one of those that are known.
+    #[error("{host} said {line:?}, which is not understood")]
+    Unknown {
+        /// Which.
+        host: String,
+        /// The line.
+        line: String,
+    },
+    /// A command in a machine failed.
+    #[error("{host}: `{command}` ended with {status}: {said}")]
+    Command {
+        /// Where.
+        host: String,
+        /// The command line.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// What it printed.
+        said: String,
+    },
+    /// `rma-bench` ended before its time.
+    #[error("{host}: rma-bench {program} ended with status {status}: {said}")]
+    Exited {
+        /// Where.
+        host: String,
+        /// Its subcommand.
+        program: &'static str,
+        /// Its exit status.
+        status: String,
+        /// What it printed.
+        said: String,
+    },
+    /// It went on, otherwise than it should.
+    #[error("{host}: {expected} was expected, and this came: {came}")]
+    Unexpected {
+        /// Where.
+        host: String,
+        /// What should have come.
+        expected: String,
+        /// What did.
+        came: String,
+    },
+    /// The machine's monitor did not do what it was asked.
+    #[error("the monitor of {host}: {said}")]
+    Monitor {
+        /// Whose.
+        host: String,
+        /// What it said, or why it could not be asked.
+        said: String,
+    },
+}

@@ -1,0 +1,197 @@
+//! The rows of the matrix, what each must be, and the table of what they were.
+
+use std::collections::BTreeMap;
+
+use super::{
+    kernels::Series,
+    machine::Model,
+    scenario::{Shown, Totals},
+};
+
+/// The kernels of the matrix. The small ones lack most drivers.
+pub(super) const CLOUD_6_1: Series = Series { version: "6.1", flavour: "cloud" };
+pub(super) const CLOUD_6_12: Series = Series { version: "6.12", flavour: "cloud" };
+const FULL_6_1: Series = Series { version: "6.1", flavour: "" };
+const FULL_6_12: Series = Series { version: "6.12", flavour: "" };
+
+/// A pair of machines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) kernels: [Series; 2],
+    pub(super) model: Model,
+    pub(super) queues: u32,
+    pub(super) mtu: u32,
+    pub(super) expected: Expected,
+    /// Whether it is in the short form.
+    pub(super) short: bool,
+}
+
+/// What must become of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected {
+    /// XDP in the driver.
+    Native,
+    /// XDP in the network stack.
+    Generic,
+    /// An error with this in it.
+    Refused(&'static str),
+}
+
+impl Row {
+    const fn new(kernels: [Series; 2], model: Model, expected: Expected) -> Self {
+        Self { kernels, model, queues: 1, mtu: 1500, expected, short: false }
+    }
+
+    const fn queues(self, queues: u32) -> Self {
+        Self { queues, ..self }
+    }
+
+    const fn jumbo(self) -> Self {
+        Self { mtu: 9000, ..self }
+    }
+
+    const fn in_short(self) -> Self {
+        Self { short: true, ..self }
+    }
+
+    /// How `rma-bench` must describe the device.
+    pub(super) fn device(&self) -> String {
+        let mode = self.mode();
+        // The buffers of a socket hold 4 KiB.
+        let buffers = if self.mtu > 4096 { ", multi-buffer" } else { "" };
+        let Self { queues, mtu, .. } = self;
+        format!("AF_XDP on eth0: {mode}, copy, {queues} queue(s), MTU {mtu}{buffers}")
+    }
+
+    const fn mode(&self) -> &'static str {
+        match self.expected {
+            Expected::Native => "native",
+            Expected::Generic => "generic",
+            Expected::Refused(_) => "refused",
+        }
+    }
+
+    /// For titles.
+    pub(super) fn name(&self) -> String {
+        let Self { model, queues, mtu, .. } = self;
+        let [a, b] = self.kernels.map(|series| series.version);
+        let driver = model.driver();
+        format!("{a} and {b}, {driver}, {queues} queue(s), MTU {mtu}")
+    }
+}
+
+const NO_MULTI_BUFFER: Expected = Expected::Refused("multi-buffer support");
+
+/// All rows. The second machine's kernel is the second's.
+pub(super) const ROWS: &[Row] = {
+    use Expected::{Generic, Native};
+    use Model::{E1000e, VirtioNet, Vmxnet3};
+    &[
+        Row::new([CLOUD_6_1; 2], VirtioNet, Native).in_short(),
+        Row::new([CLOUD_6_12; 2], VirtioNet, Native).in_short(),
+        Row::new([CLOUD_6_1, CLOUD_6_12], VirtioNet, Native),
+        Row::new([CLOUD_6_1; 2], VirtioNet, Native).queues(2),
+        Row::new([CLOUD_6_12; 2], VirtioNet, Native).queues(2),
+        Row::new([CLOUD_6_1; 2], VirtioNet, NO_MULTI_BUFFER).jumbo(),
+        Row::new([CLOUD_6_12; 2], VirtioNet, Native).jumbo(),
+        Row::new([CLOUD_6_12; 2], VirtioNet, Native).queues(2).jumbo(),
+        Row::new([FULL_6_1; 2], E1000e, Generic),
+        Row::new([FULL_6_12; 2], E1000e, Generic),
+        Row::new([FULL_6_1; 2], E1000e, NO_MULTI_BUFFER).jumbo(),
+        Row::new([FULL_6_12; 2], E1000e, Generic).jumbo(),
+        Row::new([CLOUD_6_1; 2], Vmxnet3, Generic),
+        Row::new([CLOUD_6_12; 2], Vmxnet3, Native),
+    ]
+};
+
+/// What became of a row.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It went as it must.
+    Right(Box<Shown>),
+    /// It was refused as it must, with these words.
+    Refused(String),
+    /// It failed, for this reason.
+    Failed(String),
+    /// It could not be tried.
+    NotRun(String),
+}
+
+/// The table's columns. The last is not padded: it has whole sentences.
+const COLUMNS: [&str; 10] = [
+    "kernels",
+    "driver",
+    "queues",
+    "MTU",
+    "XDP",
+    "outcome",
+    "verified",
+    "rotations",
+    "ended otherwise than with OK, and issued again",
+    "what the hosts say",
+];
+
+/// The table, as text that is Markdown as well.
+pub(super) fn table(rows: &[(Row, [String; 2], Outcome)]) -> String {
+    let mut cells = vec![COLUMNS.map(str::to_owned)];
+    cells.extend(rows.iter().map(|(row, releases, outcome)| cells_of(row, releases, outcome)));
+    let last = COLUMNS.len() - 1;
+    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..last).map(width).chain([0]).collect();
+    let mut text = String::new();
+    for (index, row) in cells.iter().enumerate() {
+        for (cell, width) in row.iter().zip(&widths) {
+            text.push_str(&format!("| {cell:width$} "));
+        }
+        text.push_str("|\n");
+        if index == 0 {
+            for width in &widths {
+                text.push_str(&format!("|-{}-", "-".repeat((*width).max(1))));
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+fn cells_of(row: &Row, [a, b]: &[String; 2], outcome: &Outcome) -> [String; COLUMNS.len()] {
+    let kernels = if a == b { a.clone() } else { format!("{a}, {b}") };
+    let (outcome, [verified, rotations, failed], said) = match outcome {
+        Outcome::Right(shown) => ("all bytes right", counts(shown), shown.fallbacks.join("; ")),
+        Outcome::Refused(message) => {
+            ("refused, as it must be", Default::default(), message.clone())
+        }
+        Outcome::Failed(why) => ("FAILED", Default::default(), why.clone()),
+        Outcome::NotRun(why) => ("NOT RUN", Default::default(), why.clone()),
+    };
+    [
+        kernels,
+        row.model.driver().to_owned(),
+        row.queues.to_string(),
+        row.mtu.to_string(),
+        row.mode().to_owned(),
+        outcome.to_owned(),
+        verified,
+        rotations,
+        failed,
+        // A cell is one line, and ends at a bar.
+        said.replace('\n', " ").replace('|', "/"),
+    ]
+}
+
+/// What was verified, how many keys were rotated, which ops failed.
+fn counts(shown: &Shown) -> [String; 3] {
+    let all = [&shown.ipv4, &shown.ipv6, &shown.of_udp, &shown.by_udp];
+    let sum = |of: fn(&Totals) -> u64| all.iter().map(|totals| of(totals)).sum::<u64>();
+    let (ops, bytes) = (sum(|t| t.reads + t.writes), sum(|t| t.bytes));
+    let mut failed: BTreeMap<&str, u64> = BTreeMap::new();
+    for (status, count) in all.iter().flat_map(|totals| &totals.failed) {
+        *failed.entry(status).or_default() += count;
+    }
+    let failed: Vec<String> = failed.iter().map(|(status, n)| format!("{n} {status}")).collect();
+    [
+        format!("{ops} ops, {:.1} MB", bytes as f64 / 1e6),
+        sum(|t| t.rekeys).to_string(),
+        failed.join(", "),
+    ]
+}
