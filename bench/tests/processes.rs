@@ -218,12 +218,77 @@ fn two_processes_write_over_udp_and_read_back_every_byte() {
     write_and_read_back(&["--udp", &client], None, &grant);
 }
 
+/// The next event of a `verify` that is `wanted`. Rounds may end meanwhile.
+fn event(said: &mut impl Iterator<Item = String>, wanted: &str) -> serde_json::Value {
+    let mut events = said.map(|line| serde_json::from_str(&line).unwrap());
+    let found = events.find(|event: &serde_json::Value| event["event"] == wanted);
+    found.unwrap_or_else(|| panic!("it ended without {wanted}"))
+}
+
+#[test]
+fn verification_lives_through_a_restart_and_rotations_and_sees_what_is_wrong() {
+    let folder = Folder::new();
+    let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
+    let (served, grant) = (folder.0.join("served.json"), grant.to_str().unwrap());
+    let serve = |seed| {
+        let args =
+            ["serve", "--udp", &address, "--initiator", &client, "--pid", "7", "--seed", seed];
+        let more = ["--port", &port, "--op", "read,write,rekey", "--region-len", "100000"];
+        let args = [&args[..], &more, &["--grant", served.to_str().unwrap()]].concat();
+        // The grant tells that it serves: the one of its last life must not.
+        let _ = fs::remove_file(&served);
+        let mut server = Running::start(bench(None, &args));
+        wait_for_grant(&mut server, &served);
+        // Carried over, in one piece.
+        fs::copy(&served, format!("{grant}.new")).unwrap();
+        fs::rename(format!("{grant}.new"), grant).unwrap();
+        server
+    };
+    let server = serve("5");
+    let args = ["verify", "--udp", &client, "--grant", grant, "--ops", "100"];
+    let until = |more: &[&str]| bench(None, &[&args[..], more].concat());
+    let mut verify = Running::start(until(&["--rekey", "--json"]));
+    let mut said = BufReader::new(verify.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(event(&mut said, "open")["device"].as_str().unwrap().contains("UDP"));
+    assert_eq!(event(&mut said, "round")["compared"], 100_000);
+    drop(server);
+    event(&mut said, "failing");
+    let server = serve("6");
+    assert_eq!(event(&mut said, "regranted")["region"], "fresh");
+    event(&mut said, "round");
+    verify.signal(Signal::INT);
+    let end = event(&mut said, "end");
+    assert!(verify.output().status.success());
+    let count = |name: &str| end[name].as_u64().unwrap();
+    assert!(count("reads") > 0 && count("writes") > 0 && count("rekeys") > 1, "{end}");
+    assert_eq!(count("regrants"), 1);
+
+    // The pattern is there again, and the grant is the one for the last key.
+    let output = until(&["--rounds", "2"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("every byte right"), "{output:?}");
+
+    // Whoever writes there is found out.
+    let write = ["write-lat", "--udp", &client, "--grant", grant, "--verify", "0", "-n", "100"];
+    assert!(bench(None, &write).output().unwrap().status.success());
+    let output = until(&["--rounds", "1"]).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(text(&output.stderr).contains("not what it should be"), "{output:?}");
+    drop(server);
+
+    // Nobody answers any more.
+    let output = until(&["--rounds", "1", "--patience", "1"]).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(text(&output.stderr).contains(&address), "{output:?}");
+}
+
 #[test]
 fn an_op_that_is_not_granted_is_refused_before_anything_is_sent() {
     let folder = Folder::new();
     let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
     let grant_arg = grant.to_str().unwrap();
-    for (op, command) in [("read", "write-lat"), ("write", "read-lat"), ("write", "write-lat")] {
+    let pairs = [("read", "write-lat"), ("write", "read-lat"), ("write", "write-lat")];
+    for (op, command) in pairs.into_iter().chain([("read", "verify"), ("write", "verify")]) {
         let serve = ["serve", "--udp", &address, "--initiator", &client, "--pid", "7"];
         let serve = [&serve[..], &["--port", &port, "--grant", grant_arg, "--op", op]].concat();
         let mut server = Running::start(bench(None, &serve));
