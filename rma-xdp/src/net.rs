@@ -25,6 +25,7 @@ use std::{io, net::IpAddr, time::Duration};
 use rma_core::addr::HostAddr;
 use rustix::time::{ClockId, clock_gettime};
 
+pub(crate) use interface::rx_queues_max;
 pub use interface::{Interface, InterfaceAddress};
 pub use monitor::NetMonitor;
 pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};

@@ -243,17 +243,22 @@ fn frames_are_carried_in_generic_mode_at_mtu_9000() {
     frames_are_carried(9000, Mode::Generic);
 }
 
-/// The loopback interface has neither XDP in its driver nor channels to ask for.
+/// Opens an interface of the first namespace with an address of loopback.
+fn open_other(lab: &Lab, interface: &str, mode: Mode) -> Result<XdpBackend, XdpError> {
+    let _inside = lab.a().enter().unwrap();
+    let address = "127.0.0.1".parse().unwrap();
+    let config = XdpConfig::new(interface, PORT, &[address]).with(|it| it.mode = mode);
+    XdpBackend::open(&config, PathTable::fixed(1500, &[]).unwrap())
+}
+
+/// A bridge has neither XDP in its driver nor channels to ask for, and several queues if they are wanted.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn each_fallback_is_reported() {
     let lab = lab(1500);
-    let open = |mode| {
-        let _inside = lab.a().enter().unwrap();
-        let address = "127.0.0.1".parse().unwrap();
-        let config = XdpConfig::new("lo", PORT, &[address]).with(|it| it.mode = mode);
-        XdpBackend::open(&config, PathTable::fixed(1500, &[]).unwrap())
-    };
+    lab.a().ip(&["link", "add", "several", "numrxqueues", "2", "type", "bridge"]).unwrap();
+    lab.a().ip(&["link", "set", "several", "up"]).unwrap();
+    let open = |mode| open_other(&lab, "several", mode);
     let error = open(Mode::Native).unwrap_err();
     assert!(matches!(error, XdpError::AttachFailed { .. }), "{error}");
     assert!(error.to_string().contains("generic: not asked for"), "{error}");
@@ -267,6 +272,18 @@ fn each_fallback_is_reported() {
     assert_eq!(fallbacks, wanted);
     let reasons: String = description.fallbacks.iter().map(|f| format!("{f}\n")).collect();
     assert!(reasons.contains("generic XDP instead of native XDP: BPF_LINK_CREATE: "), "{reasons}");
+}
+
+/// As with the loopback interface, e1000e does not tell how many queues are in use, but it has just one.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn one_queue_is_no_fallback_where_there_is_only_one() {
+    let lab = lab(1500);
+    let backend = open_other(&lab, "lo", Mode::Auto).unwrap();
+    let description = backend.describe();
+    assert_eq!(description.queues, 1);
+    let wanted: Vec<_> = description.fallbacks.iter().map(|fallback| fallback.wanted).collect();
+    assert_eq!(wanted, [Feature::NativeMode, Feature::ZeroCopy]);
 }
 
 #[test]

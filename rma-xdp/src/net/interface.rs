@@ -100,6 +100,14 @@ fn rx_queues(link: &Link) -> u32 {
     channels(&link.name).ok().filter(|&queues| queues > 0).unwrap_or(link.rx_queues).max(1)
 }
 
+/// Receive queues that the interface of this index could have at most, which every driver tells.
+///
+/// # Errors
+/// What the kernel says: there is no such interface, mostly.
+pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
+    Ok(Questions::open()?.link_by_index(index)?.rx_queues)
+}
+
 /// `struct ethtool_channels`
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).
 #[repr(C)]

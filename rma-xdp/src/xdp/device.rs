@@ -12,6 +12,7 @@ use std::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::error::{Refusal, XdpError};
+use crate::net::rx_queues_max;
 
 /// `ETHTOOL_GCHANNELS`: how many queues of each kind there are
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).
@@ -73,12 +74,14 @@ impl<'a> Device<'a> {
         Ok(device)
     }
 
-    /// The number of receive queues, or why the driver does not tell.
+    /// The number of receive queues, or why the driver does not tell. Many that have just one do not; of these the
+    /// kernel knows it.
     pub(super) fn rx_queues(&self) -> Result<u32, Refusal> {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         let data = (&raw mut channels).cast();
         match self.ioctl(libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data: data }) {
             Ok(_) => Ok((channels.rx + channels.combined).max(1)),
+            Err(_) if rx_queues_max(self.index).is_ok_and(|max| max == 1) => Ok(1),
             Err(error) => Err(Refusal::Errno {
                 call: "ETHTOOL_GCHANNELS",
                 errno: error.raw_os_error().unwrap_or_default(),
