@@ -375,7 +375,8 @@ pub(crate) fn open_client(
     if u64::from(args.size) > region_len {
         return Err(ServeError::Size { size: args.size, region_len });
     }
-    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), args.json)?;
+    let granted = (&args.grant, file);
+    let (mut client, remote) = open_granted(&args.host, granted, Duration::ZERO, args.json)?;
     let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
     if let Some(op_type) = op_type {
         client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
@@ -383,10 +384,12 @@ pub(crate) fn open_client(
     Ok((client, remote))
 }
 
-/// Opens a host for what is in a grant file, and says which device it has unless it is to be `quiet`.
+/// Opens a host for what is in a grant file, and says which device it has unless it is to be `quiet`. Looks again for a
+/// way to the responder for as long as `patience`, where there is none.
 pub(crate) fn open_granted(
     host_args: &HostArgs,
     (path, file): (&Path, GrantFile),
+    patience: Duration,
     quiet: bool,
 ) -> Result<(Client, Remote), ServeError> {
     let GrantFile { grants, port, seed } = file;
@@ -401,7 +404,12 @@ pub(crate) fn open_granted(
             here: here.join(" and "),
         });
     }
-    host.resolve(grant.responder)?;
+    let clock = TscClock::new();
+    while let Err(no_path) = host.resolve(grant.responder) {
+        if Duration::from_nanos(clock.now().as_nanos()) >= patience {
+            return Err(no_path.into());
+        }
+    }
     if !quiet {
         introduce(&host);
     }

@@ -155,7 +155,8 @@ struct Rekeying {
 /// What could not be set up, and why; a wrong byte; nothing that succeeds for too long.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let file = GrantFile::load(&args.grant)?;
-    let (client, remote) = open_granted(&args.host, (&args.grant, file), args.json)?;
+    let patience = Duration::from_secs(args.patience);
+    let (client, remote) = open_granted(&args.host, (&args.grant, file), patience, args.json)?;
     if args.json {
         let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
         say_json(&Event::Open { device, fallbacks });

@@ -10,6 +10,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use clap::Args;
@@ -198,8 +199,9 @@ impl Workshop {
         }
         let [a, b] = machines;
         match row.expected {
-            Expected::Native | Expected::Generic => scenario::run(a, b, here, &row.device())
-                .map(|shown| Outcome::Right(Box::new(shown))),
+            Expected::Native | Expected::Generic => {
+                scenario::run(a, b, here, row).map(|shown| Outcome::Right(Box::new(shown)))
+            }
             Expected::Refused(part) => {
                 scenario::refused(b, part)?;
                 scenario::refused(a, part).map(Outcome::Refused)
@@ -216,18 +218,22 @@ fn make(folder: &Path) -> Result<(), Setup> {
     })
 }
 
-/// Puts the table between the marks of the page.
+/// The line of the page after which everything is written anew.
+const MARK: &str = "<!-- What follows is written by `cargo xtask vms --write`. -->\n";
+
+/// Puts the table at the end of the page, with what it was seen on.
 fn write_page(table: &str) -> Result<(), Error> {
     let path = cargo::workspace().join(PAGE);
-    let file = |doing| {
-        let path = path.clone();
-        move |source| Setup::File { doing, path, source }
-    };
-    let page = fs::read_to_string(&path).map_err(file("reading"))?;
-    let begin = page.find("\n| kernels").map_or(page.len(), |at| at + 1);
-    let rest = page[begin..].find("\n\n").map_or("", |at| &page[begin + at + 1..]);
-    let page = format!("{}{table}{rest}", &page[..begin]);
-    fs::write(&path, page).map_err(file("writing"))?;
+    let page = fs::read_to_string(&path).map_err(kernels::file("reading", &path))?;
+    let kept = page.split_once(MARK).map_or(&*page, |(kept, _)| kept);
+    let release = Path::new("/proc/sys/kernel/osrelease");
+    let release = fs::read_to_string(release).map_err(kernels::file("reading", release))?;
+    let linux = release.split(['-', '\n']).next().unwrap_or_default();
+    let qemu = kernels::run(Command::new(machine::QEMU).arg("--version"))?;
+    let qemu = String::from_utf8_lossy(&qemu);
+    let qemu = qemu.lines().next().unwrap_or_default();
+    let page = format!("{kept}{MARK}\n{qemu}, and the UDP host on Linux {linux}:\n\n{table}");
+    fs::write(&path, page).map_err(kernels::file("writing", &path))?;
     println!("written to {PAGE}");
     Ok(())
 }

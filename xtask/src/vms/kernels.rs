@@ -4,7 +4,7 @@
 //! ones.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -50,51 +50,39 @@ impl Series {
 
     /// Gets the kernel, or says why it cannot be had.
     pub(super) fn get(self, cache: &Path) -> Result<Result<Kernel, String>, Setup> {
-        let kernels = cache.join("kernels");
+        let (kernels, downloads) = (cache.join("kernels"), cache.join("downloads"));
         if let Some(package) = self.newest(unpacked(&kernels)) {
             return find(&kernels.join(package)).map(Ok);
         }
         if host::find_program("apt-get").is_none() {
             return Ok(Err(
-                "there is no apt-get here, and kernels come from Debian's packages".into()
+                "kernels come from Debian's packages, and there is no apt-get here".into()
             ));
         }
-        let mut package = self.newest(known_to_apt());
-        if package.is_none() {
-            // The lists may be missing altogether, as in a fresh container. If that fails, nothing is found again.
-            let _ = requirements::apt(&["update"]);
-            package = self.newest(known_to_apt());
+        for folder in [&kernels, &downloads] {
+            fs::create_dir_all(folder).map_err(file("making", folder))?;
         }
-        let Some(mut package) = package else {
-            return Ok(Err(format!(
-                "this machine's package lists have no linux-image-{}.*{}-amd64-unsigned; Debian 12 has, with \
-                 bookworm-security",
-                self.version,
-                if self.flavour.is_empty() { String::new() } else { format!("-{}", self.flavour) }
-            )));
-        };
-        eprintln!("downloading {package} …");
-        let downloads = cache.join("downloads");
-        let make = |path: &Path| {
-            fs::create_dir_all(path).map_err(|source| Setup::File {
-                doing: "making",
-                path: path.to_owned(),
-                source,
-            })
-        };
-        make(&downloads)?;
-        if let Err(why) = download(&package, &downloads) {
-            // An old list names versions that are there no more.
-            let updated = requirements::apt(&["update"]);
-            let newer = self.newest(known_to_apt()).unwrap_or_else(|| package.clone());
-            if updated.is_err() || download(&newer, &downloads).is_err() {
-                return Ok(Err(format!("{package} could not be downloaded: {why}")));
+        let flavour =
+            if self.flavour.is_empty() { String::new() } else { format!("-{}", self.flavour) };
+        let mut why = format!(
+            "the package lists here have no linux-image-{}.*{flavour}-amd64-unsigned; those of Debian 12 have, with its \
+             security updates",
+            self.version
+        );
+        for lists_are_new in [false, true] {
+            // There may be no lists, as in a fresh container, and old ones name what is there no more. If they cannot be
+            // had, nothing changes.
+            if lists_are_new {
+                let _ = requirements::apt(&["update"]);
             }
-            package.clone_from(&newer);
+            let Some(package) = self.newest(known_to_apt()) else { continue };
+            eprintln!("downloading {package} …");
+            match download(&package, &downloads) {
+                Ok(()) => return find(&unpack(&package, &downloads, &kernels)?).map(Ok),
+                Err(error) => why = format!("{package} could not be downloaded: {error}"),
+            }
         }
-        make(&kernels)?;
-        let folder = unpack(&package, &downloads, &kernels)?;
-        find(&folder).map(Ok)
+        Ok(Err(why))
     }
 
     fn newest(self, packages: Vec<String>) -> Option<String> {
@@ -135,10 +123,6 @@ fn download(package: &str, folder: &Path) -> Result<(), Setup> {
 
 /// Unpacks it under another name first, so that half of it is never taken for all.
 fn unpack(package: &str, downloads: &Path, kernels: &Path) -> Result<PathBuf, Setup> {
-    let file = |doing, path: &Path| {
-        let path = path.to_owned();
-        move |source| Setup::File { doing, path, source }
-    };
     let archives = fs::read_dir(downloads).map_err(file("listing", downloads))?.flatten();
     let prefix = format!("{package}_");
     let mut archives = archives.map(|entry| entry.path());
@@ -170,6 +154,12 @@ fn find(folder: &Path) -> Result<Kernel, Setup> {
     let modules =
         places.into_iter().find(|path| path.is_dir()).ok_or_else(|| lacks("lib/modules"))?;
     Ok(Kernel { vmlinuz, modules, release })
+}
+
+/// For errors about a file.
+pub(super) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Setup {
+    let path = path.to_owned();
+    move |source| Setup::File { doing, path, source }
 }
 
 /// Runs a command and gives what it printed.

@@ -102,6 +102,9 @@ impl Plan {
     }
 }
 
+/// The emulator.
+pub(super) const QEMU: &str = "qemu-system-x86_64";
+
 /// The interface in each machine.
 pub(super) const INTERFACE: &str = "eth0";
 
@@ -136,15 +139,15 @@ impl Machine {
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "ip", "netns", "exec", network.name()])
-            .args(["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"])
+            .args([QEMU, "-nodefaults", "-no-user-config", "-display", "none"])
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"])
             .args(["-smp", &queues.to_string(), "-m", &MEMORY.to_string()])
             .arg("-kernel")
             .arg(&kernel.vmlinuz)
             .arg("-initrd")
             .arg(&image)
-            // A kernel that panics ends the machine.
-            .args(["-append", "console=ttyS0 panic=-1"])
+            // A kernel that panics ends the machine. On a busy computer the timer comes too late for the kernel's check.
+            .args(["-append", "console=ttyS0 panic=-1 no_timer_check"])
             .args(["-serial", &format!("file:{name}.console")])
             .args(["-chardev", "stdio,id=port,signal=off", "-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=port"])
@@ -160,9 +163,8 @@ impl Machine {
         let file =
             file.map_err(|source| Setup::File { doing: "making", path: errors.clone(), source })?;
         command.stderr(file);
-        let mut qemu = command
-            .spawn()
-            .map_err(|source| Setup::Start { program: "qemu-system-x86_64".into(), source })?;
+        let mut qemu =
+            command.spawn().map_err(|source| Setup::Start { program: QEMU.into(), source })?;
         let stdin = qemu.stdin.take().expect("piped above");
         let stdout = qemu.stdout.take().expect("piped above");
         let lines = Lines::of(&format!("machine {name}"), stdout);
@@ -236,7 +238,7 @@ impl Machine {
         let mut text = String::new();
         let heard = self.lines.heard.join("\n");
         for (what, said) in
-            [("console", self.file("console")), ("QEMU", self.file("qemu")), ("serial line", heard)]
+            [("console", self.file("console")), ("QEMU", self.file("qemu")), ("virtio port", heard)]
         {
             let lines: Vec<&str> = said.lines().collect();
             let shown = &lines[lines.len().saturating_sub(SHOWN)..];

@@ -63,6 +63,18 @@ impl Row {
         format!("AF_XDP on eth0: {mode}, copy, {queues} queue(s), MTU {mtu}{buffers}")
     }
 
+    /// How the sentences begin about what works less well than it could: these and no others, in this order. No driver
+    /// here offers zero-copy.
+    pub(super) const fn fallbacks(&self) -> &'static [&'static str] {
+        match self.expected {
+            Expected::Native => &["copy mode instead of zero-copy: "],
+            Expected::Generic => {
+                &["copy mode instead of zero-copy: ", "generic XDP instead of native XDP: "]
+            }
+            Expected::Refused(_) => &[],
+        }
+    }
+
     const fn mode(&self) -> &'static str {
         match self.expected {
             Expected::Native => "native",

@@ -11,6 +11,9 @@ use crate::host;
 /// The bridge.
 const BRIDGE: &str = "br0";
 
+/// How its name begins: like those of the lab, whose makers can be told.
+const PREFIX: &str = "rma-vms-";
+
 /// A namespace with a bridge.
 #[derive(Debug)]
 pub(super) struct Network {
@@ -21,9 +24,10 @@ impl Network {
     /// Makes it, with a tap of `queues` queues for each machine. `mtu` is everybody's.
     pub(super) fn new(addresses: &[&str], taps: &[(String, u32)], mtu: u32) -> Result<Self, Setup> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        host::delete_namespaces(&host::abandoned_namespaces());
-        // Named like the lab's, which are swept when their maker has gone.
-        let name = format!("rma-vms-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
+        let mut left = host::abandoned_namespaces();
+        left.retain(|name| name.starts_with(PREFIX));
+        host::delete_namespaces(&left);
+        let name = format!("{PREFIX}{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
         host::ip(&["netns", "add", &name]).map_err(Setup::Ip)?;
         let network = Self { name };
         let mtu = mtu.to_string();

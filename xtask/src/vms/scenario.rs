@@ -14,6 +14,7 @@ use super::{
     error::Trouble,
     hosts::{Host, SERVE, VERIFY},
     machine::{INTERFACE, Machine},
+    matrix::Row,
 };
 
 /// The last parts of everybody's addresses.
@@ -36,6 +37,10 @@ const REGION_LEN: &str = "131072";
 
 /// Ops of a round. More: a slower matrix. Fewer: they do not overlap with a rotation.
 const OPS: &str = "200";
+
+/// How long a client goes on without success, in seconds: longer than any silence that is borne here, which is what
+/// decides.
+const PATIENCE: &str = "600";
 
 /// Rounds of a client to whose server nothing happens.
 const ROUNDS: &str = "2";
@@ -99,19 +104,19 @@ fn device(host: u8, ipv6: bool) -> [String; 2] {
     }
 }
 
-/// Goes through all of it. `device` is how machines must open theirs.
+/// Goes through all of it. The row says how the machines must open their devices.
 pub(super) fn run(
     a: &mut Machine,
     b: &mut Machine,
     here: &mut dyn Host,
-    device: &str,
+    row: &Row,
 ) -> Result<Shown, Trouble> {
     let mut shown = Shown::default();
 
     progress("the first machine reads and writes the second, over IPv4");
-    let fallbacks = serve(b, B, A, false)?.check(b, device)?;
+    let fallbacks = serve(b, B, A, false)?.check(b, row)?;
     verify(a, b, (A, false), None)?;
-    let ours = opened(a)?.check(a, device)?;
+    let ours = opened(a)?.check(a, row)?;
     shown.fallbacks = fallbacks;
     shown.fallbacks.extend(ours);
     shown.fallbacks.sort_unstable();
@@ -121,7 +126,7 @@ pub(super) fn run(
     b.signal(SERVE, "KILL")?;
     ended(b, SERVE, "137")?;
     failing(a)?;
-    serve(b, B, A, false)?.check(b, device)?;
+    serve(b, B, A, false)?.check(b, row)?;
     let grant = b.grant()?;
     a.put_grant(&grant)?;
     let event = wait(a, "a look at the fresh region", |e| matches!(e, Event::Regranted { .. }))?;
@@ -147,21 +152,21 @@ pub(super) fn run(
     }
 
     progress("the second machine reads and writes the first, over IPv6");
-    serve(a, A, B, true)?.check(a, device)?;
+    serve(a, A, B, true)?.check(a, row)?;
     verify(b, a, (B, true), Some(ROUNDS))?;
-    opened(b)?.check(b, device)?;
+    opened(b)?.check(b, row)?;
     shown.ipv6 = end(b)?;
     stop(a)?;
 
     progress("the first machine reads and writes a UDP host, over IPv4");
     serve(here, HERE, A, false)?;
     verify(a, here, (A, false), Some(ROUNDS))?;
-    opened(a)?.check(a, device)?;
+    opened(a)?.check(a, row)?;
     shown.of_udp = end(a)?;
     stop(here)?;
 
     progress("a UDP host reads and writes the second machine, over IPv6");
-    serve(b, B, HERE, true)?.check(b, device)?;
+    serve(b, B, HERE, true)?.check(b, row)?;
     verify(here, b, (HERE, true), Some(ROUNDS))?;
     opened(here)?;
     shown.by_udp = end(here)?;
@@ -197,16 +202,21 @@ struct Opened {
 }
 
 impl Opened {
-    /// Gives the fallbacks if the device is the one that should be.
-    fn check(self, host: &dyn Host, device: &str) -> Result<Vec<String>, Trouble> {
-        if self.device == device {
-            return Ok(self.fallbacks);
+    /// Gives the fallbacks if they and the device are those that should be.
+    fn check(mut self, host: &dyn Host, row: &Row) -> Result<Vec<String>, Trouble> {
+        let unexpected =
+            |expected, came| Err(Trouble::Unexpected { host: host.name(), expected, came });
+        if self.device != row.device() {
+            return unexpected(row.device(), self.device);
         }
-        Err(Trouble::Unexpected {
-            host: host.name(),
-            expected: device.to_owned(),
-            came: self.device,
-        })
+        self.fallbacks.sort_unstable();
+        let expected = row.fallbacks();
+        let mut pairs = self.fallbacks.iter().zip(expected);
+        if self.fallbacks.len() != expected.len() || !pairs.all(|(it, begin)| it.starts_with(begin))
+        {
+            return unexpected(expected.join("; "), self.fallbacks.join("; "));
+        }
+        Ok(self.fallbacks)
     }
 }
 
@@ -261,8 +271,8 @@ fn verify(
     client.put_grant(&grant)?;
     let [device_option, device] = device(own, ipv6);
     let grant = client.grant_path();
-    let mut arguments =
-        vec![&*device_option, &device, "--grant", &grant, "--ops", OPS, "--rekey", "--json"];
+    let mut arguments = vec![&*device_option, &device, "--grant", &grant, "--ops", OPS];
+    arguments.extend(["--patience", PATIENCE, "--rekey", "--json"]);
     if let Some(rounds) = rounds {
         arguments.extend(["--rounds", rounds]);
     }
