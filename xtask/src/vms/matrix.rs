@@ -75,6 +75,14 @@ impl Row {
         }
     }
 
+    /// Whether the server must be started again after its link was down.
+    ///
+    /// The driver vmxnet3, where XDP runs in it, does not run the program any more then, although it is attached: frames
+    /// go to the kernel's stack until it is attached anew. So it was seen with Linux 6.12.
+    pub(super) fn forgets_its_program(&self) -> bool {
+        self.model == Model::Vmxnet3 && matches!(self.expected, Expected::Native)
+    }
+
     const fn mode(&self) -> &'static str {
         match self.expected {
             Expected::Native => "native",
@@ -169,7 +177,13 @@ pub(super) fn table(rows: &[(Row, [String; 2], Outcome)]) -> String {
 fn cells_of(row: &Row, [a, b]: &[String; 2], outcome: &Outcome) -> [String; COLUMNS.len()] {
     let kernels = if a == b { a.clone() } else { format!("{a}, {b}") };
     let (outcome, [verified, rotations, failed], said) = match outcome {
-        Outcome::Right(shown) => ("all bytes right", counts(shown), shown.fallbacks.join("; ")),
+        Outcome::Right(shown) => {
+            let mut said = shown.fallbacks.join("; ");
+            if row.forgets_its_program() {
+                said.push_str("; **after its link was down, the server had to be started again**");
+            }
+            ("all bytes right", counts(shown), said)
+        }
         Outcome::Refused(message) => {
             ("refused, as it must be", Default::default(), message.clone())
         }
