@@ -3,7 +3,8 @@
 //! It measures nothing, and an op that fails is not the end of it: rounds of random ops go on, each compared with a
 //! model of the region, while a server is killed and started again, a link goes down and up, a key is rotated. It
 //! takes up a grant file that somebody replaces under its name, and then the region must hold what it held before,
-//! or the pattern of a fresh one: nothing else. It gives up when nothing has succeeded for as long as `--patience`.
+//! or the pattern of a fresh one: nothing else. It gives up when nothing has succeeded for as long as `--patience`. On
+//! Ctrl-C it restores the pattern, for which the server is needed as well; a second one ends it at once.
 //!
 //! Two writers at once would each find the other's bytes.
 
@@ -70,8 +71,8 @@ enum Event<'a> {
     Open { device: String, fallbacks: Vec<String> },
     /// A round has ended, and every byte was right.
     Round(Round),
-    /// Op after op fails.
-    Failing { status: &'static str },
+    /// Op after op fails. Said again each time that twice as many have.
+    Failing { status: &'static str, failures: u32 },
     /// An op has succeeded again.
     Answered,
     /// The grant file was replaced, and this is what the region held under the new grant.
@@ -232,7 +233,7 @@ impl<'a> Run<'a> {
     }
 
     fn all(&mut self, interrupt: &Interrupt) -> Result<(), ServeError> {
-        self.compare(interrupt)?;
+        self.compare()?;
         let rounds = self.args.rounds.unwrap_or(u64::MAX);
         while self.totals.rounds < rounds && !interrupt.is_set() {
             self.round = Round { round: self.totals.rounds + 1, ..Round::default() };
@@ -242,7 +243,7 @@ impl<'a> Run<'a> {
             }
             let mut left = self.args.ops;
             while left > 0 && !interrupt.is_set() {
-                self.drive(interrupt, &mut |run| {
+                self.drive(&mut |run| {
                     // Under a new grant the region is looked at first.
                     if run.fresh.is_some() || interrupt.is_set() {
                         return None;
@@ -250,12 +251,12 @@ impl<'a> Run<'a> {
                     left = left.checked_sub(1)?;
                     Some(run.random_work())
                 })?;
-                self.compare(interrupt)?;
+                self.compare()?;
             }
             self.end_round();
             self.save()?;
         }
-        self.restore(interrupt)?;
+        self.restore()?;
         self.say(&Event::End(&self.totals));
         Ok(())
     }
@@ -288,15 +289,13 @@ impl<'a> Run<'a> {
     }
 
     /// Reads everything and compares it with what should be there.
-    fn compare(&mut self, interrupt: &Interrupt) -> Result<(), PairError> {
+    fn compare(&mut self) -> Result<(), PairError> {
         loop {
             let regrants = self.totals.regrants;
             let len = self.model.len();
             self.seen = vec![0; usize::try_from(len).expect("as long as a model in memory")];
             let mut places = (0..parts(len)).map(|index| part(index, len));
-            self.drive(interrupt, &mut |_| {
-                places.next().map(|span| Work { kind: Kind::Look, span })
-            })?;
+            self.drive(&mut |_| places.next().map(|span| Work { kind: Kind::Look, span }))?;
             // What was seen before a new grant says nothing about the region after it.
             if self.totals.regrants == regrants {
                 break;
@@ -321,7 +320,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes the pattern wherever something else is, and looks whether it is there then.
-    fn restore(&mut self, interrupt: &Interrupt) -> Result<(), PairError> {
+    fn restore(&mut self) -> Result<(), PairError> {
         let pattern = self.client.pattern;
         let len = self.model.len();
         let mut bytes = vec![0; usize::try_from(len).expect("as long as a model in memory")];
@@ -334,18 +333,12 @@ impl<'a> Run<'a> {
             })
             .collect();
         let mut changed = changed.into_iter();
-        self.drive(interrupt, &mut |_| {
-            changed.next().map(|span| Work { kind: Kind::Restore, span })
-        })?;
-        self.compare(interrupt)
+        self.drive(&mut |_| changed.next().map(|span| Work { kind: Kind::Restore, span }))?;
+        self.compare()
     }
 
     /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has succeeded.
-    fn drive(
-        &mut self,
-        interrupt: &Interrupt,
-        next: &mut dyn FnMut(&mut Self) -> Option<Work>,
-    ) -> Result<(), PairError> {
+    fn drive(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
         loop {
             self.issue(next)?;
             if self.in_flight.is_empty()
@@ -366,9 +359,6 @@ impl<'a> Run<'a> {
                 }
             }
             self.note(status)?;
-            if interrupt.is_set() && self.failures >= FAILURES_SAID {
-                return Err(PairError::Interrupted);
-            }
         }
     }
 
@@ -497,8 +487,9 @@ impl<'a> Run<'a> {
         // While a key is rotated, old ones are refused.
         if self.rekeying.is_none() || status != OpStatus::RemoteAuthenticationFailure {
             self.failures = self.failures.saturating_add(1);
-            if self.failures == FAILURES_SAID {
-                self.say(&Event::Failing { status: status.name() });
+            let said = self.failures / FAILURES_SAID;
+            if self.failures.is_multiple_of(FAILURES_SAID) && said.is_power_of_two() {
+                self.say(&Event::Failing { status: status.name(), failures: self.failures });
             }
         }
         self.look_for_a_new_grant();
@@ -537,8 +528,8 @@ impl<'a> Run<'a> {
                 "  round {round:4} {reads} reads, {writes} writes, {:.1} MB; {compared} bytes read back, every byte right",
                 *bytes as f64 / 1e6
             ),
-            Event::Failing { status } => {
-                line!("  failing    {FAILURES_SAID} ops in a row ended with {status}; trying on");
+            Event::Failing { status, failures } => {
+                line!("  failing    {failures} ops in a row ended with {status}; trying on");
             }
             Event::Answered => line!("  answered   ops succeed again"),
             Event::Regranted { region: Found::Kept } => {

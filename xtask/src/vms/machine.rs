@@ -221,6 +221,23 @@ impl Machine {
         self.monitor(&[json!({ "execute": "qmp_capabilities" }), set])
     }
 
+    /// What a program has said until now and nobody has taken.
+    pub(super) fn said_until_now(&mut self, program: &'static str) -> Result<Vec<String>, Trouble> {
+        // Whatever it said before this command ends comes before that.
+        self.run("true")?;
+        let mut said = Vec::new();
+        while let Some(line) = self.take_said(program) {
+            said.push(line);
+        }
+        Ok(said)
+    }
+
+    fn take_said(&mut self, program: &'static str) -> Option<String> {
+        let position = self.said.iter().position(|line| text_of(line, program).is_some())?;
+        let line = self.said.remove(position)?;
+        text_of(&line, program).map(str::to_owned)
+    }
+
     fn wait_for_carrier(&mut self) -> Result<(), Trouble> {
         let path = format!("/sys/class/net/{INTERFACE}/carrier");
         // In there, where a moment can be waited for. As long as it takes a link to come up, and much longer.
@@ -324,6 +341,12 @@ impl Machine {
     }
 }
 
+/// What a line says, if it is the program's.
+fn text_of<'l>(line: &'l str, program: &str) -> Option<&'l str> {
+    let (name, text) = line.split_once(' ').unwrap_or((line, ""));
+    (name == program).then_some(text)
+}
+
 impl Host for Machine {
     fn name(&self) -> String {
         format!("machine {}", self.name)
@@ -336,15 +359,13 @@ impl Host for Machine {
     }
 
     fn line(&mut self, program: &'static str) -> Result<String, Trouble> {
-        let is_its = |line: &&String| line.split(' ').next() == Some(program);
-        let position = self.said.iter().position(|line| is_its(&line));
-        if let Some(line) = position.and_then(|at| self.said.remove(at)) {
-            return Ok(line[program.len()..].strip_prefix(' ').unwrap_or_default().to_owned());
+        if let Some(text) = self.take_said(program) {
+            return Ok(text);
         }
         loop {
             let line = self.next(&format!("rma-bench {program}"))?;
-            if is_its(&&line) {
-                return Ok(line[program.len()..].strip_prefix(' ').unwrap_or_default().to_owned());
+            if let Some(text) = text_of(&line, program) {
+                return Ok(text.to_owned());
             }
             if !is_program_line(&line) {
                 return Err(self.unknown(line));

@@ -54,7 +54,7 @@ const EVENTS_MAX: usize = 50;
 enum Event {
     Open { device: String, fallbacks: Vec<String> },
     Round { round: u64, reads: u64, writes: u64, bytes: u64, compared: u64 },
-    Failing { status: String },
+    Failing { status: String, failures: u64 },
     Answered {},
     Regranted { region: Found },
     End(Totals),
@@ -349,11 +349,16 @@ fn rounds(client: &mut dyn Host, count: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until op after op fails.
-fn failing(client: &mut dyn Host) -> Result<(), Trouble> {
+/// Waits until op after op fails, from now on: on a busy computer they may have done so before.
+fn failing(client: &mut Machine) -> Result<(), Trouble> {
+    for line in client.said_until_now(VERIFY)? {
+        if serde_json::from_str::<Event>(&line).is_err() {
+            return Err(Trouble::Unknown { host: client.name(), line });
+        }
+    }
     let event = wait(client, "ops that fail", |e| matches!(e, Event::Failing { .. }))?;
-    if let Event::Failing { status } = event {
-        progress(&format!("  ops end with {status}"));
+    if let Event::Failing { status, failures } = event {
+        progress(&format!("  {failures} ops in a row have ended with {status}"));
     }
     Ok(())
 }
