@@ -375,8 +375,8 @@ pub(crate) fn open_client(
     if u64::from(args.size) > region_len {
         return Err(ServeError::Size { size: args.size, region_len });
     }
-    let granted = (&args.grant, file);
-    let (mut client, remote) = open_granted(&args.host, granted, Duration::ZERO, args.json)?;
+    let (mut client, remote) =
+        open_granted(&args.host, (&args.grant, file), Duration::ZERO, args.json)?;
     let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
     if let Some(op_type) = op_type {
         client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
