@@ -280,7 +280,7 @@ fn each_fallback_is_reported() {
 fn one_queue_is_no_fallback_where_there_is_only_one() {
     let lab = lab(1500);
     let backend = open_other(&lab, "lo", Mode::Auto).unwrap();
-    let description = backend.describe();
+    let description = backend.describe().unwrap();
     assert_eq!(description.queues, 1);
     let wanted: Vec<_> = description.fallbacks.iter().map(|fallback| fallback.wanted).collect();
     assert_eq!(wanted, [Feature::NativeMode, Feature::ZeroCopy]);
