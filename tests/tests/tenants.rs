@@ -111,7 +111,10 @@ fn what_is_reserved_comes_back_with_the_last_handle_portal_and_region() {
     let tenant = hosts.client.tenant(config).unwrap();
     let all = |hosts: &Hosts| hosts.client.portal(1024).map(drop);
     let refused = all(&hosts).unwrap_err().to_string();
-    assert!(refused.contains("1024 command slots") && refused.contains("or 24"), "{refused}");
+    assert!(
+        refused.contains("1024 command slots") && refused.contains("no more than 24:"),
+        "{refused}"
+    );
     let region = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
     let portal = hosts.client.portal_for(&tenant.clone(), 10).unwrap();
     drop(tenant);
