@@ -45,9 +45,8 @@ fn assert_rotations(place: Place<'_>) {
 fn assert_bounded(death: &Death, ops: u64) {
     assert_eq!((death.ops, death.statuses.iter().sum::<u64>()), (ops, ops), "{death:?}");
     assert!(death.ended(OpStatus::Timeout) > 0 && death.writes > 0, "{death:?}");
-    // An op may be expired one late turn after its time; taken and seen as well.
-    let [seen, in_nic] = death.excess();
-    assert!(in_nic <= 2 * death.turn_gap && seen <= 4 * death.turn_gap, "{death:?}");
+    // Whatever the machine was busy with meanwhile. By how much bounds are exceeded at all is what a figure judges.
+    assert_eq!(death.unexplained, [0, 0], "{death:?}");
 }
 
 fn assert_writes(place: Place<'_>) {

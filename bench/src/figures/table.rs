@@ -89,7 +89,7 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: death::peer_death,
         figures: &[
-            // Its limit is 1 and the noise of the run, so it is the next one that is held to a number.
+            // An engine that is stopped ends ops late, so it is the next one that is held to a number.
             Spec::new("peer_death_over_bound", "ratio"),
             Spec::new("peer_death_over_bound_and_noise", "ratio").at_most(1.0),
             Spec::new("peer_death_noise", "ms"),
