@@ -329,7 +329,7 @@ impl Nic {
 
     /// Expires whatever is due. Early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.initiator.handle_timeout(now, &mut self.window);
+        self.initiator.handle_timeout(now, &mut self.window, &self.counters);
         let (responder, window, mut serving) = self.serving();
         responder.handle_timeout(now, window, &mut serving);
         if !self.regions.previous().is_empty() {

@@ -88,6 +88,8 @@ pub struct NicTotals {
     pub frames_sent: u64,
     /// Commands for which no completion could be given.
     pub commands_refused: u64,
+    /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them.
+    pub shed_with_room: u64,
     /// Requests that were taken and then not answered.
     pub requests_abandoned: u64,
     /// Indexes in a portal's rings that cannot be.
@@ -165,6 +167,7 @@ impl MetricsSource {
                 frames_received: counters.frames_received(),
                 frames_sent: counters.frames_sent(),
                 commands_refused: counters.commands_refused(),
+                shed_with_room: counters.shed_with_room(),
                 requests_abandoned: counters.requests_abandoned(),
                 impossible_indexes: counters.impossible_indexes(),
                 late_effects: counters.late_effects(),

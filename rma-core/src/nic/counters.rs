@@ -23,6 +23,7 @@ pub struct NicCounters {
     frames_received: AtomicU64,
     frames_sent: AtomicU64,
     commands_refused: AtomicU64,
+    shed_with_room: AtomicU64,
     requests_abandoned: AtomicU64,
     impossible_indexes: AtomicU64,
     late_effects: AtomicU64,
@@ -85,6 +86,16 @@ impl NicCounters {
     /// Commands for which no completion could be given: for slots that are not the portal's, or busy.
     pub fn commands_refused(&self) -> u64 {
         self.commands_refused.load(Relaxed)
+    }
+
+    /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them, or they needed none. What kept them from
+    /// service was no congestion: the engine did not run, its device took no frames, or no counter value was left.
+    pub fn shed_with_room(&self) -> u64 {
+        self.shed_with_room.load(Relaxed)
+    }
+
+    pub(super) fn count_shed_with_room(&self) {
+        add_one(&self.shed_with_room);
     }
 
     /// Requests that were taken and then not answered, because they had waited for so long that their initiators

@@ -209,13 +209,22 @@ impl Initiator {
     }
 
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
-    pub(super) fn handle_timeout(&mut self, now: Instant, window: &mut SolicitationWindow) {
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        window: &mut SolicitationWindow,
+        counters: &NicCounters,
+    ) {
         //= 1rma#4.3-eager-shedding
         for fifo in 0..FIFOS {
             while let Some(id) = self.waiting[fifo].front() {
                 let waited = now.nanos_since(self.slots[usize::from(id)].arrived_at);
                 if waited < self.dispatch_timeout_nanos {
                     break;
+                }
+                let op_type = self.slots[usize::from(id)].command.op.op_type();
+                if op_type != OpType::Read || window.admits_op() {
+                    counters.count_shed_with_room();
                 }
                 self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
             }

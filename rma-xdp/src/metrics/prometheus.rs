@@ -89,6 +89,7 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
         frames_received,
         frames_sent,
         commands_refused,
+        shed_with_room,
         requests_abandoned,
         impossible_indexes,
         late_effects,
@@ -105,6 +106,11 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
             "rma_commands_refused_total",
             "Commands for slots that are not their portal's, or busy.",
             commands_refused,
+        ),
+        (
+            "rma_ops_shed_with_room_total",
+            "Ops that ended with DISPATCH_TIMEOUT as the engine or the device stood still, not for lack of window.",
+            shed_with_room,
         ),
         (
             "rma_requests_abandoned_total",

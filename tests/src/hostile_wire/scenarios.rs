@@ -8,14 +8,16 @@ use core::{
 use std::collections::BTreeSet;
 
 use rma_sim::prng::Prng;
-use rma_xdp::{Clock, DropReason, Grant, Host, OpStatus, OpType, Portal, RegionKey, TscClock};
+use rma_xdp::{
+    Clock, DropReason, Grant, Host, MetricsSource, OpStatus, OpType, Portal, RegionKey, TscClock,
+};
 
 use super::{
     faults::{Faults, Tally},
     forge::Captured,
     frame,
     lab::Ends,
-    table::{Circumstances, Kind, Outcomes, allows},
+    table::{Circumstances, Kind, Outcomes, allows, stood_still},
     worker::Worker,
 };
 use crate::hosts::CLIENT_PID;
@@ -151,6 +153,7 @@ fn assert_nics_have_seen_it(ends: &Ends, op_type: OpType) {
 /// Who changes the key of a worker's region: in turns its owner and, over the wire, the client.
 struct Rotation {
     prng: Prng,
+    client: MetricsSource,
     portal: Portal,
     grant: Grant,
     outcomes: Outcomes,
@@ -162,6 +165,7 @@ impl Rotation {
     fn new(ends: &Ends, worker: &Worker) -> Self {
         Self {
             prng: Prng::new(ends.setup.seed).fork(9),
+            client: ends.client().metrics_source().clone(),
             portal: ends.client().portal(1).expect("a slot"),
             grant: present(ends, worker, OpType::Rekey),
             outcomes: Outcomes::default(),
@@ -181,7 +185,10 @@ impl Rotation {
         self.portal.rekey(&self.grant, key).expect("a sensible op");
         let status = self.portal.wait().expect("the engine lives").status;
         self.outcomes.count(Kind::Good, status);
-        let allowed = allows(OpType::Rekey, Kind::Good, status, faults, Circumstances::default());
+        let shed = status == OpStatus::DispatchTimeout;
+        let stood_still = shed && stood_still(&self.client);
+        let circumstances = Circumstances { stood_still, ..Circumstances::default() };
+        let allowed = allows(OpType::Rekey, Kind::Good, status, faults, circumstances);
         assert!(allowed, "Rekey: {status} is not explained by these faults: {faults}");
         status
     }
@@ -317,7 +324,8 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
     let mut workers = types.map(|op_type| Worker::new(ends, op_type, seed));
     let mut rotation = Rotation::new(ends, &workers[1]);
     ends.wire().start_tape();
-    let (quiet, gone) = (Circumstances::default(), Circumstances { key_gone: true, tight: false });
+    let (quiet, gone) =
+        (Circumstances::default(), Circumstances { key_gone: true, ..Circumstances::default() });
     for _ in 0..rounds {
         ends.wire().set_faults(*faults);
         for worker in &mut workers {
@@ -350,6 +358,7 @@ pub fn restarts(ends: &mut Ends, rounds: usize, faults: &Faults) -> Report {
         for worker in &mut workers {
             worker.follow_client(ends.client());
         }
+        rotation.client = ends.client().metrics_source().clone();
         rotation.portal = ends.client().portal(1).expect("a slot");
         ends.wire().begin_replay(true);
         for worker in &mut workers {

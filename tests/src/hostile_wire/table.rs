@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rma_xdp::{OpStatus, OpType};
+use rma_xdp::{Metrics, MetricsSource, OpStatus, OpType};
 
 use super::faults::{Fault, Faults};
 
@@ -32,6 +32,8 @@ pub struct Circumstances {
     pub tight: bool,
     /// The region was rekeyed, or the server ended, while the op was in flight.
     pub key_gone: bool,
+    /// By its own count, the client's NIC has shed no op for lack of window ([`stood_still`]).
+    pub stood_still: bool,
 }
 
 /// The faults that may refuse an op which the responder would not.
@@ -63,10 +65,19 @@ pub fn allows(
         // Authenticated by the responder. Its tables are large enough, unless they are small on purpose; or unless
         // mutations are in them whose data never comes.
         OpStatus::Nack => circumstances.tight || op_type != OpType::Read && faults.any(&Fault::ALL),
-        // The NIC's own verdict: no fault of the wire fills its tables.
-        OpStatus::DispatchTimeout => circumstances.tight,
+        // The NIC's own verdict: no fault of the wire fills its window. Others may need the processor.
+        OpStatus::DispatchTimeout => circumstances.tight || circumstances.stood_still,
         OpStatus::InvalidCommand => false,
     }
+}
+
+/// Whether each op that a host's NIC has shed had room in its window: then its engine did not run for as long as ops may
+/// wait, which happens where threads are more than cores. What an attacker does to the window cannot hide behind that.
+#[must_use]
+pub fn stood_still(host: &MetricsSource) -> bool {
+    let Metrics { completions, nic, .. } = host.metrics();
+    let shed = completions.iter().find(|(status, _)| *status == OpStatus::DispatchTimeout);
+    shed.is_some_and(|&(_, shed)| shed <= nic.shed_with_room)
 }
 
 /// How many ops of each kind ended how.

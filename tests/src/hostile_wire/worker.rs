@@ -11,15 +11,16 @@ use std::sync::Arc;
 use rma_bench::pattern::Pattern;
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, Clock, Completion, DerivedRegionKey, Grant, Host, OpStatus, OpType,
-    Permissions, Portal, ReadOp, Region, RegionId, RegionKey, RegisteredRegion, TscClock, WriteOp,
+    ClassOfService, Clock, Completion, DerivedRegionKey, Grant, Host, MetricsSource, OpStatus,
+    OpType, Permissions, Portal, ReadOp, Region, RegionId, RegionKey, RegisteredRegion, TscClock,
+    WriteOp,
 };
 
 use super::{
     faults::Faults,
     lab::Ends,
     places::{End, PLACE, Places},
-    table::{Circumstances, Kind, Outcomes, allows},
+    table::{Circumstances, Kind, Outcomes, allows, stood_still},
 };
 use crate::hosts::CLIENT_PID;
 
@@ -63,6 +64,7 @@ pub struct Worker {
     other_type: Grant,
     /// Of a region without permissions.
     closed: Grant,
+    client: MetricsSource,
     portal: Portal,
     /// By slot, from the portal's first.
     ops: Vec<Option<Op>>,
@@ -114,6 +116,7 @@ impl Worker {
             source,
             key,
             old: Vec::new(),
+            client: client.metrics_source().clone(),
             portal: client.portal(SLOTS).expect("slots"),
             ops: vec![None; SLOTS.into()],
             bound: ends.setup.nic.timing.bound(op_type) + NOISE,
@@ -235,6 +238,9 @@ impl Worker {
         let op = self.ops[slot].take().expect("one completion for each op");
         let Completion { status, .. } = completion;
         self.outcomes.count(op.kind, status);
+        let shed = status == OpStatus::DispatchTimeout;
+        let stood_still = shed && stood_still(&self.client);
+        let circumstances = Circumstances { stood_still, ..circumstances };
         assert!(
             allows(self.op_type, op.kind, status, faults, circumstances),
             "{:?}: {status} is not explained by these faults: {faults}; {op:?}",
@@ -384,6 +390,7 @@ impl Worker {
             OpType::Read => self.target.set_memory(local(self.target.memory())),
             _ => self.source = local(&self.source),
         }
+        self.client = client.metrics_source().clone();
         self.portal = client.portal(SLOTS).expect("slots");
     }
 

@@ -161,7 +161,21 @@ fn an_op_that_waits_too_long_for_window_is_shed() {
     assert_eq!((shed.slot, shed.status), (CommandSlotId(1), OpStatus::DispatchTimeout));
     assert_eq!(shed.issue_delay(), shed.total_delay());
     assert_eq!(shed.total_delay(), Duration::from_micros(10));
+    assert_eq!(pair.a.nic.counters().shed_with_room(), 0, "there was none");
     assert!(pair.requests().is_empty());
+}
+
+#[test]
+fn an_op_that_is_shed_for_another_reason_than_the_window_is_told_apart() {
+    let mut pair = Pair::new();
+    let timing = pair.a.nic.config().settings().timing;
+    pair.issue(pair.read(0, 0, 64));
+    pair.issue(pair.write(1, 0, 64));
+    // The engine is stopped, or its device takes no frame.
+    pair.advance(timing.dispatch_timeout);
+    let shed = [pair.completion(), pair.completion()].map(|completion| completion.status);
+    assert_eq!(shed, [OpStatus::DispatchTimeout; 2]);
+    assert_eq!(pair.a.nic.counters().shed_with_room(), 2);
 }
 
 //= 1rma#4.5-delay-measures
