@@ -89,6 +89,7 @@ impl ClassOfService {
 ///
 /// Exhaustive on purpose: a new status must break every `match` in this workspace.
 //= 1rma#4.5-status-codes
+//= type=deviation
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OpStatus {
@@ -161,8 +162,6 @@ impl fmt::Display for OpStatus {
 mod tests {
     use super::*;
 
-    //= 1rma#4.5-status-codes
-    //= type=test
     #[test]
     fn codes_round_trip_and_others_mean_nothing() {
         for status in OpStatus::ALL {

@@ -27,7 +27,6 @@ use crate::{
 };
 
 /// An admitted request whose responses are not all sent.
-//= 1rma#4.2-no-peer-state
 struct Job {
     asked: Asked,
     arrived_at: Instant,

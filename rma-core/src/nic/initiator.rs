@@ -611,6 +611,8 @@ const FIFOS: usize = 4;
 
 /// Which FIFO an op waits in. Each class has two: those that need window wait for it without holding up the
 /// others.
+//= 1rma#4.3-two-arbiters
+//= type=deviation
 const fn fifo(class: ClassOfService, op_type: OpType) -> usize {
     2 * class as usize + !matches!(op_type, OpType::Read) as usize
 }

@@ -256,8 +256,6 @@ mod tests {
         assert!(table.get(again).unwrap().revision > before[1], "no revision comes twice");
     }
 
-    //= 1rma#4.3-one-region-per-access
-    //= type=test
     #[test]
     fn bounds_do_not_overflow() {
         let entry = entry(4096);
