@@ -18,7 +18,7 @@ use loopback::Loopback;
 
 /// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer behind a
 /// flood of frames. Smaller: more system calls for the same traffic.
-const BURST: usize = 64;
+pub const BURST: usize = 64;
 
 /// Bytes received in one turn, and bytes sent: a first frame always, and others as long as one like the last fits. Larger:
 /// what comes meanwhile waits for longer. Smaller: more system calls for the same traffic (4 MiB reads on a veth pair have
@@ -185,7 +185,7 @@ impl<B: Backend, C: Clock> Engine<B, C> {
     }
 
     fn transmit(&mut self, now: Instant) -> usize {
-        let mut quantum = self.quantum(now);
+        let mut quantum = quantum(&self.nic, now);
         let Self { nic, backend, loopback, .. } = self;
         let (mut sent, mut gathers) = (0, false);
         loop {
@@ -213,13 +213,6 @@ impl<B: Backend, C: Clock> Engine<B, C> {
                 return sent.max(usize::from(gathers));
             }
         }
-    }
-
-    /// What may be sent in this turn.
-    fn quantum(&self, now: Instant) -> Quantum {
-        let last = self.nic.latency_class_seen_at();
-        let lately = last.is_some_and(|last| now.nanos_since(last) < LATENCY_LASTS_NANOS);
-        if lately { Quantum::beside_latency(QUANTUM_BESIDE_LATENCY) } else { Quantum::new(QUANTUM) }
     }
 
     /// Portals take turns, a command each, so that what a portal issues comes before all but one of each other's
@@ -284,6 +277,14 @@ impl<B: Backend, C: Clock> Engine<B, C> {
             self.portals[usize::from(owner)].wake_sleeper();
         }
     }
+}
+
+/// What `nic` may send in a turn that begins now: less while ops of the latency class are about.
+#[must_use]
+pub fn quantum(nic: &Nic, now: Instant) -> Quantum {
+    let last = nic.latency_class_seen_at();
+    let lately = last.is_some_and(|last| now.nanos_since(last) < LATENCY_LASTS_NANOS);
+    if lately { Quantum::beside_latency(QUANTUM_BESIDE_LATENCY) } else { Quantum::new(QUANTUM) }
 }
 
 /// Takes the next command of a portal, and whatever comes of it. `false` if there is none.

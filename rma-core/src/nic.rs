@@ -228,12 +228,23 @@ impl Nic {
 
     /// Takes received frames: as [`Nic::handle_frame`] one after the other, and faster. What was dropped is counted.
     pub fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        self.handle_frames_and_tell(now, clock, frames, |_| ());
+    }
+
+    /// As [`Nic::handle_frames`], and tells of each frame what became of it, before the next one is handled.
+    pub fn handle_frames_and_tell(
+        &mut self,
+        now: Instant,
+        clock: &impl Clock,
+        frames: &mut [RxFrame<'_>],
+        mut tell: impl FnMut(Result<(), DropReason>),
+    ) {
         let mut batch = Batch::new();
         for frames in frames.chunks_mut(BATCH) {
             batch.clear();
             self.open(frames, &mut batch);
             for (frame, seen) in frames.iter_mut().zip(&batch) {
-                let _ = self.handle_seen(now, clock, frame, seen);
+                tell(self.handle_seen(now, clock, frame, seen));
             }
         }
     }

@@ -438,6 +438,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             self.report.take_counters(self.sim.nic(node).counters());
         }
         self.report.peak_in_flight = self.checker.peak_in_flight();
+        self.report.gathers = self.sim.gathers();
         self.report.end = self.sim.now();
         self.report
     }

@@ -14,6 +14,7 @@ use rma_core::{
     addr::HostAddr,
     command::Command,
     crypto::CounterBlock,
+    engine,
     error::CommandError,
     nic::{ConfigError, Nic},
     time::Instant,
@@ -46,6 +47,8 @@ enum Kind {
     Arrival(Arrival),
     /// The device can take the next frame.
     DeviceFree,
+    /// The engine looks again: at what has arrived, or at what gathers.
+    Turn,
     /// The node runs again, if it has not crashed meanwhile.
     Resume { pause: u64 },
 }
@@ -70,9 +73,6 @@ impl Ord for Event {
     }
 }
 
-/// How many frames an engine that was paused takes from its device in one turn.
-const BURST: usize = 64;
-
 /// A network of NICs.
 #[derive(Debug)]
 pub struct Sim {
@@ -86,8 +86,13 @@ pub struct Sim {
     seen: Vec<Seen>,
     frames: u64,
     pauses: u64,
+    gathers: u64,
     stalls: StallOptions,
     stall_prng: Prng,
+    /// Empty between events; kept for their room.
+    burst: Vec<Arrival>,
+    handled: Vec<Handled>,
+    sent: Vec<Sent>,
 }
 
 /// How often a node is stopped in the midst of handling a frame of a mutation, between two readings of its clock.
@@ -124,8 +129,12 @@ impl Sim {
             seen: Vec::new(),
             frames: 0,
             pauses: 0,
+            gathers: 0,
             stalls: StallOptions::default(),
             stall_prng: prng.fork(u64::MAX),
+            burst: Vec::new(),
+            handled: Vec::new(),
+            sent: Vec::new(),
         })
     }
 
@@ -218,6 +227,12 @@ impl Sim {
         self.nodes().find(|&node| self.nic(node).config().settings().addresses.contains(addr))
     }
 
+    /// In how many turns of engines requests waited for others.
+    #[must_use]
+    pub const fn gathers(&self) -> u64 {
+        self.gathers
+    }
+
     /// Exchanges what has happened since the last call for an empty list.
     pub const fn swap_seen(&mut self, empty: &mut Vec<Seen>) {
         core::mem::swap(&mut self.seen, empty);
@@ -229,7 +244,7 @@ impl Sim {
     /// If it has not.
     pub fn add_counter_block(&mut self, node: NodeId, block: CounterBlock) {
         self.nic_mut(node).add_counter_block(block).expect("asked for, and fresh");
-        self.settle(node);
+        self.turn(node);
     }
 
     /// Issues a command now.
@@ -243,6 +258,7 @@ impl Sim {
         assert_eq!(self.condition(node), Condition::Running, "{node} issues a command");
         let result = self.nodes[node.index()].handle_command(self.now, command);
         self.see(node, What::Issued { command, result });
+        // A turn in which no frame has come: software goes on, and what comes may stop the node.
         self.settle(node);
         result
     }
@@ -335,7 +351,7 @@ impl Sim {
         }
         let (at, node) = timeout?;
         self.now = at;
-        self.settle(node);
+        self.turn(node);
         Some(node)
     }
 
@@ -344,8 +360,8 @@ impl Sim {
             Kind::AtPort(arrival) => self.forward(id, arrival),
             Kind::Arrival(arrival) => match self.condition(id) {
                 Condition::Running => {
-                    self.receive(id, arrival);
-                    self.settle(id);
+                    let at = self.nodes[id.index()].keep(self.now, arrival);
+                    self.turn_at(id, at);
                 }
                 Condition::Paused => {
                     if let Err(arrival) = self.nodes[id.index()].hold(arrival) {
@@ -356,7 +372,15 @@ impl Sim {
             },
             Kind::DeviceFree => {
                 self.nodes[id.index()].wake_scheduled = false;
-                self.settle(id);
+                self.turn(id);
+            }
+            Kind::Turn => {
+                let node = &mut self.nodes[id.index()];
+                // Another one may have been scheduled that is earlier.
+                if node.turn_scheduled.is_some_and(|at| at <= self.now) {
+                    node.turn_scheduled = None;
+                    self.turn(id);
+                }
             }
             Kind::Resume { pause } => self.resume(id, pause),
         }
@@ -378,39 +402,76 @@ impl Sim {
         node.condition = Condition::Running;
         node.resumed_at = Some(self.now);
         self.see(id, What::Resumed);
-        // Turns of an engine until the device is empty, or the node is stopped again.
+        self.turn(id);
+    }
+
+    /// Sees to it that `id` has a turn at `at`.
+    fn turn_at(&mut self, id: NodeId, at: Instant) {
+        if at <= self.now {
+            return self.turn(id);
+        }
+        self.schedule_turn(id, at);
+    }
+
+    fn schedule_turn(&mut self, id: NodeId, at: Instant) {
+        let scheduled = &mut self.nodes[id.index()].turn_scheduled;
+        if scheduled.is_none_or(|earlier| at < earlier) {
+            *scheduled = Some(at);
+            self.schedule(at, id, Kind::Turn);
+        }
+    }
+
+    /// A turn of an engine, and more until its device is empty, or the node is stopped: receive a burst, expire, transmit,
+    /// complete.
+    fn turn(&mut self, id: NodeId) {
         loop {
-            for _ in 0..BURST {
-                if self.condition(id) != Condition::Running {
-                    return;
-                }
-                let Some(arrival) = self.nodes[id.index()].ring.pop_front() else { break };
-                self.receive(id, arrival);
+            if self.condition(id) != Condition::Running {
+                return;
+            }
+            self.nodes[id.index()].begin_turn(self.now);
+            self.receive(id);
+            if self.condition(id) != Condition::Running {
+                return;
             }
             self.settle(id);
             if self.nodes[id.index()].ring.is_empty() {
-                break;
+                return;
             }
         }
     }
 
-    fn receive(&mut self, id: NodeId, arrival: Arrival) {
-        let is_solicitation =
-            || matches!(FrameView::parse(&arrival.frame.bytes), Ok(FrameView::Solicitation(_)));
-        if self.nodes[id.index()].is_silent && is_solicitation() {
-            return self.lose(id, arrival, Place::Node);
+    fn receive(&mut self, id: NodeId) {
+        let mut burst = core::mem::take(&mut self.burst);
+        let mut handled = core::mem::take(&mut self.handled);
+        let ring = &mut self.nodes[id.index()].ring;
+        let arrivals: Vec<_> = ring.drain(..ring.len().min(engine::BURST)).collect();
+        for arrival in arrivals {
+            let is_solicitation =
+                || matches!(FrameView::parse(&arrival.frame.bytes), Ok(FrameView::Solicitation(_)));
+            if self.nodes[id.index()].is_silent && is_solicitation() {
+                self.lose(id, arrival, Place::Node);
+            } else {
+                burst.push(arrival);
+            }
         }
-        let stall = self.draw_stall(&arrival.frame);
-        let node = &mut self.nodes[id.index()];
-        let Handled { result, counted_late, pushed_out } =
-            node.handle_frame(self.now, &arrival, stall);
-        let Arrival { frame, altered, extra } = arrival;
-        let stalled = stall.length;
-        let received =
-            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out };
-        self.see(id, received);
-        if !stalled.is_zero() {
-            self.stop(id, stalled);
+        // Once, at most: what is behind comes after it.
+        let stall = burst.iter().enumerate().find_map(|(frame, arrival)| {
+            let stall = self.draw_stall(&arrival.frame);
+            (!stall.length.is_zero()).then_some(Stall { frame, ..stall })
+        });
+        let stall = stall.unwrap_or_default();
+        self.nodes[id.index()].handle_frames(self.now, &burst, stall, &mut handled);
+        for (index, (arrival, handled)) in burst.drain(..).zip(handled.drain(..)).enumerate() {
+            let Arrival { frame, altered, extra } = arrival;
+            let Handled { result, counted_late, pushed_out } = handled;
+            let stalled = if index < stall.frame { Duration::ZERO } else { stall.length };
+            let received =
+                What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out };
+            self.see(id, received);
+        }
+        (self.burst, self.handled) = (burst, handled);
+        if !stall.length.is_zero() {
+            self.stop(id, stall.length);
         }
     }
 
@@ -431,7 +492,7 @@ impl Sim {
         }
         let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);
         let readings_before = prng.below(readings) as u32;
-        Stall { length: Duration::from_nanos(nanos), readings_before }
+        Stall { length: Duration::from_nanos(nanos), frame: 0, readings_before }
     }
 
     fn lose(&mut self, node: NodeId, arrival: Arrival, place: Place) {
@@ -446,9 +507,12 @@ impl Sim {
             return;
         }
         self.nodes[id.index()].handle_timeout(now);
-        while let Some(sent) = self.nodes[id.index()].poll_transmit(now) {
+        let mut sent = core::mem::take(&mut self.sent);
+        let again_at = self.nodes[id.index()].poll_transmits(now, &mut sent);
+        for sent in sent.drain(..) {
             self.carry(id, sent);
         }
+        self.sent = sent;
         while let Some(completion) = self.nodes[id.index()].poll_completion() {
             self.see(id, What::Completed(completion));
         }
@@ -459,6 +523,10 @@ impl Sim {
         {
             node.wake_scheduled = true;
             self.schedule(at, id, Kind::DeviceFree);
+        }
+        if let Some(at) = again_at {
+            self.gathers += 1;
+            self.schedule_turn(id, at);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     counter::CounterOptions,
     link::{Faults, LinkOptions},
     mishap::MishapOptions,
-    node::{NodeOptions, ip_udp_len},
+    node::{NodeOptions, Pace, ip_udp_len},
     prng::{Chance, Prng},
     queue::{QueueOptions, serialization},
     scenario::{Failure, OP_WIRE_LEN, Options, Report, run},
@@ -37,14 +37,15 @@ impl Options {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let [mut prng, mut mishaps, mut clocks, mut floods, mut counters, mut useless] =
-            [0, 1, 2, 3, 4, 5].map(|part| prng.fork(0x5eed + part));
+        let [mut prng, mut mishaps, mut clocks, mut floods, mut counters, mut useless, mut paces] =
+            [0, 1, 2, 3, 4, 5, 6].map(|part| prng.fork(0x5eed + part));
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
         let switch = draw_switch(&mut prng);
         let rate = prng.choose(&RATES);
-        let turnaround = turnaround(count, &link, switch, rate);
+        let turn_max = paces.choose(&[0, 1_000, 20_000]);
+        let turnaround = turnaround(count, &link, switch, rate, Duration::from_nanos(turn_max));
         let mut longest = Duration::ZERO;
         let in_step = clocks.below(4) == 0;
         let nodes = (0..count)
@@ -63,7 +64,8 @@ impl Options {
                 longest = longest.max(timing.timeout);
                 let drawn = draw_node(&mut prng, addresses, timing, rate);
                 let nic = drawn.nic.with(|it| it.rtt = turnaround / 2);
-                NodeOptions { clock, nic, ..drawn }
+                let turn = Duration::from_nanos(paces.below(turn_max + 1));
+                NodeOptions { clock, nic, pace: Pace::Engine { turn }, ..drawn }
             })
             .collect();
         let hopeless = prng.choose(&[0, 50_000, 300_000]);
@@ -119,15 +121,21 @@ fn flooded(options: Options, prng: &mut Prng) -> Options {
 }
 
 /// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by the fastest
-/// of clocks.
-fn turnaround(count: u64, link: &LinkOptions, switch: Option<QueueOptions>, rate: u64) -> Duration {
+/// of clocks. Frames may wait for `turn` before they are received.
+fn turnaround(
+    count: u64,
+    link: &LinkOptions,
+    switch: Option<QueueOptions>,
+    rate: u64,
+    turn: Duration,
+) -> Duration {
     let op = |rate| serialization(rate, OP_WIRE_LEN);
     // Of two hops in turn, each may wait for another op's data on its link, and for everything else that goes to the
     // same node, in a device and in a switch.
     let serialized = op(link.rate) * 2
         + op(rate) * 2 * (count as u32 + 1)
         + switch.map_or(Duration::ZERO, |port| op(port.rate) * 2 * (count as u32 + 1));
-    let turnaround = (link.delay + link.jitter) * 2 + serialized + Duration::from_micros(1);
+    let turnaround = (link.delay + link.jitter + turn) * 2 + serialized + Duration::from_micros(1);
     // The guard is an eighth of the limit.
     turnaround + turnaround / 4 + turnaround * DRIFT_PPM_MAX as u32 / 1_000_000
 }
@@ -230,6 +238,7 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
         }),
         mtu: prng.choose(&[MTU_MIN, 300, 576, 1280, 1500, 1500, 3400, 9000]),
         rate,
+        pace: Pace::Hardware,
         receive_ring: prng.magnitude(128) as u32,
         clock: ClockOptions::default(),
     }
@@ -257,6 +266,7 @@ pub fn load() -> Options {
         }),
         mtu: 1500,
         rate: 12_500_000_000,
+        pace: Pace::Engine { turn: Duration::from_micros(1) },
         receive_ring: 256,
         clock: ClockOptions::default(),
     };

@@ -141,4 +141,5 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     assert!(total.pauses > 0 && total.crashes > 0 && total.lost > 0, "{total}");
     assert!(total.made_room.iter().all(|&count| count > 0), "{total}");
     assert!(total.changes > 0 && total.stalls > 0 && total.late_effects > 0, "{total}");
+    assert!(total.bursts > 0 && total.gathers > 0, "{total}");
 }

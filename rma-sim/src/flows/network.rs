@@ -33,7 +33,7 @@ use crate::{
     clock::ClockOptions,
     invariant::Checker,
     link::{Faults, LinkOptions},
-    node::{NodeId, NodeOptions, wire_len},
+    node::{NodeId, NodeOptions, Pace, wire_len},
     prng::Prng,
     queue::{QueueOptions, serialization},
     sim::Sim,
@@ -179,6 +179,8 @@ fn node(number: u16, options: &FlowOptions) -> NodeOptions {
         }),
         mtu: MTU,
         rate: RATE,
+        // The figures are the paper's.
+        pace: Pace::Hardware,
         receive_ring: 0,
         clock: ClockOptions::default(),
     }

@@ -1,7 +1,11 @@
 //! The checker finds what it is there to find.
 
 use super::*;
-use crate::{clock::ClockOptions, link::LinkOptions, node::NodeOptions};
+use crate::{
+    clock::ClockOptions,
+    link::LinkOptions,
+    node::{NodeOptions, Pace},
+};
 use rma_core::{
     addr::HostAddr,
     backend::Transmit,
@@ -24,6 +28,7 @@ fn sim() -> Sim {
         nic: NicConfigBuilder::default().with(|it| it.addresses = addr(host).into()),
         mtu: 1500,
         rate: 1_000_000_000,
+        pace: Pace::Hardware,
         receive_ring: 1,
         clock: ClockOptions::default(),
     };

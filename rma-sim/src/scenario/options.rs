@@ -85,11 +85,12 @@ impl fmt::Display for Options {
             let addresses: Vec<_> = nic.addresses.iter().collect();
             writeln!(
                 f,
-                "  n{number} {addresses:?} mtu {} rate {} B/s window {} slots {} regions {} inbound queue {} \
+                "  n{number} {addresses:?} mtu {} rate {} B/s {:?} window {} slots {} regions {} inbound queue {} \
                  pending writes {} receive ring {} notices {}/s dispatch timeout {:?} timeout {:?} RTT {:?} bandwidth {} B/s counter from {:#x} \
                  clock from {} ns {:+} ppm",
                 node.mtu,
                 node.rate,
+                node.pace,
                 nic.solicitation_window,
                 nic.command_slots,
                 nic.regions,

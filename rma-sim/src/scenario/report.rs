@@ -9,7 +9,10 @@ use rma_core::{
     time::Instant,
 };
 
-use crate::trace::{Digest, Seen, What};
+use crate::{
+    node::NodeId,
+    trace::{Digest, Seen, What},
+};
 
 /// All types of ops.
 pub const OP_TYPES: [OpType; 3] = [OpType::Read, OpType::Write, OpType::Rekey];
@@ -35,8 +38,12 @@ pub struct Report {
     pub crashes: u64,
     /// Changes of regions and keys by their owners.
     pub changes: u64,
-    /// Frames in the midst of which a node was stopped.
+    /// Bursts of frames in the midst of which a node was stopped.
     pub stalls: u64,
+    /// Bursts of more than one frame that NICs received.
+    pub bursts: u64,
+    /// Turns in which requests waited for others.
+    pub gathers: u64,
     /// Changes at a target that may have come after their ops were reported, as NICs counted them.
     pub late_effects: u64,
     /// Mutations that were parked, and those of them whose entries were given to others; requests that made room for
@@ -50,6 +57,16 @@ pub struct Report {
     pub end: Instant,
     /// All of it in one number.
     pub digest: Digest,
+    /// The last burst of frames.
+    burst: Burst,
+}
+
+/// Frames that one node received at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Burst {
+    at: Option<(NodeId, Instant)>,
+    frames: u64,
+    is_stalled: bool,
 }
 
 impl Report {
@@ -67,6 +84,8 @@ impl Report {
         self.crashes += other.crashes;
         self.changes += other.changes;
         self.stalls += other.stalls;
+        self.bursts += other.bursts;
+        self.gathers += other.gathers;
         self.late_effects += other.late_effects;
         self.made_room.iter_mut().zip(other.made_room).for_each(|(own, other)| *own += other);
         self.steps += other.steps;
@@ -88,7 +107,15 @@ impl Report {
             What::Sent { .. } => self.frames += 1,
             What::Received { stalled, .. } => {
                 self.received += 1;
-                self.stalls += u64::from(!stalled.is_zero());
+                let at = Some((seen.node, seen.at));
+                if self.burst.at != at {
+                    self.burst = Burst { at, ..Burst::default() };
+                }
+                self.burst.frames += 1;
+                self.bursts += u64::from(self.burst.frames == 2);
+                let is_stalled = !stalled.is_zero();
+                self.stalls += u64::from(is_stalled && !self.burst.is_stalled);
+                self.burst.is_stalled = is_stalled;
             }
             What::Lost { .. } => self.lost += 1,
             What::Paused => self.pauses += 1,
@@ -135,7 +162,8 @@ impl fmt::Display for Report {
         let Self { peak_in_flight, refused, pauses, crashes, end, .. } = self;
         writeln!(f, "digest {digest}, {steps} events, {} ns", end.as_nanos())?;
         writeln!(f, "{frames} frames sent, {received} copies received, {lost} had no room")?;
-        let Self { changes, stalls, late_effects, .. } = self;
+        let Self { bursts, gathers, changes, stalls, late_effects, .. } = self;
+        writeln!(f, "{bursts} bursts received, {gathers} turns with requests that gathered")?;
         writeln!(f, "{pauses} pauses, {crashes} crashes, {changes} changes, {stalls} stalls")?;
         writeln!(f, "{late_effects} late effects counted")?;
         let [parked, forgotten, pushed_out] = self.made_room;
