@@ -23,6 +23,9 @@ struct Scene {
 
 const REGION_LEN: usize = 1 << 20;
 
+/// How long an op is waited for that may never end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Scene {
     fn new(hosts: &Hosts) -> Self {
         let region = hosts.server().register(REGION_LEN, Permissions::READ).expect("a region");
@@ -65,7 +68,7 @@ pub fn everything(hosts: &mut Hosts) {
     a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts);
     several_threads_each_with_a_portal(hosts);
     garbage_is_counted_and_nothing_is_lost(hosts);
-    a_dead_peer_is_a_timeout_within_the_bound(hosts);
+    a_dead_peer_is_a_timeout(hosts);
 }
 
 /// Sizes around every boundary, at odd places.
@@ -440,8 +443,8 @@ pub fn garbage_is_counted_and_nothing_is_lost(hosts: &Hosts) {
     scene.assert_read(5, 4096);
 }
 
-/// Every op completes, with TIMEOUT, within its bound (P1). The server is gone afterwards.
-pub fn a_dead_peer_is_a_timeout_within_the_bound(hosts: &mut Hosts) {
+/// Every op completes, with TIMEOUT (P1). The server is gone afterwards. When they do is what `rma_bench::death` looks at.
+pub fn a_dead_peer_is_a_timeout(hosts: &mut Hosts) {
     // In the lab too, frames for nobody go nowhere: the port is nobody's once the server is gone.
     let (grant, mut portal, sink) = {
         let scene = Scene::new(hosts);
@@ -453,10 +456,8 @@ pub fn a_dead_peer_is_a_timeout_within_the_bound(hosts: &mut Hosts) {
         portal.read(&grant, 0, &sink, 0, 64).expect("a free slot");
     }
     for _ in 0..8 {
-        let completion = portal.wait().expect("ops are in flight");
-        assert_eq!(completion.status, OpStatus::Timeout);
-        // 0.4 s for dispatch and 1 s for data, and ample room for a busy machine's scheduler.
-        assert!(completion.total_delay() < Duration::from_secs(5), "{completion:?}");
+        let completion = portal.wait_timeout(PATIENCE).expect("ops are in flight");
+        assert_eq!(completion.expect("an op ends").status, OpStatus::Timeout);
     }
     assert!(clock.now().as_nanos() >= 1_000_000_000, "no op gives up before its timeout");
 }

@@ -175,6 +175,11 @@ struct Peer {
 impl Peer {
     /// Initiator number `n`: no other has its address, or its PID.
     fn new(n: u32, memory: &Arc<Region>) -> Self {
+        Self::with(n, memory, Permissions::NONE)
+    }
+
+    /// The same, whose region others may use so.
+    fn with(n: u32, memory: &Arc<Region>, permissions: Permissions) -> Self {
         let [a, b, c, d] = n.to_be_bytes();
         let address = if n.is_multiple_of(4) {
             HostAddr::from_octets([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d])
@@ -191,7 +196,7 @@ impl Peer {
         let mut nic = Nic::new(settings.build().unwrap());
         let pid = Pid(n);
         nic.configure_slots(0..4, Some(pid));
-        let local = register(&mut nic, memory, Permissions::NONE, pid).unwrap();
+        let local = register(&mut nic, memory, permissions, pid).unwrap();
         Self { nic, address, pid, local }
     }
 
@@ -361,6 +366,75 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
     let unread = responder.nic.counters().drops(DropReason::InboundQueueFull);
     assert_eq!(unread, 0, "every request had its place");
     println!("{:?}", responder.nic.memory());
+}
+
+/// Has the watched NIC issue an op to one of many responders, and carries all that follows to and fro. How it ended.
+fn ask(now: Instant, asker: &mut Responder, command: Command, to: &mut Peer) -> OpStatus {
+    watch(&mut asker.count, || asker.nic.handle_command(now, command)).unwrap();
+    loop {
+        while let Some(mut frame) = asker.send(now) {
+            frame.give(now, &mut to.nic).unwrap();
+        }
+        if let Some(done) = watch(&mut asker.count, || asker.nic.poll_completion()) {
+            return done.status;
+        }
+        let mut answer = Frame::of(now, &mut to.nic).expect("the op goes on");
+        asker.take(now, &mut answer).unwrap();
+    }
+}
+
+/// Of the other side as well: whom it asks, and whether they answer, leaves nothing behind.
+//= 1rma#4.2-no-peer-state
+//= type=test
+#[test]
+fn the_memory_of_a_nic_is_constant_from_1_to_10_000_responders() {
+    const MOST: u32 = 10_000;
+    const PID: Pid = Pid(7);
+    /// More than are ever under way to those who do not answer.
+    const SILENT: u32 = 16;
+    let mut asker = Responder::new(NicConfigBuilder::default());
+    asker.nic.configure_slots(0..2 + SILENT as u16, Some(PID));
+    let local_region = register(&mut asker.nic, &asker.memory, Permissions::NONE, PID).unwrap();
+    let memory = Arc::new(Region::new(4096).unwrap());
+    let mut now = Instant::from_nanos(1);
+    let mut timed_out = 0;
+    for n in 1..=MOST {
+        let mut peer = Peer::with(n, &memory, Permissions::READ | Permissions::WRITE);
+        let transfer = Transfer { local_region, ..peer.transfer() };
+        let command = |slot, op: CommandOp, responder| {
+            let key = RegionKeySchedule::new(&KEY).derive(&KeyBinding {
+                initiator: asker.address_for(peer.address),
+                responder,
+                pid: PID,
+                op_type: op.op_type(),
+            });
+            let (slot, class) = (CommandSlotId(slot), ClassOfService::ALL[n as usize % 2]);
+            Command { slot, class, responder, remote_region: peer.local, key, op }
+        };
+        let read = command(0, CommandOp::Read(transfer), peer.address);
+        let write = command(1, CommandOp::Write(transfer), peer.address);
+        // Nobody has that address.
+        let mut nobody = peer.address.to_octets();
+        nobody[13] ^= 0x80;
+        let slot = 2 + (n % SILENT) as u16;
+        let lost = command(slot, CommandOp::Read(transfer), HostAddr::from_octets(nobody));
+        for command in [read, write] {
+            assert_eq!(ask(now, &mut asker, command, &mut peer), OpStatus::Ok, "{n}");
+        }
+        watch(&mut asker.count, || asker.nic.handle_command(now, lost)).unwrap();
+        assert!(asker.send(now).is_some(), "a request");
+
+        now = now + Duration::from_millis(10);
+        asker.expire(now);
+        while let Some(done) = watch(&mut asker.count, || asker.nic.poll_completion()) {
+            assert_eq!(done.status, OpStatus::Timeout);
+            timed_out += 1;
+        }
+        if [1, 10, 100, 1_000, MOST].contains(&n) {
+            assert_eq!(asker.count, NOTHING, "after {n} responders");
+        }
+    }
+    assert!(timed_out + SILENT > MOST, "{timed_out}");
 }
 
 /// Carries all frames to and fro until there is none.

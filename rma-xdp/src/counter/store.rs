@@ -39,7 +39,7 @@ use super::{CounterError, WallClock};
 use crate::clock::TscClock;
 
 /// How long to wait for others who reserve. Each takes about a millisecond.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How much of a foreign file is shown: all of a damaged mark.
 const SHOWN: usize = 70;

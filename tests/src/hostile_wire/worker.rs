@@ -3,7 +3,7 @@
 //! Both copy bytes of a *source* with a known pattern into a *target* with a model: a read from the server's memory into
 //! the client's, a write the other way. What must hold, whatever the wire does: an op that is reported OK
 //! brought the right bytes and no others; one that is reported otherwise brought right granules or none; nothing lands
-//! after the report, nor outside an op's place, ever; the table explains each status; every op ends within its bound.
+//! after the report, nor outside an op's place, ever; the table explains each status; every op ends.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const SLOTS: u16 = 16;
 /// More places than slots, so that a place rests for a while after its op is over.
 const PLACES: usize = 3 * SLOTS as usize;
 
-/// What the scheduler of a busy machine may add to an op's bound.
-const NOISE: Duration = Duration::from_secs(3);
+/// How long an op is waited for that may never end. How long ops take is what `rma_bench::death` looks at.
+const OP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long an op may be lost over and over on a good wire before that is called dead: the machine may be busy, and
 /// the server with what the wire was before.
@@ -68,7 +68,6 @@ pub struct Worker {
     portal: Portal,
     /// By slot, from the portal's first.
     ops: Vec<Option<Op>>,
-    bound: Duration,
     outcomes: Outcomes,
     repeated: u32,
 }
@@ -119,7 +118,6 @@ impl Worker {
             client: client.metrics_source().clone(),
             portal: client.portal(SLOTS).expect("slots"),
             ops: vec![None; SLOTS.into()],
-            bound: ends.setup.nic.timing.bound(op_type) + NOISE,
             outcomes: Outcomes::default(),
             repeated: 0,
         }
@@ -233,7 +231,8 @@ impl Worker {
     }
 
     fn settle_next(&mut self, faults: &Faults, circumstances: Circumstances) {
-        let completion = self.portal.wait().expect("the engine lives");
+        let completion = self.portal.wait_timeout(OP_PATIENCE).expect("the engine lives");
+        let completion = completion.expect("every op ends");
         let slot = usize::from(completion.slot.0 - self.portal.slots().start);
         let op = self.ops[slot].take().expect("one completion for each op");
         let Completion { status, .. } = completion;
@@ -246,7 +245,6 @@ impl Worker {
             "{:?}: {status} is not explained by these faults: {faults}; {op:?}",
             self.op_type
         );
-        assert!(completion.total_delay() < self.bound, "{completion:?} took too long, {op:?}");
         self.hold_against_model(op, status);
         // What was reported before has not changed anything since.
         if self.prng.below(8) == 0 {

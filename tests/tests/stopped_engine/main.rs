@@ -1,5 +1,6 @@
 //! P1 and P2 on a real kernel, with an engine that does not run: the other host is a process of its own, which is
-//! stopped (SIGSTOP) in the midst of ops and goes on later (SIGCONT), or is killed.
+//! stopped (SIGSTOP) in the midst of ops and goes on later (SIGCONT), or is killed. Every op ends; when it does is what
+//! `rma_bench::death` looks at.
 //!
 //! Every WRITE has an area of its own in the target's region, and bytes of its own, none of which is zero. So each
 //! byte of the region tells what has landed there. What an area holds is looked at when its op has been
@@ -89,12 +90,6 @@ impl Gaps {
         self.longest = self.longest.max(now - self.seen);
         self.seen = now;
         now
-    }
-
-    /// P1, with generous room for a busy machine: how much is measured elsewhere.
-    fn assert_bounded(&self, op_type: OpType, completion: &Completion) {
-        let most = 3 * (TIMING.bound(op_type) + self.longest);
-        assert!(completion.total_delay() < most, "{op_type} within {most:?}: {completion:?}");
     }
 }
 
@@ -227,7 +222,6 @@ fn stop_the_target(name: &str, place: &Place) {
                 next += 1;
             }
             if let Some(Report { op_type, index, completion }) = initiator.poll() {
-                gaps.assert_bounded(op_type, &completion);
                 let status = completion.status;
                 if op_type == OpType::Write {
                     model.report(index, status);
@@ -338,9 +332,8 @@ fn kill_the_target(name: &str, place: &Place) {
                     gaps.now();
                 }
             }
-            while let Some(Report { op_type, completion, .. }) = initiator.poll() {
+            while let Some(Report { completion, .. }) = initiator.poll() {
                 gaps.now();
-                gaps.assert_bounded(op_type, &completion);
                 reported += 1;
                 if issued > alive {
                     statuses[completion.status as usize] += 1;

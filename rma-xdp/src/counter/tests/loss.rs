@@ -239,5 +239,6 @@ fn a_host_that_waits_for_another_to_reserve_is_dropped_at_once() {
     let before = clock.now();
     drop(counter);
     let took = clock.now().since(before);
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    // The thread itself would try for longer.
+    assert!(took < store::PATIENCE / 2, "{took:?}");
 }
