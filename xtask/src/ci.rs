@@ -6,7 +6,7 @@
 
 use crate::{
     cargo::{self, Cargo},
-    demo, dependant, ebpf,
+    demo, dependant, ebpf, host,
     not_run::NotRun,
     requirements, test, vms,
 };
@@ -24,6 +24,9 @@ pub(crate) enum Error {
     /// The object is not what its source gives.
     #[error(transparent)]
     Ebpf(#[from] ebpf::Error),
+    /// The golden vectors are not what `docs/WIRE.md` says, or not what another AES makes of it.
+    #[error("the golden vectors are wrong; `python3 {VECTORS}` says which")]
+    Vectors,
     /// Not all tests passed.
     #[error(transparent)]
     Test(#[from] test::Error),
@@ -45,6 +48,10 @@ const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
 
+/// What checks the golden vectors with another AES than ours, and what it needs.
+const VECTORS: &str = "docs/vectors/check.py";
+const VECTORS_NEED: &str = "import cryptography";
+
 /// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times that.
 const SWARM: &str = "100000";
 
@@ -65,6 +72,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
         Cargo::new(&["fmt", "--check", "--manifest-path", &manifest]).run()?;
     }
     ebpf::check(not_run)?;
+    check_vectors(not_run)?;
     requirements::to_test()?;
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
@@ -104,4 +112,19 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     println!("\n== other kernels, in virtual machines ==");
     vms::run(&vms::Options::short(), not_run)?;
     Ok(())
+}
+
+/// With a program that shares no line with ours, where there is one to run it.
+fn check_vectors(not_run: &mut NotRun) -> Result<(), Error> {
+    if !host::succeeds("python3", &["-c", VECTORS_NEED]) {
+        not_run.add(format_args!("{VECTORS}, as `python3 -c '{VECTORS_NEED}'` fails here"));
+        return Ok(());
+    }
+    let path = cargo::workspace().join(VECTORS);
+    if host::succeeds("python3", &[&path.to_string_lossy()]) {
+        println!("{VECTORS} makes the same golden vectors");
+        Ok(())
+    } else {
+        Err(Error::Vectors)
+    }
 }
