@@ -441,6 +441,9 @@ impl Sim {
     }
 
     fn receive(&mut self, id: NodeId) {
+        if self.nodes[id.index()].ring.is_empty() {
+            return;
+        }
         let mut burst = core::mem::take(&mut self.burst);
         let mut handled = core::mem::take(&mut self.handled);
         let ring = &mut self.nodes[id.index()].ring;

@@ -43,6 +43,25 @@ fn a_request_waits_for_a_while_and_not_for_answers_that_do_not_come() {
     assert!(!pair.a.nic.gathers(pair.now));
 }
 
+/// A peer that is gone gives no rhythm to wait for.
+#[test]
+fn the_end_of_an_op_that_timed_out_is_no_answer_to_wait_for_others_after() {
+    let mut pair = Pair::new();
+    let (timeout, later) =
+        (pair.a.nic.config().settings().timing.timeout, Duration::from_micros(1));
+    pair.issue_bulk(0);
+    assert_eq!(pair.requests().len(), 1);
+    pair.advance(timeout - later);
+    for slot in 1..6 {
+        pair.issue_bulk(slot);
+    }
+    assert_eq!(pair.requests().len(), 5);
+    pair.advance(later);
+    assert_eq!(pair.status(), OpStatus::Timeout);
+    pair.issue_bulk(7);
+    assert!(!pair.a.nic.gathers(pair.now), "five are under way, and none was answered");
+}
+
 #[test]
 fn no_op_is_shed_because_its_request_waited() {
     let timing = Timing { dispatch_timeout: Duration::from_micros(10), ..Timing::default() };
