@@ -384,39 +384,40 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 1ca8c9bdb6163563, 783 events, 34140049 ns
-412 frames sent, 400 copies received, 12 had no room
-45 bursts received, 0 turns with requests that gathered
+digest b665118bfe83ec51, 663 events, 50261406 ns
+390 frames sent, 383 copies received, 7 had no room
+2 bursts received, 0 turns with requests that gathered
 9 pauses, 6 crashes, 5 changes, 5 stalls
 0 late effects counted
-1 parked, 0 of them forgotten; 0 pushed out
-at most 4096 B solicited and in flight; 4 refused
-      13 Read OK
-       3 Read REMOTE_AUTHENTICATION_FAILURE
+0 parked, 0 of them forgotten; 0 pushed out
+at most 4096 B solicited and in flight; 5 refused
+      12 Read OK
+       4 Read REMOTE_AUTHENTICATION_FAILURE
        5 Read TIMEOUT
-       4 Read DISPATCH_TIMEOUT
+       2 Read DISPATCH_TIMEOUT
        1 Read REMOTE_OUT_OF_BOUNDS
+       1 Read REMOTE_PERMISSION_DENIED
        3 Read INVALID_COMMAND
-      23 Write OK
-       5 Write REMOTE_AUTHENTICATION_FAILURE
-       2 Write NACK
-      10 Write TIMEOUT
+      20 Write OK
+       6 Write REMOTE_AUTHENTICATION_FAILURE
+       6 Write NACK
+       7 Write TIMEOUT
        3 Write REMOTE_OUT_OF_BOUNDS
-       5 Write INVALID_COMMAND
-       6 Rekey OK
-       1 Rekey REMOTE_AUTHENTICATION_FAILURE
+       4 Write INVALID_COMMAND
+       8 Rekey OK
+       2 Rekey REMOTE_AUTHENTICATION_FAILURE
        1 Rekey NACK
        5 Rekey TIMEOUT
        2 Rekey REMOTE_PERMISSION_DENIED
        4 dropped: UnknownRegion
       13 dropped: RequestUnauthenticated
        4 dropped: RequestOutOfBounds
-       3 dropped: RequestNotPermitted
-       6 dropped: InboundQueueFull
-      10 dropped: NoticeRateLimited
-       1 dropped: LateOrUnsolicited
+       4 dropped: RequestNotPermitted
+       7 dropped: InboundQueueFull
+       9 dropped: NoticeRateLimited
+       3 dropped: LateOrUnsolicited
        2 dropped: DataUnauthenticated
-       5 dropped: OldKey
+       6 dropped: OldKey
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.
