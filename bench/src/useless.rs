@@ -1,11 +1,12 @@
-//! What a host's own READs, and the WRITEs of an honest host, are left with beside *useless requests*: authentic
-//! WRITE requests at the same host whose data never comes (promise P13).
+//! What a host's own READs, and the WRITEs of an honest host, are left with beside *useless
+//! requests*: authentic WRITE requests at the same host whose data never comes (promise P13).
 //!
-//! Two inline hosts over AF_XDP, each on a thread of its own. The *target* reads from the other host, or that writes
-//! to it, four ops under way without pause. The useless requests are sent by the kernel's UDP sockets in the other
-//! host's namespace, at a rate that is kept to, from addresses of writers that do not exist: nobody answers
-//! what the target solicits. They were made beforehand, by NICs with grants, and are sent again and again
-//! in the same order; one that comes again does so when its entry has long been another's.
+//! Two inline hosts over AF_XDP, each on a thread of its own. The *target* reads from the other
+//! host, or that writes to it, four ops under way without pause. The useless requests are sent by
+//! the kernel's UDP sockets in the other host's namespace, at a rate that is kept to, from
+//! addresses of writers that do not exist: nobody answers what the target solicits. They were made
+//! beforehand, by NICs with grants, and are sent again and again in the same order; one that comes
+//! again does so when its entry has long been another's.
 
 use core::{net::Ipv4Addr, time::Duration};
 use std::{
@@ -37,20 +38,22 @@ use crate::{
     pair::{Pair, PairConfig, PairError, Place, cores, pin},
 };
 
-/// Useless requests a second: what fills a window in the time of a timeout, and ten and a hundred times as many.
+/// Useless requests a second: what fills a window in the time of a timeout, and ten and a hundred
+/// times as many.
 pub const RATES: [u64; 3] = [640, 6_400, 64_000];
 
 /// Ops under way at once.
 const DEPTH: u16 = 4;
 /// Bytes of each op, useless ones included.
 const SIZE: u32 = 4096;
-/// Requests that are sent in turn, of all writers together: as many as come in a second at the highest rate.
+/// Requests that are sent in turn, of all writers together: as many as come in a second at the
+/// highest rate.
 const REQUESTS: usize = 65_536;
-/// Useless requests that are sent between two turns of an engine, at most. More: what is behind the rate is
-/// caught up with in bursts.
+/// Useless requests that are sent between two turns of an engine, at most. More: what is behind the
+/// rate is caught up with in bursts.
 const BURST: u64 = 32;
-/// For how long ops run before they are counted, in nanoseconds: longer than the default timeout, after which nothing
-/// of what was before is left at the target.
+/// For how long ops run before they are counted, in nanoseconds: longer than the default timeout,
+/// after which nothing of what was before is left at the target.
 const WARM_UP: u64 = 150_000_000;
 /// For how long they are counted.
 const COUNTED: u64 = 350_000_000;
@@ -92,8 +95,8 @@ pub struct Beside {
     pub latencies: Latencies,
 }
 
-/// Measures ops of `op_type` without useless requests and at each of [`RATES`], in turns: READs of the target
-/// itself, or WRITEs of the other host.
+/// Measures ops of `op_type` without useless requests and at each of [`RATES`], in turns: READs of
+/// the target itself, or WRITEs of the other host.
 ///
 /// # Errors
 /// What could not be set up, or Ctrl-C.

@@ -28,8 +28,8 @@ pub const COMMAND_SLOTS_MAX: u32 = 65_535;
 /// the end of a list.
 pub const PENDING_WRITES_MAX: u32 = 65_535;
 
-/// The deepest that the inbound queue of a class may be: jobs are in lists, whose links are 16 bits, and one value is the
-/// end of a list.
+/// The deepest that the inbound queue of a class may be: jobs are in lists, whose links are 16
+/// bits, and one value is the end of a list.
 pub const INBOUND_QUEUE_MAX: u32 = 65_535;
 
 /// The most regions a registered region table may have: 16 bits of a `RegionId` are the index.

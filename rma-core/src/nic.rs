@@ -182,8 +182,9 @@ impl Nic {
         self.window.debited()
     }
 
-    /// Bytes of the mutations of others that are parked: solicited so long ago that their share of the window was
-    /// given to others (P13). As much may still come besides [`Nic::window_debited`].
+    /// Bytes of the mutations of others that are parked: solicited so long ago that their share of
+    /// the window was given to others (P13). As much may still come besides
+    /// [`Nic::window_debited`].
     #[must_use]
     pub const fn window_parked(&self) -> u32 {
         self.responder.writes().parked_bytes()
@@ -351,9 +352,13 @@ impl Nic {
         self.make_room(now);
     }
 
-    /// Takes the window back from mutations whose data has not come in time, if somebody wants it (P13). After
-    /// whatever makes somebody wait, takes room, or lets time pass.
+    /// Takes the window back from mutations whose data has not come in time, if somebody wants it
+    /// (P13). After whatever makes somebody wait, takes room, or lets time pass.
     fn make_room(&mut self, now: Instant) {
+        // In most turns nothing is solicited, and that should be known soon.
+        if !self.responder.may_park() {
+            return;
+        }
         let reads_wait = self.initiator.reads_wait();
         let Self { responder, window, counters, .. } = self;
         responder.park(now, window, reads_wait, counters);
@@ -466,8 +471,9 @@ impl Nic {
     }
 }
 
-/// As which class a frame that was written here counts in a quantum. Solicitations and notices count by
-/// their bytes in either class: others decide how many there are, and honest ones wait behind the rest (P13).
+/// As which class a frame that was written here counts in a quantum. Solicitations and notices
+/// count by their bytes in either class: others decide how many there are, and honest ones wait
+/// behind the rest (P13).
 fn weighed_as(frame: &[u8]) -> ClassOfService {
     match wire::header::type_of(frame) {
         Some(FrameType::Solicitation | FrameType::Failure) => ClassOfService::Latency,

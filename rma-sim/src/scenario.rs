@@ -98,8 +98,8 @@ struct Run<'a, W> {
     next_recorded: usize,
 }
 
-/// So many requests are recorded, the first ones of a run: enough that none is remembered at its target when it is
-/// replayed again.
+/// So many requests are recorded, the first ones of a run: enough that none is remembered at its
+/// target when it is replayed again.
 const RECORDED_MAX: usize = 256;
 
 /// When a node issues next, and how many more ops.

@@ -209,7 +209,8 @@ impl Sim {
         self.stalls = stalls;
     }
 
-    /// Whether `node` loses all solicitations from now on: it goes on asking for mutations, and sends no data.
+    /// Whether `node` loses all solicitations from now on: it goes on asking for mutations, and
+    /// sends no data.
     pub fn set_silent(&mut self, node: NodeId, silent: bool) {
         self.nodes[node.index()].is_silent = silent;
     }

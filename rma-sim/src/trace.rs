@@ -83,7 +83,8 @@ pub enum What {
         result: Result<(), DropReason>,
         /// Whether the NIC counted a late effect.
         counted_late: bool,
-        /// Whether the NIC refused another request, which it had accepted, to make room for this one.
+        /// Whether the NIC refused another request, which it had accepted, to make room for this
+        /// one.
         pushed_out: bool,
     },
     /// A copy of a frame that had reached the end of its link was lost there. The node is the receiver.

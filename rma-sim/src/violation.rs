@@ -100,7 +100,8 @@ pub enum Violation {
         /// The window, or what the copies of one request allow.
         allowed: u64,
     },
-    /// P13. Mutations that were solicited a short while ago have more of the window than their share.
+    /// P13. Mutations that were solicited a short while ago have more of the window than their
+    /// share.
     #[error("P13: {node} has solicited {bytes} bytes for mutations, whose share is {share}")]
     Share {
         /// The responder.
@@ -110,8 +111,8 @@ pub enum Violation {
         /// Their share of the solicitation window.
         share: u32,
     },
-    /// P13. A read waits for the window, and neither the host's own reads nor mutations that have just been solicited hold
-    /// it.
+    /// P13. A read waits for the window, and neither the host's own reads nor mutations that have
+    /// just been solicited hold it.
     #[error(
         "P13: a read of {node} waits: of a window of {window} bytes reads hold {reads} and mutations {mutations}"
     )]
@@ -120,7 +121,8 @@ pub enum Violation {
         node: NodeId,
         /// What its reads in service hold.
         reads: u32,
-        /// What mutations hold that have been solicited for no longer than they may while others wait.
+        /// What mutations hold that have been solicited for no longer than they may while others
+        /// wait.
         mutations: u32,
         /// The solicitation window.
         window: u32,

@@ -79,7 +79,8 @@ pub struct HostConfig {
     pub counter: CounterConfig,
     /// Who may have how much of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// The NIC. Its addresses, counter, frame lengths and bucket secret are set when the host is opened.
+    /// The NIC. Its addresses, counter, frame lengths and bucket secret are set when the host is
+    /// opened.
     pub nic: NicConfigBuilder,
     /// What encrypts frames. Default: the fastest provider that the processor can run. All give the same frames, so hosts
     /// with different ones understand each other.

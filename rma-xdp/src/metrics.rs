@@ -96,7 +96,8 @@ pub struct NicTotals {
     pub impossible_indexes: u64,
     /// Mutations that may have been applied too late.
     pub late_effects: u64,
-    /// Mutations of others that gave their share of the solicitation window back, as their data was late and others waited.
+    /// Mutations of others that gave their share of the solicitation window back, as their data was
+    /// late and others waited.
     pub parked: u64,
     /// Those of them whose entries were given to others: they end with TIMEOUT.
     pub parked_forgotten: u64,

@@ -1,4 +1,5 @@
-//! Random keys and secrets, from the kernel: never from a generator of our own, and never one that may repeat.
+//! Random keys and secrets, from the kernel: never from a generator of our own, and never one that
+//! may repeat.
 
 use rma_core::{crypto::RegionKey, nic::BucketSecret};
 

@@ -96,24 +96,26 @@ pub struct NicConfigBuilder {
     pub command_slots: u32,
     /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are used.
     pub regions: u32,
-    /// Entries of the inbound queue of each class of service: requests that have been authenticated and
-    /// wait for their responses to be sent. Where it is full, an initiator with more of them than others is NACKed.
-    /// Default: 512, about 170 bytes each.
+    /// Entries of the inbound queue of each class of service: requests that have been authenticated
+    /// and wait for their responses to be sent. Where it is full, an initiator with more of them
+    /// than others is NACKed. Default: 512, about 170 bytes each.
     pub inbound_queue: u32,
-    /// Entries of the pending-write table: mutations of others that have been authenticated and are not over.
-    /// Half of the entries may be solicited at a time; the others wait, or are parked: solicited so long ago that
-    /// they hold no window any more while others wait (P13). Fewer: an initiator that was stopped for a while finds its ops
-    /// forgotten sooner, where others came meanwhile; what finds no entry is NACKed. Default: 256, about 200 bytes each.
+    /// Entries of the pending-write table: mutations of others that have been authenticated and are
+    /// not over. Half of the entries may be solicited at a time; the others wait, or are parked:
+    /// solicited so long ago that they hold no window any more while others wait (P13). Fewer: an
+    /// initiator that was stopped for a while finds its ops forgotten sooner, where others came
+    /// meanwhile; what finds no entry is NACKed. Default: 256, about 200 bytes each.
     pub pending_writes: u32,
-    /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product goodput
-    /// falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100 Gbps and 5 µs
-    /// (§7.5). Mutations of others have at most half of it, and room for one op: the other half is for this
-    /// host's reads alone. Default: 256 KiB, as a software engine's RTT is longer.
+    /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
+    /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100
+    /// Gbps and 5 µs (§7.5). Mutations of others have at most half of it, and room for one op: the
+    /// other half is for this host's reads alone. Default: 256 KiB, as a software engine's RTT is
+    /// longer.
     pub solicitation_window: u32,
     /// How long ops may take.
     pub timing: Timing,
-    /// The network's round-trip time, for the NACK threshold, and for how long a mutation whose data does not
-    /// come keeps its share of the window while others wait. Default: 10 µs.
+    /// The network's round-trip time, for the NACK threshold, and for how long a mutation whose
+    /// data does not come keeps its share of the window while others wait. Default: 10 µs.
     pub rtt: Duration,
     /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is NACKed when
     /// more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of answers wait before it (§6.1).
@@ -126,8 +128,9 @@ pub struct NicConfigBuilder {
     /// Failure notices a second to senders that did not authenticate, in the long run; and as many, but 1,000 at least, to
     /// those who have used an old key. 0: strangers are told nothing. Default: 100,000.
     pub notices_per_second: u32,
-    /// What initiators are spread over the lists of a queue with, so that they take turns. Default: zeroes, right for a
-    /// simulation only: whoever knows it can share the turns of a host of his choice.
+    /// What initiators are spread over the lists of a queue with, so that they take turns. Default:
+    /// zeroes, right for a simulation only: whoever knows it can share the turns of a host of his
+    /// choice.
     pub bucket_secret: BucketSecret,
 }
 
@@ -223,10 +226,11 @@ impl NicConfigBuilder {
         })
     }
 
-    /// How long a mutation whose data does not come keeps its share of the window while others wait (P13, not in the
-    /// paper): twice what an op takes that is solicited behind a whole window. It follows from the settings and is not
-    /// measured, as what peers can slow down must not set it. Longer: useless requests take more of the window from others.
-    /// Shorter: data under way is not counted any more while it may still come.
+    /// How long a mutation whose data does not come keeps its share of the window while others wait
+    /// (P13, not in the paper): twice what an op takes that is solicited behind a whole window. It
+    /// follows from the settings and is not measured, as what peers can slow down must not set it.
+    /// Longer: useless requests take more of the window from others. Shorter: data under way is not
+    /// counted any more while it may still come.
     fn hold_nanos(&self) -> u64 {
         let window_nanos = u128::from(self.solicitation_window) * 1_000_000_000
             / u128::from(self.bandwidth.max(1));
@@ -250,8 +254,9 @@ impl NicConfigBuilder {
     }
 }
 
-/// The part of the timeout that a mutation whose data does not come keeps its share of the window for at most, where the
-/// network is slow: more, and useless requests would have a window for nearly as long as honest ones that are lost.
+/// The part of the timeout that a mutation whose data does not come keeps its share of the window
+/// for at most, where the network is slow: more, and useless requests would have a window for
+/// nearly as long as honest ones that are lost.
 const HOLD_PART: u64 = 8;
 
 /// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32 bits.
@@ -268,7 +273,8 @@ pub struct NicConfig {
     pub(super) timeout_nanos: u64,
     /// How long a request may wait for others.
     pub(super) gather_nanos: u64,
-    /// How long a mutation whose data does not come keeps its share of the window while others wait.
+    /// How long a mutation whose data does not come keeps its share of the window while others
+    /// wait.
     pub(super) hold_nanos: u64,
     pub(super) nack_threshold: u64,
 }
@@ -288,8 +294,8 @@ impl NicConfig {
         self.nack_threshold
     }
 
-    /// For how long a mutation that was solicited, and whose data has not come, keeps its share of the solicitation
-    /// window while others wait for it: the G of promise P13.
+    /// For how long a mutation that was solicited, and whose data has not come, keeps its share of
+    /// the solicitation window while others wait for it: the G of promise P13.
     #[must_use]
     pub const fn hold(&self) -> Duration {
         Duration::from_nanos(self.hold_nanos)

@@ -121,8 +121,9 @@ impl NicCounters {
         add_one(&self.late_effects);
     }
 
-    /// Mutations of others whose data had not come in time while somebody waited, and that gave their share of the
-    /// solicitation window back (P13). Their data may still come, and then lands.
+    /// Mutations of others whose data had not come in time while somebody waited, and that gave
+    /// their share of the solicitation window back (P13). Their data may still come, and then
+    /// lands.
     pub fn parked(&self) -> u64 {
         self.parked.load(Relaxed)
     }
@@ -131,8 +132,8 @@ impl NicCounters {
         add_one(&self.parked);
     }
 
-    /// Mutations of those that were forgotten as their entries were wanted for others: they end with TIMEOUT (P13). Many: who
-    /// asks does not send, or is slow; or recordings are replayed.
+    /// Mutations of those that were forgotten as their entries were wanted for others: they end
+    /// with TIMEOUT (P13). Many: who asks does not send, or is slow; or recordings are replayed.
     pub fn parked_forgotten(&self) -> u64 {
         self.parked_forgotten.load(Relaxed)
     }
@@ -141,8 +142,8 @@ impl NicCounters {
         add_one(&self.parked_forgotten);
     }
 
-    /// Requests of others that had waited in the longest list and were NACKed, so that an initiator with fewer of them
-    /// found a place (P13).
+    /// Requests of others that had waited in the longest list and were NACKed, so that an initiator
+    /// with fewer of them found a place (P13).
     pub fn pushed_out(&self) -> u64 {
         self.pushed_out.load(Relaxed)
     }

@@ -1,12 +1,14 @@
 //! Queues in which initiators take turns (not in the paper).
 //!
-//! Whoever asks this NIC for much at once makes a long list of its own and delays nobody else. There is no state by
-//! peer (P5): initiators are spread over [`BUCKETS`] lists by a keyed hash of their address, and a queue takes from
-//! the lists in turns. Within a list it is first come, first served. An initiator that has a list for itself has at least one turn in
-//! [`BUCKETS`], whatever the others do; those that share one share its turns. Nobody can choose an address
-//! that shares another's list, as the hash is keyed with a secret.
+//! Whoever asks this NIC for much at once makes a long list of its own and delays nobody else.
+//! There is no state by peer (P5): initiators are spread over [`BUCKETS`] lists by a keyed hash of
+//! their address, and a queue takes from the lists in turns. Within a list it is first come, first
+//! served. An initiator that has a list for itself has at least one turn in [`BUCKETS`], whatever
+//! the others do; those that share one share its turns. Nobody can choose an address that shares
+//! another's list, as the hash is keyed with a secret.
 //!
-//! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of it.
+//! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of
+//! it.
 
 use core::fmt;
 
@@ -15,12 +17,12 @@ use crate::{
     index_list::{IndexList, Links},
 };
 
-/// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a smaller queue. As
-/// many as a word has bits, so that the next list with an entry is found at once.
+/// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a
+/// smaller queue. As many as a word has bits, so that the next list with an entry is found at once.
 const BUCKETS: usize = u64::BITS as usize;
 
-/// What initiators are spread over lists with: a secret of this host, drawn anew at each start. Whoever knows it can find
-/// addresses that share a list with another's.
+/// What initiators are spread over lists with: a secret of this host, drawn anew at each start.
+/// Whoever knows it can find addresses that share a list with another's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BucketSecret([u64; 2]);
 
@@ -32,8 +34,8 @@ impl BucketSecret {
         Self([bits as u64, (bits >> 64) as u64])
     }
 
-    /// Which list the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one host has as many addresses of
-    /// it as it likes.
+    /// Which list the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one host has
+    /// as many addresses of it as it likes.
     pub(super) fn bucket_of(self, initiator: HostAddr) -> Bucket {
         let bits = u128::from_be_bytes(initiator.to_octets());
         let name = if initiator.is_ipv4() { bits as u64 } else { (bits >> 64) as u64 };
@@ -48,8 +50,8 @@ impl fmt::Debug for BucketSecret {
     }
 }
 
-/// SipHash-1-3 of the eight octets of `word` (Aumasson and Bernstein, 2012): a hash that tells nothing of its
-/// key, also to who sees which words meet.
+/// SipHash-1-3 of the eight octets of `word` (Aumasson and Bernstein, 2012): a hash that tells
+/// nothing of its key, also to who sees which words meet.
 const fn sip_hash([k0, k1]: [u64; 2], word: u64) -> u64 {
     const fn round([a, b, c, d]: [u64; 4]) -> [u64; 4] {
         let (a, c) = (a.wrapping_add(b), c.wrapping_add(d));
@@ -151,13 +153,14 @@ impl FairQueue {
         self.lists[bucket.index()].len()
     }
 
-    /// The entry that has waited longest, whoever's turn it is.
+    /// The entry that has waited longest, no matter whose turn it is.
     pub(super) fn oldest(&self) -> Option<u16> {
         self.arrivals.front()
     }
 
-    /// The entry that has waited longest in the longest list, and how long that list is: who makes room where there is none. Of
-    /// lists of one length it is the one that waits longest for its turn.
+    /// The entry that has waited longest in the longest list, and how long that list is: who makes
+    /// room where there is none. Of lists of one length it is the one that waits longest for its
+    /// turn.
     pub(super) fn oldest_of_longest(&self) -> Option<(u16, usize)> {
         let (mut used, mut longest, mut most) = (self.used.rotate_right(self.turn), 0, 0);
         while used != 0 {
@@ -178,8 +181,8 @@ impl FairQueue {
         self.used |= 1 << bucket.0;
     }
 
-    /// The entry whose turn it is. That does not change before it leaves, whatever else comes: it can be served little by
-    /// little.
+    /// The entry whose turn it is. That does not change before it leaves, whatever else comes: it
+    /// can be served little by little.
     pub(super) fn front(&mut self) -> Option<u16> {
         if self.used == 0 {
             return None;

@@ -37,7 +37,8 @@ pub struct NicGauges {
     pub pending_writes: u64,
     /// Those of them that are in use and not parked.
     pub pending_writes_used: [u64; 2],
-    /// Those of them that are parked: their data has not come in time, and their share of the window was wanted (P13).
+    /// Those of them that are parked: their data has not come in time, and their share of the
+    /// window was wanted (P13).
     pub pending_writes_parked: u64,
     /// The bytes of these ops: so much may come in addition to `window_debited`.
     pub parked_bytes: u64,

@@ -1,10 +1,11 @@
 //! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA §3.1, §4.3).
 //!
-//! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data before it that its
-//! own would come too late (§6.1). Within a class initiators take turns, an op each, by the lists of
-//! [`fair_queue`](super::fair_queue) (not in the paper): where a queue is full, a read of the longest list is NACKed in place
-//! of one of a shorter list (P13). A job carries its K_d; what it was admitted under must still be
-//! the region's key when its data is read, so that nothing is read under a key that was rotated away.
+//! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data
+//! before it that its own would come too late (§6.1). Within a class initiators take turns, an op
+//! each, by the lists of [`fair_queue`](super::fair_queue) (not in the paper): where a queue is
+//! full, a read of the longest list is NACKed in place of one of a shorter list (P13). A job
+//! carries its K_d; what it was admitted under must still be the region's key when its data is
+//! read, so that nothing is read under a key that was rotated away.
 
 use super::{
     NicConfig,
@@ -79,7 +80,8 @@ impl InboundReads {
         self.wants_place(class) && self.queues[class as usize].who_makes_room(bucket).is_none()
     }
 
-    /// Whether one more read of `class` would be answered too late if it were the last, or has no place.
+    /// Whether one more read of `class` would be answered too late if it were the last, or has no
+    /// place.
     //= 1rma#6.1-nack-threshold
     fn wants_place(&self, class: ClassOfService) -> bool {
         // The classes take turns: before a new job goes all of its own queue, and as much of the other's.
@@ -121,7 +123,8 @@ impl InboundReads {
                 region_offset: request.region_offset,
                 op_size: request.op_size,
                 sent: 0,
-                // A path that carries no granule is a device's mistake; one granule may still get through.
+                // A path that carries no granule is a device's mistake; one granule may still get
+                // through.
                 payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
                 revision,
                 key,

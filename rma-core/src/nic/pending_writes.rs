@@ -8,16 +8,17 @@
 //!
 //! # Nobody starves (P13, not in the paper)
 //!
-//! A recorded request is authentic, and who asks may be dead: neither can be told from an honest request before its
-//! data has come. So an entry holds its share of the window for a time G
-//! ([`NicConfig::hold`]) that an honest one does not need. While somebody waits who has no room, the
-//! ops that were solicited before that are *parked*: their share is refunded, and they stay where they are.
-//! Data that comes for a parked op lands as it would have before. G counts from the solicitation and not
-//! from the last data, so a trickle gains nothing.
+//! A recorded request is authentic, and who asks may be dead: neither can be told from an honest
+//! request before its data has come. So an entry holds its share of the window for a time G
+//! ([`NicConfig::hold`]) that an honest one does not need. While somebody waits who has no room,
+//! the ops that were solicited before that are *parked*: their share is refunded, and they stay
+//! where they are. Data that comes for a parked op lands as it would have before. G counts from the
+//! solicitation and not from the last data, so a trickle gains nothing.
 //!
-//! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in TIMEOUT. Where none is
-//! parked, who waits in the longest of the lists makes room, with a NACK, for somebody of a shorter one: initiators take
-//! turns by lists, as in [`fair_queue`](super::fair_queue).
+//! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in
+//! TIMEOUT. Where none is parked, who waits in the longest of the lists makes room, with a NACK,
+//! for somebody of a shorter one: initiators take turns by lists, as in
+//! [`fair_queue`](super::fair_queue).
 //!
 //! A request that has come before is dropped as long as that can be told: until another's is remembered in its place,
 //! which is seldom before its op has ended. So the network's own duplicates cost nothing.
@@ -141,9 +142,9 @@ impl PendingWrites {
         self.place_for(class, bucket).is_none()
     }
 
-    /// Where one more mutation of `class` finds a place: a class may have three quarters of the table. Who is parked
-    /// counts for no class, as he makes room for any. Who waits makes room for his own class, and for the
-    /// other one where that has not had its share.
+    /// Where one more mutation of `class` finds a place: a class may have three quarters of the
+    /// table. Who is parked counts for no class, as he makes room for any. Who waits makes room for
+    /// his own class, and for the other one where that has not had its share.
     fn place_for(&self, class: ClassOfService, bucket: Bucket) -> Option<Place> {
         let own = &self.waiting[class as usize];
         let who_waits = if self.used[class as usize] >= self.share {
@@ -199,19 +200,25 @@ impl PendingWrites {
         self.any_waits() && self.solicited.len() < self.solicited_max
     }
 
-    /// Whether one more mutation could be solicited, whoever's turn it is.
+    /// Whether one more mutation could be solicited, no matter whose turn it is.
     fn may_solicit(&self, window: &SolicitationWindow) -> bool {
         window.has_room(Solicitor::Mutation) && self.solicited.len() < self.solicited_max
     }
 
-    /// Whether somebody waits who has no room: a mutation, or, if `reads_wait`, a read of this host.
+    /// Whether somebody waits who has no room: a mutation, or, if `reads_wait`, a read of this
+    /// host.
     fn is_room_wanted(&self, window: &SolicitationWindow, reads_wait: bool) -> bool {
         (self.any_waits() && !self.may_solicit(window))
             || (reads_wait && !window.has_room(Solicitor::Read))
     }
 
-    /// Parks what has held its share of the window for long enough, one op after the other, as long as somebody
-    /// wants room.
+    /// Whether there is an op that is solicited and not parked.
+    pub(super) fn any_solicited(&self) -> bool {
+        !self.solicited.is_empty()
+    }
+
+    /// Parks what has held its share of the window for long enough, one op after the other, as long
+    /// as somebody wants room.
     pub(super) fn park(
         &mut self,
         now: Instant,

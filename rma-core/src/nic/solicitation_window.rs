@@ -1,9 +1,9 @@
 //! The solicitation window (1RMA §4.1, §4.3): how many payload bytes may be inbound at once.
 //!
-//! In hardware it is an SRAM that lands inbound payloads; here it is its accounting. Invariant: the sizes
-//! of all ops in service never exceed the window (P3), and those of the mutations of others never exceed their
-//! share of it (P13, not in the paper): as many of them as there may be, and however long their data
-//! takes, the rest is there for this host's own reads alone.
+//! In hardware it is an SRAM that lands inbound payloads; here it is its accounting. Invariant: the
+//! sizes of all ops in service never exceed the window (P3), and those of the mutations of others
+//! never exceed their share of it (P13, not in the paper): as many of them as there may be, and
+//! however long their data takes, the rest is there for this host's own reads alone.
 
 use crate::limits::OP_SIZE_MAX;
 
@@ -45,10 +45,10 @@ impl SolicitationWindow {
         Self { size, free: size, mutations: 0, mutations_max, last, contended: false }
     }
 
-    /// How much of a window of `size` bytes the mutations of others may have: half, and room for one op. Larger: less is
-    /// left for this host's reads where no data comes for mutations. Smaller: mutations that come fast have less
-    /// goodput. Reads may have all of the window: what does not come for them this host has asked
-    /// for itself.
+    /// How much of a window of `size` bytes the mutations of others may have: half, and room for
+    /// one op. Larger: less is left for this host's reads where no data comes for mutations.
+    /// Smaller: mutations that come fast have less goodput. Reads may have all of the window: what
+    /// does not come for them this host has asked for itself.
     pub(super) const fn mutations_max(size: u32) -> u32 {
         let half = size / 2;
         if half > OP_SIZE_MAX { half } else { OP_SIZE_MAX }
@@ -61,7 +61,7 @@ impl SolicitationWindow {
         self.free >= OP_SIZE_MAX
     }
 
-    /// Whether an op of `solicitor` has room, whoever's turn it is.
+    /// Whether an op of `solicitor` has room, no matter whose turn it is.
     pub(super) const fn has_room(&self, solicitor: Solicitor) -> bool {
         let has_share = match solicitor {
             Solicitor::Read => true,
@@ -70,8 +70,8 @@ impl SolicitationWindow {
         has_share && self.admits_op()
     }
 
-    /// Takes in who waits for nothing but the window. To be called before the next [`SolicitationWindow::admits`], not
-    /// after every change.
+    /// Takes in who waits for nothing but the window. To be called before the next
+    /// [`SolicitationWindow::admits`], not after every change.
     pub(super) const fn note_waiting(&mut self, reads: bool, mutations: bool) {
         self.contended = reads && mutations;
     }

@@ -250,7 +250,8 @@ fn nic(addr: HostAddr, slots: u16) -> Nic {
         it.command_slots = slots.into();
         it.regions = 3;
         it.inbound_queue = slots.into();
-        // Half of the entries and half of the window are for those that are solicited, and none is to wait.
+        // Half of the entries and half of the window are for those that are solicited, and none is
+        // to wait.
         it.pending_writes = 2 * u32::from(slots);
         it.solicitation_window = 2 * u32::from(slots) * OP_SIZE_MAX;
     });

@@ -1,5 +1,6 @@
-//! Which request an answer is bound to. Lives of a node use the names of ops again, and what waits at a responder takes turns:
-//! where several requests of one name wait there, nothing but the tag tells which of them was answered.
+//! Which request an answer is bound to. Lives of a node use the names of ops again, and what waits
+//! at a responder takes turns: where several requests of one name wait there, nothing but the tag
+//! tells which of them was answered.
 
 use rma_core::{
     crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
@@ -16,7 +17,8 @@ pub(super) fn request_iv(header: &Header) -> Iv {
     Iv::new(Direction::ToResponder, header.engine, header.counter)
 }
 
-/// Whether `frame`, an answer with a header of so many octets, is sealed under `key` and bound to `request`.
+/// Whether `frame`, an answer with a header of so many octets, is sealed under `key` and bound to
+/// `request`.
 pub(super) fn binds(
     frame: &[u8],
     (header, header_len): (&Header, usize),

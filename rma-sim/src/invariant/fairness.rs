@@ -3,10 +3,11 @@
 //! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be solicited), none
 //! waits for more than one of the other class, after the one that was just served.
 //!
-//! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place, or so many bytes of
-//! answers are before it that its own would come too late: more than can be sent in (timeout - RTT - dispatch
-//! timeout). Jobs whose region has changed, and those that have made room and have not been told so, may or may not
-//! have left the queue: they count for a NACK, and not against one.
+//! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place,
+//! or so many bytes of answers are before it that its own would come too late: more than can be
+//! sent in (timeout - RTT - dispatch timeout). Jobs whose region has changed, and those that have
+//! made room and have not been told so, may or may not have left the queue: they count for a NACK,
+//! and not against one.
 
 use core::time::Duration;
 
@@ -91,8 +92,8 @@ impl Checker {
         if waits { Err(Violation::Starved { node, class: other, turn }) } else { Ok(()) }
     }
 
-    /// A read of `class` came, was authentic, permitted and in bounds, and was accepted, or NACKed, or another in its
-    /// place.
+    /// A read of `class` came, was authentic, permitted and in bounds, and was accepted, or NACKed,
+    /// or another in its place.
     pub(super) fn check_queue(
         &self,
         sim: &Sim,

@@ -215,8 +215,9 @@ impl Checker {
         Ok(())
     }
 
-    /// A node has answered a copy of the request of `op` in full, or solicited its data: no notice follows. Of several
-    /// copies it is the first that has not waited for too long: those before are refused, and their notices may follow.
+    /// A node has answered a copy of the request of `op` in full, or solicited its data: no notice
+    /// follows. Of several copies it is the first that has not waited for too long: those before
+    /// are refused, and their notices may follow.
     pub(super) fn request_answered(&mut self, sim: &Sim, seen: &Seen, op: OpIndex) {
         let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
         let accepted = &mut self.nodes[seen.node.index()].notices.accepted;

@@ -127,7 +127,8 @@ impl Checker {
         if end == op.size {
             jobs.remove(place);
         }
-        // Who takes turns with others is served in order himself: those before it were too late, or refused.
+        // Who takes turns with others is served in order himself: those before it were too late, or
+        // refused.
         let mut before = place;
         jobs.retain(|job| {
             let is_before = before > 0;
@@ -312,7 +313,8 @@ impl Checker {
         for jobs in &mut state.jobs {
             jobs.retain(|job| state.fairness.may_hold(job, timing.timeout));
         }
-        // What is due this very instant may or may not have been parked, and what has been parked may have been forgotten.
+        // What is due this very instant may or may not have been parked, and what has been parked
+        // may have been forgotten.
         let (nic, hold) = (sim.nic(node), sim.nic(node).config().hold());
         let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
         let (mut mutations, mut in_flight) = (0, state.in_flight);

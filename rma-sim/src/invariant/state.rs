@@ -152,16 +152,17 @@ pub(super) struct NodeState {
     pub(super) pending: Vec<Pending>,
     pub(super) notices: Notices,
     pub(super) fairness: Fairness,
-    /// Requests that it refused after it had accepted them, to make room for others, and whose notices have
-    /// not been seen.
+    /// Requests that it refused after it had accepted them, to make room for others, and whose
+    /// notices have not been seen.
     pub(super) pushed_out: u64,
-    /// Reads that a later one of the same initiator has overtaken: they had made room, and their notices follow.
+    /// Reads that a later one of the same initiator has overtaken: they had made room, and their
+    /// notices follow.
     pub(super) overtaken: Vec<OpIndex>,
 }
 
 impl NodeState {
-    /// A request of `op` that was accepted has made room, and waits no more. Returns whether there was one copy of it:
-    /// which of several it was, nobody can tell, and none is forgotten.
+    /// A request of `op` that was accepted has made room, and waits no more. Returns whether there
+    /// was one copy of it: which of several it was, nobody can tell, and none is forgotten.
     pub(super) fn forget(&mut self, op: OpIndex) -> bool {
         if let Some(place) = self.overtaken.iter().position(|&it| it == op) {
             self.overtaken.swap_remove(place);

@@ -42,9 +42,11 @@ pub struct Options {
     pub hopeless: Chance,
     /// How many of these come under a key that their region had before, where there is one.
     pub old_keys: Chance,
-    /// How many recorded requests of mutations somebody without a key puts on the wire with each op of the safety phase.
+    /// How many recorded requests of mutations somebody without a key puts on the wire with each op
+    /// of the safety phase.
     pub recordings: u32,
-    /// How many of the nodes, the last ones, take no solicitation in the safety phase: they ask, and fall silent.
+    /// How many of the nodes, the last ones, take no solicitation in the safety phase: they ask,
+    /// and fall silent.
     pub silent: u16,
 }
 

@@ -46,8 +46,8 @@ pub struct Report {
     pub gathers: u64,
     /// Changes at a target that may have come after their ops were reported, as NICs counted them.
     pub late_effects: u64,
-    /// Mutations that were parked, and those of them whose entries were given to others; requests that made room for
-    /// others.
+    /// Mutations that were parked, and those of them whose entries were given to others; requests
+    /// that made room for others.
     pub made_room: [u64; 3],
     /// Events.
     pub steps: u64,

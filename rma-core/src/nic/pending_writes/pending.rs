@@ -1,4 +1,5 @@
-//! One entry of the pending-write table: a mutation of another host, and how its data changes memory.
+//! One entry of the pending-write table: a mutation of another host, and how its data changes
+//! memory.
 
 use crate::{
     addr::HostAddr,
@@ -16,7 +17,8 @@ use crate::{
 
 //= 1rma#5.1-initiator-times-out-last
 //= type=deviation
-/// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock and copy.
+/// The part of the limit that is kept as guard: pauses shorter than this do no harm between clock
+/// and copy.
 const GUARD_PART: u64 = 8;
 
 /// The part of the limit by which two hosts' clocks may differ in running it off.
@@ -91,7 +93,8 @@ impl Pending {
         }
     }
 
-    /// Applies authentic data, if it is in time and its region is as it was when the op was admitted.
+    /// Applies authentic data, if it is in time and its region is as it was when the op was
+    /// admitted.
     pub(super) fn land(
         &mut self,
         clock: &impl Clock,
@@ -116,7 +119,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Changes what the op is to change. The caller has checked that all is as it was when it was admitted.
+    /// Changes what the op is to change. The caller has checked that all is as it was when it was
+    /// admitted.
     fn apply(&self, start: u32, payload: &[u8], serving: &mut Serving<'_>) {
         let region = self.asked.header.region;
         match self.mutation {

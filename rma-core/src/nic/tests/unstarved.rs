@@ -1,5 +1,5 @@
-//! Nobody starves (P13): what recordings, and peers that ask and then send nothing, leave of a host's
-//! window, tables and turns to its own reads and to the writes of others.
+//! Nobody starves (P13): what recordings, and peers that ask and then send nothing, leave of a
+//! host's window, tables and turns to its own reads and to the writes of others.
 
 use super::*;
 
@@ -9,15 +9,15 @@ mod rules;
 
 use net::{At, Net};
 
-/// The host that is attacked; one that it reads from; one whose writes are recorded or never end; an
-/// honest one that writes.
+/// The host that is attacked; one that it reads from; one whose writes are recorded or never end;
+/// an honest one that writes.
 const TARGET: At = 0;
 const SERVER: At = 1;
 const USELESS: At = 2;
 const HONEST: At = 3;
 
-/// Requests of [`USELESS`] of both classes, whose ops ended long ago, and whose entries have been others'
-/// since.
+/// Requests of [`USELESS`] of both classes, whose ops ended long ago, and whose entries have been
+/// others' since.
 fn recordings(net: &mut Net, count: usize) -> Vec<Flight> {
     let mut recorded = Vec::new();
     while recorded.len() < count {
@@ -170,8 +170,8 @@ fn writers_that_ask_and_send_nothing_do_not_stop_the_hosts_own_reads() {
     assert!(reads.of(OpStatus::Ok) > 9_000, "{:?}", reads.ended);
 }
 
-/// What own reads and honest writes are left with, at rates from what fills a window once in a timeout
-/// to a hundred times that. The tables of the whole host are in it, its processor is not.
+/// What own reads and honest writes are left with, at rates from what fills a window once in a
+/// timeout to a hundred times that. The tables of the whole host are in it, its processor is not.
 #[test]
 fn own_reads_and_honest_writes_go_on_beside_useless_requests_of_any_rate() {
     const TIME: Duration = Duration::from_millis(150);

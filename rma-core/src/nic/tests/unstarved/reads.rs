@@ -41,7 +41,8 @@ impl Readers {
         deliver(&mut self.target.nic, self.now, &request, wire::FRAME_LEN_MAX).is_ok()
     }
 
-    /// Sends what the target has, and tells which reader and slot each frame is for, and whether it is a NACK.
+    /// Sends what the target has, and tells which reader and slot each frame is for, and whether it
+    /// is a NACK.
     fn answers(&mut self) -> Vec<(usize, u16, bool)> {
         let answers = self.target.transmit(self.now);
         let told = answers.iter().map(|flight| {
@@ -137,7 +138,8 @@ fn so_many_bytes_before_a_read_make_room_too() {
     assert_eq!(readers.target.nic.gauges().inbound_read_bytes, [0, 3 * 4096]);
 }
 
-/// As mutations do: a host that reads as fast as it can, and is never served in time, leaves others their share.
+/// As mutations do: a host that reads as fast as it can, and is never served in time, leaves others
+/// their share.
 #[test]
 fn a_flood_of_reads_of_one_host_leaves_another_its_turns() {
     let settings = NicConfigBuilder { inbound_queue: 16, ..NicConfigBuilder::default() };

@@ -416,8 +416,8 @@ fn a_rekey_takes_the_same_way() {
     assert_eq!(asked.status(1), Some((0, OpStatus::Ok)));
 }
 
-/// Otherwise four solicitations of the throughput class were a turn's work beside small reads, and honest ones
-/// waited in a queue that grew.
+/// Otherwise four solicitations of the throughput class were a turn's work beside small reads, and
+/// honest ones waited in a queue that grew.
 #[test]
 fn solicitations_and_notices_count_by_their_bytes() {
     for (offset, is_answer) in [(0, true), (u64::MAX, true), (0, false)] {
