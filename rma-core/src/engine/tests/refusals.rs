@@ -311,6 +311,28 @@ fn strangers_before_a_rotation_do_not_keep_a_refusal_from_anybody() {
     }
 }
 
+/// What waits for a token is no work before the token comes.
+#[test]
+fn an_engine_sleeps_over_notices_that_must_wait_and_knows_until_when() {
+    let mut scene = Scene::new(1_000);
+    let (now, region) = (scene.now(), scene.rotated);
+    let forged = scene.other.requests(now, (BULK, 0..300), (region, &WRONG));
+    scene.server.backend.inbox.extend(forged);
+    while scene.server.turn() > 0 {}
+    assert!(scene.server.is_idle());
+    let sent = |scene: &mut Scene| core::mem::take(&mut scene.server.backend.outbox).len();
+    assert_eq!(sent(&mut scene), 256);
+    for _ in 0..3 {
+        let next = scene.server.nic().poll_timeout().unwrap();
+        assert_eq!(next.since(scene.now()), Duration::from_millis(1));
+        pass(&scene.server, Duration::from_millis(1) - Duration::from_nanos(1));
+        assert_eq!((scene.server.turn(), sent(&mut scene)), (0, 0));
+        pass(&scene.server, Duration::from_nanos(1));
+        assert_eq!((scene.server.turn(), sent(&mut scene)), (1, 1));
+        assert_eq!(scene.server.turn(), 0);
+    }
+}
+
 /// P11: up to four rotations in an op's flight.
 #[test]
 fn an_op_is_refused_as_under_an_old_key_after_up_to_four_rotations_in_its_flight() {
