@@ -153,7 +153,7 @@ impl Client {
     }
 
     /// Reads several runs of bytes, all from one host, into `bufs`: one call, with the pieces of a
-    /// [`Call`]. Which byte comes first nobody knows; the buffers come back together, in their order.
+    /// [`Call`](crate::Call). Which byte comes first nobody knows; the buffers come back together, in their order.
     ///
     /// ```no_run
     /// # use rma_xdp::{BufPiece, BufferPool, Client, Grant, RegionBuf, TransferError};
