@@ -8,27 +8,25 @@
 //!
 //! Two writers at once would each find the other's bytes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_region_key};
-use serde::Serialize;
 
 use crate::{
     client::{Client, Span, overlap, part, parts},
     grant_file::{GrantFile, GrantFileError},
     interrupt::Interrupt,
-    line,
     model::Model,
     pair::{PairError, hint},
     pattern::Pattern,
     serve::{HostArgs, ServeError, open_granted},
 };
+
+mod events;
+
+use events::{Event, Found, Round, Totals};
 
 /// What `verify` is run with.
 #[derive(Args, Clone, Debug)]
@@ -62,58 +60,6 @@ pub struct VerifyArgs {
 /// Failures in a row after which it is said that a server does not answer, or refuses. Fewer: a key that somebody
 /// rotates is said to be a failure, as all that is in flight is refused. More: it is said later.
 const FAILURES_SAID: u32 = 20;
-
-/// What is said while it runs, one line each.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-enum Event<'a> {
-    /// The host is open.
-    Open { device: String, fallbacks: Vec<String> },
-    /// A round has ended, and every byte was right.
-    Round(Round),
-    /// Op after op fails. Said again each time that twice as many have.
-    Failing { status: &'static str, failures: u32 },
-    /// An op has succeeded again.
-    Answered,
-    /// The grant file was replaced, and this is what the region held under the new grant.
-    Regranted { region: Found },
-    /// Everything has ended, and the region is as it was before.
-    End(&'a Totals),
-}
-
-/// What a round has done.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Round {
-    round: u64,
-    reads: u64,
-    writes: u64,
-    bytes: u64,
-    compared: u64,
-}
-
-/// What all rounds have done.
-#[derive(Debug, Default, Serialize)]
-struct Totals {
-    rounds: u64,
-    reads: u64,
-    writes: u64,
-    bytes: u64,
-    compared: u64,
-    rekeys: u64,
-    regrants: u64,
-    /// Ops that did not end with OK, by status. Each was issued again.
-    failed: BTreeMap<&'static str, u64>,
-}
-
-/// What a region held under a new grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Found {
-    /// What it held before.
-    Kept,
-    /// The pattern of a fresh region.
-    Fresh,
-}
 
 /// An op to be issued.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +106,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     let (client, remote) = open_granted(&args.host, (&args.grant, file), patience, args.json)?;
     if args.json {
         let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
-        say_json(&Event::Open { device, fallbacks });
+        Event::Open { device, fallbacks }.say(true);
     }
     for op_type in [OpType::Read, OpType::Write] {
         client.grants.get(op_type)?;
@@ -176,10 +122,6 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
         ServeError::Pair(error) => remote.explain(error),
         other => other,
     })
-}
-
-fn say_json(event: &Event<'_>) {
-    line!("{}", serde_json::to_string(event).expect("plain data"));
 }
 
 /// A run of it.
@@ -519,42 +461,7 @@ impl<'a> Run<'a> {
     }
 
     fn say(&self, event: &Event<'_>) {
-        if self.args.json {
-            return say_json(event);
-        }
-        match event {
-            Event::Open { .. } => {}
-            Event::Round(Round { round, reads, writes, bytes, compared }) => line!(
-                "  round {round:4} {reads} reads, {writes} writes, {:.1} MB; {compared} bytes read back, every byte right",
-                *bytes as f64 / 1e6
-            ),
-            Event::Failing { status, failures } => {
-                line!("  failing    {failures} ops in a row ended with {status}; trying on");
-            }
-            Event::Answered => line!("  answered   ops succeed again"),
-            Event::Regranted { region: Found::Kept } => {
-                line!("  regranted  the grant file is new; the region holds what it held");
-            }
-            Event::Regranted { region: Found::Fresh } => {
-                line!("  regranted  the grant file is new; the region is a fresh one");
-            }
-            Event::End(totals) => {
-                line!(
-                    "\n  verified   {} reads and {} writes in {} rounds, {:.1} MB, every byte right; {} rotations, {} new \
-                     grant files",
-                    totals.reads,
-                    totals.writes,
-                    totals.rounds,
-                    totals.bytes as f64 / 1e6,
-                    totals.rekeys,
-                    totals.regrants
-                );
-                for (status, count) in &totals.failed {
-                    line!("  failed     {count} ops with {status}, each issued again");
-                }
-                line!("  restored   what was there before");
-            }
-        }
+        event.say(self.args.json);
     }
 }
 
