@@ -221,3 +221,57 @@ fn counts(shown: &Shown) -> [String; 3] {
         failed.join(", "),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row::new([CLOUD_6_1, CLOUD_6_12], Model::VirtioNet, Expected::Native)
+    }
+
+    #[test]
+    fn a_row_says_how_its_device_must_be_described() {
+        assert_eq!(row().device(), "AF_XDP on eth0: native, copy, 1 queue(s), MTU 1500");
+        let jumbo = Row { expected: Expected::Generic, ..row().queues(2).jumbo() };
+        let expected = "AF_XDP on eth0: generic, copy, 2 queue(s), MTU 9000, multi-buffer";
+        assert_eq!(jumbo.device(), expected);
+        assert_eq!(jumbo.fallbacks().len(), 2);
+    }
+
+    #[test]
+    fn the_short_form_has_a_pair_of_each_kernel() {
+        let short: Vec<_> = ROWS.iter().filter(|row| row.short).map(|row| row.kernels).collect();
+        assert_eq!(short, [[CLOUD_6_1; 2], [CLOUD_6_12; 2]]);
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_row_and_a_cell_for_each_column() {
+        let totals = Totals {
+            reads: 3,
+            writes: 4,
+            bytes: 100_000,
+            rekeys: 2,
+            failed: [("TIMEOUT".to_owned(), 5)].into(),
+            ..Totals::default()
+        };
+        let shown = Shown { ipv4: totals.clone(), by_udp: totals, ..Shown::default() };
+        let releases = ["6.1.0-1", "6.12.9"].map(str::to_owned);
+        let rows = [
+            (row(), releases.clone(), Outcome::Right(Box::new(shown))),
+            (row(), releases.clone(), Outcome::Refused("no multi-buffer".into())),
+            (row(), releases.clone(), Outcome::Failed("two\nlines | and a bar".into())),
+            (row(), releases, Outcome::NotRun("no packages".into())),
+        ];
+        let table = table(&rows);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 2 + rows.len());
+        let bars = |line: &&str| line.matches('|').count();
+        assert!(lines.iter().all(|line| bars(line) == COLUMNS.len() + 1), "{table}");
+        let parts = ["6.1.0-1, 6.12.9", "all bytes right", "14 ops, 0.2 MB", "| 4 ", "10 TIMEOUT"];
+        assert!(parts.iter().all(|part| lines[2].contains(part)), "{table}");
+        let marks = ["refused, as it must be", "FAILED", "NOT RUN"];
+        assert!(lines[3..].iter().zip(marks).all(|(line, mark)| line.contains(mark)), "{table}");
+        assert!(lines[4].contains("two lines / and a bar"), "{table}");
+    }
+}

@@ -418,3 +418,25 @@ fn unexpected(host: &dyn Host, expected: &str, came: &dyn std::fmt::Debug) -> Tr
         came: format!("{came:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_those_of_the_client_and_no_others() {
+        let read = |line: &str| serde_json::from_str::<Event>(line);
+        assert!(matches!(read(r#"{"event":"answered"}"#), Ok(Event::Answered {})));
+        let fresh = read(r#"{"event":"regranted","region":"fresh"}"#);
+        assert!(matches!(fresh, Ok(Event::Regranted { region: Found::Fresh })));
+        for other in [
+            "",
+            "rma-bench: interrupted",
+            r#"{"event":"failing","status":"TIMEOUT"}"#,
+            r#"{"event":"answered","after_ms":3}"#,
+            r#"{"event":"ended"}"#,
+        ] {
+            assert!(read(other).is_err(), "{other}");
+        }
+    }
+}
