@@ -22,7 +22,7 @@ use core::{ops::AddAssign, time::Duration};
 use hosts::{Initiator, KEY, Network, Place, Report, Side, TIMING, register};
 use model::{Model, PER_ROUND, ROUNDS, Random, area};
 use peer::{PATIENCE, Part, Peer, answer, orders};
-use rma_xdp::{Clock, Completion, DropReason, Host, OpStatus, OpType, TscClock, random_region_key};
+use rma_xdp::{Clock, DropReason, Host, OpStatus, OpType, TscClock, random_region_key};
 
 /// How many WRITEs are under way before a stop: more than the target's pending-write table holds, so that some may
 /// be NACKed.
