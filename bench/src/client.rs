@@ -29,7 +29,7 @@ const LINE: u64 = 64;
 
 /// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart, and then once more when the
 /// next frame wants it.
-const REACH: Duration = Duration::from_secs(5);
+pub(crate) const REACH: Duration = Duration::from_secs(5);
 
 /// A host that reads and writes, with everything that it needs for that.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rma_xdp::{
     Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, OpStatus,
-    OpType, Permissions, Pid, TscClock,
+    OpType, Permissions, Pid, TscClock, net::PathError,
 };
 use serde::Serialize;
 
 use crate::{
-    client::Client,
+    client::{Client, REACH},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
@@ -365,6 +365,31 @@ impl Remote {
     }
 }
 
+/// Finds the way to the server. A link that has just come up may lose its carrier once more, and
+/// neighbours are not asked for meanwhile: that is waited for, for up to `patience`; for nothing
+/// else.
+fn resolve(
+    host: &InlineHost,
+    responder: HostAddr,
+    patience: Duration,
+) -> Result<(), HostError> {
+    let clock = TscClock::new();
+    loop {
+        let result = host.resolve(responder);
+        let passing = matches!(
+            result,
+            Err(HostError::Path(
+                PathError::LinkDown { .. } | PathError::NeighbourUnresolved { .. }
+            ))
+        );
+        if !passing || Duration::from_nanos(clock.now().as_nanos()) >= patience {
+            return result;
+        }
+        // A link takes longer than this to come up.
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
 /// Opens this host for what a grant file allows.
 pub(crate) fn open_client(
     args: &LatArgs,
@@ -376,7 +401,7 @@ pub(crate) fn open_client(
         return Err(ServeError::Size { size: args.size, region_len });
     }
     let (mut client, remote) =
-        open_granted(&args.host, (&args.grant, file), Duration::ZERO, args.json)?;
+        open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
     let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
     if let Some(op_type) = op_type {
         client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
@@ -404,12 +429,7 @@ pub(crate) fn open_granted(
             here: here.join(" and "),
         });
     }
-    let clock = TscClock::new();
-    while let Err(no_path) = host.resolve(grant.responder) {
-        if Duration::from_nanos(clock.now().as_nanos()) >= patience {
-            return Err(no_path.into());
-        }
-    }
+    resolve(&host, grant.responder, patience)?;
     if !quiet {
         introduce(&host);
     }
