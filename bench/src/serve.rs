@@ -368,11 +368,7 @@ impl Remote {
 /// Finds the way to the server. A link that has just come up may lose its carrier once more, and
 /// neighbours are not asked for meanwhile: that is waited for, for up to `patience`; for nothing
 /// else.
-fn resolve(
-    host: &InlineHost,
-    responder: HostAddr,
-    patience: Duration,
-) -> Result<(), HostError> {
+fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result<(), HostError> {
     let clock = TscClock::new();
     loop {
         let result = host.resolve(responder);
@@ -400,8 +396,7 @@ pub(crate) fn open_client(
     if u64::from(args.size) > region_len {
         return Err(ServeError::Size { size: args.size, region_len });
     }
-    let (mut client, remote) =
-        open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
+    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
     let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
     if let Some(op_type) = op_type {
         client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
