@@ -6,6 +6,7 @@
 mod check;
 mod crypto;
 mod death;
+mod failover;
 mod floors;
 mod flows;
 mod issue;

@@ -250,7 +250,7 @@ impl Netns {
     }
 
     /// Polls until [`Netns::is_ready`]. Each look starts a process, so the loop does not spin.
-    fn wait_ready(&self, interface: &'static str) -> Result<(), LabError> {
+    pub(crate) fn wait_ready(&self, interface: &'static str) -> Result<(), LabError> {
         let deadline = monotonic() + READY_TIMEOUT;
         while !self.is_ready(interface)? {
             if monotonic() > deadline {

@@ -10,6 +10,7 @@ pub mod client;
 pub mod crypto;
 pub mod death;
 pub mod demo;
+pub mod failover;
 pub mod figures;
 pub mod floor;
 pub mod flows;

@@ -8,6 +8,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
     crypto::{self, CryptoArgs},
     demo::{self, DemoArgs},
+    failover::{self, FailoverArgs, ReplicaArgs},
     figures::{self, FiguresArgs},
     flows::{self, FlowsArgs},
     interrupt::Interrupt,
@@ -45,6 +46,12 @@ enum Command {
     Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
+    /// Kills one of two servers under a thousand tasks, starts it again, and shows what gets done
+    /// meanwhile. Needs root.
+    Failover(FailoverArgs),
+    /// A server of `failover`.
+    #[command(hide = true)]
+    Replica(ReplicaArgs),
     /// Draws how congestion control converges, in simulation.
     Flows(FlowsArgs),
 }
@@ -94,6 +101,8 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Verify(args) => verify::verify(args, &interrupt)?,
         Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,
+        Command::Failover(args) => failover::failover(args, &interrupt)?,
+        Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
     }
     Ok(())

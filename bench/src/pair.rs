@@ -92,8 +92,16 @@ pub enum PairError {
         ops: u64,
     },
     /// A new grant could not be fetched out of band.
-    #[error("fetching a grant over TCP: {0}")]
+    #[error("fetching a grant, over TCP or from a file: {0}")]
     Fetch(#[from] std::io::Error),
+    /// A server was started and has not granted anything.
+    #[error(
+        "a server that was started did not serve within {within:?}; look whether the machine is too busy"
+    )]
+    NotServed {
+        /// How long it was given.
+        within: core::time::Duration,
+    },
     /// IPv6 was asked for where there is one IPv6 address only.
     #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
     NoIpv6OnLoopback,

@@ -98,6 +98,13 @@ impl Direction {
             OpType::Write | OpType::Rekey => Self::Outbound,
         }
     }
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Inbound => Self::Outbound,
+            Self::Outbound => Self::Inbound,
+        }
+    }
 }
 
 impl fmt::Display for Direction {
@@ -171,6 +178,18 @@ impl Controller {
         match self {
             Self::Aimd(aimd) => aimd.on_completion_unused(feedback, rtt),
             Self::Swift(swift) => swift.on_completion_unused(feedback, rtt),
+            Self::Fixed(_) => {}
+        }
+    }
+
+    /// The remote NIC answers again after a silence: leaves `factor` of the window, but no less
+    /// than one op if it is above that. A decrease like any other: the next one is a round trip
+    /// later at the earliest.
+    fn on_return(&mut self, now: Instant, factor: f64) {
+        let least = |cwnd: f64| (factor * cwnd).max(cwnd.min(1.0));
+        match self {
+            Self::Aimd(aimd) => aimd.set(least(aimd.cwnd()), now),
+            Self::Swift(swift) => swift.set(least(swift.cwnd()), now),
             Self::Fixed(_) => {}
         }
     }

@@ -12,6 +12,16 @@
 //! class [`Throughput`](crate::op::ClassOfService::Throughput) leave some of the portal's slots free, so that bulk
 //! transfers to hosts that do not answer cannot take all of them until they time out.
 //!
+//! # Who does not answer
+//!
+//! A remote NIC from which nothing comes for a whole timeout is *silent* (not in the paper). Its
+//! windows stay as they are, and it gets one op at a time, a probe, until it answers; then what
+//! waits goes on. Calls with it stay for as long as their [`RetryPolicy::outlast`] says, and end
+//! with [`CallStatus::PeerSilent`], all of them in one poll if their times are over together:
+//! without retries as soon as it is known to be dead, which takes four ops that time out or a probe
+//! that does, and by default within three timeouts of its last answer. Calls with other hosts go on
+//! meanwhile.
+//!
 //! # How to drive it
 //!
 //! [`CommandExecutor::submit`] takes a call; [`CommandExecutor::poll`] takes completions and issues ops: call it
@@ -36,6 +46,9 @@ mod calls;
 mod config;
 mod cut;
 mod paths;
+mod peers;
+mod silence;
+mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -48,18 +61,22 @@ pub use call::{
     Call, CallError, CallId, CallStatus, Missing, Outcome, PIECES_MAX, Piece, RetryPolicy,
 };
 pub use config::{ExecutorConfig, ExecutorConfigError, PayloadLenMax};
+pub use peers::SilentPeers;
 
 use self::{
-    calls::{Calls, Phase, Span},
+    calls::{Calls, End, Patience, Phase, Span, Terms},
     cut::Cut,
     paths::{Issue, Paths, Turn},
+    peers::{Heard, Peers},
+    stalls::Stalls,
 };
 use crate::{
-    cc::{CongestionControl, Direction, Feedback, Held},
+    addr::HostAddr,
+    cc::{CongestionControl, Direction, Feedback, Held, RemoteWindowId},
     command::{Command, CommandOp, Completion, Transfer},
     op::{ClassOfService, OpStatus, OpType},
     portal::CommandPortal,
-    time::Instant,
+    time::{Instant, nanos},
 };
 
 /// An op under way, by its command slot.
@@ -71,6 +88,21 @@ struct Op {
     charge: u32,
     /// What all ops of the path took of it when this one had been issued.
     outstanding: u64,
+    /// Its number among all ops, from 1, and when it was issued.
+    issued: (u64, Instant),
+    /// Whether it was issued to a silent remote NIC, to see if it answers.
+    is_probe: bool,
+}
+
+impl Op {
+    const NONE: Self = Self {
+        call: 0,
+        span: Span::NONE,
+        charge: 0,
+        outstanding: 0,
+        issued: (0, Instant::ZERO),
+        is_probe: false,
+    };
 }
 
 /// See the module.
@@ -82,8 +114,11 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     first_slot: u16,
     /// By command slot.
     ops: Box<[Op]>,
+    /// The number of the next op.
+    issued: u64,
     calls: Calls,
     paths: Paths,
+    peers: Peers,
     cc: CongestionControl,
     /// With IPv4 and with IPv6.
     cuts: [Cut; 2],
@@ -96,9 +131,15 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     passed: u32,
     /// Calls that have been let past all fences before them and are not over.
     active: usize,
+    /// How long calls stay with a silent remote NIC by default, in nanoseconds.
+    outlast: u64,
+    stalls: Stalls,
+    /// When calls are to be looked at that have deadlines, or outlast more than they may stall.
     deadlines: BinaryHeap<Reverse<(Instant, CallId)>>,
     /// Calls that are over and whose outcomes have not been taken.
     over: VecDeque<u16>,
+    /// For those of one remote NIC, while they are looked at.
+    waiting: Vec<u16>,
     /// Whether the application has asked for something since the last [`CommandExecutor::poll`].
     asked: bool,
 }
@@ -119,13 +160,15 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             portal.slots().clone()
         };
         let payload = config.payload_len_max;
-        let none = Op { call: 0, span: Span::NONE, charge: 0, outstanding: 0 };
+        let timeout = nanos(config.timeout);
         Ok(Self {
             portal,
             first_slot: slots.start,
-            ops: vec![none; slots.len()].into(),
+            ops: vec![Op::NONE; slots.len()].into(),
+            issued: 1,
             calls: Calls::new(config.calls),
             paths: Paths::new(config.cc.remotes, config.calls, slots.len()),
+            peers: Peers::new(config.cc.remotes, slots.len(), timeout),
             cc: CongestionControl::new(cc),
             cuts: [payload.ipv4, payload.ipv6].map(|payload| Cut::new(payload, config.op_size_max)),
             held: VecDeque::with_capacity(2 * usize::from(config.calls)),
@@ -133,9 +176,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             fences: 0,
             passed: 0,
             active: 0,
+            outlast: timeout.saturating_mul(OUTLAST.0) / OUTLAST.1,
+            stalls: Stalls::new(&config),
             // Twice as many, so that they seldom have to be looked through.
             deadlines: BinaryHeap::with_capacity(2 * usize::from(config.calls)),
             over: VecDeque::with_capacity(config.calls.into()),
+            waiting: Vec::with_capacity(config.calls.into()),
             asked: false,
         })
     }
@@ -169,10 +215,11 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let index =
             self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
         let responder = call.pieces[0].grant.responder;
-        let path = match self.cc.hold(responder, Direction::of(op_type)) {
+        let direction = Direction::of(op_type);
+        let path = match self.cc.hold(responder, direction) {
             Ok(Held { id, is_new }) => {
                 if is_new {
-                    self.paths.begin(id);
+                    self.begin_path(id, responder, direction);
                 }
                 id
             }
@@ -186,9 +233,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.fence();
         }
         let cut = self.cuts[usize::from(!responder.is_ipv4())];
-        let id = self.calls.begin(index, call, path, cut, self.fences);
-        if let Some(deadline) = call.deadline {
-            self.expect(deadline, id);
+        let terms = self.terms(now, call);
+        let id = self.calls.begin(index, call, path, cut, self.fences, terms);
+        match (call.deadline, terms.patience) {
+            (Some(deadline), _) => self.expect(deadline, id),
+            (None, Patience::Outlast) => self.expect(now.after_nanos(terms.outlast), id),
+            (None, _) => {}
         }
         (self.asked, self.fence_parts) = (true, true);
         if self.fences == self.passed {
@@ -228,6 +278,25 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         call.class.unwrap_or_else(|| self.cuts[usize::from(!is_ipv4)].class(call.pieces))
     }
 
+    /// A path that is new, or was another's.
+    fn begin_path(&mut self, id: RemoteWindowId, responder: HostAddr, direction: Direction) {
+        let twin = self.cc.find(responder, direction.other());
+        let is_silent = self.peers.begin(id, direction, twin);
+        self.paths.begin(id, is_silent);
+    }
+
+    /// How long a call may take.
+    #[inline]
+    fn terms(&self, now: Instant, call: &Call<'_>) -> Terms {
+        let outlast = call.retry.outlast.map_or(self.outlast, nanos);
+        let patience = match call.deadline {
+            Some(_) => Patience::Deadline,
+            None if outlast > self.stalls.stall() => Patience::Outlast,
+            None => Patience::Stall,
+        };
+        Terms { since: now, outlast, patience }
+    }
+
     /// From now on, what is submitted waits until everything that was submitted before is over, well or not.
     pub fn fence(&mut self) {
         if core::mem::take(&mut self.fence_parts) {
@@ -240,7 +309,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// over, or whose outcome was taken, nothing changes.
     pub fn cancel(&mut self, call: CallId) {
         if self.calls.is_current(call) {
-            self.stop(call.index, CallStatus::Cancelled);
+            self.stop(call.index, End::Cancelled);
             self.asked = true;
         }
     }
@@ -256,7 +325,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.complete(now, &completion);
             work += 1;
         }
-        work + self.expire(now) + self.issue(now)
+        work + self.expire(now) + self.attend(now) + self.issue(now)
     }
 
     /// When [`CommandExecutor::poll`] has something to do even if no completion comes; [`Instant::ZERO`] if at once.
@@ -266,13 +335,18 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             return Some(Instant::ZERO);
         }
         let deadline = self.deadlines.peek().map(|&Reverse((at, _))| at);
-        [deadline, self.paths.poll_timeout()].into_iter().flatten().min()
+        let stalls = self.stalls.first(|call| self.calls[call].since).map(|(_, at)| at);
+        let times = [deadline, stalls, self.paths.poll_timeout(), self.peers.poll_timeout()];
+        times.into_iter().flatten().min()
     }
 
     /// The outcome of a call that is over. Its [`CallId`] may be another call's from now on.
     pub fn poll_outcome(&mut self) -> Option<Outcome> {
         let index = self.over.pop_front()?;
-        Some(self.calls.end(index))
+        let path = self.calls[index].path;
+        let responder = self.cc.addr(path);
+        self.cc.release(path);
+        Some(self.calls.end(index, responder))
     }
 
     /// How many calls are not over, or their outcomes have not been taken.
@@ -319,7 +393,15 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.active += 1;
         let call = &mut self.calls[index];
         call.phase = Phase::Active;
-        self.paths.enqueue(now, call.path, call.class, index);
+        call.since = now;
+        let path = call.path;
+        if call.patience == Patience::Stall {
+            self.stalls.push(index);
+        }
+        self.paths.enqueue(now, path, call.class, index);
+        if self.peers.of(path).is_silent() {
+            self.meet_silence(now, index);
+        }
     }
 
     /// Has a call wait for a fence to be passed. Those that were given up go when there are many of them.
@@ -368,34 +450,56 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         released
     }
 
-    /// Ends calls whose deadline has come. Returns how many.
+    /// Ends calls whose time is over. Returns how many.
     fn expire(&mut self, now: Instant) -> usize {
         let mut expired = 0;
+        while let Some((call, at)) = self.stalls.first(|call| self.calls[call].since)
+            && at <= now
+        {
+            self.stop(call, End::DeadlineExceeded);
+            expired += 1;
+        }
         while let Some(&Reverse((at, call))) = self.deadlines.peek()
             && (at <= now || !self.calls.is_current(call))
         {
             self.deadlines.pop();
-            if self.calls.is_current(call) {
-                self.stop(call.index, CallStatus::DeadlineExceeded);
-                expired += 1;
+            if !self.calls.is_current(call) {
+                continue;
+            }
+            match self.calls[call.index].ends_at(now) {
+                Some(later) => self.deadlines.push(Reverse((later, call))),
+                None => {
+                    self.stop(call.index, End::DeadlineExceeded);
+                    expired += 1;
+                }
             }
         }
         expired
     }
 
     /// Issues no more ops of a call.
-    fn stop(&mut self, index: u16, status: CallStatus) {
+    fn stop(&mut self, index: u16, end: End) {
         let call = &mut self.calls[index];
         match call.phase {
             Phase::Held => {
-                call.status = Some(status);
+                call.end = Some(end);
                 self.finish(index, false);
             }
             Phase::Active => {
-                call.status.get_or_insert(status);
+                call.end.get_or_insert(end);
+                self.forget_stall(index);
                 self.settle(index);
             }
             Phase::Free | Phase::Over => {}
+        }
+    }
+
+    /// A call that is active ends, or will with its ops.
+    fn forget_stall(&mut self, index: u16) {
+        let patience = &mut self.calls[index].patience;
+        if *patience == Patience::Stall {
+            *patience = Patience::Deadline;
+            self.stalls.remove(index);
         }
     }
 
@@ -413,32 +517,51 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     /// A call is over.
     fn finish(&mut self, index: u16, was_active: bool) {
+        if was_active {
+            self.forget_stall(index);
+        }
         let call = &mut self.calls[index];
         call.phase = Phase::Over;
-        self.cc.release(call.path);
         self.over.push_back(index);
         self.active -= usize::from(was_active);
     }
 
     fn complete(&mut self, now: Instant, completion: &Completion) {
         let op = usize::from(completion.slot.0 - self.first_slot);
-        let Op { call: index, span, charge, outstanding } = self.ops[op];
+        let Op { call: index, span, charge, outstanding, issued, is_probe } = self.ops[op];
         let call = &mut self.calls[index];
-        let feedback = Feedback::of(completion, span.len, now);
-        self.cc.on_completion(call.path, &feedback, outstanding);
-        self.paths.on_completion(call.path, call.class, charge);
+        let (path, class) = (call.path, call.class);
+        let heard = self.peers.hear(now, path, completion.status, issued);
+        // Silence is not congestion.
+        //= 1rma#6-remote-failures
+        //= type=deviation
+        if !matches!(heard, Heard::Silence | Heard::PastSilence) {
+            let feedback = Feedback::of(completion, span.len, now);
+            self.cc.on_completion(path, &feedback, outstanding);
+        }
+        self.paths.on_completion(path, class, charge);
         call.outstanding -= 1;
+        if heard != Heard::Answer || is_probe {
+            self.note(now, path, heard, is_probe);
+        }
         if completion.status != OpStatus::Ok {
-            if call.fail(span, completion.status) {
-                self.paths.enqueue(now, call.path, call.class, index);
+            let (stays, end) = self.judge(now, index, heard, completion.status);
+            if self.calls[index].fail(span, completion.status, (heard, stays), end) {
+                self.paths.enqueue(now, path, class, index);
             }
             self.settle(index);
             return;
         }
+        let call = &mut self.calls[index];
         call.bytes_done += u64::from(span.len);
         // If it has nothing to issue, it has no turns either.
         if call.outstanding == 0 && !call.has_next() {
             self.finish(index, true);
+        } else if call.since != now {
+            call.since = now;
+            if call.patience == Patience::Stall {
+                self.stalls.renew(index);
+            }
         }
     }
 
@@ -447,15 +570,16 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     fn issue(&mut self, now: Instant) -> usize {
         let released = self.release_held(now);
         self.paths.wake(now);
-        let mut issued = 0;
         let mut free = self.ops.len() - self.portal.as_mut().outstanding();
+        let mut issued = self.probe(now, free);
+        free -= issued;
         while free > 0
             && let Some(path) = self.paths.next()
         {
             let window = self.cc.window(path);
             let next_of = |call| self.calls[call].next();
             if let Turn::Issue(issue) = self.paths.turn(now, &window, next_of) {
-                self.issue_op(&issue);
+                self.issue_op(now, &issue, false);
                 issued += 1;
                 free -= 1;
             }
@@ -466,7 +590,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         released + issued
     }
 
-    fn issue_op(&mut self, issue: &Issue) {
+    #[inline]
+    fn issue_op(&mut self, now: Instant, issue: &Issue, is_probe: bool) {
         let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];
         let span = call.take_next();
@@ -482,7 +607,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         portal.put(&Command {
             slot,
             class: call.class,
-            responder: call.responder,
+            responder: self.cc.addr(call.path),
             remote_region: extent.remote_region,
             key: extent.key,
             op: match call.op_type {
@@ -491,6 +616,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             },
         });
         self.ops[usize::from(slot.0 - self.first_slot)] =
-            Op { call: index, span, charge, outstanding };
+            Op { call: index, span, charge, outstanding, issued: (self.issued, now), is_probe };
+        self.issued += 1;
     }
 }
+
+/// [`RetryPolicy::outlast`] by default, in timeouts: two, and a quarter for the probe that finds
+/// the remote NIC back after a pause of two. Longer: a call whose peer is dead takes longer to say
+/// so. With three quarters more, no call would end within three timeouts that was a probe at the
+/// end of its time.
+const OUTLAST: (u64, u64) = (9, 4);

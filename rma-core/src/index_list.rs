@@ -42,6 +42,15 @@ impl IndexList {
         (self.head != NONE).then_some(self.head)
     }
 
+    /// Its entries, the first one first.
+    pub(crate) fn iter(&self, links: &Links) -> impl Iterator<Item = u16> {
+        let after = |&entry: &u16| {
+            let next = links.0[usize::from(entry)].next;
+            (next != NONE).then_some(next)
+        };
+        core::iter::successors(self.front(), after)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.head == NONE
     }
@@ -96,8 +105,9 @@ mod tests {
         for slot in [3, 0, 7] {
             list.push_back(&mut links, slot);
         }
+        assert_eq!(list.iter(&links).collect::<Vec<_>>(), [3, 0, 7]);
         assert_eq!(drain(&mut list, &mut links), [3, 0, 7]);
-        assert_eq!(list.front(), None);
+        assert_eq!((list.front(), list.iter(&links).count()), (None, 0));
     }
 
     #[test]

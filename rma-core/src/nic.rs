@@ -41,6 +41,7 @@ mod told_requests;
 use std::sync::Arc;
 
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, ReceiveLenMax, Timing};
+pub(crate) use config::{TIMEOUT_MAX, TIMEOUT_MIN};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
 pub use fair_queue::BucketSecret;

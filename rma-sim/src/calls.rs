@@ -8,7 +8,8 @@
 //!
 //! What must hold, besides all that [`crate::invariant`] checks: a call has exactly one outcome; what it says was
 //! transferred was, what no op has tried is as it was before, and nothing else has changed, neither at the end nor until
-//! the next call; none ends much later than its deadline; when nothing can happen any more, all are over, and then a
+//! the next call; none ends much later than its deadline, or than it is to stay with a host that is
+//! silent; when nothing can happen any more, all are over, and then a
 //! small read succeeds.
 
 mod memory;
@@ -45,6 +46,8 @@ pub struct CallsReport {
     pub ok: u64,
     /// Calls of which an op failed for good.
     pub failed: u64,
+    /// Calls whose remote NIC was silent for too long for them.
+    pub silent: u64,
     /// Calls whose deadline came first.
     pub late: u64,
     /// Calls that were given up.
@@ -64,6 +67,7 @@ impl CallsReport {
     pub const fn add(&mut self, other: &Self) {
         self.ok += other.ok;
         self.failed += other.failed;
+        self.silent += other.silent;
         self.late += other.late;
         self.cancelled += other.cancelled;
         self.retries += other.retries;
@@ -120,6 +124,9 @@ struct UnderWay {
     bytes: u64,
     op_type: OpType,
     deadline: Option<Instant>,
+    /// When it was submitted, by the application's clock, and how long it stays with a silent host.
+    begun: Instant,
+    outlast: Option<Duration>,
 }
 
 /// A node that calls.
@@ -134,6 +141,8 @@ struct Application {
     next_at: Instant,
     wake_at: Option<Instant>,
     rings: bool,
+    /// Whether calls may have waited for others.
+    has_fenced: bool,
 }
 
 struct Run<'a> {
@@ -335,7 +344,8 @@ impl<'a> Run<'a> {
                 len,
             })
             .collect();
-        let longest = options.nodes[node.index()].nic.timing.bound(op_type);
+        let timing = options.nodes[node.index()].nic.timing;
+        let longest = timing.bound(op_type);
         let deadline = (!small && prng.chance(Chance::ppm(300_000))).then(|| {
             sim.local_now(node)
                 + Duration::from_nanos(prng.magnitude(2 * longest.as_nanos() as u64))
@@ -346,6 +356,7 @@ impl<'a> Run<'a> {
             RetryPolicy::DEFAULT.with(|it| {
                 it.timeouts = 20;
                 it.refusals = 200;
+                it.outlast = Some(20 * timing.timeout);
             }),
             RetryPolicy::NONE,
         ]);
@@ -366,10 +377,13 @@ impl<'a> Run<'a> {
         });
         if prng.chance(Chance::ppm(100_000)) {
             it.software.executor.fence();
+            it.has_fenced = true;
         }
         let id = it.software.submit(sim, &call).map_err(|error| format!("{node}: {error}"))?;
         it.area_of[id.index()] = slot;
-        it.calls[slot] = Some(UnderWay { target, expected, bytes: len, op_type, deadline });
+        let (begun, outlast) = (sim.local_now(node), retry.outlast);
+        let call = UnderWay { target, expected, bytes: len, op_type, deadline, begun, outlast };
+        it.calls[slot] = Some(call);
         if !small && prng.chance(Chance::ppm(50_000)) {
             // With some ops under way, or none.
             if prng.below(2) > 0 {
@@ -398,7 +412,8 @@ impl<'a> Run<'a> {
             return wrong("OK means that nothing is missing, and only that");
         }
         // A paused node learns of nothing; that it was is no fault of the executor.
-        let bound = options.nodes[node.index()].nic.timing.bound(call.op_type);
+        let timing = options.nodes[node.index()].nic.timing;
+        let bound = timing.bound(call.op_type);
         let now = sim.local_now(node);
         let was_paused = sim.resumed_at(node).is_some_and(|at| sim.now().since(at) <= bound * 4);
         if let Some(deadline) = call.deadline
@@ -413,6 +428,22 @@ impl<'a> Run<'a> {
         match outcome.status {
             CallStatus::Ok => report.ok += 1,
             CallStatus::Failed(_) => report.failed += 1,
+            CallStatus::PeerSilent { since, .. } => {
+                // It stayed as long as it was told to, and not much longer: its last op was a probe
+                // at most.
+                let outlast = call.outlast.unwrap_or(timing.timeout * 9 / 4);
+                if since < outlast {
+                    return wrong("given up before its time with a silent host was over");
+                }
+                let most = outlast + 2 * bound + timing.timeout / 16 + sim.wake_slack(node);
+                let waited = now.since(call.begun).min(since);
+                if waited > most && !was_paused && !it.has_fenced {
+                    return wrong(&format!(
+                        "waited {waited:?} for a silent host: {most:?} is most"
+                    ));
+                }
+                report.silent += 1;
+            }
             CallStatus::DeadlineExceeded => report.late += 1,
             CallStatus::Cancelled => report.cancelled += 1,
         }
@@ -458,6 +489,7 @@ fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> A
         next_at: Instant::ZERO,
         wake_at: None,
         rings: false,
+        has_fenced: false,
     }
 }
 

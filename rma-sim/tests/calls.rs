@@ -27,8 +27,9 @@ fn every_call_has_one_outcome_that_is_true() {
     }
     evidence::show(format_args!("{total:?}"));
     if is_whole {
-        let CallsReport { ok, failed, late, cancelled, retries, bytes, tried, untried } = total;
-        let reached = [ok, failed, late, cancelled, retries, bytes, tried, untried];
+        let CallsReport { ok, failed, silent, late, cancelled, retries, bytes, tried, untried } =
+            total;
+        let reached = [ok, failed, silent, late, cancelled, retries, bytes, tried, untried];
         assert!(reached.iter().all(|&it| it > 0), "{total:?}");
     }
 }

@@ -176,7 +176,8 @@ pub enum TransferError {
     /// It is over and not all bytes were transferred. The outcome tells which are missing;
     /// [`Outcome::remaining`] makes of it what to ask of another replica.
     #[error(
-        "{}: {} bytes were transferred and {} are missing; ask another replica for those", .0.status, .0.bytes_done,
+        "{} of region {} at {}: {}; {} bytes were transferred and {} are missing; ask another replica for those",
+        .0.op_type, .0.region, .0.responder, .0.status, .0.bytes_done,
         .0.missing.iter().map(|missing| missing.len).sum::<u64>()
     )]
     Failed(Outcome),

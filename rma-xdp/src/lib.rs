@@ -117,7 +117,7 @@ pub use rma_core::{
     error::{DropReason, RegionError, SubmitError},
     executor::{
         Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,
-        PIECES_MAX, PayloadLenMax, Piece, RetryPolicy,
+        PIECES_MAX, PayloadLenMax, Piece, RetryPolicy, SilentPeers,
     },
     grant::Grant,
     limits::OP_SIZE_MAX,

@@ -21,7 +21,7 @@ use rma_tests::{
 use rma_xdp::{
     Call, CallStatus, Client, Clock, ExecutorGauges, Grant, HostConfig, IdlePolicy, InlineHost,
     Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
-    RegisteredRegion, RetryPolicy, TenantConfig, Timing, TscClock,
+    RegisteredRegion, RetryPolicy, SilentPeers, TenantConfig, Timing, TscClock,
 };
 
 fn parse(metrics: &Metrics) -> Exposition {
@@ -164,11 +164,20 @@ fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     assert_eq!(classes.iter().sum::<f64>(), 1.0);
     assert_eq!(text.get("rma_executor_remote_cwnd_min_ops"), window.unwrap());
 
-    // All are over, and one outcome after the other is taken.
-    for call in calls {
-        assert_eq!(busy.wait(call).unwrap().status, CallStatus::Failed(OpStatus::Timeout));
+    // All are over, and one outcome after the other is taken. The second was the probe, with which
+    // the third ended.
+    let [first, second, third] = calls.map(|call| busy.wait(call).unwrap());
+    assert_eq!(first.status, CallStatus::Failed(OpStatus::Timeout));
+    assert_eq!(second.missing[0].tried, Some(OpStatus::Timeout));
+    assert_eq!(third.missing[0].tried, None);
+    for outcome in [second, third] {
+        let status = outcome.status;
+        assert!(matches!(status, CallStatus::PeerSilent { tried: 2, .. }), "{status}");
     }
     let gauges = hosts.client.metrics().executors;
+    assert_eq!(gauges.silent_peers, SilentPeers { suspect: 0, dead: 1, probing: 0 });
+    let text = parse(&hosts.client.metrics());
+    assert_eq!(text.get("rma_executor_silent_peers{state=\"dead\"}"), 1.0);
     assert_eq!((gauges.calls, gauges.calls_waiting, gauges.ops_outstanding), (0, 0, 0));
     assert_eq!((gauges.remote_cwnds, gauges.remote_cwnd_min), ([0; 6], None));
     assert!(gauges.local_cwnd_min.is_some());

@@ -4,8 +4,8 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    crypto, death, floors, flows, issue, limit::Limit, reads, rekey, simulator, transfers, turn,
-    useless, writes,
+    crypto, death, failover, floors, flows, issue, limit::Limit, reads, rekey, simulator,
+    transfers, turn, useless, writes,
 };
 use crate::{interrupt::Interrupt, pair::PairError};
 
@@ -93,6 +93,22 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("peer_death_over_bound", "ratio"),
             Spec::new("peer_death_over_bound_and_noise", "ratio").at_most(1.0),
             Spec::new("peer_death_noise", "ms"),
+        ],
+    },
+    Benchmark {
+        run: failover::over_xdp,
+        figures: &[
+            Spec::new("goodput_after_peer_death", "ratio").at_least(0.9),
+            Spec::new("worst_wait_after_peer_death", "T").at_most(3.0),
+            Spec::new("recovery_after_peer_return", "s").at_most(1.0),
+        ],
+    },
+    Benchmark {
+        run: failover::over_udp,
+        figures: &[
+            Spec::new("goodput_after_peer_death_udp", "ratio").at_least(0.9),
+            Spec::new("worst_wait_after_peer_death_udp", "T").at_most(3.0),
+            Spec::new("recovery_after_peer_return_udp", "s").at_most(1.0),
         ],
     },
     Benchmark {

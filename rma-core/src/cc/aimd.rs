@@ -9,7 +9,7 @@ use super::{
     CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, signal::Reading,
     window::OpCharge,
 };
-use crate::time;
+use crate::time::{self, Instant};
 
 /// A window under Algorithm 1.
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +61,16 @@ impl Aimd {
         if !self.last_decrease.is_an_rtt_ago(feedback, rtt) {
             return;
         }
-        let cwnd_old = self.cwnd;
-        self.cwnd = (factor * self.cwnd).max(least).min(cwnd_old);
+        self.set((factor * self.cwnd).max(least).min(self.cwnd), feedback.now);
+    }
+
+    /// Sets the window to `cwnd`, which is no larger than it is.
+    pub(super) fn set(&mut self, cwnd: f64, now: Instant) {
         // A delay right at its target, or a window at its minimum: nothing to wait for.
-        if self.cwnd < cwnd_old {
-            self.last_decrease = LastDecrease(Some(feedback.now));
+        if cwnd < self.cwnd {
+            self.last_decrease = LastDecrease(Some(now));
         }
+        self.cwnd = cwnd;
     }
 }
 

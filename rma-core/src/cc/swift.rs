@@ -14,7 +14,7 @@ use super::{
     CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, signal::Reading,
     window::OpCharge,
 };
-use crate::time;
+use crate::time::{self, Instant};
 
 /// A window under Swift.
 #[derive(Clone, Copy, Debug)]
@@ -107,16 +107,16 @@ impl Swift {
     /// Multiplies the window by `factor`, unless it was decreased in the last RTT time.
     fn decrease(&mut self, factor: f64, feedback: &Feedback, rtt: Rtt) {
         if self.last_decrease.is_an_rtt_ago(feedback, rtt) {
-            self.set(factor * self.cwnd, feedback);
+            self.set(factor * self.cwnd, feedback.now);
         }
     }
 
     /// Sets the window, within its limits.
-    fn set(&mut self, cwnd: f64, feedback: &Feedback) {
+    pub(super) fn set(&mut self, cwnd: f64, now: Instant) {
         let cwnd = cwnd.max(self.cwnd_min).min(self.cwnd_max);
         // The publication also counts an unchanged window as decreased. At its maximum such a window would never be.
         if cwnd < self.cwnd {
-            self.last_decrease = LastDecrease(Some(feedback.now));
+            self.last_decrease = LastDecrease(Some(now));
         }
         self.cwnd = cwnd;
     }
@@ -131,7 +131,7 @@ impl CongestionController for Swift {
                 let target = self.target_delay_nanos();
                 if delay < target {
                     let ai = self.ai * self.op_charge.ops(feedback.op_size);
-                    self.set(self.cwnd + ai / self.cwnd.max(1.0), feedback);
+                    self.set(self.cwnd + ai / self.cwnd.max(1.0), feedback.now);
                 } else {
                     let factor = 1.0 - self.beta * ((delay - target) / delay);
                     let factor = factor.max(self.least_factor);
@@ -151,7 +151,8 @@ impl CongestionController for Swift {
                 if self.last_decrease.is_an_rtt_ago(feedback, rtt) {
                     self.timeouts = self.timeouts.saturating_add(1);
                     let reset = self.timeouts >= self.retx_reset_threshold;
-                    self.set(if reset { 0.0 } else { self.least_factor * self.cwnd }, feedback);
+                    let cwnd = if reset { 0.0 } else { self.least_factor * self.cwnd };
+                    self.set(cwnd, feedback.now);
                 }
             }
             Reading::Nothing => {}

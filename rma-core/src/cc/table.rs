@@ -13,7 +13,7 @@ use super::{
     CcConfig, CongestionController, Controller, Direction, Feedback, OpCharge, Rtt, Window,
     window::Pacing,
 };
-use crate::addr::HostAddr;
+use crate::{addr::HostAddr, time::Instant};
 
 /// The name of a remote window that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,8 @@ pub struct Held {
 /// No remote window is free.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "all {remotes} remote congestion windows are in use; let some transfers end, or raise `remotes`"
+    "all {remotes} remote congestion windows are in use; let some transfers end and take their outcomes, or raise \
+     `remotes`"
 )]
 pub struct AllHeld {
     /// How many there are.
@@ -151,6 +152,32 @@ impl CongestionControl {
         self.buckets[bucket] = at;
         self.last = at;
         Ok(Held { id: RemoteWindowId(at), is_new: true })
+    }
+
+    /// The window to `addr` in `direction`, held or remembered, if there is one.
+    pub(crate) fn find(&self, addr: HostAddr, direction: Direction) -> Option<RemoteWindowId> {
+        let mut at = self.buckets[self.bucket(addr, direction)];
+        while at != NONE {
+            let remote = &self.remotes[at as usize];
+            if remote.is(addr, direction) {
+                return Some(RemoteWindowId(at));
+            }
+            at = remote.next;
+        }
+        None
+    }
+
+    /// The address of the remote NIC that `id` names.
+    pub(crate) fn addr(&self, id: RemoteWindowId) -> HostAddr {
+        self.remotes[id.0 as usize].addr
+    }
+
+    /// The remote NIC that `id` names answers again, after a silence in which no completion was
+    /// told here: halves its window so many times, but to no less than one op, if it is above that.
+    /// What was right before may be too much now, and silence is no measure of a queue.
+    pub fn on_return(&mut self, id: RemoteWindowId, now: Instant, halvings: u32) {
+        let remote = &mut self.remotes[id.0 as usize];
+        remote.controller.on_return(now, 1.0 / f64::from(1_u32 << halvings.min(31)));
     }
 
     /// Ends one [`CongestionControl::hold`]. The window is remembered while there is room.

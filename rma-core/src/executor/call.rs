@@ -1,10 +1,11 @@
 //! What an application asks of a [`CommandExecutor`](super::CommandExecutor), and what it gets back.
 
-use core::fmt;
+use core::{fmt, time::Duration};
 
 use thiserror::Error;
 
 use crate::{
+    addr::HostAddr,
     cc::AllHeld,
     error::SubmitError,
     grant::Grant,
@@ -47,7 +48,8 @@ pub struct Call<'a> {
     /// What to do when ops fail.
     pub retry: RetryPolicy,
     /// When to give up: no op is issued from then on. The call is over when those that are under way are, which
-    /// promise P1 bounds.
+    /// promise P1 bounds. `None`: when no op was OK for
+    /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall).
     pub deadline: Option<Instant>,
 }
 
@@ -58,47 +60,48 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// A call of `pieces`, with the default policy and without a deadline.
+    /// A call of `pieces`, with the default policy and no deadline of its own.
     pub const fn of(pieces: &'a [Piece<'a>]) -> Self {
         Self { pieces, class: None, retry: RetryPolicy::DEFAULT, deadline: None }
     }
 }
 
-/// What to do when an op of a call fails: how often it is issued again.
+/// What to do when an op of a call fails: how often it is issued again, and how long a call stays
+/// with a remote NIC that does not answer.
 ///
-/// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion and loss. A write may be
+/// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion, loss and
+/// silence. A write may be
 /// repeated after any of them, as an op that was reported as failed changes nothing any more (promise P2). The others
 /// say that the same op would fail again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct RetryPolicy {
-    /// After TIMEOUT. More: more lost frames are made good. Fewer: a dead host is known sooner, and the application
-    /// can turn to another replica.
+    /// After TIMEOUT, if the remote NIC answers other ops: so this is for loss. More: more lost
+    /// frames are made good.
     pub timeouts: u8,
     /// After NACK or DISPATCH_TIMEOUT, which come soon. Each of them cuts a congestion window to a tenth, so that the
     /// next ones are further and further apart, up to RTT / `cwnd_min`.
     pub refusals: u8,
+    /// How long the call stays with a remote NIC that answers nothing at all: from its last answer,
+    /// or from the call's beginning if that was later. TIMEOUTs in that time do not count. `None`:
+    /// a little more than twice the NIC's timeout
+    /// ([`ExecutorConfig::timeout`](super::ExecutorConfig::timeout)), so that a pause of two
+    /// timeouts fails no call. Longer: the call outlasts longer pauses, restarts and failovers (a
+    /// host that has restarted has new keys, so the ops fail then, but the call ends as soon as it
+    /// can be known). Shorter: the application can turn to another replica sooner; with zero, as
+    /// soon as the remote NIC is known to be silent.
+    pub outlast: Option<Duration>,
 }
 
 impl RetryPolicy {
-    /// Three timeouts, so that a lost frame is made good, and 100 refusals.
-    pub const DEFAULT: Self = Self { timeouts: 3, refusals: 100 };
+    /// Two timeouts, so that lost frames are made good, 100 refusals, and a pause of two timeouts
+    /// is outlasted.
+    pub const DEFAULT: Self = Self { timeouts: 2, refusals: 100, outlast: None };
 
-    /// Every failure ends the call, for applications that have another replica.
-    pub const NONE: Self = Self { timeouts: 0, refusals: 0 };
-
-    /// What is left of it for an op that ended with `status`, if that is to be issued again.
-    pub(super) const fn after(self, status: OpStatus) -> Option<Self> {
-        let Self { timeouts, refusals } = self;
-        match status {
-            OpStatus::Timeout if timeouts > 0 => Some(Self { timeouts: timeouts - 1, ..self }),
-            OpStatus::Nack | OpStatus::DispatchTimeout if refusals > 0 => {
-                Some(Self { refusals: refusals - 1, ..self })
-            }
-            _ => None,
-        }
-    }
+    /// Every failure ends the call, and so does a remote NIC that is silent: for applications that
+    /// have another replica.
+    pub const NONE: Self = Self { timeouts: 0, refusals: 0, outlast: Some(Duration::ZERO) };
 }
 
 impl Default for RetryPolicy {
@@ -134,7 +137,18 @@ pub enum CallStatus {
     Ok,
     /// An op failed in this way, and was not to be retried.
     Failed(OpStatus),
-    /// The deadline came first.
+    /// The remote NIC is silent: nothing has come from it for longer than [`RetryPolicy::outlast`],
+    /// and every op that it was asked since has timed out. What of the call was not issued by then
+    /// was not issued at all.
+    PeerSilent {
+        /// How long it had been silent when the call was given up: since the first op that got no
+        /// answer was issued.
+        since: Duration,
+        /// How many ops had timed out since, those of other calls among them.
+        tried: u32,
+    },
+    /// The deadline came first; or, if the call had none, no op of it was OK for
+    /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall).
     DeadlineExceeded,
     /// The application gave up.
     Cancelled,
@@ -145,6 +159,10 @@ impl fmt::Display for CallStatus {
         match self {
             Self::Ok => f.write_str("OK"),
             Self::Failed(status) => status.fmt(f),
+            Self::PeerSilent { since, tried } => {
+                let (ms, ops) = (since.as_millis(), if *tried == 1 { "op" } else { "ops" });
+                write!(f, "no answer for {ms} ms ({tried} {ops} timed out)")
+            }
             Self::DeadlineExceeded => f.write_str("the deadline has passed"),
             Self::Cancelled => f.write_str("cancelled"),
         }
@@ -190,6 +208,13 @@ impl Missing {
 pub struct Outcome {
     /// Of which call.
     pub call: CallId,
+    /// What its ops did.
+    pub op_type: OpType,
+    /// With which remote NIC.
+    pub responder: HostAddr,
+    /// In which of its regions: that of the first bytes that are missing, or of the first piece if
+    /// none are.
+    pub region: RegionId,
     /// How it ended.
     pub status: CallStatus,
     /// How many bytes were transferred.
@@ -203,12 +228,17 @@ pub struct Outcome {
 impl Outcome {
     /// What became of a call that was given up before an executor took it: all of it is missing, and nothing has
     /// changed. `call` names no other call. For who keeps calls until there is room for them.
+    ///
+    /// # Panics
+    /// If it has no pieces.
     pub fn not_begun(call: &Call<'_>, status: CallStatus) -> Self {
         let pieces = call.pieces.iter().enumerate();
         let missing =
             pieces.map(|(piece, it)| Missing { piece, offset: 0, len: it.len, tried: None });
         let missing = missing.collect();
-        Self { call: CallId::NONE, status, bytes_done: 0, retries: 0, missing }
+        let Grant { op_type, responder, region, .. } = *call.pieces[0].grant;
+        let (call, retries) = (CallId::NONE, 0);
+        Self { call, op_type, responder, region, status, bytes_done: 0, retries, missing }
     }
 
     /// The part of `pieces`, those of the call, that is missing: what to ask of another replica, with the grants

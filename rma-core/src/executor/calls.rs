@@ -3,12 +3,16 @@
 //! Bytes are issued in the order of the pieces, so what was transferred needs no map: it is all that lies before the
 //! cursor, but for the spans of ops that failed.
 
-use core::ops::{Index, IndexMut};
+use core::{
+    ops::{Index, IndexMut},
+    time::Duration,
+};
 
 use super::{
     call::{Call, CallId, CallStatus, Missing, Outcome, Piece, RetryPolicy},
     cut::Cut,
     paths::Next,
+    peers::Heard,
 };
 use crate::{
     addr::HostAddr,
@@ -16,21 +20,49 @@ use crate::{
     crypto::DerivedRegionKey,
     op::{ClassOfService, OpStatus, OpType},
     region::RegionId,
+    time::Instant,
 };
+
+/// What is left of a [`RetryPolicy`] for an op.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tries {
+    timeouts: u8,
+    refusals: u8,
+}
+
+impl Tries {
+    const NONE: Self = Self { timeouts: 0, refusals: 0 };
+
+    const fn of(retry: RetryPolicy) -> Self {
+        Self { timeouts: retry.timeouts, refusals: retry.refusals }
+    }
+
+    /// What is left after an op that ended with `status`, if that is to be issued again.
+    const fn after(self, status: OpStatus) -> Option<Self> {
+        let Self { timeouts, refusals } = self;
+        match status {
+            OpStatus::Timeout if timeouts > 0 => Some(Self { timeouts: timeouts - 1, ..self }),
+            OpStatus::Nack | OpStatus::DispatchTimeout if refusals > 0 => {
+                Some(Self { refusals: refusals - 1, ..self })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// The bytes of one op.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) piece: u16,
     /// How often it may still fail.
-    retry: RetryPolicy,
+    tries: Tries,
     pub(super) len: u32,
     /// In the piece.
     pub(super) offset: u64,
 }
 
 impl Span {
-    pub(super) const NONE: Self = Self { piece: 0, retry: RetryPolicy::NONE, len: 0, offset: 0 };
+    pub(super) const NONE: Self = Self { piece: 0, tries: Tries::NONE, len: 0, offset: 0 };
 
     const fn missing(self, tried: OpStatus) -> Missing {
         let Self { piece, len, offset, .. } = self;
@@ -71,6 +103,36 @@ impl Extent {
     }
 }
 
+/// What bounds the time of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// A deadline of its own.
+    Deadline,
+    /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall), from its last success.
+    Stall,
+    /// [`RetryPolicy::outlast`], as that is longer, from its last success.
+    Outlast,
+}
+
+/// How long a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// When it began.
+    pub(super) since: Instant,
+    /// How long it stays with a silent remote NIC, in nanoseconds.
+    pub(super) outlast: u64,
+    pub(super) patience: Patience,
+}
+
+/// Why no more ops of a call are issued. What it was silent for is in [`Rest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Failed(OpStatus),
+    Silent,
+    DeadlineExceeded,
+    Cancelled,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Free,
@@ -91,11 +153,16 @@ pub(super) struct CallState {
     pub(super) path: RemoteWindowId,
     pub(super) class: ClassOfService,
     pub(super) op_type: OpType,
-    pub(super) responder: HostAddr,
+    pub(super) patience: Patience,
+    /// When an op of it was OK the last time; if none was, when it was let past the fences before
+    /// it.
+    pub(super) since: Instant,
+    /// How long it stays with a silent remote NIC, in nanoseconds.
+    pub(super) outlast: u64,
     /// How many fences had been set before it.
     pub(super) fence: u32,
     cut: Cut,
-    retry: RetryPolicy,
+    tries: Tries,
     /// Its first piece, and how many it has.
     first: Extent,
     pieces: u16,
@@ -107,7 +174,7 @@ pub(super) struct CallState {
     retries: u32,
     pub(super) bytes_done: u64,
     /// Why no more ops are issued, if that is not because all were.
-    pub(super) status: Option<CallStatus>,
+    pub(super) end: Option<End>,
     /// `None` until it, or an earlier call in this place, has needed it.
     rest: Option<Box<Rest>>,
 }
@@ -123,6 +190,9 @@ struct Rest {
     again: Vec<(Span, OpStatus)>,
     /// Failed, and not to be issued again.
     failed: Vec<(Span, OpStatus)>,
+    /// How long its remote NIC had been silent when it was given up, in nanoseconds, and how many
+    /// ops had timed out.
+    silence: (u64, u32),
 }
 
 impl CallState {
@@ -133,10 +203,12 @@ impl CallState {
             path: RemoteWindowId::NONE,
             class: ClassOfService::Latency,
             op_type: OpType::Read,
-            responder: HostAddr::from_octets([0; 16]),
+            patience: Patience::Deadline,
+            since: Instant::ZERO,
+            outlast: 0,
             fence: 0,
             cut: Cut::NONE,
-            retry: RetryPolicy::NONE,
+            tries: Tries::NONE,
             first: Extent::NONE,
             pieces: 0,
             piece: 0,
@@ -144,7 +216,7 @@ impl CallState {
             outstanding: 0,
             retries: 0,
             bytes_done: 0,
-            status: None,
+            end: None,
             rest: None,
         }
     }
@@ -161,9 +233,17 @@ impl CallState {
         self.rest.as_ref().map_or(&[], |rest| &rest.again)
     }
 
+    /// `None` if its time is over, as that has come when it was to be looked at; or else when to
+    /// look again.
+    pub(super) fn ends_at(&self, now: Instant) -> Option<Instant> {
+        let since = if self.phase == Phase::Held { now } else { self.since };
+        let at = since.after_nanos(self.outlast);
+        (self.patience == Patience::Outlast && at > now).then_some(at)
+    }
+
     /// Whether an op is to be issued.
     pub(super) fn has_next(&self) -> bool {
-        self.status.is_none() && (self.piece < self.pieces || !self.again().is_empty())
+        self.end.is_none() && (self.piece < self.pieces || !self.again().is_empty())
     }
 
     /// The next op. The caller knows that there is one.
@@ -192,21 +272,54 @@ impl CallState {
         if self.offset == self.extent(piece).len {
             (self.piece, self.offset) = (self.piece + 1, 0);
         }
-        Span { piece, retry: self.retry, len, offset }
+        Span { piece, tries: self.tries, len, offset }
     }
 
-    /// An op failed. Whether it is to be issued again.
-    pub(super) fn fail(&mut self, span: Span, status: OpStatus) -> bool {
+    /// An op failed. Whether it is to be issued again; if it is not, and the call has not been
+    /// given up before, the call `end`s so. `heard`: what that says about the remote NIC, with
+    /// which the call `stays` or not if it is silent.
+    pub(super) fn fail(
+        &mut self,
+        span: Span,
+        status: OpStatus,
+        (heard, stays): (Heard, bool),
+        end: End,
+    ) -> bool {
+        let is_silence = matches!(heard, Heard::Silence | Heard::PastSilence);
+        let tries = match is_silence && stays {
+            true => Some(span.tries),
+            false => span.tries.after(status),
+        };
         let rest = self.rest.get_or_insert_default();
-        if self.status.is_none()
-            && let Some(retry) = span.retry.after(status)
+        if self.end.is_none()
+            && end != End::Silent
+            && let Some(tries) = tries
         {
-            rest.again.push((Span { retry, ..span }, status));
+            rest.again.push((Span { tries, ..span }, status));
             return true;
         }
         rest.failed.push((span, status));
-        self.status.get_or_insert(CallStatus::Failed(status));
+        self.end.get_or_insert(end);
         false
+    }
+
+    /// Notes for the outcome for how long its remote NIC has been silent, in nanoseconds, and how
+    /// many ops have timed out.
+    pub(super) fn note_silence(&mut self, silence: (u64, u32)) {
+        self.rest.get_or_insert_default().silence = silence;
+    }
+
+    /// How it ended, if not all bytes were transferred.
+    fn status(&self) -> Option<CallStatus> {
+        Some(match self.end? {
+            End::Failed(status) => CallStatus::Failed(status),
+            End::Silent => {
+                let (nanos, tried) = self.rest.as_ref().map_or((0, 0), |rest| rest.silence);
+                CallStatus::PeerSilent { since: Duration::from_nanos(nanos), tried }
+            }
+            End::DeadlineExceeded => CallStatus::DeadlineExceeded,
+            End::Cancelled => CallStatus::Cancelled,
+        })
     }
 
     /// What was not transferred, in order.
@@ -273,16 +386,18 @@ impl Calls {
         path: RemoteWindowId,
         cut: Cut,
         fence: u32,
+        terms: Terms,
     ) -> CallId {
         let (first, others) = call.pieces.split_first().expect("a call has a piece");
         let state = &mut self[index];
         state.phase = Phase::Held;
         state.path = path;
         state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
-        (state.op_type, state.responder) = (first.grant.op_type, first.grant.responder);
+        state.op_type = first.grant.op_type;
+        Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
         state.fence = fence;
         state.cut = cut;
-        state.retry = call.retry;
+        state.tries = Tries::of(call.retry);
         (state.first, state.pieces) = (Extent::of(first), call.pieces.len() as u16);
         if !others.is_empty() {
             let rest = state.rest.get_or_insert_default();
@@ -307,15 +422,19 @@ impl Calls {
         (state.generation == call.generation).then_some(state.phase)
     }
 
-    /// What became of a call that is over; its entry is free from now on.
+    /// What became of a call with `responder` that is over; its entry is free from now on.
     #[inline]
-    pub(super) fn end(&mut self, index: u16) -> Outcome {
+    pub(super) fn end(&mut self, index: u16, responder: HostAddr) -> Outcome {
         let state = &mut self[index];
-        let missing = if state.status.is_some() { state.missing() } else { Vec::new() };
+        let missing = if state.end.is_some() { state.missing() } else { Vec::new() };
+        let piece = missing.first().map_or(0, |first| first.piece as u16);
         let outcome = Outcome {
             call: CallId { index, generation: state.generation },
+            op_type: state.op_type,
+            responder,
+            region: state.extent(piece).remote_region,
             // One that was given up while its last ops were under way may have come to a good end.
-            status: state.status.filter(|_| !missing.is_empty()).unwrap_or(CallStatus::Ok),
+            status: state.status().filter(|_| !missing.is_empty()).unwrap_or(CallStatus::Ok),
             bytes_done: state.bytes_done,
             retries: state.retries,
             missing,
@@ -323,7 +442,7 @@ impl Calls {
         state.phase = Phase::Free;
         state.generation = state.generation.wrapping_add(1);
         (state.piece, state.offset) = (0, 0);
-        (state.retries, state.bytes_done, state.status) = (0, 0, None);
+        (state.retries, state.bytes_done, state.end) = (0, 0, None);
         if let Some(rest) = &mut state.rest {
             rest.extents.clear();
             rest.again.clear();

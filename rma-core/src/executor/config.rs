@@ -1,11 +1,13 @@
 //! Settings of a CommandExecutor.
 
+use core::time::Duration;
+
 use thiserror::Error;
 
 use crate::{
     cc::{CcConfig, CcConfigBuilder, CcConfigError},
     limits::OP_SIZE_MAX,
-    nic::NicConfigBuilder,
+    nic::{NicConfigBuilder, TIMEOUT_MAX, TIMEOUT_MIN},
     wire::read::RESPONSE_OVERHEAD,
 };
 
@@ -23,6 +25,16 @@ pub struct ExecutorConfig {
     /// The largest op that a transfer is cut into, in bytes; 64 to 4096, and what the frame makes of it. Default:
     /// 4096. Smaller: other transfers wait for less, and each byte costs more.
     pub op_size_max: u32,
+    /// How long an op in service may wait for its data, by the NIC's
+    /// [`Timing`](crate::nic::Timing). Default: 100 ms. What the executor does about remote NICs
+    /// that do not answer goes by it.
+    pub timeout: Duration,
+    /// How long a call without a deadline of its own may take from one op that was OK to the next,
+    /// and to the first: after that it ends with
+    /// [`CallStatus::DeadlineExceeded`](super::CallStatus::DeadlineExceeded). At least `timeout`.
+    /// Default: 10 s, or four timeouts if that is longer. A call whose
+    /// [`RetryPolicy::outlast`](super::RetryPolicy::outlast) is longer may take that long.
+    pub stall: Duration,
     /// Congestion control.
     pub cc: CcConfigBuilder,
 }
@@ -55,6 +67,8 @@ impl ExecutorConfig {
                 ipv6: payload(receive.ipv6),
             },
             op_size_max: OP_SIZE_MAX,
+            timeout: nic.timing.timeout,
+            stall: nic.timing.timeout.saturating_mul(4).max(STALL),
             cc: CcConfigBuilder::software(nic.rtt),
         }
     }
@@ -66,9 +80,20 @@ impl ExecutorConfig {
         if !(OP_SIZE_MIN..=OP_SIZE_MAX).contains(&self.op_size_max) {
             return Err(ExecutorConfigError::OpSizeMax { op_size_max: self.op_size_max });
         }
+        if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&self.timeout) {
+            return Err(ExecutorConfigError::Timeout { timeout: self.timeout });
+        }
+        if self.stall < self.timeout {
+            return Err(ExecutorConfigError::Stall { stall: self.stall, timeout: self.timeout });
+        }
         Ok(self.cc.build()?)
     }
 }
+
+/// How long a call without a deadline may go without a success, by default. Shorter: a peer that is
+/// overloaded for a while fails calls that it would have served. Longer: who forgot a deadline
+/// waits longer for what never comes.
+const STALL: Duration = Duration::from_secs(10);
 
 /// Below a granule, ops would be all request.
 const OP_SIZE_MIN: u32 = crate::limits::GRANULE;
@@ -88,6 +113,22 @@ pub enum ExecutorConfigError {
     OpSizeMax {
         /// The refused value.
         op_size_max: u32,
+    },
+    /// No NIC has such a timeout.
+    #[error(
+        "`timeout` is {timeout:?}: it must be in {TIMEOUT_MIN:?}..={TIMEOUT_MAX:?}, as the NIC's"
+    )]
+    Timeout {
+        /// The refused value.
+        timeout: Duration,
+    },
+    /// Calls would end before an op can.
+    #[error("`stall` is {stall:?}: it must be at least `timeout`, {timeout:?}")]
+    Stall {
+        /// The refused value.
+        stall: Duration,
+        /// The NIC's timeout.
+        timeout: Duration,
     },
     /// Congestion control has a setting that cannot work.
     #[error(transparent)]

@@ -27,6 +27,8 @@ enum State {
     Paced,
     /// It has ops of the throughput class alone, and these have all the slots that they may have.
     NoSlot,
+    /// Its remote NIC is silent.
+    Barred,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,8 @@ struct Path {
     bulk: usize,
     /// Whether it is in the queue for slots of the throughput class.
     awaits_slot: bool,
+    /// Its remote NIC is silent: no op is issued but probes.
+    is_barred: bool,
     /// When the next op may be issued.
     next_at: Instant,
 }
@@ -57,6 +61,7 @@ impl Path {
         outstanding: 0,
         bulk: 0,
         awaits_slot: false,
+        is_barred: false,
         next_at: Instant::ZERO,
     };
 
@@ -70,7 +75,7 @@ impl Path {
 
     /// Whether it takes part in sharing the slots of the throughput class.
     fn is_bulk(&self) -> bool {
-        self.bulk > 0 || self.has(ClassOfService::Throughput)
+        self.bulk > 0 || !self.is_barred && self.has(ClassOfService::Throughput)
     }
 }
 
@@ -135,8 +140,9 @@ impl Paths {
         }
     }
 
-    /// The path of a remote window that nobody had before, or whose place was another's.
-    pub(super) fn begin(&mut self, id: RemoteWindowId) {
+    /// The path of a remote window that nobody had before, or whose place was another's; to a
+    /// remote NIC that is silent, or not.
+    pub(super) fn begin(&mut self, id: RemoteWindowId, is_silent: bool) {
         let index = id.index();
         while self.paths.len() <= index {
             self.paths.push(Path::NEW);
@@ -147,6 +153,57 @@ impl Paths {
             path.state = State::Idle;
         }
         path.next_at = Instant::ZERO;
+        path.is_barred = is_silent;
+    }
+
+    /// The remote NIC of a path is silent: nothing is issued there but what [`Paths::probe`] says.
+    pub(super) fn bar(&mut self, id: RemoteWindowId) {
+        let path = &mut self.paths[id.index()];
+        let was_bulk = path.is_bulk();
+        path.is_barred = true;
+        self.bulk_paths -= usize::from(was_bulk && !path.is_bulk());
+    }
+
+    /// The remote NIC of a path answers again.
+    pub(super) fn unbar(&mut self, now: Instant, id: RemoteWindowId) {
+        let path = &mut self.paths[id.index()];
+        let was_bulk = path.is_bulk();
+        path.is_barred = false;
+        self.bulk_paths += usize::from(path.is_bulk() && !was_bulk);
+        if path.state == State::Barred {
+            // Time in which nothing might be issued is not saved up.
+            path.next_at = path.next_at.max(now);
+            path.state = State::Ready;
+            self.ready.push_back(id.index() as u32);
+        }
+    }
+
+    /// The calls of a path that have something to issue.
+    pub(super) fn calls(&self, id: RemoteWindowId) -> impl Iterator<Item = u16> {
+        self.paths[id.index()].calls.iter().flat_map(|calls| calls.iter(&self.links))
+    }
+
+    /// Whether `call` has something to issue.
+    pub(super) fn is_queued(&self, call: u16) -> bool {
+        self.queued[usize::from(call)]
+    }
+
+    /// An op of `call`, on a path that is barred, whatever window, pace and slots of its class say:
+    /// the caller has a slot for it.
+    #[cold]
+    pub(super) fn probe(
+        &mut self,
+        now: Instant,
+        id: RemoteWindowId,
+        window: &Window,
+        class: ClassOfService,
+        call: u16,
+        next: Next,
+    ) -> Issue {
+        let was_bulk = self.paths[id.index()].is_bulk();
+        let issue = self.take(now, id.index(), window, class, call, next);
+        self.bulk_paths += usize::from(self.paths[id.index()].is_bulk() && !was_bulk);
+        issue
     }
 
     /// `call` has something to issue.
@@ -179,7 +236,7 @@ impl Paths {
                 path.state = State::Ready;
                 self.ready.push_back(id.index() as u32);
             }
-            State::Ready | State::Full | State::Paced | State::NoSlot => {}
+            State::Ready | State::Full | State::Paced | State::NoSlot | State::Barred => {}
         }
     }
 
@@ -187,8 +244,9 @@ impl Paths {
     pub(super) fn dequeue(&mut self, id: RemoteWindowId, class: ClassOfService, call: u16) {
         if core::mem::replace(&mut self.queued[usize::from(call)], false) {
             let path = &mut self.paths[id.index()];
+            let was_bulk = path.is_bulk();
             path.calls[class as usize].remove(&mut self.links, call);
-            self.bulk_paths -= usize::from(class == ClassOfService::Throughput && !path.is_bulk());
+            self.bulk_paths -= usize::from(was_bulk && !path.is_bulk());
         }
     }
 
@@ -255,6 +313,10 @@ impl Paths {
             path.state = State::Idle;
             return Turn::Nothing;
         }
+        if path.is_barred {
+            path.state = State::Barred;
+            return Turn::Nothing;
+        }
         if path.next_at > now {
             path.state = State::Paced;
             self.paced.push(Reverse((path.next_at, index)));
@@ -285,7 +347,7 @@ impl Paths {
             let keeps = path.passed_over && path.has(first) && may(first);
             if keeps { None } else { head(first.other()) }
         });
-        let Some((class, call, Next { len, is_last })) = chosen else {
+        let Some((class, call, next)) = chosen else {
             path.state = State::Full;
             return Turn::Nothing;
         };
@@ -294,6 +356,24 @@ impl Paths {
         if !path.passed_over {
             path.first = class.other();
         }
+        let issue = self.take(now, index as usize, window, class, call, next);
+        self.ready.push_back(index);
+        Turn::Issue(issue)
+    }
+
+    /// Takes the next op of `call` from its list, and notes what it takes of window, pace and
+    /// slots.
+    #[inline]
+    fn take(
+        &mut self,
+        now: Instant,
+        index: usize,
+        window: &Window,
+        class: ClassOfService,
+        call: u16,
+        Next { len, is_last }: Next,
+    ) -> Issue {
+        let path = &mut self.paths[index];
         if class == ClassOfService::Throughput {
             path.bulk += 1;
             self.bulk += 1;
@@ -312,8 +392,7 @@ impl Paths {
         } else {
             calls.push_back(&mut self.links, call);
         }
-        self.ready.push_back(index);
-        Turn::Issue(Issue { call, charge, outstanding })
+        Issue { call, charge, outstanding }
     }
 }
 
@@ -323,4 +402,4 @@ const SLACK_PART: u64 = 2;
 
 /// The part of the slots that ops of the throughput class leave free, at least one if there are two. Smaller: bulk
 /// transfers have more slots. Larger: more small ops find one at once when hosts do not answer.
-const RESERVED_PART: usize = 8;
+pub(super) const RESERVED_PART: usize = 8;

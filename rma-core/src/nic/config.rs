@@ -260,10 +260,10 @@ impl NicConfigBuilder {
 const HOLD_PART: u64 = 8;
 
 /// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32 bits.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// The shortest: the wire says timeouts in microseconds.
-const TIMEOUT_MIN: Duration = Duration::from_micros(1);
+pub(crate) const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
 /// Settings that have been checked.
 #[derive(Clone, Copy, Debug)]

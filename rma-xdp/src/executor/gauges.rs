@@ -11,7 +11,7 @@ use core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rma_core::executor::CommandExecutor;
+use rma_core::executor::{CommandExecutor, SilentPeers};
 
 use crate::portal::Portal;
 
@@ -43,6 +43,9 @@ pub struct ExecutorGauges {
     pub transfers_waiting: u64,
     /// Ops under way.
     pub ops_outstanding: u64,
+    /// Remote NICs that do not answer, of those that executors have asked. Two executors count one
+    /// twice. One stays here until it is asked again and answers, or is forgotten.
+    pub silent_peers: SilentPeers,
     /// Remote congestion windows, of one remote NIC in one direction each, that calls have just now: how many there are
     /// of each of [`ExecutorGauges::CWND_CLASSES`]. Two executors have two windows to one remote NIC.
     pub remote_cwnds: [u64; Self::CWND_CLASSES.len()],
@@ -64,6 +67,7 @@ impl ExecutorGauges {
         calls_waiting: 0,
         transfers_waiting: 0,
         ops_outstanding: 0,
+        silent_peers: SilentPeers { suspect: 0, dead: 0, probing: 0 },
         remote_cwnds: [0; Self::CWND_CLASSES.len()],
         remote_cwnd_min: None,
         local_cwnd_min: None,
@@ -78,6 +82,8 @@ pub(super) struct Told {
     calls_waiting: AtomicU64,
     transfers_waiting: AtomicU64,
     ops_outstanding: AtomicU64,
+    /// Suspects, dead ones, and those that are being probed.
+    silent_peers: [AtomicU64; 3],
     remote_cwnds: [AtomicU64; ExecutorGauges::CWND_CLASSES.len()],
     /// Bits of an `f64`; infinite if there is none.
     remote_cwnd_min: AtomicU64,
@@ -93,6 +99,7 @@ impl Told {
             calls_waiting: AtomicU64::default(),
             transfers_waiting: AtomicU64::default(),
             ops_outstanding: AtomicU64::default(),
+            silent_peers: Default::default(),
             remote_cwnds: Default::default(),
             remote_cwnd_min: AtomicU64::default(),
             local_cwnd: AtomicU64::default(),
@@ -117,6 +124,10 @@ impl Told {
         self.calls.store(calls as u64, Relaxed);
         self.calls_waiting.store(waiting as u64, Relaxed);
         self.ops_outstanding.store(executor.ops_outstanding() as u64, Relaxed);
+        let SilentPeers { suspect, dead, probing } = executor.silent_peers();
+        for (told, count) in self.silent_peers.iter().zip([suspect, dead, probing]) {
+            told.store(count as u64, Relaxed);
+        }
         for (told, count) in self.remote_cwnds.iter().zip(classes) {
             told.store(count, Relaxed);
         }
@@ -148,6 +159,10 @@ impl Told {
         sum.calls_waiting += self.calls_waiting.load(Relaxed);
         sum.transfers_waiting += self.transfers_waiting.load(Relaxed);
         sum.ops_outstanding += self.ops_outstanding.load(Relaxed);
+        let SilentPeers { suspect, dead, probing } = &mut sum.silent_peers;
+        for (sum, told) in [suspect, dead, probing].into_iter().zip(&self.silent_peers) {
+            *sum += told.load(Relaxed) as usize;
+        }
         for (sum, told) in sum.remote_cwnds.iter_mut().zip(&self.remote_cwnds) {
             *sum += told.load(Relaxed);
         }

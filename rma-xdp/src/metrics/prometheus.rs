@@ -6,6 +6,7 @@
 use core::fmt::{self, Write};
 
 use rma_core::{
+    executor::SilentPeers,
     nic::{DelayHistogram, NicGauges},
     op::ClassOfService,
 };
@@ -246,6 +247,12 @@ fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write
     ];
     for (name, help, value) in one {
         text.one(GAUGE, name, help, value)?;
+    }
+    let name = "rma_executor_silent_peers";
+    text.family(GAUGE, name, "Remote NICs that do not answer, by what is done about them.")?;
+    let SilentPeers { suspect, dead, probing } = gauges.silent_peers;
+    for (state, count) in [("suspect", suspect), ("dead", dead), ("probing", probing)] {
+        text.sample(name, &[("state", state)], count)?;
     }
     let name = "rma_executor_remote_cwnds";
     text.family(GAUGE, name, "Remote congestion windows in use, by their size in ops.")?;
