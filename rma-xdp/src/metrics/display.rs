@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_percentile_is_the_bound_of_the_bucket_that_it_falls_into() {
         let mut delays = DelayHistogram::default();
-        (delays.counts[0], delays.counts[4]) = (98, 1);
+        (delays.counts[0], delays.counts[4]) = (99, 1);
         assert_eq!(
             (bound(&delays, 50), bound(&delays, 99)),
             ("≤ 128.0ns".into(), "≤ 128.0ns".into())
