@@ -11,7 +11,9 @@
 //! however its holder ends.
 //!
 //! Files belong to the directory's owner, whoever makes them: root may reserve today, and a user with
-//! capabilities, who was given the directory, tomorrow.
+//! capabilities, who was given the directory, tomorrow. Root trusts the directory's owner with counter
+//! values, and with nothing else: he is given only what was made just now, and what is there under
+//! the name of ours and leads elsewhere is never written to.
 
 use core::time::Duration;
 use std::{
@@ -31,7 +33,7 @@ use rma_core::{
     time::Clock,
 };
 use rustix::{
-    fs::{FlockOperation, flock},
+    fs::{FlockOperation, OFlags, flock},
     io::Errno,
 };
 
@@ -135,14 +137,26 @@ impl Store {
         }
     }
 
+    /// Opens the lock's file, which is made if it is not there.
     fn open_lock(&self) -> Result<File, CounterError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options
-            .open(&self.lock)
-            .map_err(|source| self.directory.error("opening the lock", source))?;
-        self.directory.give_to_owner(&file);
-        Ok(file)
+        let there = || {
+            let mut options = OpenOptions::new();
+            let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+            options.read(true).write(true).custom_flags(no_follow).open(&self.lock)
+        };
+        let opened = loop {
+            match self.directory.make(&self.lock) {
+                // It was there, or another process was faster.
+                Err(error) if error.kind() == AlreadyExists => {}
+                made => break made,
+            }
+            match there() {
+                // Not any more.
+                Err(error) if error.kind() == NotFound => {}
+                opened => break opened,
+            }
+        };
+        opened.map_err(|source| self.directory.error("opening the lock", source))
     }
 }
 
@@ -155,14 +169,17 @@ struct Directory {
 }
 
 impl Directory {
-    /// Gives a file that is in the directory to the directory's owner. Who may not do that is not root, and keeps what is
-    /// his.
-    fn give_to_owner(&self, file: &File) {
+    /// Makes a file that was not there, whatever leads elsewhere under its name, and gives it to the
+    /// directory's owner. Who may not do that is not root, and keeps what is his.
+    fn make(&self, path: &Path) -> io::Result<File> {
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         if let (Ok(file_is), Ok(dir)) = (file.metadata(), fs::metadata(&self.dir))
             && file_is.uid() != dir.uid()
         {
-            let _ = fchown(file, Some(dir.uid()), Some(dir.gid()));
+            let _ = fchown(&file, Some(dir.uid()), Some(dir.gid()));
         }
+        Ok(file)
     }
 
     fn explain(&self, fault: Fault) -> CounterError {
@@ -208,11 +225,11 @@ impl Disk for Directory {
     }
 
     fn write_temporary(&self, contents: &[u8]) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&self.temporary)?;
-        self.give_to_owner(&file);
-        file.write_all(contents)
+        // Of a reservation that was cut short; mostly there is none.
+        match fs::remove_file(&self.temporary) {
+            Err(error) if error.kind() != NotFound => Err(error),
+            _ => self.make(&self.temporary)?.write_all(contents),
+        }
     }
 
     fn sync_temporary(&self) -> io::Result<()> {
@@ -262,7 +279,7 @@ fn is_certainly_absent(dir: &Path) -> bool {
 
 /// Whether the open file is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
+    match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
         _ => false,
     }

@@ -5,7 +5,11 @@ use core::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
-use std::{fs, os::unix::fs::MetadataExt, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, chown, symlink},
+    sync::Arc,
+};
 
 use rma_core::{
     backend::{Backend, RxFrame, TxFrame},
@@ -302,12 +306,62 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
 fn what_root_writes_belongs_to_the_directorys_owner() {
     const USER: u32 = 65534;
     let scratch = Scratch::new();
-    std::os::unix::fs::chown(&scratch.0, Some(USER), Some(USER)).unwrap();
+    chown(&scratch.0, Some(USER), Some(USER)).unwrap();
     for _ in 0..2 {
         drop(store(&scratch, today).reserve(0).unwrap());
         for name in ["counter", "lock"] {
             let owner = fs::metadata(scratch.0.join(name)).unwrap().uid();
             assert_eq!(owner, USER, "{name}");
+        }
+    }
+}
+
+/// Whoever owns the directory has links in it, in place of what a host makes there.
+fn with_links_to(victim: &Path, names: [&str; 2]) -> Scratch {
+    let scratch = Scratch::new();
+    for name in names {
+        symlink(victim, scratch.0.join(name)).unwrap();
+    }
+    scratch
+}
+
+#[test]
+fn a_link_in_the_directory_leads_no_write_elsewhere() {
+    let elsewhere = Scratch::new();
+    let victim = elsewhere.0.join("victim");
+    fs::write(&victim, b"somebody's").unwrap();
+    let scratch = with_links_to(&victim, ["counter.new", "other"]);
+    assert!(store(&scratch, today).reserve(0).is_ok(), "what is in the way is replaced");
+    let hard = Scratch::new();
+    fs::hard_link(&victim, hard.0.join("counter.new")).unwrap();
+    assert!(store(&hard, today).reserve(0).is_ok(), "what is in the way is replaced");
+    let scratch = with_links_to(&victim, ["lock", "other"]);
+    let error = store(&scratch, today).reserve(0).unwrap_err();
+    assert!(error.to_string().contains("opening the lock"), "{error}");
+    assert_eq!(fs::read(&victim).unwrap(), b"somebody's");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_directorys_owner_is_given_nothing_that_was_there_before() {
+    const USER: u32 = 65534;
+    let elsewhere = Scratch::new();
+    let victim = elsewhere.0.join("victim");
+    fs::write(&victim, b"root's").unwrap();
+    for name in ["lock", "counter.new"] {
+        for is_hard in [false, true] {
+            let scratch = Scratch::new();
+            let there = scratch.0.join(name);
+            if is_hard {
+                fs::hard_link(&victim, there).unwrap();
+            } else {
+                symlink(&victim, there).unwrap();
+            }
+            chown(&scratch.0, Some(USER), Some(USER)).unwrap();
+            // It may work or not.
+            let _ = store(&scratch, today).reserve(0);
+            assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "{name}");
+            assert_eq!(fs::read(&victim).unwrap(), b"root's", "{name}");
         }
     }
 }
