@@ -48,6 +48,9 @@ impl Exchange {
         self.wake.wake();
         while !give_up() {
             if let Some(last) = self.returned.pop() {
+                // Here and not where it is taken: an engine that does not sleep may take it before
+                // it is woken for it, and would find itself woken for nothing from then on.
+                self.wake.drain();
                 return Some(last);
             }
             thread::park();
@@ -64,7 +67,6 @@ impl Exchange {
     /// The backend's side: takes what is offered for `attached`.
     pub(super) fn swap(&self, attached: &mut Attached) {
         let Some(next) = self.offered.pop() else { return };
-        self.wake.drain();
         let last = core::mem::replace(attached, next);
         self.returned.push(last).expect("what was returned before was taken");
         self.wake_follower();
@@ -81,5 +83,47 @@ impl Exchange {
 impl AsFd for Exchange {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        io::Errno,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_was_exchanged_keeps_no_engine_awake() {
+        let (exchange, done) = (Exchange::new().unwrap(), AtomicBool::new(false));
+        let is_readable = || -> Result<bool, Errno> {
+            let mut fds = [PollFd::new(&exchange, PollFlags::IN)];
+            Ok(poll(&mut fds, Some(&Timespec::default()))? > 0)
+        };
+        thread::scope(|scope| {
+            let engine = scope.spawn(|| {
+                let mut attached = None;
+                // One that does not sleep takes what is offered before it is woken for it.
+                while !done.load(Relaxed) {
+                    if exchange.is_waiting() {
+                        exchange.swap(&mut attached);
+                    }
+                    thread::yield_now();
+                }
+            });
+            exchange.followed_by_this_thread();
+            let left = (0..20_000).filter(|_| {
+                assert!(exchange.replace(None, || false).is_some());
+                is_readable().unwrap()
+            });
+            let left = left.count();
+            done.store(true, Relaxed);
+            engine.join().unwrap();
+            assert_eq!(left, 0, "of 20000 exchanges");
+        });
     }
 }
