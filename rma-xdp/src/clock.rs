@@ -18,11 +18,9 @@ use rustix::time::{ClockId, clock_gettime};
 const LOOK_EVERY: u64 = 100_000;
 
 /// How much of the counter may pass while the kernel's clock is read, in nanoseconds, for the two to belong together: several
-/// times what it takes. The clock is wrong by no more than that.
+/// times what it takes. The clock is wrong by no more than that. If more has passed, as the thread was
+/// stopped, or the kernel's clock is a slow one, the reading is right and the next is a look as well.
 const LOOK_WITHIN: u64 = 2_000;
-
-/// How often it is tried again if the thread was stopped meanwhile. Then the reading is right, and the next is a look as well.
-const TRIES: u32 = 4;
 
 /// A clock that costs a few nanoseconds to read, never goes backwards, and runs on while the machine is suspended.
 ///
@@ -50,17 +48,13 @@ impl TscClock {
     /// What the kernel's clock says since the epoch.
     #[cold]
     fn look(&self) -> u64 {
-        self.look.set(None);
-        for _ in 0..TRIES {
-            let before = self.counter.raw();
-            let now = boottime().saturating_sub(self.epoch);
-            let after = self.counter.raw();
-            if after >= before && self.counter.delta_as_nanos(before, after) <= LOOK_WITHIN {
-                self.look.set(Some((before, now)));
-                return now;
-            }
-        }
-        boottime().saturating_sub(self.epoch)
+        let before = self.counter.raw();
+        let now = boottime().saturating_sub(self.epoch);
+        let after = self.counter.raw();
+        let belong_together =
+            after >= before && self.counter.delta_as_nanos(before, after) <= LOOK_WITHIN;
+        self.look.set(belong_together.then_some((before, now)));
+        now
     }
 
     /// How far the counter has come since the last look; `None` if it is time for another.
