@@ -85,7 +85,12 @@ impl InterfaceWatch {
             interface: told.description.interface.clone(),
             state,
             attachments: told.attachments,
-            trouble: told.trouble.as_deref().map(Into::into),
+            // What was in the way before says nothing about an interface that is not there.
+            trouble: told
+                .trouble
+                .as_deref()
+                .filter(|_| state == InterfaceState::Detached)
+                .map(Into::into),
             device: told.description.to_string().into(),
         }
     }
