@@ -16,6 +16,7 @@
 mod hosts;
 mod model;
 mod peer;
+mod suspended;
 
 use core::{ops::AddAssign, time::Duration};
 
