@@ -179,12 +179,12 @@ fn system_error(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 fn load_error(interface: &str, error: impl Error + Send + Sync + 'static) -> XdpError {
-    match system_error(&error) {
-        // The verifier too says EACCES: to a program that it does not like, and to one for which a capability is missing.
-        system
-            if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-                && !Capabilities::missing().is_empty() =>
-        {
+    let system = system_error(&error);
+    match system.raw_os_error() {
+        Some(libc::EPERM) => XdpError::from_call(interface, "loading the steering program", system),
+        // The verifier says so as well: to a program that it does not like, and to one for which a
+        // capability is missing.
+        Some(libc::EACCES) if !Capabilities::missing().is_empty() => {
             XdpError::from_call(interface, "loading the steering program", system)
         }
         _ => XdpError::SteeringProgram { interface: interface.into(), source: Box::new(error) },

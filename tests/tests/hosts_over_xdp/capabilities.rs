@@ -90,3 +90,26 @@ fn the_documented_capabilities_are_enough_and_each_that_is_missing_is_named() {
         "this process lacks CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and CAP_IPC_LOCK";
     assert!(text.contains(all), "{text}");
 }
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn capabilities_that_count_in_a_user_namespace_alone_are_not_called_missing() {
+    let place = Place::new();
+    let own_interface = format!(
+        "ip link add {0} type veth peer name peer0 && ip link set {0} up && \
+         ip addr add {1}/24 dev {0} && exec \"$@\"",
+        Lab::INTERFACE,
+        Lab::A_V4
+    );
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", &own_interface, "sh"])
+        .args([&place.program, Path::new(Lab::INTERFACE)])
+        .arg(Lab::A_V4.to_string())
+        .arg(place.state())
+        .output()
+        .unwrap();
+    let text = said(&output);
+    let all =
+        "though this process has CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and CAP_IPC_LOCK";
+    assert!(text.contains(all) && text.contains("a user namespace"), "{text}");
+}
