@@ -103,8 +103,11 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<usize, Erro
     if failed > 0 {
         return Err(Error::Failed { failed, ran });
     }
-    if options.write && left_out == 0 {
-        write_page(&table)?;
+    if options.write {
+        match left_out {
+            0 => write_page(&table)?,
+            _ => println!("{PAGE} is as it was: {left_out} of its rows were not run"),
+        }
     }
     Ok(ran)
 }
