@@ -41,6 +41,15 @@ struct PreviousKey {
     until: Option<Instant>,
 }
 
+/// What a request that failed is compared with.
+pub(super) struct ToCompare<'a> {
+    /// The region's, and then decoys.
+    pub(super) keys: ArrayVec<&'a Key, KEYS_PER_REGION>,
+    /// How many of them are the region's. A request that is right under another proves nothing: the
+    /// decoy is no secret.
+    pub(super) own: usize,
+}
+
 impl PreviousKeys {
     /// How many keys are kept at most.
     pub(super) const KEYS: u32 = KEYS_MAX as u32;
@@ -68,17 +77,19 @@ impl PreviousKeys {
         self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
     }
 
-    /// The keys to compare a request for `region` with that did not come under its present one. As many for each region, and
-    /// for what is none: only the rotations of the host as a whole can be told from how long that takes.
-    pub(super) fn to_compare(&self, region: RegionId) -> ArrayVec<&Key, KEYS_PER_REGION> {
+    /// The keys to compare a request for `region` with that did not come under its present one. As many
+    /// for each region, and for what is none: only the rotations of the host as a whole can be told
+    /// from how long that takes.
+    pub(super) fn to_compare(&self, region: RegionId) -> ToCompare<'_> {
         let mut keys = ArrayVec::new();
         for previous in self.keys().filter(|it| it.region == region) {
             keys.push(&previous.key);
         }
+        let own = keys.len();
         while keys.len() < self.depth {
             keys.push(Key::from_ref(self.decoy.expose()));
         }
-        keys
+        ToCompare { keys, own }
     }
 
     /// Erases what has had its time: two `timeout_nanos`, counted from the first call after the Rekey. Returns how many
@@ -149,11 +160,10 @@ mod tests {
 
     /// What is compared with for a region: the first octet of each key.
     fn compared(keys: &PreviousKeys, region: u32) -> Vec<u8> {
-        let mut firsts: Vec<u8> = keys
-            .to_compare(RegionId::from_bits(region))
-            .iter()
-            .map(|key| key.expose()[0])
-            .collect();
+        let ToCompare { keys, own } = keys.to_compare(RegionId::from_bits(region));
+        let mut firsts: Vec<u8> = keys.iter().map(|key| key.expose()[0]).collect();
+        assert!(firsts[..own].iter().all(|&first| first != 0), "decoys come last");
+        assert!(firsts[own..].iter().all(|&first| first == 0), "decoys count for no region");
         firsts.sort_unstable();
         firsts
     }

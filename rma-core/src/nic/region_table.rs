@@ -88,7 +88,8 @@ pub(super) struct Decoy {
 impl Decoy {
     /// Under which revision its key is. Those of regions begin at 1.
     pub(super) const REVISION: u64 = 0;
-    const KEY: RegionKey = RegionKey::from_bytes([0xd; 16]);
+    /// As it is.
+    pub(super) const KEY: RegionKey = RegionKey::from_bytes([0xd; 16]);
 
     fn new(aead: &dyn AeadProvider) -> Self {
         let memory = Region::new(OP_SIZE_MAX as usize).expect("a page can be had");

@@ -19,7 +19,7 @@ use core::ops::Deref;
 use arrayvec::ArrayVec;
 use rma_crypto::{Key, OpenJob, Text};
 
-use super::previous_keys::KEYS_PER_REGION;
+use super::previous_keys::{KEYS_PER_REGION, ToCompare};
 use crate::{
     backend::{RxFrame, TxFrame},
     command::CommandSlotId,
@@ -336,11 +336,11 @@ impl Security {
         (key, is_right.then_some(Authentic(claims)))
     }
 
-    /// Whether the tag of a request is right under the K_d that `binding` has of any of `region_keys`. All of them are
-    /// tried, whichever it is.
+    /// Whether the tag of a request is right under the K_d that `binding` has of any of the region's own
+    /// keys. All keys are tried, whichever it is.
     pub(super) fn is_request_under_any(
         &self,
-        region_keys: &[&Key],
+        ToCompare { keys: region_keys, own }: &ToCompare<'_>,
         binding: &KeyBinding,
         seal: &RequestSeal,
         frame: &[u8],
@@ -368,7 +368,8 @@ impl Security {
             jobs.push(OpenJob { key, iv, aad: header, text, tag, authentic: false });
         }
         self.aead.open(&mut jobs);
-        jobs.iter().fold(false, |any, job| any | job.authentic)
+        let tried = jobs.iter().enumerate();
+        tried.fold(false, |any, (index, job)| any | (job.authentic & (index < *own)))
     }
 
     /// Whether the tag of a request is right under `key`.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rma_crypto::{DeriveJob, Key, KeySchedule, OpenJob, PreparedKey, ProviderKind, SealJob};
 
 use super::*;
-use crate::{backend::LINK_LEN, crypto::fastest};
+use crate::{backend::LINK_LEN, crypto::fastest, nic::region_table::Decoy};
 
 const WRONG: DerivedRegionKey = DerivedRegionKey::from_bytes([0xee; 16]);
 
@@ -123,6 +123,32 @@ fn a_timeout_without_a_second_notice_begins_when_the_first_was_sent() {
     pair.now = before + pair.timeout_of_b();
     assert_eq!(pair.deliver_to_b(&requests[256]), Err(DropReason::Duplicate));
     assert_eq!(pair.deliver_to_b(&requests[0]), Err(DropReason::OldKey));
+}
+
+/// What a request is compared with beside previous keys, so that it takes as long, is no secret:
+/// who seals under that has shown nothing.
+#[test]
+fn a_request_under_the_key_that_stands_for_none_is_a_strangers() {
+    for rotations in 0..=5_u8 {
+        let mut pair = with_rate(0);
+        let (memory, key) = (pair.b.memory.clone(), pair.b.key);
+        let steady = register(&mut pair.b.nic, &memory, &key, Permissions::READ);
+        let key = pair.key_under(&Decoy::KEY, OpType::Read);
+        let names = [steady, pair.b.region, RegionId::from_bits(77), RegionId::from_bits(u32::MAX)];
+        let forged = (0..).zip(names).map(|(slot, remote_region)| Command {
+            key,
+            remote_region,
+            ..pair.read(slot, 0, 64)
+        });
+        let forged: Vec<_> = forged.collect();
+        let forged = pair.requests_of(forged);
+        (0..rotations).for_each(|key| pair.rotate(20 + key));
+        let refused: Vec<_> = forged.iter().map(|request| pair.deliver_to_b(request)).collect();
+        let (known, unknown) =
+            (Err(DropReason::RequestUnauthenticated), Err(DropReason::UnknownRegion));
+        assert_eq!(refused, [known, known, unknown, unknown], "{rotations} rotations");
+        assert!(pair.responses().is_empty(), "strangers are told nothing");
+    }
 }
 
 #[test]

@@ -77,6 +77,19 @@ impl Asked {
         deliver(&mut self.target.nic, self.now, flight, wire::FRAME_LEN_MAX)
     }
 
+    /// A read of the target's own, of a host that answers none.
+    fn read_of_its_own(&mut self, slot: u16) {
+        let op = CommandOp::Read(Transfer {
+            op_size: OP_SIZE_MAX,
+            remote_offset: 0,
+            local_region: self.target.region,
+            local_offset: 0,
+        });
+        let (slot, responder) = (CommandSlotId(slot), "192.0.2.99".parse().unwrap());
+        let command = Command { slot, responder, op, ..Command::NONE };
+        self.target.nic.handle_command(self.now, command).unwrap();
+    }
+
     /// What the target sends now.
     fn answers(&mut self) -> Vec<Flight> {
         self.target.transmit(self.now)
@@ -115,22 +128,7 @@ fn mutations_have_half_of_the_window_and_reads_have_what_they_leave() {
     assert_eq!(asked.answers().len(), 4);
     assert_eq!(asked.target.nic.window_debited(), 4 * OP_SIZE_MAX);
     assert!(!asked.target.nic.wants_transmit(), "what waits has no room");
-    // Reads of its own: to a host that answers none, so that they stay.
-    for slot in 0..8 {
-        let op = CommandOp::Read(Transfer {
-            op_size: OP_SIZE_MAX,
-            remote_offset: 0,
-            local_region: asked.target.region,
-            local_offset: 0,
-        });
-        let command = Command {
-            slot: CommandSlotId(slot),
-            responder: "192.0.2.99".parse().unwrap(),
-            op,
-            ..Command::NONE
-        };
-        asked.target.nic.handle_command(asked.now, command).unwrap();
-    }
+    (0..8).for_each(|slot| asked.read_of_its_own(slot));
     assert_eq!(asked.answers().len(), 4, "though mutations wait too, and reads came last");
     assert_eq!(asked.target.nic.window_debited(), 8 * OP_SIZE_MAX);
 }
@@ -181,6 +179,28 @@ fn a_read_of_the_host_wants_room_as_another_mutation_does() {
     assert_eq!(asked.target.nic.poll_timeout(), Some(asked.now + asked.hold()));
     asked.pass(asked.hold());
     assert_eq!((asked.answers().len(), asked.parked()), (1, (1, 4096)));
+}
+
+/// P3: how much may come at most, besides what the window holds.
+#[test]
+fn what_is_parked_is_at_most_an_op_for_each_entry_beside_a_full_window() {
+    let settings = NicConfigBuilder {
+        solicitation_window: 2 * OP_SIZE_MAX,
+        pending_writes: 4,
+        ..NicConfigBuilder::default()
+    };
+    let mut asked = Asked::by(1, settings);
+    for slot in 0..4 {
+        asked.ask(0, slot).unwrap();
+        assert_eq!(asked.answers().len(), 1);
+        asked.pass(asked.hold());
+    }
+    assert_eq!(asked.parked(), (3, 3 * 4096));
+    for slot in 0..2 {
+        asked.read_of_its_own(slot);
+    }
+    assert_eq!(asked.answers().len(), 2);
+    assert_eq!((asked.parked(), asked.target.nic.window_debited()), ((4, 4 * 4096), 2 * 4096));
 }
 
 #[test]
