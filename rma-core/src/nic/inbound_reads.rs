@@ -75,18 +75,33 @@ impl InboundReads {
         }
     }
 
-    /// Whether one more read of `class` that would wait in `bucket` has to be NACKed.
-    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket) -> bool {
-        self.wants_place(class) && self.queues[class as usize].who_makes_room(bucket).is_none()
+    /// Whether one more read of `class`, of `op_size` bytes, that would wait in `bucket` has to be
+    /// NACKed.
+    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> bool {
+        self.wants_place(class) && self.who_makes_room(class, bucket, op_size).is_none()
     }
 
     /// Whether one more read of `class` would be answered too late if it were the last, or has no
     /// place.
-    //= 1rma#6.1-nack-threshold
     fn wants_place(&self, class: ClassOfService) -> bool {
+        self.queues[class as usize].free.is_empty() || self.is_deep(class)
+    }
+
+    /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
+    /// Where there are too many bytes, one that is no smaller: otherwise there would be more of them.
+    fn who_makes_room(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> Option<u16> {
+        let Jobs { entries, queue, .. } = &self.queues[class as usize];
+        let (index, len) = queue.oldest_of_longest()?;
+        let is_enough = !self.is_deep(class) || entries[usize::from(index)].op_size >= op_size;
+        (is_enough && queue.bucket_len(bucket) < len).then_some(index)
+    }
+
+    /// Whether one more read of `class` would be answered too late if it were the last.
+    //= 1rma#6.1-nack-threshold
+    fn is_deep(&self, class: ClassOfService) -> bool {
         // The classes take turns: before a new job goes all of its own queue, and as much of the other's.
         let [own, other] = [class, class.other()].map(|class| &self.queues[class as usize]);
-        own.free.is_empty() || own.bytes + own.bytes.min(other.bytes) > self.nack_threshold
+        own.bytes + own.bytes.min(other.bytes) > self.nack_threshold
     }
 
     /// How many reads of `class` wait, and how many bytes they still have to send.
@@ -106,9 +121,13 @@ impl InboundReads {
     ) {
         let Admitted { request, key, revision } = admitted;
         let class = request.header.class;
-        let wants_place = self.wants_place(class);
+        let who_makes_room = if self.wants_place(class) {
+            self.who_makes_room(class, bucket, request.op_size)
+        } else {
+            None
+        };
         let jobs = &mut self.queues[class as usize];
-        if wants_place && let Some(index) = jobs.who_makes_room(bucket) {
+        if let Some(index) = who_makes_room {
             serving.counters.count_pushed_out();
             let job = &jobs.entries[usize::from(index)];
             admission.refuse(&job.asked, &job.key, OpStatus::Nack, serving);
@@ -196,12 +215,6 @@ impl Jobs {
             links: FairLinks::new(depth.into()),
             bytes: 0,
         }
-    }
-
-    /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
-    fn who_makes_room(&self, bucket: Bucket) -> Option<u16> {
-        let (index, len) = self.queue.oldest_of_longest()?;
-        (self.queue.bucket_len(bucket) < len).then_some(index)
     }
 
     fn push(&mut self, bucket: Bucket, job: Job) {

@@ -82,7 +82,7 @@ impl Responder {
         let asked = asked(claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
         let bucket = self.bucket_of(asked.initiator, serving.config);
-        let is_full = self.reads.is_full(claims.header.class, bucket);
+        let is_full = self.reads.is_full(claims.header.class, bucket, claims.op_size);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), serving)?;
         let refusing = (&mut self.admission, serving);

@@ -117,9 +117,8 @@ fn a_full_queue_makes_room_for_a_reader_with_fewer_reads_in_it() {
     }
 }
 
-/// A queue that is too deep in bytes is full as well.
-#[test]
-fn so_many_bytes_before_a_read_make_room_too() {
+/// Who may have two ops of 4 KiB before a read.
+fn slow_readers() -> Readers {
     let settings = NicConfigBuilder {
         timing: Timing {
             dispatch_timeout: Duration::from_millis(2),
@@ -129,13 +128,32 @@ fn so_many_bytes_before_a_read_make_room_too() {
         bandwidth: 4_096_000,
         ..NicConfigBuilder::default()
     };
-    let mut readers = Readers::new(settings);
+    Readers::new(settings)
+}
+
+/// A queue that is too deep in bytes is full as well.
+#[test]
+fn so_many_bytes_before_a_read_make_room_too() {
+    let mut readers = slow_readers();
     let class = ClassOfService::Throughput;
     let taken: Vec<bool> = (0..5).map(|slot| readers.ask(0, slot, class, OP_SIZE_MAX)).collect();
     assert_eq!(taken, [true, true, true, false, false], "two ops of 4 KiB may wait before one");
     assert!(readers.ask(1, 0, class, OP_SIZE_MAX));
     assert_eq!(readers.target.nic.counters().pushed_out(), 1);
     assert_eq!(readers.target.nic.gauges().inbound_read_bytes, [0, 3 * 4096]);
+}
+
+/// Otherwise more bytes waited with each, and all answers were late.
+#[test]
+fn small_reads_do_not_make_room_for_large_ones_where_bytes_are_too_many() {
+    let mut readers = slow_readers();
+    let class = ClassOfService::Throughput;
+    (0..40).for_each(|slot| assert!(readers.ask(0, slot, class, 64)));
+    let taken = (0..40).filter(|&slot| readers.ask(1, slot, class, OP_SIZE_MAX)).count();
+    assert_eq!(taken, 2);
+    assert_eq!(readers.target.nic.gauges().inbound_read_bytes, [0, 40 * 64 + 2 * 4096]);
+    assert!(readers.ask(1, 40, class, 64), "one that is no larger has its place");
+    assert_eq!(readers.target.nic.counters().pushed_out(), 1);
 }
 
 /// As mutations do: a host that reads as fast as it can, and is never served in time, leaves others
