@@ -104,7 +104,8 @@ pub struct NicConfigBuilder {
     /// not over. Half of the entries may be solicited at a time; the others wait, or are parked:
     /// solicited so long ago that they hold no window any more while others wait (P13). Fewer: an
     /// initiator that was stopped for a while finds its ops forgotten sooner, where others came
-    /// meanwhile; what finds no entry is NACKed. Default: 256, about 200 bytes each.
+    /// meanwhile; what finds no entry is NACKed. With one entry nobody can wait, and who sends no
+    /// data holds it for a timeout. Default: 256, about 200 bytes each.
     pub pending_writes: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
     /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100
@@ -115,7 +116,9 @@ pub struct NicConfigBuilder {
     /// How long ops may take.
     pub timing: Timing,
     /// The network's round-trip time, for the NACK threshold, and for how long a mutation whose
-    /// data does not come keeps its share of the window while others wait. Default: 10 µs.
+    /// data does not come keeps its share of the window while others wait. Too low: where others
+    /// wait, honest mutations are parked as well, and if that fills the table, forgotten, and end
+    /// with TIMEOUT where they would have been NACKed. Default: 10 µs.
     pub rtt: Duration,
     /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is NACKed when
     /// more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of answers wait before it (§6.1).

@@ -181,6 +181,17 @@ fn a_read_of_the_host_wants_room_as_another_mutation_does() {
     assert_eq!((asked.answers().len(), asked.parked()), (1, (1, 4096)));
 }
 
+#[test]
+fn a_command_finds_room_at_once_where_the_time_of_others_is_over() {
+    let mut asked = Asked::with_window(1);
+    asked.ask(0, 0).unwrap();
+    assert_eq!(asked.answers().len(), 1);
+    asked.pass(asked.hold());
+    assert_eq!(asked.parked(), (0, 0));
+    asked.read_of_its_own(0);
+    assert_eq!((asked.parked(), asked.answers().len()), ((1, 4096), 1));
+}
+
 /// P3: how much may come at most, besides what the window holds.
 #[test]
 fn what_is_parked_is_at_most_an_op_for_each_entry_beside_a_full_window() {
