@@ -150,6 +150,9 @@ impl Paths {
         let path = &mut self.paths[index];
         if path.state == State::Paced {
             self.paced.retain(|&Reverse((_, paced))| paced as usize != index);
+        }
+        // Nobody will return it to the ring for what the last one waited for.
+        if matches!(path.state, State::Paced | State::Barred) {
             path.state = State::Idle;
         }
         path.next_at = Instant::ZERO;

@@ -45,6 +45,12 @@ const SILENT_TIMEOUTS: u32 = 4;
 const PROBE_EVERY: u64 = 3;
 const PROBE_EVERY_MAX: u64 = 250_000_000;
 
+/// How long before its time is over a call may be a probe at the latest, in parts of eight of the
+/// NIC's timeout. Shorter: a call ends later for having been one; with a quarter, one that outlasts
+/// 2 1/4 timeouts takes three, and what the engine needs besides. Longer: after a pause of two
+/// timeouts no call is left that may ask.
+const PROBE_MARGIN: u64 = 3;
+
 /// The part of the slots that probes may have, at least one: what bulk transfers leave free.
 /// Smaller: calls of a rack that is gone take more slots from hosts that are there. Larger: each of
 /// its hosts is asked less often.
@@ -424,7 +430,7 @@ impl Peers {
         outlast: u64,
     ) -> bool {
         let is_first = peer.state == State::Suspect && peer.probed_at.is_none();
-        let margin = outlast.min(self.timeout / 4);
+        let margin = outlast.min(self.timeout / 8 * PROBE_MARGIN);
         is_first || now.after_nanos(margin) <= peer.gives_up_at(since, outlast)
     }
 
