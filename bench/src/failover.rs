@@ -71,9 +71,10 @@ pub fn run(udp: bool, interrupt: &Interrupt) -> Result<Failover, PairError> {
     }
     run.begin();
     run.run_for(WARM + BEFORE)?;
-    let killed = run.now();
+    let killed = run.note_killed();
     first.kill()?;
     run.run_for(GONE)?;
+    first.reap()?;
     let started = run.now();
     first = Server::start(&network, 0)?;
     run.until_granted(0, &first, START_MAX)?;
@@ -81,7 +82,9 @@ pub fn run(udp: bool, interrupt: &Interrupt) -> Result<Failover, PairError> {
     run.run_for(AFTER)?;
     let ended = run.now();
     let failover = run.end(Times { from: WARM, killed, started, returned, ended });
-    first.kill()?;
-    second.kill()?;
+    for server in [&mut first, &mut second] {
+        server.kill()?;
+        server.reap()?;
+    }
     Ok(failover)
 }

@@ -118,9 +118,15 @@ impl Server {
         GrantFile::load(&self.grant).ok().map(|file| file.grants)
     }
 
-    /// Kills it as nobody can object to, and waits until it is gone.
+    /// Kills it as nobody can object to. Does not wait until it is gone: whose tasks are waiting
+    /// for it has no thread to spare for that, and its client would pause as well.
     pub(super) fn kill(&mut self) -> Result<(), PairError> {
         self.process.kill()?;
+        Ok(())
+    }
+
+    /// Waits until it is gone, after [`Server::kill`].
+    pub(super) fn reap(&mut self) -> Result<(), PairError> {
         self.process.wait()?;
         Ok(())
     }
@@ -129,7 +135,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
-            let _ = self.kill();
+            let _ = self.kill().and_then(|()| self.reap());
         }
     }
 }

@@ -54,6 +54,8 @@ struct Shared {
     pool: BufferPool,
     clock: TscClock,
     began: Cell<u64>,
+    /// When the first server was killed.
+    killed: Cell<Option<Duration>>,
     grants: RefCell<[Option<Grants>; 2]>,
     ticks: RefCell<Vec<Tick>>,
 }
@@ -92,9 +94,11 @@ impl Shared {
             _ => self.client.read(&grant, offset, buf),
         };
         let (result, buf) = transfer.retry(retry).await;
-        let took = self.now() - began;
+        let (now, killed) = (self.now(), self.killed.get());
+        let wait = killed.filter(|_| server == 0).map_or(Duration::ZERO, |at| now - at.max(began));
         self.note(|tick| {
-            tick.calls[server] = tick.calls[server].max(took);
+            tick.calls[server] = tick.calls[server].max(now - began);
+            tick.wait = tick.wait.max(wait);
             match &result {
                 Ok(()) => tick.ok[server] += 1,
                 Err(_) => tick.failed[server] += 1,
@@ -183,6 +187,7 @@ impl Tasks {
             pool,
             clock: TscClock::new(),
             began: Cell::new(0),
+            killed: Cell::new(None),
             grants: RefCell::default(),
             ticks: RefCell::default(),
         });
@@ -242,6 +247,13 @@ impl<'a> Run<'a> {
         let Tasks { shared, tasks, woken, .. } = &mut *self.tasks;
         shared.began.set(shared.clock.now().as_nanos());
         woken.lock().unwrap_or_else(PoisonError::into_inner).extend(0..tasks.len());
+    }
+
+    /// The first server is killed: what is waited for it counts from now on, and when that is.
+    pub(super) fn note_killed(&mut self) -> Duration {
+        let now = self.now();
+        self.tasks.shared.killed.set(Some(now));
+        now
     }
 
     pub(super) fn run_for(&mut self, time: Duration) -> Result<(), PairError> {

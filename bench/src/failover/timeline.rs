@@ -24,6 +24,8 @@ pub struct Tick {
     pub calls: [Duration; 2],
     /// The longest lookup that ended, at one server or both.
     pub lookup: Duration,
+    /// The longest part after the first server's death of a call to it that ended.
+    pub wait: Duration,
 }
 
 /// When what happened, since the tasks began.
@@ -82,7 +84,15 @@ impl Failover {
         self.ticks[tick_of(from)..tick_of(to)].iter().map(what).max().unwrap_or_default()
     }
 
-    /// The longest call to the killed server that ended from its death to its return.
+    /// The longest that a call waited for the killed server after its death, if it ended before the
+    /// server's return. That it had waited for its turn before is no matter of the death.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        self.longest(self.times.killed, self.times.returned, |tick| tick.wait)
+    }
+
+    /// The longest call to the killed server that ended from its death to its return, counted from
+    /// when it began.
     #[must_use]
     pub fn longest_call(&self) -> Duration {
         self.longest(self.times.killed, self.times.returned, |tick| tick.calls[0])
@@ -151,9 +161,10 @@ impl fmt::Display for Failover {
         let (before, after) = self.lookups();
         write!(
             f,
-            "  lookups {before:.0}/s before, {after:.0}/s from three timeouts after the death on ({:.2}); longest call \
-             to the dead server {:.1} ms, timeout {} ms; ",
+            "  lookups {before:.0}/s before, {after:.0}/s from three timeouts after the death on ({:.2}); longest wait \
+             for the dead server {:.1} ms, longest call to it {:.1} ms, timeout {} ms; ",
             after / before,
+            self.longest_wait().as_secs_f64() * 1e3,
             self.longest_call().as_secs_f64() * 1e3,
             self.timeout.as_millis()
         )?;
