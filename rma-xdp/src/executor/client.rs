@@ -348,7 +348,8 @@ impl<B> Transfer<B> {
     }
 
     /// After how long to give up, from when it is first polled, the time that it waits for a place included. Default:
-    /// when the retries are used up.
+    /// when the retries are used up, or no op was OK for [`ExecutorConfig::stall`](crate::ExecutorConfig::stall); the
+    /// time in the line is not bounded then.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.options = order.options.timeout(timeout))
     }

@@ -44,7 +44,8 @@ impl TransferOptions {
     }
 
     /// After how long to give up, from when the transfer begins: no op is issued from then on, and it ends when those
-    /// that are under way have, which promise P1 bounds. Default: when the retries are used up.
+    /// that are under way have, which promise P1 bounds. Default: when the retries are used up, or no op was OK for
+    /// [`ExecutorConfig::stall`](crate::ExecutorConfig::stall).
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
