@@ -105,7 +105,7 @@ impl Client {
         Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
     }
 
-    /// Waits until the responder answers, for up to [`REACH`]: right after a link has come up, it may still be asking for
+    /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may still be asking for
     /// this host's hardware address, and drop what it would send meanwhile.
     ///
     /// It asks for a byte behind the region's end, which is refused and changes nothing.
