@@ -399,7 +399,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.stalls.push(index);
         }
         self.paths.enqueue(now, path, call.class, index);
-        if self.peers.of(path).is_silent() {
+        if self.paths.is_barred(path) {
             self.meet_silence(now, index);
         }
     }
@@ -590,7 +590,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         released + issued
     }
 
-    #[inline]
+    // It has two callers, and that for probes is seldom there: a call costs more.
+    #[inline(always)]
     fn issue_op(&mut self, now: Instant, issue: &Issue, is_probe: bool) {
         let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];

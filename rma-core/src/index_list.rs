@@ -60,6 +60,7 @@ impl IndexList {
         self.len.into()
     }
 
+    #[inline]
     pub(crate) fn push_back(&mut self, links: &mut Links, entry: u16) {
         links.0[usize::from(entry)] = Link { previous: self.tail, next: NONE };
         match self.tail {
@@ -70,9 +71,16 @@ impl IndexList {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
         let entry = self.front()?;
-        self.remove(links, entry);
+        // As `remove`, without a look at what was before.
+        self.head = links.0[usize::from(entry)].next;
+        match self.head {
+            NONE => self.tail = NONE,
+            next => links.0[usize::from(next)].previous = NONE,
+        }
+        self.len -= 1;
         Some(entry)
     }
 

@@ -355,11 +355,16 @@ impl Nic {
 
     /// Takes the window back from mutations whose data has not come in time, if somebody wants it
     /// (P13). After whatever makes somebody wait, takes room, or lets time pass.
+    #[inline]
     fn make_room(&mut self, now: Instant) {
         // In most turns nothing is solicited, and that should be known soon.
-        if !self.responder.may_park() {
-            return;
+        if self.responder.may_park() {
+            self.park(now);
         }
+    }
+
+    #[inline(never)]
+    fn park(&mut self, now: Instant) {
         let reads_wait = self.initiator.reads_wait();
         let Self { responder, window, counters, .. } = self;
         responder.park(now, window, reads_wait, counters);
@@ -420,9 +425,9 @@ impl Nic {
         if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
             return None;
         }
-        let (reads_wait, mutations_wait) =
-            (self.initiator.reads_wait(), self.responder.mutations_wait());
-        self.window.note_waiting(reads_wait, mutations_wait);
+        // Only whether both wait matters, and mutations seldom do.
+        let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
+        self.window.note_contended(both_wait);
         // One place that asks each of them: what they give back then stays in registers (6 ns a frame).
         for responder in [self.responder_first, !self.responder_first] {
             let transmit = if responder {

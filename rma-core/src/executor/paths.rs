@@ -181,6 +181,12 @@ impl Paths {
         }
     }
 
+    /// Whether the remote NIC of a path is silent.
+    #[inline]
+    pub(super) fn is_barred(&self, id: RemoteWindowId) -> bool {
+        self.paths[id.index()].is_barred
+    }
+
     /// The calls of a path that have something to issue.
     pub(super) fn calls(&self, id: RemoteWindowId) -> impl Iterator<Item = u16> {
         self.paths[id.index()].calls.iter().flat_map(|calls| calls.iter(&self.links))
@@ -222,10 +228,11 @@ impl Paths {
             return;
         }
         let path = &mut self.paths[id.index()];
-        let was_bulk = path.is_bulk();
         let is_first = !path.has(class);
+        let becomes_bulk =
+            class == ClassOfService::Throughput && !path.is_barred && !path.is_bulk();
         path.calls[class as usize].push_back(&mut self.links, call);
-        self.bulk_paths += usize::from(path.is_bulk() && !was_bulk);
+        self.bulk_paths += usize::from(becomes_bulk);
         match path.state {
             State::Idle => {
                 // Time in which there was nothing to issue is not saved up.
@@ -366,7 +373,8 @@ impl Paths {
 
     /// Takes the next op of `call` from its list, and notes what it takes of window, pace and
     /// slots.
-    #[inline]
+    // It has two callers, and that for probes is seldom there: a call costs more.
+    #[inline(always)]
     fn take(
         &mut self,
         now: Instant,

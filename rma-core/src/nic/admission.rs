@@ -213,6 +213,7 @@ impl Admission {
     }
 
     /// Writes the next notice, if there is one that may be sent.
+    #[inline]
     pub(super) fn poll_transmit(
         &mut self,
         serving: &mut Serving<'_>,

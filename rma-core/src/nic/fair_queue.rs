@@ -174,6 +174,7 @@ impl FairQueue {
     }
 
     /// Puts `entry`, which is in no queue, at the end of the list of `bucket`.
+    #[inline]
     pub(super) fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
         links.buckets[usize::from(entry)] = bucket;
         self.lists[bucket.index()].push_back(&mut links.lists, entry);
@@ -192,9 +193,20 @@ impl FairQueue {
     }
 
     /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
+    #[inline]
     pub(super) fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        let entry = self.front()?;
-        self.remove(links, entry);
+        self.front()?;
+        let list = &mut self.lists[self.turn as usize];
+        let entry = list.pop_front(&mut links.lists)?;
+        if list.is_empty() {
+            self.used &= !(1 << self.turn);
+        }
+        if self.arrivals.front() == Some(entry) {
+            // As in most turns: whoever came first.
+            self.arrivals.pop_front(&mut links.arrivals);
+        } else {
+            self.arrivals.remove(&mut links.arrivals, entry);
+        }
         self.turn = (self.turn + 1) % u64::BITS;
         Some(entry)
     }

@@ -83,6 +83,7 @@ impl InboundReads {
 
     /// Whether one more read of `class` would be answered too late if it were the last, or has no
     /// place.
+    #[inline]
     fn wants_place(&self, class: ClassOfService) -> bool {
         self.queues[class as usize].free.is_empty() || self.is_deep(class)
     }
@@ -133,22 +134,18 @@ impl InboundReads {
             admission.refuse(&job.asked, &job.key, OpStatus::Nack, serving);
             jobs.remove(index);
         }
+        // Field by field, so that it is made where it stays.
+        let Some(job) = jobs.push(bucket, request.op_size) else { return };
+        job.asked = asked;
+        job.arrived_at = now;
+        job.region_offset = request.region_offset;
+        job.op_size = request.op_size;
+        job.sent = 0;
+        // A path that carries no granule is a device's mistake; one granule may still get through.
         let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
-        jobs.push(
-            bucket,
-            Job {
-                asked,
-                arrived_at: now,
-                region_offset: request.region_offset,
-                op_size: request.op_size,
-                sent: 0,
-                // A path that carries no granule is a device's mistake; one granule may still get
-                // through.
-                payload_len_max: path.min(request.payload_len_max.into()).max(GRANULE as usize),
-                revision,
-                key,
-            },
-        );
+        job.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
+        job.revision = revision;
+        job.key = key;
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
@@ -217,11 +214,13 @@ impl Jobs {
         }
     }
 
-    fn push(&mut self, bucket: Bucket, job: Job) {
-        let Some(index) = self.free.pop() else { return };
-        self.bytes += u64::from(job.op_size);
-        self.entries[usize::from(index)] = job;
+    /// Puts a job of `op_size` bytes into the list of `bucket`, for the caller to fill in.
+    #[inline]
+    fn push(&mut self, bucket: Bucket, op_size: u16) -> Option<&mut Job> {
+        let index = self.free.pop()?;
+        self.bytes += u64::from(op_size);
         self.queue.push_back(&mut self.links, bucket, index);
+        Some(&mut self.entries[usize::from(index)])
     }
 
     /// Takes the job out whose turn it is.

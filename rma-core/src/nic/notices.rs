@@ -242,6 +242,7 @@ impl Notices {
         self.write_next(now, security, out)
     }
 
+    #[inline(never)]
     fn write_next(
         &mut self,
         now: Instant,

@@ -496,7 +496,7 @@ impl PendingWrites {
         }
         let Some(index) = self.next_in_time(now, serving) else {
             // None waits any more, and reads need not take turns with them.
-            window.note_waiting(true, false);
+            window.note_contended(false);
             return None;
         };
         let entry = &mut self.entries[usize::from(index)];

@@ -70,10 +70,10 @@ impl SolicitationWindow {
         has_share && self.admits_op()
     }
 
-    /// Takes in who waits for nothing but the window. To be called before the next
-    /// [`SolicitationWindow::admits`], not after every change.
-    pub(super) const fn note_waiting(&mut self, reads: bool, mutations: bool) {
-        self.contended = reads && mutations;
+    /// Takes in whether reads and mutations both wait for nothing but the window. To be called
+    /// before the next [`SolicitationWindow::admits`], not after every change.
+    pub(super) const fn note_contended(&mut self, both_wait: bool) {
+        self.contended = both_wait;
     }
 
     /// Whether an op of `solicitor` may enter service. While the other one waits too they take turns, whatever
@@ -169,7 +169,7 @@ mod tests {
         window.debit(Solicitor::Mutation, OP_SIZE_MAX);
         window.debit(Solicitor::Mutation, OP_SIZE_MAX);
         for _ in 0..2 {
-            window.note_waiting(true, true);
+            window.note_contended(true);
             assert!(window.admits(Solicitor::Read) && !window.admits(Solicitor::Mutation));
             window.debit(Solicitor::Read, OP_SIZE_MAX);
         }
@@ -180,11 +180,11 @@ mod tests {
     fn the_two_who_wait_take_turns_and_one_alone_does_not_wait() {
         let mut window = SolicitationWindow::new(4 * OP_SIZE_MAX);
         for _ in 0..3 {
-            window.note_waiting(true, true);
+            window.note_contended(true);
             assert!(window.admits(Solicitor::Read) && !window.admits(Solicitor::Mutation));
             window.debit(Solicitor::Read, 1);
             assert!(!window.admits(Solicitor::Read) && window.admits(Solicitor::Mutation));
-            window.note_waiting(true, false);
+            window.note_contended(false);
             assert!(window.admits(Solicitor::Read));
             window.debit(Solicitor::Mutation, 1);
         }
