@@ -343,10 +343,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// The outcome of a call that is over. Its [`CallId`] may be another call's from now on.
     pub fn poll_outcome(&mut self) -> Option<Outcome> {
         let index = self.over.pop_front()?;
-        let path = self.calls[index].path;
-        let responder = self.cc.addr(path);
-        self.cc.release(path);
-        Some(self.calls.end(index, responder))
+        let cc = &mut self.cc;
+        let leave = |path| {
+            cc.release(path);
+            cc.addr(path)
+        };
+        Some(self.calls.end(index, leave))
     }
 
     /// How many calls are not over, or their outcomes have not been taken.
@@ -517,10 +519,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     /// A call is over.
     fn finish(&mut self, index: u16, was_active: bool) {
-        if was_active {
-            self.forget_stall(index);
-        }
         let call = &mut self.calls[index];
+        if was_active && call.patience == Patience::Stall {
+            self.stalls.remove(index);
+        }
         call.phase = Phase::Over;
         self.over.push_back(index);
         self.active -= usize::from(was_active);

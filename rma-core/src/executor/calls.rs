@@ -423,10 +423,16 @@ impl Calls {
         (state.generation == call.generation).then_some(state.phase)
     }
 
-    /// What became of a call with `responder` that is over; its entry is free from now on.
+    /// What became of a call that is over; its entry is free from now on. `leave`: gives its path
+    /// back, and says with which remote NIC it was.
     #[inline]
-    pub(super) fn end(&mut self, index: u16, responder: HostAddr) -> Outcome {
+    pub(super) fn end(
+        &mut self,
+        index: u16,
+        leave: impl FnOnce(RemoteWindowId) -> HostAddr,
+    ) -> Outcome {
         let state = &mut self[index];
+        let responder = leave(state.path);
         let missing = if state.end.is_some() { state.missing() } else { Vec::new() };
         let piece = missing.first().map_or(0, |first| first.piece as u16);
         let outcome = Outcome {

@@ -28,6 +28,7 @@ impl Stalls {
     }
 
     /// A call begins.
+    #[inline]
     pub(super) fn push(&mut self, call: u16) {
         self.list.push_back(&mut self.links, call);
     }
@@ -39,6 +40,7 @@ impl Stalls {
     }
 
     /// A call in the list ends.
+    #[inline]
     pub(super) fn remove(&mut self, call: u16) {
         self.list.remove(&mut self.links, call);
     }

@@ -92,19 +92,20 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct FairLinks {
     lists: Links,
-    arrivals: Links,
+    /// Which arrival of its queue an entry that waits was.
+    arrivals: Box<[u64]>,
     /// Which list an entry that waits is in.
     buckets: Box<[Bucket]>,
 }
 
 impl FairLinks {
     /// Bytes that each entry takes.
-    pub(super) const ENTRY_LEN: usize = 2 * Links::ENTRY_LEN + size_of::<Bucket>();
+    pub(super) const ENTRY_LEN: usize = Links::ENTRY_LEN + size_of::<u64>() + size_of::<Bucket>();
 
     pub(super) fn new(entries: usize) -> Self {
         Self {
             lists: Links::new(entries),
-            arrivals: Links::new(entries),
+            arrivals: vec![0; entries].into_boxed_slice(),
             buckets: vec![Bucket(0); entries].into_boxed_slice(),
         }
     }
@@ -125,23 +126,19 @@ pub(super) struct FairQueue {
     used: u64,
     /// The list whose turn it is, or the next one after it that has an entry.
     turn: u32,
-    /// All entries, the one first that came first.
-    arrivals: IndexList,
+    /// How many entries wait, and how many have come.
+    len: usize,
+    arrivals: u64,
 }
 
 impl FairQueue {
     pub(super) const fn new() -> Self {
-        Self {
-            lists: [const { IndexList::new() }; BUCKETS],
-            used: 0,
-            turn: 0,
-            arrivals: IndexList::new(),
-        }
+        Self { lists: [const { IndexList::new() }; BUCKETS], used: 0, turn: 0, len: 0, arrivals: 0 }
     }
 
     /// How many entries wait.
-    pub(super) fn len(&self) -> usize {
-        self.arrivals.len()
+    pub(super) const fn len(&self) -> usize {
+        self.len
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -153,9 +150,24 @@ impl FairQueue {
         self.lists[bucket.index()].len()
     }
 
-    /// The entry that has waited longest, no matter whose turn it is.
-    pub(super) fn oldest(&self) -> Option<u16> {
-        self.arrivals.front()
+    /// The entry that has waited longest, no matter whose turn it is: the first of some list. A list
+    /// of all would be known at once, and cost each entry more than that.
+    #[inline]
+    pub(super) fn oldest(&self, links: &FairLinks) -> Option<u16> {
+        if self.used == 0 { None } else { self.oldest_of_used(links) }
+    }
+
+    fn oldest_of_used(&self, links: &FairLinks) -> Option<u16> {
+        let (mut used, mut oldest) = (self.used, None);
+        while used != 0 {
+            let first = self.lists[used.trailing_zeros() as usize].front()?;
+            let arrival = links.arrivals[usize::from(first)];
+            if oldest.is_none_or(|(before, _)| arrival < before) {
+                oldest = Some((arrival, first));
+            }
+            used &= used - 1;
+        }
+        oldest.map(|(_, entry)| entry)
     }
 
     /// The entry that has waited longest in the longest list, and how long that list is: who makes
@@ -178,7 +190,9 @@ impl FairQueue {
     pub(super) fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
         links.buckets[usize::from(entry)] = bucket;
         self.lists[bucket.index()].push_back(&mut links.lists, entry);
-        self.arrivals.push_back(&mut links.arrivals, entry);
+        links.arrivals[usize::from(entry)] = self.arrivals;
+        self.arrivals += 1;
+        self.len += 1;
         self.used |= 1 << bucket.0;
     }
 
@@ -195,18 +209,16 @@ impl FairQueue {
     /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
     #[inline]
     pub(super) fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        self.front()?;
+        // Seldom: who asked for the front before has found the list whose turn it is.
+        if self.lists[self.turn as usize].is_empty() {
+            self.front()?;
+        }
         let list = &mut self.lists[self.turn as usize];
         let entry = list.pop_front(&mut links.lists)?;
         if list.is_empty() {
             self.used &= !(1 << self.turn);
         }
-        if self.arrivals.front() == Some(entry) {
-            // As in most turns: whoever came first.
-            self.arrivals.pop_front(&mut links.arrivals);
-        } else {
-            self.arrivals.remove(&mut links.arrivals, entry);
-        }
+        self.len -= 1;
         self.turn = (self.turn + 1) % u64::BITS;
         Some(entry)
     }
@@ -219,7 +231,7 @@ impl FairQueue {
         if list.is_empty() {
             self.used &= !(1 << bucket.0);
         }
-        self.arrivals.remove(&mut links.arrivals, entry);
+        self.len -= 1;
     }
 }
 
@@ -249,7 +261,7 @@ mod tests {
         assert_eq!((queue.len(), queue.bucket_len(Bucket(9))), (6, 3));
         assert_eq!(drain(&mut queue, &mut links), [4, 0, 3, 1, 5, 2]);
         assert!(queue.is_empty());
-        assert_eq!((queue.len(), queue.front(), queue.oldest()), (0, None, None));
+        assert_eq!((queue.len(), queue.front(), queue.oldest(&links)), (0, None, None));
     }
 
     #[test]
@@ -287,7 +299,7 @@ mod tests {
         assert_eq!(queue.oldest_of_longest(), Some((2, 2)));
         assert_eq!(queue.pop_front(&mut links), Some(0));
         assert_eq!(queue.oldest_of_longest(), Some((2, 2)));
-        assert_eq!(queue.oldest(), Some(2));
+        assert_eq!(queue.oldest(&links), Some(2));
         assert_eq!(FairQueue::new().oldest_of_longest(), None);
     }
 
@@ -358,7 +370,7 @@ mod tests {
                 }
                 prop_assert_eq!(queue.len(), model.len());
                 prop_assert_eq!(queue.is_empty(), model.is_empty());
-                prop_assert_eq!(queue.oldest(), model.first().map(|it| it.1));
+                prop_assert_eq!(queue.oldest(&links), model.first().map(|it| it.1));
                 let len = |list| model.iter().filter(|it| it.0 == list).count();
                 let longest = (0..64).map(len).max().filter(|&len| len > 0);
                 prop_assert_eq!(queue.oldest_of_longest().map(|it| it.1), longest);

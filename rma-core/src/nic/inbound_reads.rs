@@ -90,6 +90,7 @@ impl InboundReads {
 
     /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
     /// Where there are too many bytes, one that is no smaller: otherwise there would be more of them.
+    #[cold]
     fn who_makes_room(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> Option<u16> {
         let Jobs { entries, queue, .. } = &self.queues[class as usize];
         let (index, len) = queue.oldest_of_longest()?;
@@ -151,7 +152,7 @@ impl InboundReads {
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
     pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
         for jobs in &mut self.queues {
-            while let Some(index) = jobs.queue.oldest()
+            while let Some(index) = jobs.queue.oldest(&jobs.links)
                 && now.nanos_since(jobs.entries[usize::from(index)].arrived_at)
                     >= self.timeout_nanos
             {

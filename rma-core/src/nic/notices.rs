@@ -193,7 +193,7 @@ impl Notices {
             if let Some(limiter) = &mut queue.limiter {
                 limiter.note_time(now);
             }
-            while let Some(entry) = self.queues[cause as usize].queue.oldest()
+            while let Some(entry) = self.queues[cause as usize].queue.oldest(&self.links)
                 && let Some(notice) = &self.entries[usize::from(entry)]
                 && now.nanos_since(notice.since) >= self.timeout_nanos
             {
@@ -213,7 +213,7 @@ impl Notices {
             return None;
         }
         let next = |Queue { queue, limiter }: &Queue| {
-            let oldest = self.entries[usize::from(queue.oldest()?)].as_ref()?;
+            let oldest = self.entries[usize::from(queue.oldest(&self.links)?)].as_ref()?;
             let forgotten_at = oldest.since.after_nanos(self.timeout_nanos);
             let limiter = limiter.as_ref().filter(|limiter| limiter.tokens() == 0);
             let token_at = limiter.and_then(NoticeLimiter::next_at);

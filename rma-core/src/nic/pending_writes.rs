@@ -402,7 +402,7 @@ impl PendingWrites {
         serving: &mut Serving<'_>,
     ) {
         for class in ClassOfService::ALL {
-            while let Some(index) = self.waiting[class as usize].oldest() {
+            while let Some(index) = self.waiting[class as usize].oldest(&self.waiting_links) {
                 let entry = &self.entries[usize::from(index)];
                 if now.nanos_since(entry.arrived_at) < self.dispatch_timeout_nanos {
                     break;
@@ -452,7 +452,7 @@ impl PendingWrites {
         reads_wait: bool,
     ) -> Option<Instant> {
         let entry = |index: u16| &self.entries[usize::from(index)];
-        let shed = self.waiting.iter().filter_map(FairQueue::oldest);
+        let shed = self.waiting.iter().filter_map(|queue| queue.oldest(&self.waiting_links));
         let shed =
             shed.map(|index| entry(index).arrived_at.after_nanos(self.dispatch_timeout_nanos));
         let since = |list: &IndexList| list.front().map(|index| entry(index).solicited_at);
