@@ -92,15 +92,16 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct FairLinks {
     lists: Links,
-    /// Which arrival of its queue an entry that waits was.
-    arrivals: Box<[u64]>,
+    /// Which arrival of its queue an entry that waits was. Numbers come again after 2^32: should one
+    /// ever wait as long, it is only found later that it has.
+    arrivals: Box<[u32]>,
     /// Which list an entry that waits is in.
     buckets: Box<[Bucket]>,
 }
 
 impl FairLinks {
     /// Bytes that each entry takes.
-    pub(super) const ENTRY_LEN: usize = Links::ENTRY_LEN + size_of::<u64>() + size_of::<Bucket>();
+    pub(super) const ENTRY_LEN: usize = Links::ENTRY_LEN + size_of::<u32>() + size_of::<Bucket>();
 
     pub(super) fn new(entries: usize) -> Self {
         Self {
@@ -128,7 +129,7 @@ pub(super) struct FairQueue {
     turn: u32,
     /// How many entries wait, and how many have come.
     len: usize,
-    arrivals: u64,
+    arrivals: u32,
 }
 
 impl FairQueue {
@@ -161,9 +162,9 @@ impl FairQueue {
         let (mut used, mut oldest) = (self.used, None);
         while used != 0 {
             let first = self.lists[used.trailing_zeros() as usize].front()?;
-            let arrival = links.arrivals[usize::from(first)];
-            if oldest.is_none_or(|(before, _)| arrival < before) {
-                oldest = Some((arrival, first));
+            let age = self.arrivals.wrapping_sub(links.arrivals[usize::from(first)]);
+            if oldest.is_none_or(|(oldest, _)| age > oldest) {
+                oldest = Some((age, first));
             }
             used &= used - 1;
         }
@@ -191,7 +192,7 @@ impl FairQueue {
         links.buckets[usize::from(entry)] = bucket;
         self.lists[bucket.index()].push_back(&mut links.lists, entry);
         links.arrivals[usize::from(entry)] = self.arrivals;
-        self.arrivals += 1;
+        self.arrivals = self.arrivals.wrapping_add(1);
         self.len += 1;
         self.used |= 1 << bucket.0;
     }

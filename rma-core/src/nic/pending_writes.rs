@@ -466,7 +466,7 @@ impl PendingWrites {
 
     /// About how many frames there are to send. 0 only if there is none.
     pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
-        let waiting = if self.may_solicit(window) {
+        let waiting = if self.any_waits() && self.may_solicit(window) {
             self.waiting.iter().map(FairQueue::len).sum()
         } else {
             0
@@ -491,7 +491,10 @@ impl PendingWrites {
             return transmit;
         }
         //= 1rma#5.1-writes-solicited
-        if !window.admits(Solicitor::Mutation) || self.solicited.len() >= self.solicited_max {
+        if !self.any_waits()
+            || !window.admits(Solicitor::Mutation)
+            || self.solicited.len() >= self.solicited_max
+        {
             return None;
         }
         let Some(index) = self.next_in_time(now, serving) else {
