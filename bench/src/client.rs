@@ -27,8 +27,8 @@ const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
 /// Bytes of a cache line, which measured ops begin at.
 const LINE: u64 = 64;
 
-/// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart, and then once more when the
-/// next frame wants it.
+/// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart,
+/// and then once more when the next frame wants it.
 pub(crate) const REACH: Duration = Duration::from_secs(5);
 
 /// A host that reads and writes, with everything that it needs for that.
@@ -105,8 +105,8 @@ impl Client {
         Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
     }
 
-    /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may still be asking for
-    /// this host's hardware address, and drop what it would send meanwhile.
+    /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may
+    /// still be asking for this host's hardware address, and drop what it would send meanwhile.
     ///
     /// It asks for a byte behind the region's end, which is refused and changes nothing.
     ///
@@ -396,7 +396,8 @@ mod tests {
 
     use super::*;
 
-    /// As right after a link has come up: the server answers when the client has given up more ops than a run may lose.
+    /// As right after a link has come up: the server answers when the client has given up more ops
+    /// than a run may lose.
     #[test]
     fn a_server_that_does_not_answer_at_first_is_waited_for() {
         let [server_addr, client_addr] = [0, 1].map(|last| {

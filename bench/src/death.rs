@@ -4,9 +4,9 @@
 //! stops for good and its device is closed. What is outstanding then, and what is issued as slots come free, is
 //! timed as the application sees it: from before an op's issue until its completion has been polled.
 //!
-//! The bound is one for an engine that runs, and a scheduler may stop this one whenever it likes. So each op that took
-//! longer is held against the pauses that it lived through, those before the peer's death included: what they do not
-//! explain breaks the promise, on the busiest of machines.
+//! The bound is one for an engine that runs, and a scheduler may stop this one whenever it likes.
+//! So each op that took longer is held against the pauses that it lived through, those before the
+//! peer's death included: what they do not explain breaks the promise, on the busiest of machines.
 
 use core::{cmp::Reverse, ops::RangeInclusive};
 use std::{
@@ -58,8 +58,9 @@ pub struct Death {
     pub bounds: [u64; 2],
     /// How long any op took, as a multiple of its bound and of the pauses that may have delayed it.
     pub over_bound_and_pauses: f64,
-    /// By how much any op exceeded its bound and the pauses that may have delayed it, in nanoseconds: as the application
-    /// saw it, and in the NIC's own count. Promise P1 is that both are 0.
+    /// By how much any op exceeded its bound and the pauses that may have delayed it, in
+    /// nanoseconds: as the application saw it, and in the NIC's own count. Promise P1 is that both
+    /// are 0.
     pub unexplained: [u64; 2],
     /// The longest pause of the engine that any of these ops lived through, in nanoseconds.
     pub pause: u64,
@@ -174,8 +175,9 @@ pub fn run(
 struct Turns {
     /// When the last one began.
     began: u64,
-    /// Of each: when it had ended, and how long after the beginning of the one before. The engine's looks at its clock in
-    /// two turns that follow each other are no further apart, wherever in them it was stopped.
+    /// Of each: when it had ended, and how long after the beginning of the one before. The engine's
+    /// looks at its clock in two turns that follow each other are no further apart, wherever in
+    /// them it was stopped.
     pauses: Vec<(u64, u64)>,
 }
 
@@ -207,8 +209,8 @@ impl Pauses {
     }
 }
 
-/// How many pauses may delay an op in the NIC. One is late to end it. Another is late to see the solicitation of a write,
-/// from which its time begins anew.
+/// How many pauses may delay an op in the NIC. One is late to end it. Another is late to see the
+/// solicitation of a write, from which its time begins anew.
 const fn delays(op_type: OpType) -> usize {
     match op_type {
         OpType::Read => 1,
@@ -216,7 +218,8 @@ const fn delays(op_type: OpType) -> usize {
     }
 }
 
-/// How many more may delay what the application sees: the op is taken late, and its completion seen late.
+/// How many more may delay what the application sees: the op is taken late, and its completion seen
+/// late.
 const DELAYS_OUTSIDE: usize = 2;
 
 struct SetOnDrop<'a>(&'a AtomicBool);

@@ -1,8 +1,9 @@
 //! Grants in a file: how they travel from `serve` to `read-lat` and `write-lat` until there is a key service.
 //!
-//! One file for one process and one region, with a key for each type of op that is granted: one thing to carry over.
-//! The file holds keys, so it is made for its owner alone (mode 0600), and one that others may read or
-//! write, or that is another user's, is refused. Carry it to the other machine with something that keeps secrets, such as `scp -p`.
+//! One file for one process and one region, with a key for each type of op that is granted: one
+//! thing to carry over. The file holds keys, so it is made for its owner alone (mode 0600), and one
+//! that others may read or write, or that is another user's, is refused. Carry it to the other
+//! machine with something that keeps secrets, such as `scp -p`.
 
 use std::{
     collections::BTreeMap,

@@ -361,8 +361,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Makes the pair of interfaces, and waits until both ends have carrier and usable addresses. For those who have deleted
-    /// one end, and with it the other.
+    /// Makes the pair of interfaces, and waits until both ends have carrier and usable addresses.
+    /// For those who have deleted one end, and with it the other.
     ///
     /// # Errors
     /// What the `ip` command refused, as when they are there, or [`LabError::NotReady`].

@@ -40,7 +40,8 @@ enum Command {
     ReadLat(LatArgs),
     /// Writes to a host that serves, reads it back, and shows the latency.
     WriteLat(LatArgs),
-    /// Verifies reads and writes of a host that serves, also while it is restarted, its key rotated, a link lost.
+    /// Verifies reads and writes of a host that serves, also while it is restarted, its key
+    /// rotated, a link lost.
     Verify(VerifyArgs),
     /// What AES-128-GCM costs with each provider that this processor can run.
     Crypto(CryptoArgs),

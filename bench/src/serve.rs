@@ -404,8 +404,8 @@ pub(crate) fn open_client(
     Ok((client, remote))
 }
 
-/// Opens a host for what is in a grant file, and says which device it has unless it is to be `quiet`. Looks again for a
-/// way to the responder for as long as `patience`, where there is none.
+/// Opens a host for what is in a grant file, and says which device it has unless it is to be
+/// `quiet`. Looks again for a way to the responder for as long as `patience`, where there is none.
 pub(crate) fn open_granted(
     host_args: &HostArgs,
     (path, file): (&Path, GrantFile),

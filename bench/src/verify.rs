@@ -1,10 +1,12 @@
-//! `rma-bench verify`: verified reads and writes of a host that serves, through whatever happens meanwhile.
+//! `rma-bench verify`: verified reads and writes of a host that serves, through whatever happens
+//! meanwhile.
 //!
-//! It measures nothing, and an op that fails is not the end of it: rounds of random ops go on, each compared with a
-//! model of the region, while a server is killed and started again, a link goes down and up, a key is rotated. It
-//! takes up a grant file that somebody replaces under its name, and then the region must hold what it held before,
-//! or the pattern of a fresh one: nothing else. It gives up when nothing has succeeded for as long as `--patience`. On
-//! Ctrl-C it restores the pattern, for which the server is needed as well; a second one ends it at once.
+//! It measures nothing, and an op that fails is not the end of it: rounds of random ops go on, each
+//! compared with a model of the region, while a server is killed and started again, a link goes
+//! down and up, a key is rotated. It takes up a grant file that somebody replaces under its name,
+//! and then the region must hold what it held before, or the pattern of a fresh one: nothing else.
+//! It gives up when nothing has succeeded for as long as `--patience`. On Ctrl-C it restores the
+//! pattern, for which the server is needed as well; a second one ends it at once.
 //!
 //! Two writers at once would each find the other's bytes.
 
@@ -45,8 +47,8 @@ pub struct VerifyArgs {
     /// Go to the region's first so many bytes only.
     #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
     span: u64,
-    /// Rotate the region's key in every round, by the Rekey op: `serve` must grant rekey as well. The grant file is
-    /// written anew each time.
+    /// Rotate the region's key in every round, by the Rekey op: `serve` must grant rekey as well.
+    /// The grant file is written anew each time.
     #[arg(long)]
     rekey: bool,
     /// Give up when no op has succeeded for so long.
@@ -57,8 +59,9 @@ pub struct VerifyArgs {
     json: bool,
 }
 
-/// Failures in a row after which it is said that a server does not answer, or refuses. Fewer: a key that somebody
-/// rotates is said to be a failure, as all that is in flight is refused. More: it is said later.
+/// Failures in a row after which it is said that a server does not answer, or refuses. Fewer: a key
+/// that somebody rotates is said to be a failure, as all that is in flight is refused. More: it is
+/// said later.
 const FAILURES_SAID: u32 = 20;
 
 /// An op to be issued.
@@ -138,8 +141,8 @@ struct Run<'a> {
     /// What was found in it.
     seen: Vec<u8>,
     in_flight: HashMap<CommandSlotId, Work>,
-    /// Ops that failed. They come first, and whatever overlaps with them waits: of a write that failed nobody knows
-    /// how much has landed.
+    /// Ops that failed. They come first, and whatever overlaps with them waits: of a write that
+    /// failed nobody knows how much has landed.
     again: Vec<Work>,
     rekeying: Option<Rekeying>,
     /// Ops in a row that failed.
@@ -279,7 +282,8 @@ impl<'a> Run<'a> {
         self.compare()
     }
 
-    /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has succeeded.
+    /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has
+    /// succeeded.
     fn drive(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
         loop {
             self.issue(next)?;
@@ -390,7 +394,8 @@ impl<'a> Run<'a> {
                 self.client.grants = self.client.grants.under(&key);
             }
             OpStatus::RemoteAuthenticationFailure => {
-                // It was not known whether the key had been installed. If it has, once more does no harm.
+                // It was not known whether the key had been installed. If it has, once more does no
+                // harm.
                 if unsure {
                     self.client.grants = self.client.grants.under(&key);
                 }
@@ -439,7 +444,8 @@ impl<'a> Run<'a> {
     }
 
     fn look_for_a_new_grant(&mut self) {
-        // One that is not there, or is none, may yet be replaced by one that is: patience has its end.
+        // One that is not there, or is none, may yet be replaced by one that is: patience has its
+        // end.
         let Ok(file) = GrantFile::load(&self.args.grant) else { return };
         let (old, new) = (self.file.grants.any(), file.grants.any());
         let same = |old: &Grant, new: &Grant| {

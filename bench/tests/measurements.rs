@@ -45,7 +45,8 @@ fn assert_rotations(place: Place<'_>) {
 fn assert_bounded(death: &Death, ops: u64) {
     assert_eq!((death.ops, death.statuses.iter().sum::<u64>()), (ops, ops), "{death:?}");
     assert!(death.ended(OpStatus::Timeout) > 0 && death.writes > 0, "{death:?}");
-    // Whatever the machine was busy with meanwhile. By how much bounds are exceeded at all is what a figure judges.
+    // Whatever the machine was busy with meanwhile. By how much bounds are exceeded at all is what
+    // a figure judges.
     assert_eq!(death.unexplained, [0, 0], "{death:?}");
 }
 

@@ -67,15 +67,16 @@ pub struct Transmit {
     /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for a
     /// reply to an unauthenticated frame: a forged source address must not cost anything.
     pub may_resolve: bool,
-    /// Whether the [`LINK_LEN`] octets behind the frame in its buffer are [`RxFrame::link`] of the packet that it answers:
-    /// a backend that knows no path to `destination` may send it back by the addresses in them. True for notices
-    /// under the reserved key only, never for payload. Behind the frame, as a notice leaves room there, and the other
-    /// frames should not carry them along.
+    /// Whether the [`LINK_LEN`] octets behind the frame in its buffer are [`RxFrame::link`] of the
+    /// packet that it answers: a backend that knows no path to `destination` may send it back by
+    /// the addresses in them. True for notices under the reserved key only, never for payload.
+    /// Behind the frame, as a notice leaves room there, and the other frames should not carry them
+    /// along.
     pub link_behind: bool,
 }
 
-/// How many octets of a packet that came are kept, to send a notice back the way that it came: two hardware addresses of
-/// Ethernet, and two VLAN tags.
+/// How many octets of a packet that came are kept, to send a notice back the way that it came: two
+/// hardware addresses of Ethernet, and two VLAN tags.
 pub const LINK_LEN: usize = 20;
 
 /// How many frames a NIC opens or seals side by side. A backend that can should hand over as many at a time: more

@@ -151,11 +151,12 @@ pub enum DropReason {
     /// An authenticated request that found the inbound queue at its configured depth, or a mutation that found
     /// the pending-write table full or waited too long in it for the window. Answered with a NACK.
     InboundQueueFull,
-    /// A failure notice under the reserved key that was not sent: it has waited for a timeout, as there are more of its kind
-    /// than their rate, or the rate is 0. Counted beside the reason for the notice.
+    /// A failure notice under the reserved key that was not sent: it has waited for a timeout, as
+    /// there are more of its kind than their rate, or the rate is 0. Counted beside the reason for
+    /// the notice.
     NoticeRateLimited,
-    /// A failure notice that was not sent: too many of its kind waited, and it was the oldest of the initiators that had
-    /// most. Counted beside the reason for the notice.
+    /// A failure notice that was not sent: too many of its kind waited, and it was the oldest of
+    /// the initiators that had most. Counted beside the reason for the notice.
     NoticeQueueFull,
     /// An answer for a slot that this NIC does not have.
     UnknownSlot,
@@ -163,8 +164,8 @@ pub enum DropReason {
     LateOrUnsolicited,
     /// An answer from another host than the op's.
     WrongResponder,
-    /// A response or solicited data whose bytes have already arrived, or the request of a mutation that has; or a
-    /// request under an old key that was told so less than a timeout ago.
+    /// A response or solicited data whose bytes have already arrived, or the request of a mutation
+    /// that has; or a request under an old key that was told so less than a timeout ago.
     Duplicate,
     /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut in a way
     /// that the wire format does not allow.
@@ -185,8 +186,9 @@ pub enum DropReason {
     DataUnauthenticated,
     /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).
     DataLate,
-    /// A request under one of the region's last keys; or a request or solicited data for a region that was rekeyed or
-    /// deregistered after the request had been authenticated. Answered with REMOTE_AUTHENTICATION_FAILURE.
+    /// A request under one of the region's last keys; or a request or solicited data for a region
+    /// that was rekeyed or deregistered after the request had been authenticated. Answered with
+    /// REMOTE_AUTHENTICATION_FAILURE.
     OldKey,
 }
 

@@ -262,8 +262,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         Ok(op_type)
     }
 
-    /// Whether `call` can be right: what [`CommandExecutor::submit`] looks at before it looks for room. For who keeps
-    /// calls until there is some.
+    /// Whether `call` can be right: what [`CommandExecutor::submit`] looks at before it looks for
+    /// room. For who keeps calls until there is some.
     ///
     /// # Errors
     /// As [`CommandExecutor::submit`], but for want of room.

@@ -12,8 +12,8 @@ use crate::{
 /// It travels out of band, over a channel that keeps it secret: whoever holds the key and can send from
 /// `initiator` can run such ops. It does not expire; rotating the region key ends it.
 ///
-/// A host makes it (`Host::grant` of the crate `rma-xdp`). What is sent is the fields: the addresses and the key as
-/// octets, the rest as numbers.
+/// A host makes it (`Host::grant` of the crate `rma-xdp`). What is sent is the fields: the
+/// addresses and the key as octets, the rest as numbers.
 ///
 /// ```
 /// # use rma_core::{addr::Pid, crypto::{DerivedRegionKey, RegionKey}, grant::Grant, op::OpType, region::RegionId};

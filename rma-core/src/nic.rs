@@ -233,7 +233,8 @@ impl Nic {
         self.handle_frames_and_tell(now, clock, frames, |_| ());
     }
 
-    /// As [`Nic::handle_frames`], and tells of each frame what became of it, before the next one is handled.
+    /// As [`Nic::handle_frames`], and tells of each frame what became of it, before the next one is
+    /// handled.
     pub fn handle_frames_and_tell(
         &mut self,
         now: Instant,

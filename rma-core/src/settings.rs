@@ -1,8 +1,9 @@
 //! How settings are made that may gain fields.
 //!
-//! They are `#[non_exhaustive]`, so that a program which sets some of them still compiles when there are more: another crate
-//! can neither name all fields at once, nor take the rest from another value in braces. A constructor gives defaults, and
-//! then fields are set, as they are public; in an expression by `with`.
+//! They are `#[non_exhaustive]`, so that a program which sets some of them still compiles when
+//! there are more: another crate can neither name all fields at once, nor take the rest from
+//! another value in braces. A constructor gives defaults, and then fields are set, as they are
+//! public; in an expression by `with`.
 
 /// Gives settings a method that sets fields in an expression.
 macro_rules! settings {

@@ -1,7 +1,8 @@
 //! What a test has to show for itself: how much it has looked at.
 //!
-//! The harness keeps what passing tests print to itself. This is past it, a line for each test that has something to
-//! show, or could not look at something; `cargo xtask test` collects these lines and repeats them at its end.
+//! The harness keeps what passing tests print to itself. This is past it, a line for each test that
+//! has something to show, or could not look at something; `cargo xtask test` collects these lines
+//! and repeats them at its end.
 
 use core::fmt::Display;
 use std::io::Write as _;
@@ -17,8 +18,8 @@ pub fn show(what: impl Display) {
     write(MARK, what);
 }
 
-/// Says on the standard error which check cannot run here, and why. It is no failure, but nobody shall take it for a
-/// success.
+/// Says on the standard error which check cannot run here, and why. It is no failure, but nobody
+/// shall take it for a success.
 pub fn not_run(what: impl Display) {
     write(NOT_RUN, what);
 }

@@ -1,5 +1,6 @@
-//! A host of the simulated network: a shipped [`Nic`] behind a device of some rate and MTU, with a clock of
-//! its own, which can be stopped. It takes frames and gives them as an engine does, or as the paper's hardware.
+//! A host of the simulated network: a shipped [`Nic`] behind a device of some rate and MTU, with a
+//! clock of its own, which can be stopped. It takes frames and gives them as an engine does, or as
+//! the paper's hardware.
 //!
 //! Everything here takes true time; the NIC is only ever told what its node's clock shows.
 
@@ -44,8 +45,8 @@ pub struct NodeOptions {
     pub nic: NicConfigBuilder,
     /// The device's MTU: the largest IP packet that it sends and receives.
     pub mtu: u16,
-    /// The device's rate of sending, in bytes a second; at least 1. While it sends what it was given it gets no more,
-    /// so inbound queues fill as they do in front of a real device.
+    /// The device's rate of sending, in bytes a second; at least 1. While it sends what it was
+    /// given it gets no more, so inbound queues fill as they do in front of a real device.
     pub rate: u64,
     /// How frames come to the NIC and leave it.
     pub pace: Pace,
@@ -60,11 +61,11 @@ pub struct NodeOptions {
 pub enum Pace {
     /// One by one, as in the paper's hardware.
     Hardware,
-    /// In the turns of an engine: all frames that have come since the last one, up to [`engine::BURST`], then as many out
-    /// as its quantum admits; bulk requests gather.
+    /// In the turns of an engine: all frames that have come since the last one, up to
+    /// [`engine::BURST`], then as many out as its quantum admits; bulk requests gather.
     Engine {
-        /// The shortest time between two turns for frames alone. What else there is to do has a turn at once, and so have
-        /// frames when there is a burst of them.
+        /// The shortest time between two turns for frames alone. What else there is to do has a
+        /// turn at once, and so have frames when there is a burst of them.
         turn: Duration,
     },
 }
@@ -127,8 +128,8 @@ pub(crate) struct Handled {
     pub(crate) pushed_out: bool,
 }
 
-/// How long a node is stopped while it handles a burst of frames: at which of them, and how often its clock is read for
-/// that one before.
+/// How long a node is stopped while it handles a burst of frames: at which of them, and how often
+/// its clock is read for that one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
     pub(crate) length: Duration,
@@ -146,7 +147,8 @@ struct Readings {
 }
 
 impl Readings {
-    /// A frame has been handled. Whatever is read for the next ones, if it was the one, is read after.
+    /// A frame has been handled. Whatever is read for the next ones, if it was the one, is read
+    /// after.
     fn frame_over(&self) {
         match self.frames_left.get().checked_sub(1) {
             Some(left) => self.frames_left.set(left),
@@ -257,15 +259,16 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps a frame until the next turn. Returns when that is; at the latest when there is a burst of them.
+    /// Keeps a frame until the next turn. Returns when that is; at the latest when there is a burst
+    /// of them.
     pub(crate) fn keep(&mut self, now: Instant, arrival: Arrival) -> Instant {
         self.ring.push_back(arrival);
         let is_full = self.ring.len() >= engine::BURST.min(self.ring_len);
         if is_full { now } else { now.max(self.turned_at + self.pace.turn()) }
     }
 
-    /// Receives a burst of frames, of each of which the NIC gets a copy that it may change. The node is stopped for a
-    /// while as `stall` says, in the midst of it.
+    /// Receives a burst of frames, of each of which the NIC gets a copy that it may change. The
+    /// node is stopped for a while as `stall` says, in the midst of it.
     pub(crate) fn handle_frames(
         &mut self,
         now: Instant,
@@ -312,7 +315,8 @@ impl Node {
         self.turned_at = now;
     }
 
-    /// What the NIC sends now, into `sent`, if the device is free. Returns when to ask again, if some of it waits for more.
+    /// What the NIC sends now, into `sent`, if the device is free. Returns when to ask again, if
+    /// some of it waits for more.
     pub(crate) fn poll_transmits(&mut self, now: Instant, sent: &mut Vec<Sent>) -> Option<Instant> {
         let local = self.clock.show(now);
         // A device that is infinitely fast is free at once.

@@ -422,8 +422,8 @@ impl Sim {
         }
     }
 
-    /// A turn of an engine, and more until its device is empty, or the node is stopped: receive a burst, expire, transmit,
-    /// complete.
+    /// A turn of an engine, and more until its device is empty, or the node is stopped: receive a
+    /// burst, expire, transmit, complete.
     fn turn(&mut self, id: NodeId) {
         loop {
             if self.condition(id) != Condition::Running {

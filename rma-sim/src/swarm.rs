@@ -96,9 +96,10 @@ impl Options {
 /// One network in so many is flooded. They take long.
 const FLOOD_EVERY: u64 = 64;
 
-/// Nodes that ask each other for what they must not have, so often that not all are told so: the limits on notices
-/// let some hundreds pass at first, and some hundreds may wait. Strangers ask, or those whose keys are rotated all the
-/// time, and the network plays each request twice or three times: recordings of other hosts, for whoever else asks.
+/// Nodes that ask each other for what they must not have, so often that not all are told so: the
+/// limits on notices let some hundreds pass at first, and some hundreds may wait. Strangers ask, or
+/// those whose keys are rotated all the time, and the network plays each request twice or three
+/// times: recordings of other hosts, for whoever else asks.
 fn flooded(options: Options, prng: &mut Prng) -> Options {
     let Options { mut nodes, mut link, mut mishaps, .. } = options;
     nodes.truncate(3);

@@ -77,7 +77,8 @@ pub enum What {
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy.
         extra: bool,
-        /// For how long the node was stopped in the midst of it, or of a frame before it in the same burst.
+        /// For how long the node was stopped in the midst of it, or of a frame before it in the
+        /// same burst.
         stalled: Duration,
         /// What the NIC made of it.
         result: Result<(), DropReason>,

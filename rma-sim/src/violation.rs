@@ -205,7 +205,8 @@ pub enum Violation {
         /// What it says.
         status: OpStatus,
     },
-    /// P10. More failure notices under the reserved key than their rate allows: to strangers, or to those with old keys.
+    /// P10. More failure notices under the reserved key than their rate allows: to strangers, or to
+    /// those with old keys.
     #[error("P10: {node} sent more than {per_second} notices a second of one kind")]
     NoticesTooFast {
         /// The responder.

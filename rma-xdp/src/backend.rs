@@ -19,12 +19,12 @@ pub trait HostBackend: Backend {
     /// The largest frames that the device can receive now; follows the device's MTU.
     fn receive_len_max(&self) -> ReceiveLenMax;
 
-    /// Follows what has become of the device: a network interface may go away and come back. Called between turns, now and
-    /// then and after each sleep. Must neither allocate nor block.
+    /// Follows what has become of the device: a network interface may go away and come back. Called
+    /// between turns, now and then and after each sleep. Must neither allocate nor block.
     fn follow(&mut self) {}
 
-    /// Calls `each` with every file descriptor that becomes readable when a frame arrives, or when there is something to
-    /// [follow](HostBackend::follow).
+    /// Calls `each` with every file descriptor that becomes readable when a frame arrives, or when
+    /// there is something to [follow](HostBackend::follow).
     fn for_each_fd<'a>(&'a self, each: impl FnMut(BorrowedFd<'a>));
 }
 

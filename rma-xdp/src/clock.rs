@@ -1,10 +1,12 @@
 //! The one clock: nanoseconds since it was made, suspended time included.
 //!
-//! It is the kernel's CLOCK_BOOTTIME, which runs on while the machine is suspended: a target must know how long ago it
-//! solicited data (WIRE 3.7), wherever that time was spent. Between two looks at it, a tenth of a millisecond apart, the
-//! time stamp counter goes on from the last one, as reading that takes half as long. The counter may stand still or begin
-//! anew while the machine is suspended; but then threads stop long before the machine does and go on long after it, so more than a
-//! look's distance has passed on the counter, or it has gone back. Either way the next reading is a look.
+//! It is the kernel's CLOCK_BOOTTIME, which runs on while the machine is suspended: a target must
+//! know how long ago it solicited data (WIRE 3.7), wherever that time was spent. Between two looks
+//! at it, a tenth of a millisecond apart, the time stamp counter goes on from the last one, as
+//! reading that takes half as long. The counter may stand still or begin anew while the machine is
+//! suspended; but then threads stop long before the machine does and go on long after it, so more
+//! than a look's distance has passed on the counter, or it has gone back. Either way the next
+//! reading is a look.
 //!
 //! Invariant: it never goes back.
 
@@ -13,24 +15,29 @@ use core::{cell::Cell, time::Duration};
 use rma_core::time::{Clock, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long the counter goes on by itself, in nanoseconds. Longer: nothing is saved, and a machine that suspends faster than
-/// that could do so unseen. Shorter: more readings cost as much as the kernel's clock does.
+/// How long the counter goes on by itself, in nanoseconds. Longer: nothing is saved, and a machine
+/// that suspends faster than that could do so unseen. Shorter: more readings cost as much as the
+/// kernel's clock does.
 const LOOK_EVERY: u64 = 100_000;
 
-/// How much of the counter may pass while the kernel's clock is read, in nanoseconds, for the two to belong together: several
-/// times what it takes. The clock is wrong by no more than that. If more has passed, as the thread was
-/// stopped, or the kernel's clock is a slow one, the reading is right and the next is a look as well.
+/// How much of the counter may pass while the kernel's clock is read, in nanoseconds, for the two
+/// to belong together: several times what it takes. The clock is wrong by no more than that. If
+/// more has passed, as the thread was stopped, or the kernel's clock is a slow one, the reading is
+/// right and the next is a look as well.
 const LOOK_WITHIN: u64 = 2_000;
 
-/// A clock that costs a few nanoseconds to read, never goes backwards, and runs on while the machine is suspended.
+/// A clock that costs a few nanoseconds to read, never goes backwards, and runs on while the
+/// machine is suspended.
 ///
-/// Each has its own epoch: instants of two clocks have nothing to do with each other. One thread at a time reads it.
+/// Each has its own epoch: instants of two clocks have nothing to do with each other. One thread at
+/// a time reads it.
 #[derive(Clone, Debug)]
 pub struct TscClock {
     counter: quanta::Clock,
     /// CLOCK_BOOTTIME when the clock was made.
     epoch: u64,
-    /// The last look, at the counter and at the kernel's clock. `None`: they did not belong together.
+    /// The last look, at the counter and at the kernel's clock. `None`: they did not belong
+    /// together.
     look: Cell<Option<(u64, u64)>>,
     /// The last reading.
     last: Cell<u64>,
@@ -120,7 +127,8 @@ mod tests {
             let before = boottime() - clock.epoch;
             let now = clock.now().as_nanos();
             let after = boottime() - clock.epoch;
-            // Wrong by what may pass during a look, and by what the counter's rate is off in between.
+            // Wrong by what may pass during a look, and by what the counter's rate is off in
+            // between.
             let error = LOOK_WITHIN + LOOK_EVERY / 1000;
             assert!(
                 (before.saturating_sub(error)..=after + error).contains(&now),

@@ -58,13 +58,15 @@ pub struct CounterConfig {
     /// address must share one directory; hosts with different addresses may. It must be on a local disk and
     /// survive reboots.
     ///
-    /// `None`: `/var/lib/1rma` for root, for all hosts over AF_XDP, whoever runs them, and for everybody who may write there;
-    /// otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`. Where that is
-    /// not there and cannot be made, or none is known: the wall clock alone, which is reported
-    /// ([`crate::Host::fallbacks`]); but for a host over AF_XDP that is not root's this is an error, as root's hosts have the same
-    /// address: `sudo install -d -m 700 -o USER /var/lib/1rma` makes the directory for a user, and `sudo chown -R USER
-    /// /var/lib/1rma` gives him one that root has used; root goes on using it. A directory that is there may have a mark, so it
-    /// must be usable, as must one that is named here; a read-only one is not. Default: `None`.
+    /// `None`: `/var/lib/1rma` for root, for all hosts over AF_XDP, whoever runs them, and for
+    /// everybody who may write there; otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`.
+    /// Where that is not there and cannot be made, or none is known: the wall clock alone, which is
+    /// reported ([`crate::Host::fallbacks`]); but for a host over AF_XDP that is not root's this is
+    /// an error, as root's hosts have the same address: `sudo install -d -m 700 -o USER
+    /// /var/lib/1rma` makes the directory for a user, and `sudo chown -R USER /var/lib/1rma` gives
+    /// him one that root has used; root goes on using it. A directory that is there may have a
+    /// mark, so it must be usable, as must one that is named here; a read-only one is not. Default:
+    /// `None`.
     ///
     /// To change to another directory, or to begin anew when the mark is lost, is safe if the system clock is past every value
     /// that was ever reserved, in nanoseconds since 1970. That is so if the clock was never ahead of what it is now,
@@ -257,8 +259,8 @@ fn default_dir(user: User) -> Result<PathBuf, CounterError> {
     state_dir(user, is_usable, env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))
 }
 
-/// One place for all who may have one host's address, where that can be: the machine's. Otherwise the place that the XDG
-/// base directory specification gives to state. Relative paths do not count.
+/// One place for all who may have one host's address, where that can be: the machine's. Otherwise
+/// the place that the XDG base directory specification gives to state. Relative paths do not count.
 fn state_dir(
     user: User,
     is_usable: bool,

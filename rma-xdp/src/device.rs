@@ -98,20 +98,22 @@ impl fmt::Display for DeviceInfo {
 
 /// How the network interface of a host over AF_XDP is doing.
 ///
-/// Ops are issued as always, whatever its state: those that cannot reach anybody end within their bounds (P1), with TIMEOUT or
-/// DISPATCH_TIMEOUT, and [`crate::Host::resolve`] says why.
+/// Ops are issued as always, whatever its state: those that cannot reach anybody end within their
+/// bounds (P1), with TIMEOUT or DISPATCH_TIMEOUT, and [`crate::Host::resolve`] says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterfaceState {
     /// It is up and has carrier.
     Up,
-    /// It is down, or has no carrier: nobody can be reached. The host stays attached, and goes on when it is up again.
+    /// It is down, or has no carrier: nobody can be reached. The host stays attached, and goes on
+    /// when it is up again.
     Down,
-    /// It is gone: removed, or moved to another network namespace. When there is an interface of that name again, the host
-    /// attaches to it.
+    /// It is gone: removed, or moved to another network namespace. When there is an interface of
+    /// that name again, the host attaches to it.
     Gone,
-    /// An interface of that name is there, and the host is not attached to it yet, or cannot be: see
-    /// [`InterfaceStatus::trouble`]. It is tried again whenever something changes, and every second.
+    /// An interface of that name is there, and the host is not attached to it yet, or cannot be:
+    /// see [`InterfaceStatus::trouble`]. It is tried again whenever something changes, and every
+    /// second.
     Detached,
 }
 
@@ -141,13 +143,15 @@ impl fmt::Display for InterfaceState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterfaceStatus {
-    /// The name that the host was opened with, and by which the interface is looked for when it is gone.
+    /// The name that the host was opened with, and by which the interface is looked for when it is
+    /// gone.
     pub interface: Box<str>,
     /// How it is doing.
     pub state: InterfaceState,
     /// How often the host has attached to it: 1, and once more each time that it came back.
     pub attachments: u64,
-    /// Why the host is not attached to an interface that is there; `None` if it is, or has not tried yet.
+    /// Why the host is not attached to an interface that is there; `None` if it is, or has not
+    /// tried yet.
     pub trouble: Option<Box<str>>,
     /// What is attached, or was last, in words.
     pub device: Arc<str>,
@@ -161,8 +165,8 @@ impl fmt::Display for InterfaceStatus {
     }
 }
 
-/// What must live as long as the device, outside the engine: the threads that follow the kernel's routes
-/// and neighbours, and the interface itself.
+/// What must live as long as the device, outside the engine: the threads that follow the kernel's
+/// routes and neighbours, and the interface itself.
 #[derive(Debug)]
 pub(crate) enum DeviceKeeper {
     // The follower is dropped first: it reads what the monitor writes.

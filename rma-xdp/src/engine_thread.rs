@@ -41,7 +41,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The longest sleep of an engine that has no counter values: nobody wakes it when there are some.
 const STARVED_SLEEP_MAX: Duration = Duration::from_millis(1);
 
-/// The most file descriptors that one engine sleeps on: its receive queues, the wake-up, and news of the interface.
+/// The most file descriptors that one engine sleeps on: its receive queues, the wake-up, and news
+/// of the interface.
 const FDS_MAX: usize = 66;
 
 /// Says that the thread has ended, however it ended.

@@ -122,7 +122,8 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether an engine can be pinned to `core`, as far as the operating system lets this process run there.
+    /// Whether an engine can be pinned to `core`, as far as the operating system lets this process
+    /// run there.
     ///
     /// # Errors
     /// [`HostError::NoSuchCore`].
@@ -162,7 +163,8 @@ pub enum TransferError {
     /// It cannot be right, or there is no room for it: nothing was issued. The caller's doing, never the network's.
     #[error(transparent)]
     Refused(#[from] CallError),
-    /// No place is free for it among the calls of its executor, and it was not to wait for one. Nothing was issued.
+    /// No place is free for it among the calls of its executor, and it was not to wait for one.
+    /// Nothing was issued.
     #[error(
         "all places for such calls are taken ({calls} calls are under way, {waiting} transfers wait); try again when \
          some are over, or raise `calls` of the executor"

@@ -88,8 +88,9 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK
-    /// where locked memory has a limit; and `/var/lib/1rma`, or another directory in [`CounterConfig::state_dir`].
+    /// A host over AF_XDP on a network interface. Needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF,
+    /// CAP_PERFMON, and CAP_IPC_LOCK where locked memory has a limit; and `/var/lib/1rma`, or
+    /// another directory in [`CounterConfig::state_dir`].
     #[cfg(feature = "xdp")]
     pub fn xdp(interface: &str) -> Self {
         Self::new(Device::xdp(interface), Vec::new())
@@ -120,10 +121,11 @@ impl HostConfig {
 ///
 /// May be shared between threads; what it does is the control path and may block.
 ///
-/// A request that cannot be authenticated is refused also where this host knows no path to who sent it, as after a restart:
-/// over AF_XDP the refusal goes back to the hardware address that the request came from, with its VLAN tags. Where the
-/// NIC takes tags off before XDP sees a packet, it goes untagged, as all frames of a host on that interface, and may end in
-/// the native VLAN: 48 octets that keep no secret.
+/// A request that cannot be authenticated is refused also where this host knows no path to who sent
+/// it, as after a restart: over AF_XDP the refusal goes back to the hardware address that the
+/// request came from, with its VLAN tags. Where the NIC takes tags off before XDP sees a packet, it
+/// goes untagged, as all frames of a host on that interface, and may end in the native VLAN: 48
+/// octets that keep no secret.
 ///
 /// ```
 /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, Pid};
@@ -348,19 +350,21 @@ impl Host {
         self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
     }
 
-    /// Which device was opened, in which mode, and what was tried before. An interface that has come back since may be
-    /// attached in another mode: see [`Host::interface`].
+    /// Which device was opened, in which mode, and what was tried before. An interface that has
+    /// come back since may be attached in another mode: see [`Host::interface`].
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.shared.info
     }
 
-    /// How the network interface is doing: up, down, gone, and if it is back and cannot be attached to, why. `None` over UDP.
+    /// How the network interface is doing: up, down, gone, and if it is back and cannot be attached
+    /// to, why. `None` over UDP.
     ///
-    /// A host outlives its interface: where that is removed, or moved to another network namespace, ops end within their
-    /// bounds, and when there is an interface of its name again, with the host's addresses, the host attaches to that, whatever
-    /// its hardware address, MTU and queues. The same is in [`Host::metrics`] and in events of `tracing`. A process that gives
-    /// up its capabilities after opening the host cannot attach again.
+    /// A host outlives its interface: where that is removed, or moved to another network namespace,
+    /// ops end within their bounds, and when there is an interface of its name again, with the
+    /// host's addresses, the host attaches to that, whatever its hardware address, MTU and queues.
+    /// The same is in [`Host::metrics`] and in events of `tracing`. A process that gives up its
+    /// capabilities after opening the host cannot attach again.
     #[must_use]
     pub fn interface(&self) -> Option<InterfaceStatus> {
         self.shared.device.interface()

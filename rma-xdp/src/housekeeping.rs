@@ -4,14 +4,16 @@ use rma_core::engine::Engine;
 
 use crate::{backend::HostBackend, clock::TscClock, counter::BlockSupply};
 
-/// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC is.
+/// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC
+/// is.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     counter: BlockSupply,
     turns_left: u32,
 }
 
-/// Turns between two times of housekeeping: often enough for gauges, an MTU and an interface that is back, too seldom to be seen in a profile.
+/// Turns between two times of housekeeping: often enough for gauges, an MTU and an interface that
+/// is back, too seldom to be seen in a profile.
 const TURNS: u32 = 1024;
 
 impl Housekeeping {

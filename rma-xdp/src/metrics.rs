@@ -38,7 +38,8 @@ use crate::{
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one instant.
 ///
-/// As text: for a person by [`Display`](core::fmt::Display), and for scrapers by [`Metrics::prometheus`].
+/// As text: for a person by [`Display`](core::fmt::Display), and for scrapers by
+/// [`Metrics::prometheus`].
 ///
 /// ```
 /// # use rma_xdp::{Host, HostConfig};

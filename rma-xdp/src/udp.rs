@@ -11,8 +11,9 @@
 //! - Routes and neighbours are the kernel's, so [`Transmit::may_resolve`] is ignored too: a reply
 //!   to a forged address may make the kernel ask for that neighbour. Its table is bounded
 //!   (`net.ipv4.neigh.default.gc_thresh3`), and the NIC limits the rate of such replies.
-//! - The kernel puts fragments together before a socket sees them. It tells of each datagram whether it did, and those
-//!   are dropped and counted: no host sends any, and one that came in pieces was cut by somebody else (WIRE, section 1).
+//! - The kernel puts fragments together before a socket sees them. It tells of each datagram
+//!   whether it did, and those are dropped and counted: no host sends any, and one that came in
+//!   pieces was cut by somebody else (WIRE, section 1).
 //! - [`RxFrame::reply_len_max`] follows from the device's MTU when the backend was opened, not from
 //!   the path's. Frames are never fragmented: what the kernel knows to be too long for its path is
 //!   dropped and counted.

@@ -98,7 +98,8 @@ fn a_blocking_transfer_has_the_options_that_it_is_given() {
         });
         (read, write)
     };
-    // The deadline comes before the first op's timeout, and with it every retry that the policy has left.
+    // The deadline comes before the first op's timeout, and with it every retry that the policy has
+    // left.
     let hasty = TransferOptions::new().timeout(Duration::ZERO);
     let exceeded = (CallStatus::DeadlineExceeded, 0);
     assert_eq!(status(hasty), (exceeded, exceeded));

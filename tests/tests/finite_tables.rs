@@ -368,7 +368,8 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
     println!("{:?}", responder.nic.memory());
 }
 
-/// Has the watched NIC issue an op to one of many responders, and carries all that follows to and fro. How it ended.
+/// Has the watched NIC issue an op to one of many responders, and carries all that follows to and
+/// fro. How it ended.
 fn ask(now: Instant, asker: &mut Responder, command: Command, to: &mut Peer) -> OpStatus {
     watch(&mut asker.count, || asker.nic.handle_command(now, command)).unwrap();
     loop {

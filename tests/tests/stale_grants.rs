@@ -1,6 +1,7 @@
-//! A server that restarts has new keys. Who comes with a grant of its last life is told so, also if this life has granted him
-//! nothing yet: over AF_XDP, where a notice needs a way to the initiator and must not have one looked for, as anybody can send
-//! in its name, it goes back the way that the request came.
+//! A server that restarts has new keys. Who comes with a grant of its last life is told so, also if
+//! this life has granted him nothing yet: over AF_XDP, where a notice needs a way to the initiator
+//! and must not have one looked for, as anybody can send in its name, it goes back the way that the
+//! request came.
 
 #![expect(clippy::unwrap_used, reason = "a test's fixtures fail as the test itself does")]
 
@@ -63,8 +64,8 @@ impl Server {
     }
 }
 
-/// The server is killed and `restart`ed; who has a grant of before is told that it is void, before anything is granted. Returns
-/// the new server, a portal to it, and where data would land.
+/// The server is killed and `restart`ed; who has a grant of before is told that it is void, before
+/// anything is granted. Returns the new server, a portal to it, and where data would land.
 fn a_stale_grant_is_refused(
     hosts: &mut Hosts,
     restart: impl FnOnce(&Hosts) -> Server,

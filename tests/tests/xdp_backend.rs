@@ -251,7 +251,8 @@ fn open_other(lab: &Lab, interface: &str, mode: Mode) -> Result<XdpBackend, XdpE
     XdpBackend::open(&config, PathTable::fixed(1500, &[]).unwrap())
 }
 
-/// A bridge has neither XDP in its driver nor channels to ask for, and several queues if they are wanted.
+/// A bridge has neither XDP in its driver nor channels to ask for, and several queues if they are
+/// wanted.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn each_fallback_is_reported() {
@@ -274,7 +275,8 @@ fn each_fallback_is_reported() {
     assert!(reasons.contains("generic XDP instead of native XDP: BPF_LINK_CREATE: "), "{reasons}");
 }
 
-/// As with the loopback interface, e1000e does not tell how many queues are in use, but it has just one.
+/// As with the loopback interface, e1000e does not tell how many queues are in use, but it has just
+/// one.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn one_queue_is_no_fallback_where_there_is_only_one() {

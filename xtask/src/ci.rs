@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: everything that must pass before a change is merged.
 //!
-//! The tests, and what depends on more than the code: formatting and lints (on the compiler's version), the
-//! steering program's object, a swarm of simulated networks, a short demo, the example of the README, here and in a
-//! workspace of its own, and other kernels.
+//! The tests, and what depends on more than the code: formatting and lints (on the compiler's
+//! version), the steering program's object, a swarm of simulated networks, a short demo, the
+//! example of the README, here and in a workspace of its own, and other kernels.
 
 use crate::{
     cargo::{self, Cargo},

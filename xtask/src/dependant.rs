@@ -1,9 +1,12 @@
-//! A program in a workspace of its own that links the host without AF_XDP, as somebody has it who depends on the crate.
+//! A program in a workspace of its own that links the host without AF_XDP, as somebody has it who
+//! depends on the crate.
 //!
-//! Neither this workspace's settings nor its features reach it. It is built with nothing on the `PATH` but Rust and the linker:
-//! whatever else the build asks for is missing, as it is on a machine without the packages that AF_XDP needs.
+//! Neither this workspace's settings nor its features reach it. It is built with nothing on the
+//! `PATH` but Rust and the linker: whatever else the build asks for is missing, as it is on a
+//! machine without the packages that AF_XDP needs.
 //!
-//! Not here: that a library or a header is looked for past the `PATH`. Which packages are in the tree says that.
+//! Not here: that a library or a header is looked for past the `PATH`. Which packages are in the
+//! tree says that.
 
 use std::{env, fs, io, os::unix::fs::symlink, path::PathBuf, process};
 
@@ -47,7 +50,8 @@ const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bin
 /// All that may be on the `PATH`.
 const PROGRAMS: [&str; 6] = ["cargo", "rustc", "cc", "ld", "as", "ar"];
 
-/// The program's manifest; it is not in this repository's folder, whose `.cargo/config.toml` would be read there.
+/// The program's manifest; it is not in this repository's folder, whose `.cargo/config.toml` would
+/// be read there.
 fn manifest() -> String {
     let host = workspace().join("rma-xdp");
     format!(

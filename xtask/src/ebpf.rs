@@ -133,8 +133,9 @@ pub(crate) fn run() -> Result<(), Error> {
     Ok(())
 }
 
-/// Compares the object with its source. Comparing digests takes no tools. If the tools that the source hash records are
-/// present, it also rebuilds the object elsewhere and compares bytes; that it cannot goes to `not_run`.
+/// Compares the object with its source. Comparing digests takes no tools. If the tools that the
+/// source hash records are present, it also rebuilds the object elsewhere and compares bytes; that
+/// it cannot goes to `not_run`.
 pub(crate) fn check(not_run: &mut NotRun) -> Result<(), Error> {
     verify(&ebpf_dir(), not_run)
 }

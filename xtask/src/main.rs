@@ -51,7 +51,8 @@ enum Task {
     Bench(bench::Options),
     /// Run pairs of virtual machines with other kernels and NICs against each other and a UDP host.
     Vms(vms::Options),
-    /// Run everything that must pass: lints, all tests, the object check, a short demo, two pairs of virtual machines.
+    /// Run everything that must pass: lints, all tests, the object check, a short demo, two pairs
+    /// of virtual machines.
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,

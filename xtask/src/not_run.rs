@@ -1,12 +1,14 @@
-//! What was to be checked and was not: collected wherever a task finds out, and told once more at its end.
+//! What was to be checked and was not: collected wherever a task finds out, and told once more at
+//! its end.
 //!
-//! Some checks cannot run on every machine, which by design is no failure: a processor lacks instructions, rustup
-//! offers no other target. Nor is it a success. So whoever leaves a check out says so here, and the task's last line
-//! says that everything passed only if nothing is listed.
+//! Some checks cannot run on every machine, which by design is no failure: a processor lacks
+//! instructions, rustup offers no other target. Nor is it a success. So whoever leaves a check out
+//! says so here, and the task's last line says that everything passed only if nothing is listed.
 
 use std::fmt;
 
-/// How each line begins that tells of such a check. `rma_sim::evidence` and the tests of `rma-crypto` write it as well.
+/// How each line begins that tells of such a check. `rma_sim::evidence` and the tests of
+/// `rma-crypto` write it as well.
 const MARK: &str = "NOT RUN: ";
 
 /// The checks that a task left out, in the order in which it found out, each once.
@@ -16,7 +18,8 @@ pub(crate) struct NotRun {
 }
 
 impl NotRun {
-    /// Notes a check that is left out, as a phrase that says which one and why, and prints it where it would have run.
+    /// Notes a check that is left out, as a phrase that says which one and why, and prints it where
+    /// it would have run.
     pub(crate) fn add(&mut self, what: impl fmt::Display) {
         println!("{MARK}{what}");
         self.note(&what.to_string());
@@ -36,8 +39,8 @@ impl NotRun {
         }
     }
 
-    /// The end of a task, whatever became of it: prints all of them together, and if it did not fail a last line that
-    /// says how much passed.
+    /// The end of a task, whatever became of it: prints all of them together, and if it did not
+    /// fail a last line that says how much passed.
     ///
     /// # Errors
     /// `result`'s own.

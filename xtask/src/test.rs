@@ -211,7 +211,8 @@ enum End {
     GivenUp,
 }
 
-/// Runs the tiers in order, all of them even if one fails, and ends with a table. What is left out goes to `not_run`.
+/// Runs the tiers in order, all of them even if one fails, and ends with a table. What is left out
+/// goes to `not_run`.
 pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> {
     options.leave_something()?;
     requirements::to_test()?;

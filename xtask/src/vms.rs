@@ -1,9 +1,10 @@
-//! `cargo xtask vms`: two virtual machines, with kernels and NICs of their own, that read and write each other and a
-//! UDP host.
+//! `cargo xtask vms`: two virtual machines, with kernels and NICs of their own, that read and write
+//! each other and a UDP host.
 //!
-//! The other tests run on one kernel, over veth. Here Debian's kernels boot in QEMU, without KVM, from an initramfs
-//! made on the fly, and `rma-bench` runs in them. Nothing is installed but QEMU and busybox; what is downloaded or made
-//! lies below `target/vms`. Frames go over taps and a bridge in a network namespace of their own.
+//! The other tests run on one kernel, over veth. Here Debian's kernels boot in QEMU, without KVM,
+//! from an initramfs made on the fly, and `rma-bench` runs in them. Nothing is installed but QEMU
+//! and busybox; what is downloaded or made lies below `target/vms`. Frames go over taps and a
+//! bridge in a network namespace of their own.
 //!
 //! Nobody's time is judged: two machines are emulated on as many cores as there are.
 
@@ -68,8 +69,8 @@ pub(crate) fn run_alone(options: &Options, not_run: &mut NotRun) -> Result<(), E
     if run(options, not_run)? == 0 { Err(Error::NothingRan) } else { Ok(()) }
 }
 
-/// Runs the rows, all of them even if one fails, and ends with their table. What cannot be had here goes to `not_run`.
-/// Gives how many rows ran.
+/// Runs the rows, all of them even if one fails, and ends with their table. What cannot be had here
+/// goes to `not_run`. Gives how many rows ran.
 pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<usize, Error> {
     let wanted = |row: &&Row| {
         (!options.short || row.short)

@@ -18,9 +18,9 @@ use rustix::{
 
 use super::{Exchange, Side};
 
-/// How long an answer may take before its exchange counts as lost. Longer: each packet that is lost holds up the
-/// measurement for longer. Shorter: on a busy machine, where a thread may be kept from its core for a tenth of a second,
-/// answers that only come late count as lost.
+/// How long an answer may take before its exchange counts as lost. Longer: each packet that is lost
+/// holds up the measurement for longer. Shorter: on a busy machine, where a thread may be kept from
+/// its core for a tenth of a second, answers that only come late count as lost.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
 /// Packets taken from the receive ring at once.
 pub(super) const BURST: usize = 64;

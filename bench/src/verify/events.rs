@@ -1,4 +1,5 @@
-//! What `rma-bench verify` says while it runs: to people, or as lines of JSON to programs, `cargo xtask vms` among them.
+//! What `rma-bench verify` says while it runs: to people, or as lines of JSON to programs, `cargo
+//! xtask vms` among them.
 
 use std::collections::BTreeMap;
 

@@ -54,7 +54,8 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// This call as `change` leaves it: `Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE)`.
+    /// This call as `change` leaves it: `Call::of(&pieces).with(|it| it.retry =
+    /// RetryPolicy::NONE)`.
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -226,8 +227,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What became of a call that was given up before an executor took it: all of it is missing, and nothing has
-    /// changed. `call` names no other call. For who keeps calls until there is room for them.
+    /// What became of a call that was given up before an executor took it: all of it is missing,
+    /// and nothing has changed. `call` names no other call. For who keeps calls until there is room
+    /// for them.
     ///
     /// # Panics
     /// If it has no pieces.

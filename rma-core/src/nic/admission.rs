@@ -4,9 +4,9 @@
 //! Whoever could not be authenticated is told so by a notice that is shorter than the request, and limited in
 //! rate (P10): see `notices`.
 //!
-//! A request that cannot be authenticated costs the same work whatever its RegionId names: one derivation and one opening,
-//! under a decoy where it names nothing, and as many again as any region has previous keys. So the time of a refusal
-//! does not tell whether there is such a region.
+//! A request that cannot be authenticated costs the same work whatever its RegionId names: one
+//! derivation and one opening, under a decoy where it names nothing, and as many again as any
+//! region has previous keys. So the time of a refusal does not tell whether there is such a region.
 
 use super::{
     NicConfig,
@@ -169,8 +169,8 @@ impl Admission {
 
     //= 1rma#4.2-request-authentication-failure
     //= type=deviation
-    /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so under a previous one
-    /// either. Returns why it is dropped.
+    /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so
+    /// under a previous one either. Returns why it is dropped.
     fn refuse_unauthenticated(
         &mut self,
         asked: &Asked,
@@ -180,7 +180,8 @@ impl Admission {
         serving: &Serving<'_>,
     ) -> DropReason {
         let previous = serving.regions.previous().to_compare(asked.header.region);
-        // Who had the key before a rotation is told, however many strangers ask at the same time (P11).
+        // Who had the key before a rotation is told, however many strangers ask at the same time
+        // (P11).
         let is_old =
             serving.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
         let (cause, reason) =

@@ -94,7 +94,8 @@ pub struct NicConfigBuilder {
     /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
     /// 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
-    /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are used.
+    /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are
+    /// used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated
     /// and wait for their responses to be sent. Where it is full, an initiator with more of them
@@ -128,8 +129,9 @@ pub struct NicConfigBuilder {
     /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default: what
     /// an MTU of 1500 leaves.
     pub receive_len_max: ReceiveLenMax,
-    /// Failure notices a second to senders that did not authenticate, in the long run; and as many, but 1,000 at least, to
-    /// those who have used an old key. 0: strangers are told nothing. Default: 100,000.
+    /// Failure notices a second to senders that did not authenticate, in the long run; and as many,
+    /// but 1,000 at least, to those who have used an old key. 0: strangers are told nothing.
+    /// Default: 100,000.
     pub notices_per_second: u32,
     /// What initiators are spread over the lists of a queue with, so that they take turns. Default:
     /// zeroes, right for a simulation only: whoever knows it can share the turns of a host of his

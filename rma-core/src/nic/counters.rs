@@ -88,8 +88,9 @@ impl NicCounters {
         self.commands_refused.load(Relaxed)
     }
 
-    /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them, or they needed none. What kept them from
-    /// service was no congestion: the engine did not run, its device took no frames, or no counter value was left.
+    /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them, or they needed
+    /// none. What kept them from service was no congestion: the engine did not run, its device took
+    /// no frames, or no counter value was left.
     pub fn shed_with_room(&self) -> u64 {
         self.shed_with_room.load(Relaxed)
     }
@@ -152,14 +153,15 @@ impl NicCounters {
         add_one(&self.pushed_out);
     }
 
-    /// How often a frame that waited was not sealed because no counter value was left. Grows fast while that lasts.
+    /// How often a frame that waited was not sealed because no counter value was left. Grows fast
+    /// while that lasts.
     pub fn seals_refused(&self) -> u64 {
         self.seals_refused.load(Relaxed)
     }
 
-    /// Previous keys of regions that were forgotten before two timeouts had passed since their Rekeys: a region was rekeyed
-    /// more than four times, or all regions together more than 256 times. Who still uses one is treated as a
-    /// stranger.
+    /// Previous keys of regions that were forgotten before two timeouts had passed since their
+    /// Rekeys: a region was rekeyed more than four times, or all regions together more than 256
+    /// times. Who still uses one is treated as a stranger.
     pub fn previous_keys_lost(&self) -> u64 {
         self.previous_keys_lost.load(Relaxed)
     }

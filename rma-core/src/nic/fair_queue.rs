@@ -92,8 +92,8 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct FairLinks {
     lists: Links,
-    /// Which arrival of its queue an entry that waits was. Numbers come again after 2^32: should one
-    /// ever wait as long, it is only found later that it has.
+    /// Which arrival of its queue an entry that waits was. Numbers come again after 2^32: should
+    /// one ever wait as long, it is only found later that it has.
     arrivals: Box<[u32]>,
     /// Which list an entry that waits is in.
     buckets: Box<[Bucket]>,
@@ -151,8 +151,8 @@ impl FairQueue {
         self.lists[bucket.index()].len()
     }
 
-    /// The entry that has waited longest, no matter whose turn it is: the first of some list. A list
-    /// of all would be known at once, and cost each entry more than that.
+    /// The entry that has waited longest, no matter whose turn it is: the first of some list. A
+    /// list of all would be known at once, and cost each entry more than that.
     #[inline]
     pub(super) fn oldest(&self, links: &FairLinks) -> Option<u16> {
         if self.used == 0 { None } else { self.oldest_of_used(links) }

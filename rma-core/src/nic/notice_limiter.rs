@@ -1,8 +1,8 @@
-//! A token bucket for failure notices under the reserved key (P10): whatever floods of requests come, a bounded rate of
-//! replies goes.
+//! A token bucket for failure notices under the reserved key (P10): whatever floods of requests
+//! come, a bounded rate of replies goes.
 //!
-//! A token is spent when a notice is sent, and not when its cause comes: otherwise notices that never go would use up
-//! what others could have had.
+//! A token is spent when a notice is sent, and not when its cause comes: otherwise notices that
+//! never go would use up what others could have had.
 
 use crate::time::Instant;
 

@@ -1,12 +1,15 @@
-//! Failure notices that wait to be sent: the answers to requests that were refused (1RMA §4.2, §4.5).
+//! Failure notices that wait to be sent: the answers to requests that were refused (1RMA §4.2,
+//! §4.5).
 //!
-//! There are three queues, one for each [`Cause`], which take turns. So refusals under K_d, of which nobody without a
-//! key can cause any, those who have used an old key, and strangers do not delay each other. In each queue initiators take
-//! turns, and where it is full, the longest list makes room with its oldest. What waits for a timeout is forgotten, as its
-//! initiator has given up.
+//! There are three queues, one for each [`Cause`], which take turns. So refusals under K_d, of
+//! which nobody without a key can cause any, those who have used an old key, and strangers do not
+//! delay each other. In each queue initiators take turns, and where it is full, the longest list
+//! makes room with its oldest. What waits for a timeout is forgotten, as its initiator has given
+//! up.
 //!
-//! Notices under the reserved key have rates (P10), and tokens are spent when one is sent. A queue without a token counts as
-//! empty until the next one comes, which is a matter of [`Notices::poll_timeout`]: nobody spins over it.
+//! Notices under the reserved key have rates (P10), and tokens are spent when one is sent. A queue
+//! without a token counts as empty until the next one comes, which is a matter of
+//! [`Notices::poll_timeout`]: nobody spins over it.
 
 use super::{
     NicConfig, NicCounters,
@@ -25,12 +28,12 @@ use crate::{
     wire::{Failure, failure::FAILURE_LEN},
 };
 
-/// How many notices of one cause may wait. Larger: more is told of a burst that is faster than the rate. Smaller: what is
-/// told comes sooner.
+/// How many notices of one cause may wait. Larger: more is told of a burst that is faster than the
+/// rate. Smaller: what is told comes sooner.
 const NOTICES_MAX: usize = 256;
 
-/// How many notices a second those get at least who have used an old key, whatever strangers get: a host that tells
-/// strangers nothing still tells its friends.
+/// How many notices a second those get at least who have used an old key, whatever strangers get: a
+/// host that tells strangers nothing still tells its friends.
 const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
 
 /// Why a request is refused, as far as queues and rates go.
@@ -38,7 +41,8 @@ const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
 pub(super) enum Cause {
     /// It was authentic, and is refused under its K_d.
     Known,
-    /// Its tag was right under a previous key of its region, or its region was rekeyed or deregistered while it waited.
+    /// Its tag was right under a previous key of its region, or its region was rekeyed or
+    /// deregistered while it waited.
     OldKey,
     /// It could not be authenticated.
     Stranger,
@@ -121,8 +125,8 @@ impl Notices {
         }
     }
 
-    /// Queues a notice that says `status`, sealed under `key` if it is one that both share. Where there is no room for it,
-    /// another makes some.
+    /// Queues a notice that says `status`, sealed under `key` if it is one that both share. Where
+    /// there is no room for it, another makes some.
     ///
     /// # Errors
     /// If there will be none: the request was told so less than a timeout ago.
@@ -181,7 +185,8 @@ impl Notices {
         self.free.len() == Self::ENTRIES as usize
     }
 
-    /// Forgets what has waited for too long. Tokens that have come since the last call can be spent from now on.
+    /// Forgets what has waited for too long. Tokens that have come since the last call can be spent
+    /// from now on.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &NicCounters) {
         // As in most turns.
         if self.is_empty() {

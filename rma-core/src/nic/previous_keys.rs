@@ -1,8 +1,9 @@
-//! The keys that regions had before their last Rekeys (not in the paper): nothing is admitted under one, but who still
-//! uses one is told so, whatever strangers ask (P11).
+//! The keys that regions had before their last Rekeys (not in the paper): nothing is admitted under
+//! one, but who still uses one is told so, whatever strangers ask (P11).
 //!
-//! A key is kept for two timeouts, which covers a request that was sent the moment before the Rekey by a peer with the same
-//! timeout, and then erased. All regions share one table of a fixed size, and a region has four places of it at most.
+//! A key is kept for two timeouts, which covers a request that was sent the moment before the Rekey
+//! by a peer with the same timeout, and then erased. All regions share one table of a fixed size,
+//! and a region has four places of it at most.
 //!
 //! Keys are kept as they are and expanded when they are used: that is seldom.
 
@@ -11,12 +12,12 @@ use rma_crypto::Key;
 
 use crate::{crypto::RegionKey, region::RegionId, time::Instant};
 
-/// How many keys are kept, of all regions together. More: more regions can be rotated within two timeouts. Fewer: a
-/// request that fails is compared with fewer, and the less memory.
+/// How many keys are kept, of all regions together. More: more regions can be rotated within two
+/// timeouts. Fewer: a request that fails is compared with fewer, and the less memory.
 const KEYS_MAX: usize = 256;
 
-/// How many of them may be one region's. More: more rotations within the flight of an op, and more work for each request that
-/// fails for two timeouts afterwards.
+/// How many of them may be one region's. More: more rotations within the flight of an op, and more
+/// work for each request that fails for two timeouts afterwards.
 pub(super) const KEYS_PER_REGION: usize = 4;
 
 pub(super) struct PreviousKeys {
@@ -37,7 +38,8 @@ struct PreviousKey {
     revision: u64,
     /// Zeroized when it is dropped.
     key: Key,
-    /// When it is erased. `None` until the NIC is next told the time: it was replaced between turns.
+    /// When it is erased. `None` until the NIC is next told the time: it was replaced between
+    /// turns.
     until: Option<Instant>,
 }
 
@@ -62,7 +64,8 @@ impl PreviousKeys {
         Self { places, used: 0, depth: 0, decoy, lost: 0 }
     }
 
-    /// `region` had `key` until now. Where there is no room, the oldest goes: of the region, or of all.
+    /// `region` had `key` until now. Where there is no room, the oldest goes: of the region, or of
+    /// all.
     pub(super) fn push(&mut self, region: RegionId, revision: u64, key: &Key) {
         let of_region = |it: &PreviousKey| it.region == region;
         let count = self.keys().filter(|it| of_region(it)).count();
@@ -77,9 +80,9 @@ impl PreviousKeys {
         self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
     }
 
-    /// The keys to compare a request for `region` with that did not come under its present one. As many
-    /// for each region, and for what is none: only the rotations of the host as a whole can be told
-    /// from how long that takes.
+    /// The keys to compare a request for `region` with that did not come under its present one. As
+    /// many for each region, and for what is none: only the rotations of the host as a whole can be
+    /// told from how long that takes.
     pub(super) fn to_compare(&self, region: RegionId) -> ToCompare<'_> {
         let mut keys = ArrayVec::new();
         for previous in self.keys().filter(|it| it.region == region) {
@@ -92,8 +95,8 @@ impl PreviousKeys {
         ToCompare { keys, own }
     }
 
-    /// Erases what has had its time: two `timeout_nanos`, counted from the first call after the Rekey. Returns how many
-    /// keys had to go before that since the last call.
+    /// Erases what has had its time: two `timeout_nanos`, counted from the first call after the
+    /// Rekey. Returns how many keys had to go before that since the last call.
     pub(super) fn handle_timeout(&mut self, now: Instant, timeout_nanos: u64) -> u64 {
         let until = now.after_nanos(timeout_nanos.saturating_mul(2));
         for place in &mut self.places[..self.used] {

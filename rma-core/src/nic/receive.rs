@@ -34,11 +34,13 @@ pub(super) struct Seen {
     pub(super) opened: Opened,
 }
 
-/// How much of what a request asks for is fetched before it is known to be authentic, in bytes: no more lines than a
-/// processor fetches at a time. A request that asked it to wait would be refused later where there is such a region.
+/// How much of what a request asks for is fetched before it is known to be authentic, in bytes: no
+/// more lines than a processor fetches at a time. A request that asked it to wait would be refused
+/// later where there is such a region.
 pub(super) const PREFETCH_MAX: usize = 1024;
 
-/// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is no such thing.
+/// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is
+/// no such thing.
 fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usize) {
     let size = size.min(PREFETCH_MAX);
     match region.filter(|region| region.holds(offset, size as u32)) {
@@ -67,8 +69,8 @@ impl Nic {
             let mut request = |header: &Header, header_len, op_type, span: Option<(u64, usize)>| {
                 let region = regions.get(header.region);
                 if let Some((offset, size)) = span {
-                    // While keys are derived and tags checked, the beginning of the data comes out of memory. A claim is
-                    // good enough: nothing is read.
+                    // While keys are derived and tags checked, the beginning of the data comes out
+                    // of memory. A claim is good enough: nothing is read.
                     prefetch(region, regions.decoy(), offset, size);
                 }
                 let (initiator, responder) = (source, destination);

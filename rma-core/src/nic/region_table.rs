@@ -24,8 +24,8 @@ pub struct RegionEntry {
     pub memory: Arc<Region>,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
-    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded for whom the table that the
-    /// region is registered in has its keys expanded.
+    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded
+    /// for whom the table that the region is registered in has its keys expanded.
     given: Key,
     /// What remote hosts may do.
     pub permissions: Permissions,
@@ -72,14 +72,16 @@ pub struct RegionTable {
     aead: &'static dyn AeadProvider,
     /// The keys that regions had lately.
     previous: PreviousKeys,
-    /// What stands for a region where there is none, so that a request for it takes as long to refuse.
+    /// What stands for a region where there is none, so that a request for it takes as long to
+    /// refuse.
     decoy: Decoy,
 }
 
 /// A region that nobody can name.
 #[derive(Debug)]
 pub(super) struct Decoy {
-    /// Under which requests are opened that name no region. What is right under it is refused as well: it is no secret.
+    /// Under which requests are opened that name no region. What is right under it is refused as
+    /// well: it is no secret.
     pub(super) key: RegionKeySchedule,
     /// What is fetched into the cache for them.
     pub(super) memory: Region,

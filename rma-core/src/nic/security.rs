@@ -336,8 +336,8 @@ impl Security {
         (key, is_right.then_some(Authentic(claims)))
     }
 
-    /// Whether the tag of a request is right under the K_d that `binding` has of any of the region's own
-    /// keys. All keys are tried, whichever it is.
+    /// Whether the tag of a request is right under the K_d that `binding` has of any of the
+    /// region's own keys. All keys are tried, whichever it is.
     pub(super) fn is_request_under_any(
         &self,
         ToCompare { keys: region_keys, own }: &ToCompare<'_>,

@@ -1,19 +1,21 @@
-//! Which requests under old keys were told so lately (not in the paper): whoever replays one gets no second notice.
+//! Which requests under old keys were told so lately (not in the paper): whoever replays one gets
+//! no second notice.
 //!
-//! An initiator sends a request once, so what comes twice is the network's copy or a recording, and nobody loses by being
-//! told nothing. A request is known by 64 bits of its tag, which was found right before: nobody can have
-//! another's taken for one that has come. The memory is fixed: each request belongs into one set of eight places, and where
-//! these are taken, the one goes that was told first. So who has some thousands of recordings gets some of them answered again,
-//! within the rate.
+//! An initiator sends a request once, so what comes twice is the network's copy or a recording, and
+//! nobody loses by being told nothing. A request is known by 64 bits of its tag, which was found
+//! right before: nobody can have another's taken for one that has come. The memory is fixed: each
+//! request belongs into one set of eight places, and where these are taken, the one goes that was
+//! told first. So who has some thousands of recordings gets some of them answered again, within the
+//! rate.
 
 use crate::{limits::TAG_LEN, time::Instant};
 
-/// How many requests are remembered at most. More: more recordings are answered only once in a timeout. Fewer: the less
-/// memory, 16 bytes each.
+/// How many requests are remembered at most. More: more recordings are answered only once in a
+/// timeout. Fewer: the less memory, 16 bytes each.
 const PLACES: usize = 4096;
 
-/// Places of a set. With one, two recordings that belong into the same place are answered in turns without end, and of 256
-/// recordings some do; with eight, of a thousand hardly any.
+/// Places of a set. With one, two recordings that belong into the same place are answered in turns
+/// without end, and of 256 recordings some do; with eight, of a thousand hardly any.
 const WAYS: usize = 8;
 
 pub(super) struct ToldRequests {

@@ -17,9 +17,9 @@ use std::{io::Write, sync::Once};
 
 use rma_crypto::{AeadProvider, ProviderKind};
 
-/// Runs `test` with every provider that this processor has, and says which it could not run. Said past the harness,
-/// which would hide it, and in the words that `cargo xtask test` collects: a provider that was not tested should be
-/// known.
+/// Runs `test` with every provider that this processor has, and says which it could not run. Said
+/// past the harness, which would hide it, and in the words that `cargo xtask test` collects: a
+/// provider that was not tested should be known.
 fn for_every_provider(test: impl FnMut(&'static dyn AeadProvider)) {
     static SAID: Once = Once::new();
     let (mut tested, mut said) = (Vec::new(), String::new());
@@ -32,7 +32,8 @@ fn for_every_provider(test: impl FnMut(&'static dyn AeadProvider)) {
     SAID.call_once(|| {
         let names: Vec<_> = tested.iter().map(|provider| provider.kind().name()).collect();
         let names = names.join(", ");
-        // In one piece, as the harness writes too. Standard error may be closed; that is no reason to fail.
+        // In one piece, as the harness writes too. Standard error may be closed; that is no reason
+        // to fail.
         let shown = format!("evidence: AEAD providers tested: {names}\n{said}");
         let _ = std::io::stderr().write_all(shown.as_bytes());
     });

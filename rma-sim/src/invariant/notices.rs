@@ -1,7 +1,8 @@
-//! P10: what a node sends to refuse a request. A failure notice answers one copy of one request that came to the node
-//! in its present life, is bound to it, says what became of it, and is shorter. It is sent within a timeout, or never. Those to
-//! strangers are no more than the configured rate allows, and those to who has used an old key no more than theirs; of the
-//! latter, a request gets one within a timeout, however often it comes.
+//! P10: what a node sends to refuse a request. A failure notice answers one copy of one request
+//! that came to the node in its present life, is bound to it, says what became of it, and is
+//! shorter. It is sent within a timeout, or never. Those to strangers are no more than the
+//! configured rate allows, and those to who has used an old key no more than theirs; of the latter,
+//! a request gets one within a timeout, however often it comes.
 //!
 //! Here it is also checked that no request that the network has changed is taken for an authentic one, not even to
 //! refuse it (P6).
@@ -95,8 +96,8 @@ const BURST: u64 = 256;
 /// How many notices a second those may get at least who have used an old key.
 const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
 
-/// What notices of one kind may still be sent, in nanoseconds of earned time. A notice costs whole ones, as in a NIC:
-/// otherwise both would not always agree how many there may be.
+/// What notices of one kind may still be sent, in nanoseconds of earned time. A notice costs whole
+/// ones, as in a NIC: otherwise both would not always agree how many there may be.
 #[derive(Debug)]
 struct Bucket {
     earned: u64,
@@ -252,8 +253,8 @@ impl Checker {
             match (cause.verdict, cause.op.map(|op| &ops[op])) {
                 (Verdict::Refused(why), _) => why == status && waited < timeout,
                 (verdict @ (Verdict::OldKey | Verdict::Stranger), _) => {
-                    // The same request may have been refused as the one and as the other. Paths are not looked for on
-                    // behalf of strangers.
+                    // The same request may have been refused as the one and as the other. Paths are
+                    // not looked for on behalf of strangers.
                     let is_stranger = !frame.transmit.may_resolve;
                     let is_so = is_stranger == (verdict == Verdict::Stranger);
                     status == unauthenticated && waited < timeout && is_so
@@ -356,8 +357,8 @@ impl Notices {
 }
 
 impl Checker {
-    /// Whether `node` may have had no token for a notice at some time from `since` on, by its own clock. Who is not told then
-    /// learns by a timeout.
+    /// Whether `node` may have had no token for a notice at some time from `since` on, by its own
+    /// clock. Who is not told then learns by a timeout.
     #[must_use]
     pub fn lacked_notices(&self, sim: &Sim, node: NodeId, since: Instant) -> bool {
         let Notices { strangers, old_keys, .. } = &self.nodes[node.index()].notices;

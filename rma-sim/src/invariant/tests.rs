@@ -369,7 +369,8 @@ fn with_tag(request: &Frame, number: u64) -> Arc<Frame> {
 }
 
 impl Write {
-    /// `request` is refused for `reason`, as by who it cannot be authenticated to, and that is told.
+    /// `request` is refused for `reason`, as by who it cannot be authenticated to, and that is
+    /// told.
     fn tell(&mut self, request: &Arc<Frame>, reason: DropReason) -> Result<(), Violation> {
         assert_eq!(self.refuse(request, reason), Ok(()));
         let unauthenticated = OpStatus::RemoteAuthenticationFailure;

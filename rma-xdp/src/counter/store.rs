@@ -6,14 +6,14 @@
 //! One file for all hosts of the machine that share the directory, whatever their addresses: values are
 //! plenty, and one file has no names to get wrong.
 //!
-//! The lock is on a file that is never renamed, so that who waits for it does not wait for a file of the
-//! past; and who has it looks whether it is still the one in the directory, as people remove files. The kernel releases it
-//! however its holder ends.
+//! The lock is on a file that is never renamed, so that who waits for it does not wait for a file
+//! of the past; and who has it looks whether it is still the one in the directory, as people remove
+//! files. The kernel releases it however its holder ends.
 //!
-//! Files belong to the directory's owner, whoever makes them: root may reserve today, and a user with
-//! capabilities, who was given the directory, tomorrow. Root trusts the directory's owner with counter
-//! values, and with nothing else: he is given only what was made just now, and what is there under
-//! the name of ours and leads elsewhere is never written to.
+//! Files belong to the directory's owner, whoever makes them: root may reserve today, and a user
+//! with capabilities, who was given the directory, tomorrow. Root trusts the directory's owner with
+//! counter values, and with nothing else: he is given only what was made just now, and what is
+//! there under the name of ours and leads elsewhere is never written to.
 
 use core::time::Duration;
 use std::{
@@ -169,8 +169,8 @@ struct Directory {
 }
 
 impl Directory {
-    /// Makes a file that was not there, whatever leads elsewhere under its name, and gives it to the
-    /// directory's owner. Who may not do that is not root, and keeps what is his.
+    /// Makes a file that was not there, whatever leads elsewhere under its name, and gives it to
+    /// the directory's owner. Who may not do that is not root, and keeps what is his.
     fn make(&self, path: &Path) -> io::Result<File> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;

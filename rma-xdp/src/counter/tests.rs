@@ -285,8 +285,8 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
         file
     };
     let (first, second) = (Cell::new(Some(locked())), Cell::new(None));
-    // While somebody waits for it the file is removed, another process makes a new one and locks that; and then the first
-    // is unlocked.
+    // While somebody waits for it the file is removed, another process makes a new one and locks
+    // that; and then the first is unlocked.
     let removed = || {
         if let Some(first) = first.take() {
             fs::remove_file(&path).unwrap();

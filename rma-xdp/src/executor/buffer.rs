@@ -239,8 +239,9 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// A buffer of a [`BufferPool`], of which there is one handle: who has it has the bytes to himself, and a
-/// [`Client`](super::Client) that transfers them has it meanwhile. It goes back when it is dropped; the next to have it finds its bytes.
+/// A buffer of a [`BufferPool`], of which there is one handle: who has it has the bytes to himself,
+/// and a [`Client`](super::Client) that transfers them has it meanwhile. It goes back when it is
+/// dropped; the next to have it finds its bytes.
 pub struct RegionBuf {
     shared: Arc<Shared>,
     index: u32,

@@ -39,12 +39,14 @@ use crate::error::{HostError, TransferError, WaitError};
 
 /// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any thread.
 ///
-/// There may be more futures than the executor has places for calls ([`ExecutorConfig::calls`], 1024 by default). The
-/// others wait for one: first come, first served in each class of service, the classes in turns, and nobody passes a
-/// fence. Transfers of the throughput class leave an eighth of the places free, so that small ones need not wait for the
-/// end of large ones. Whoever polls gives a place on as soon as a call is over; the future that gets it need not be
-/// polled for that, and one that is dropped while it waits gives its place in the line up and its buffers back at once.
-/// [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for who does not.
+/// There may be more futures than the executor has places for calls ([`ExecutorConfig::calls`],
+/// 1024 by default). The others wait for one: first come, first served in each class of service,
+/// the classes in turns, and nobody passes a fence. Transfers of the throughput class leave an
+/// eighth of the places free, so that small ones need not wait for the end of large ones. Whoever
+/// polls gives a place on as soon as a call is over; the future that gets it need not be polled for
+/// that, and one that is dropped while it waits gives its place in the line up and its buffers back
+/// at once. [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for who
+/// does not.
 ///
 /// [`ExecutorConfig::calls`]: crate::ExecutorConfig::calls
 ///
@@ -107,7 +109,8 @@ impl Client {
     /// [`Poller`] runs. Starts no thread.
     ///
     /// # Panics
-    /// If a call of the executor is not over, or its outcome has not been taken: nobody would take it.
+    /// If a call of the executor is not over, or its outcome has not been taken: nobody would take
+    /// it.
     #[must_use]
     pub fn new(executor: Executor) -> Self {
         let owner = Arc::new(Owner { shared: Arc::new(Shared::new(executor)) });
@@ -153,7 +156,8 @@ impl Client {
     }
 
     /// Reads several runs of bytes, all from one host, into `bufs`: one call, with the pieces of a
-    /// [`Call`](crate::Call). Which byte comes first nobody knows; the buffers come back together, in their order.
+    /// [`Call`](crate::Call). Which byte comes first nobody knows; the buffers come back together,
+    /// in their order.
     ///
     /// ```no_run
     /// # use rma_xdp::{BufPiece, BufferPool, Client, Grant, RegionBuf, TransferError};
@@ -259,9 +263,10 @@ impl Client {
         self.handle.owner.shared.with(|state, _| state.waiting())
     }
 
-    /// From now on, at most so many transfers wait for a place among the calls; the next ones end with
-    /// [`TransferError::Full`]. Those that wait go on waiting. Default: any number, as each of them is a future of the
-    /// application's and has buffers of its own, so that a [`BufferPool`](super::BufferPool) bounds them already.
+    /// From now on, at most so many transfers wait for a place among the calls; the next ones end
+    /// with [`TransferError::Full`]. Those that wait go on waiting. Default: any number, as each of
+    /// them is a future of the application's and has buffers of its own, so that a
+    /// [`BufferPool`](super::BufferPool) bounds them already.
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Executor, Grant, RegionBuf, TransferError};
@@ -347,9 +352,10 @@ impl<B> Transfer<B> {
         self.with(|order| order.options = order.options.retry(retry))
     }
 
-    /// After how long to give up, from when it is first polled, the time that it waits for a place included. Default:
-    /// when the retries are used up, or no op was OK for [`ExecutorConfig::stall`](crate::ExecutorConfig::stall); the
-    /// time in the line is not bounded then.
+    /// After how long to give up, from when it is first polled, the time that it waits for a place
+    /// included. Default: when the retries are used up, or no op was OK for
+    /// [`ExecutorConfig::stall`](crate::ExecutorConfig::stall); the time in the line is not bounded
+    /// then.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.options = order.options.timeout(timeout))
     }
@@ -388,8 +394,8 @@ impl<B> Transfer<B> {
         self.with(|order| order.fenced = true)
     }
 
-    /// Does not wait for a place: if none is free when it is first polled, or others wait for it, it ends with
-    /// [`TransferError::Full`]. See [`Client`] for who waits how.
+    /// Does not wait for a place: if none is free when it is first polled, or others wait for it,
+    /// it ends with [`TransferError::Full`]. See [`Client`] for who waits how.
     pub fn or_full(self) -> Self {
         self.with(|order| order.or_full = true)
     }

@@ -38,8 +38,9 @@ pub struct ExecutorGauges {
     /// Calls with something that has not been issued: for want of a window or a slot, or as its time or the passing of
     /// a fence has not come. If calls wait and windows are large, there are too few slots.
     pub calls_waiting: u64,
-    /// Futures of [`Client`](crate::Client)s that wait for a place among the calls. If they do for long, there is more
-    /// to do than these executors or the remote NICs can: see [`Client::set_waiting_max`](crate::Client::set_waiting_max).
+    /// Futures of [`Client`](crate::Client)s that wait for a place among the calls. If they do for
+    /// long, there is more to do than these executors or the remote NICs can: see
+    /// [`Client::set_waiting_max`](crate::Client::set_waiting_max).
     pub transfers_waiting: u64,
     /// Ops under way.
     pub ops_outstanding: u64,

@@ -1,10 +1,12 @@
 //! The line of transfers that wait for a place among a client's calls: who is next.
 //!
-//! First come, first served in each class of service, and the two classes take turns, as they do wherever ops wait. A
-//! transfer of the throughput class does not get the last places, which [`Places`] counts: a small read waits for
-//! another small one then, and not for the end of a bulk transfer.
+//! First come, first served in each class of service, and the two classes take turns, as they do
+//! wherever ops wait. A transfer of the throughput class does not get the last places, which
+//! [`Places`] counts: a small read waits for another small one then, and not for the end of a bulk
+//! transfer.
 //!
-//! Invariant: nobody passes a fence. While somebody waits who came before it, nobody goes who came after it.
+//! Invariant: nobody passes a fence. While somebody waits who came before it, nobody goes who came
+//! after it.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +63,8 @@ impl Line {
         self.waiting.iter().all(BTreeMap::is_empty)
     }
 
-    /// Whether one who comes now may go past those who wait, if there is a place for its class: if they wait for places
-    /// of the other class, and no fence parts it from them.
+    /// Whether one who comes now may go past those who wait, if there is a place for its class: if
+    /// they wait for places of the other class, and no fence parts it from them.
     pub(super) fn lets_pass(&self, class: ClassOfService, is_fenced: bool) -> bool {
         let parted = || is_fenced || self.first_fences() != Some(self.fences);
         self.is_empty() || (self.waiting[class as usize].is_empty() && !parted())
@@ -159,9 +161,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The part that calls of the throughput class leave free, at least one place if there are two: as ops of that
-    /// class do with command slots. Smaller: small transfers wait longer beside large ones. Larger: fewer large ones
-    /// at once.
+    /// The part that calls of the throughput class leave free, at least one place if there are two:
+    /// as ops of that class do with command slots. Smaller: small transfers wait longer beside
+    /// large ones. Larger: fewer large ones at once.
     const LEFT_FREE: usize = 8;
 
     pub(super) fn new(calls: u16) -> Self {

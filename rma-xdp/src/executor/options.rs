@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use rma_core::{executor::RetryPolicy, op::ClassOfService};
 
-/// How a transfer is to be done: [`Executor::read_with`], [`Executor::write_with`], [`Transfer::options`].
+/// How a transfer is to be done: [`Executor::read_with`], [`Executor::write_with`],
+/// [`Transfer::options`].
 ///
 /// ```
 /// # use core::time::Duration;
@@ -43,8 +44,9 @@ impl TransferOptions {
         Self { retry, ..self }
     }
 
-    /// After how long to give up, from when the transfer begins: no op is issued from then on, and it ends when those
-    /// that are under way have, which promise P1 bounds. Default: when the retries are used up, or no op was OK for
+    /// After how long to give up, from when the transfer begins: no op is issued from then on, and
+    /// it ends when those that are under way have, which promise P1 bounds. Default: when the
+    /// retries are used up, or no op was OK for
     /// [`ExecutorConfig::stall`](crate::ExecutorConfig::stall).
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }

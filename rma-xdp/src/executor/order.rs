@@ -40,7 +40,8 @@ pub(super) enum What {
 }
 
 impl Order {
-    /// Does something with the call that this is for `bufs`. A refusal names the pieces as the application does.
+    /// Does something with the call that this is for `bufs`. A refusal names the pieces as the
+    /// application does.
     pub(super) fn with_call<T>(
         &self,
         bufs: &Bufs,

@@ -1,9 +1,9 @@
-//! The state that the clones of one [`Client`](super::Client) share: an executor, and what each future waits for: for the
-//! end of its call, or for a place to begin one.
+//! The state that the clones of one [`Client`](super::Client) share: an executor, and what each
+//! future waits for: for the end of its call, or for a place to begin one.
 //!
-//! Who waits for a place is not woken to take it. Its order and its buffers lie here, so whoever sees that a call is over
-//! submits the next one: no place stays empty because a future is not polled, and none is lost with a future that is
-//! dropped.
+//! Who waits for a place is not woken to take it. Its order and its buffers lie here, so whoever
+//! sees that a call is over submits the next one: no place stays empty because a future is not
+//! polled, and none is lost with a future that is dropped.
 //!
 //! Invariant: the buffers that a call has stay here until the executor says that the call is over, which it does only
 //! when none of its ops is under way, or until the engine has ended. What the future does meanwhile, and whether it
@@ -259,7 +259,8 @@ impl State {
         }
     }
 
-    /// The future of a task is gone: gives up its place in the line, or its call, whose buffers stay until it is over.
+    /// The future of a task is gone: gives up its place in the line, or its call, whose buffers
+    /// stay until it is over.
     pub(super) fn abandon(&mut self, TaskId(id): TaskId, after: &mut After) {
         match mem::replace(&mut self.tasks[id as usize], Task::Free) {
             Task::InLine(it) => {

@@ -28,8 +28,8 @@ pub struct DeviceMetrics {
     pub description: Arc<str>,
     /// What the backend counts.
     pub counters: Box<[DeviceCounter]>,
-    /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None` over UDP, while the
-    /// interface is gone, and once the host is.
+    /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None`
+    /// over UDP, while the interface is gone, and once the host is.
     #[cfg(feature = "xdp")]
     pub xsk: Option<XskStatistics>,
     /// How the interface is doing. `None` over UDP.

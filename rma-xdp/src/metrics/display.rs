@@ -1,7 +1,8 @@
 //! [`Metrics`] for a person: what a host does, in a dozen lines.
 //!
-//! What is zero and would be good news is left out: reasons for drops, things that should not be, devices' counters.
-//! Nothing but this text depends on it: programs read the fields, scrapers [`Metrics::prometheus`].
+//! What is zero and would be good news is left out: reasons for drops, things that should not be,
+//! devices' counters. Nothing but this text depends on it: programs read the fields, scrapers
+//! [`Metrics::prometheus`].
 
 use core::{
     fmt::{self, Write as _},
@@ -49,8 +50,8 @@ impl Lines<'_, '_> {
     }
 }
 
-/// A summary for a person; its form may change. The time within which ops ended is told as the bounds of
-/// [`DelayHistogram`]'s buckets, so up to twice what it was.
+/// A summary for a person; its form may change. The time within which ops ended is told as the
+/// bounds of [`DelayHistogram`]'s buckets, so up to twice what it was.
 ///
 /// ```text
 /// engine      up, AES-GCM by vaes512

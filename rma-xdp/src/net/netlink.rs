@@ -111,8 +111,8 @@ impl Neighbour {
 pub(super) enum News {
     /// An interface, by index.
     Link(u32),
-    /// An interface, by index, has left this network namespace: one of the same index that is there now is another, or has
-    /// come back.
+    /// An interface, by index, has left this network namespace: one of the same index that is there
+    /// now is another, or has come back.
     LinkGone(u32),
     /// The entry of this address on this interface.
     Neighbour(u32, IpAddr),

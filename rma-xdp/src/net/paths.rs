@@ -360,8 +360,8 @@ impl PathTable {
         LinkState::ALL[usize::from(self.link.load(Ordering::Acquire))]
     }
 
-    /// Has `thread` unparked from now on when the interface, an address or a route may have changed. The first one that asks
-    /// for it is the only one.
+    /// Has `thread` unparked from now on when the interface, an address or a route may have
+    /// changed. The first one that asks for it is the only one.
     pub(crate) fn wake_on_change(&self, thread: Thread) {
         // A second one would be a second follower of one backend: there is none.
         let _ = self.follower.set(thread);

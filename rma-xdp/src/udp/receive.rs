@@ -1,4 +1,5 @@
-//! One datagram from a socket, with what the kernel knows about it: `recvmsg`, as rustix hands out no ancillary data of IP.
+//! One datagram from a socket, with what the kernel knows about it: `recvmsg`, as rustix hands out
+//! no ancillary data of IP.
 
 use std::{
     ffi::c_int,
@@ -21,12 +22,13 @@ pub(super) struct Datagram {
     pub(super) len: usize,
     /// Where it says that it comes from. `None` for an address of no IP family.
     pub(super) source: Option<IpAddr>,
-    /// Whether the kernel has put it together from fragments. (An IPv6 datagram that is whole and has a fragment header
-    /// nevertheless counts as one: RFC 6946.)
+    /// Whether the kernel has put it together from fragments. (An IPv6 datagram that is whole and
+    /// has a fragment header nevertheless counts as one: RFC 6946.)
     pub(super) is_reassembled: bool,
 }
 
-/// Has the kernel say of each datagram of a socket on `address` how large its fragments were, if it had any.
+/// Has the kernel say of each datagram of a socket on `address` how large its fragments were, if it
+/// had any.
 pub(super) fn tell_of_fragments(fd: BorrowedFd<'_>, address: HostAddr) -> Result<(), Errno> {
     let (level, option) = if address.is_ipv4() {
         (libc::IPPROTO_IP, IP_RECVFRAGSIZE)
@@ -34,8 +36,8 @@ pub(super) fn tell_of_fragments(fd: BorrowedFd<'_>, address: HostAddr) -> Result
         (libc::IPPROTO_IPV6, IPV6_RECVFRAGSIZE)
     };
     let on: c_int = 1;
-    // SAFETY: the kernel reads as many bytes as `on` has, and it lives across the call. The descriptor is open: it is
-    // borrowed.
+    // SAFETY: the kernel reads as many bytes as `on` has, and it lives across the call. The
+    // descriptor is open: it is borrowed.
     let rc = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -57,7 +59,8 @@ pub(super) fn receive_datagram(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<
         sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
         sin6_scope_id: 0,
     };
-    // Room for one message of one integer, aligned as its header asks: there is no other that was asked for.
+    // Room for one message of one integer, aligned as its header asks: there is no other that was
+    // asked for.
     let mut control = [0_u64; 8];
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: every field of it may be zero, pointers included: then they point to nothing.
@@ -70,8 +73,9 @@ pub(super) fn receive_datagram(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<
     message.msg_controllen = size_of_val(&control) as _;
     // With TRUNC the kernel tells the datagram's length, not that of what fitted.
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the descriptor is open, it is borrowed. `message` names a buffer, a name and room for ancillary data by
-    // their true lengths; all live across the call, and nobody else refers to them.
+    // SAFETY: the descriptor is open, it is borrowed. `message` names a buffer, a name and room for
+    // ancillary data by their true lengths; all live across the call, and nobody else refers to
+    // them.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
     let source = match c_int::from(name.sin6_family) {
@@ -85,8 +89,8 @@ pub(super) fn receive_datagram(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<
     Ok(Datagram { len, source, is_reassembled: tells_of_fragments(&message) })
 }
 
-/// Whether there is any ancillary data: nothing was asked for but the size of fragments, and the kernel tells that of
-/// datagrams alone that had some. What did not fit would be no less.
+/// Whether there is any ancillary data: nothing was asked for but the size of fragments, and the
+/// kernel tells that of datagrams alone that had some. What did not fit would be no less.
 fn tells_of_fragments(message: &libc::msghdr) -> bool {
     message.msg_controllen > 0 || message.msg_flags & libc::MSG_CTRUNC != 0
 }

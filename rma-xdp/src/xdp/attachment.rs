@@ -1,10 +1,13 @@
-//! What a backend has of an interface: the steering program on it, a socket for each receive queue, their memory.
+//! What a backend has of an interface: the steering program on it, a socket for each receive queue,
+//! their memory.
 //!
-//! It is made and dropped as a whole, on the control path: where the interface goes away, all of it is of no use any more, and
-//! one that comes back has another index, and perhaps other queues and another MTU.
+//! It is made and dropped as a whole, on the control path: where the interface goes away, all of it
+//! is of no use any more, and one that comes back has another index, and perhaps other queues and
+//! another MTU.
 //!
-//! Invariant: dropping it detaches the program before the sockets are closed, and closes the sockets before their memory
-//! is unmapped, so traffic falls back to the kernel without a gap in which it goes nowhere.
+//! Invariant: dropping it detaches the program before the sockets are closed, and closes the
+//! sockets before their memory is unmapped, so traffic falls back to the kernel without a gap in
+//! which it goes nowhere.
 
 use std::{fmt, sync::Arc, thread, time::Duration};
 
@@ -37,8 +40,8 @@ const MTU_MIN_V6: u32 = 1280;
 /// The queue that transmits.
 pub(super) const TX_QUEUE: usize = 0;
 /// How long a queue may take to become free. The kernel gives a queue back from a worker thread, a
-/// moment after the socket on it was closed or its process killed
-/// (`xp_put_pool` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>), and the next start
+/// moment after the socket on it was closed or its process killed (`xp_put_pool` in
+/// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>), and the next start
 /// should not fail for that. Longer only delays the error about a queue that is really in use.
 const QUEUE_FREE_AFTER: Duration = Duration::from_secs(1);
 
@@ -65,8 +68,8 @@ pub(super) struct Queue {
 }
 
 impl Attachment {
-    /// Reserves the port, attaches the steering program, binds a socket to each receive queue. Must be called in the
-    /// network namespace of the interface.
+    /// Reserves the port, attaches the steering program, binds a socket to each receive queue. Must
+    /// be called in the network namespace of the interface.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,

@@ -4,11 +4,12 @@
 //! All receive queues are polled in turn, so none starves. Everything is sent through the first queue:
 //! one engine thread drives all of them, and one transmit queue means one doorbell a turn.
 //!
-//! Its interface may go away and come back under it: see [`super::follower`]. Then it has no [`Attachment`] for a while:
-//! nothing arrives, and what is sent is dropped and counted, so that ops end by their timeouts as on any path that
-//! loses everything.
+//! Its interface may go away and come back under it: see [`super::follower`]. Then it has no
+//! [`Attachment`] for a while: nothing arrives, and what is sent is dropped and counted, so that
+//! ops end by their timeouts as on any path that loses everything.
 //!
-//! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given back.
+//! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given
+//! back.
 
 use std::{
     fmt, io,
@@ -104,7 +105,8 @@ impl XdpBackend {
         })
     }
 
-    /// What is attached, and what works less well than it could. `None` while the interface is gone.
+    /// What is attached, and what works less well than it could. `None` while the interface is
+    /// gone.
     #[must_use]
     pub fn describe(&self) -> Option<&Description> {
         Some(&self.attachment.as_ref()?.description)
@@ -116,14 +118,16 @@ impl XdpBackend {
         Some(self.attachment.as_ref()?.mode())
     }
 
-    /// What a follower of the interface needs of this backend, before an engine has it: where attachments change hands, what
-    /// is attached now, and the table that tells how the interface is doing.
+    /// What a follower of the interface needs of this backend, before an engine has it: where
+    /// attachments change hands, what is attached now, and the table that tells how the interface
+    /// is doing.
     pub(super) fn followed(&self) -> Option<(Arc<Exchange>, &Attachment, &Arc<PathTable>)> {
         Some((self.exchange.clone(), self.attachment.as_ref()?, &self.state.paths))
     }
 
-    /// Takes what a follower has made of the interface's news, and gives back what was there before. To be called now and
-    /// then, and after [`XdpBackend::poll_fds`] became readable. It neither allocates nor frees.
+    /// Takes what a follower has made of the interface's news, and gives back what was there
+    /// before. To be called now and then, and after [`XdpBackend::poll_fds`] became readable. It
+    /// neither allocates nor frees.
     #[inline]
     pub(crate) fn follow(&mut self) {
         if self.exchange.is_waiting() {
@@ -176,8 +180,9 @@ impl XdpBackend {
         self.queues().iter().find_map(|queue| queue.socket.failure())
     }
 
-    /// What to poll for input before sleeping: one descriptor for each queue, and one for news of the interface. Call
-    /// [`Backend::flush`] first. In `ppoll` the kernel itself wakes a driver that waits for it, on both sides.
+    /// What to poll for input before sleeping: one descriptor for each queue, and one for news of
+    /// the interface. Call [`Backend::flush`] first. In `ppoll` the kernel itself wakes a driver
+    /// that waits for it, on both sides.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let sockets = self.queues().iter().map(|queue| queue.socket.fd());
         core::iter::once(self.exchange.as_fd()).chain(sockets)
@@ -266,8 +271,9 @@ impl XdpBackend {
 }
 
 impl XdpBackend {
-    /// Has frames written that go nowhere, as there is no interface. They are taken nevertheless: those of this host to
-    /// itself are among them, and ops whose requests are lost end by their timeouts.
+    /// Has frames written that go nowhere, as there is no interface. They are taken nevertheless:
+    /// those of this host to itself are among them, and ops whose requests are lost end by their
+    /// timeouts.
     #[cold]
     fn transmit_nowhere(
         &mut self,
@@ -487,8 +493,8 @@ impl State {
         Some(packet_len)
     }
 
-    /// [`State::finish`] of a frame that there is no path for, and that has behind it what the packet began with that it
-    /// answers. The kernel is not asked, and nothing is kept.
+    /// [`State::finish`] of a frame that there is no path for, and that has behind it what the
+    /// packet began with that it answers. The kernel is not asked, and nothing is kept.
     #[cold]
     fn finish_by_link(
         &self,
@@ -520,7 +526,8 @@ impl State {
             return None;
         }
         packet.copy_within(written_at..written_at + len, headers_len);
-        // The tags come between the hardware addresses and the rest, which is written as if there were none.
+        // The tags come between the hardware addresses and the rest, which is written as if there
+        // were none.
         let (source_mac, next_hop_mac, port) = ([0; 6], [0; 6], self.port);
         let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
         headers.write(&mut packet[tags_len..packet_len]);

@@ -1,7 +1,7 @@
 //! Which capabilities AF_XDP needs, and which of them the calling thread lacks.
 //!
-//! Nothing is refused here: a kernel that needs fewer, or is asked inside a container that gives more, decides by itself.
-//! Only when it has said no is it told what was missing.
+//! Nothing is refused here: a kernel that needs fewer, or is asked inside a container that gives
+//! more, decides by itself. Only when it has said no is it told what was missing.
 
 use core::fmt;
 
@@ -42,8 +42,8 @@ impl Capabilities {
     /// CAP_IPC_LOCK.
     pub(super) const LOCKED_MEMORY: Self = Self(IPC_LOCK);
 
-    /// What the calling thread lacks of [`Capabilities::NEEDED`]. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, and no
-    /// limit for locked memory for CAP_IPC_LOCK.
+    /// What the calling thread lacks of [`Capabilities::NEEDED`]. CAP_SYS_ADMIN stands for CAP_BPF
+    /// and CAP_PERFMON, and no limit for locked memory for CAP_IPC_LOCK.
     pub(super) fn missing() -> Self {
         // A kernel that does not tell: then all may be.
         let there = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);

@@ -54,7 +54,8 @@ pub struct Counters {
     pub tx_no_interface: Counter,
     /// Notices to hosts without a path that went back over the link by which their causes came.
     pub tx_link_return: Counter,
-    /// Dropped: such notices whose cause came from a hardware address that nothing may go to: a group, zero, or our own.
+    /// Dropped: such notices whose cause came from a hardware address that nothing may go to: a
+    /// group, zero, or our own.
     pub tx_link_refused: Counter,
     /// Dropped: longer than the path MTU, or than the buffer it was written into.
     pub tx_too_long: Counter,

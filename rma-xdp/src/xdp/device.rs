@@ -74,8 +74,8 @@ impl<'a> Device<'a> {
         Ok(device)
     }
 
-    /// The number of receive queues, or why the driver does not tell. Many that have just one do not; of these the
-    /// kernel knows it.
+    /// The number of receive queues, or why the driver does not tell. Many that have just one do
+    /// not; of these the kernel knows it.
     pub(super) fn rx_queues(&self) -> Result<u32, Refusal> {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         let data = (&raw mut channels).cast();

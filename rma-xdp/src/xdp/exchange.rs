@@ -1,7 +1,9 @@
-//! Where attachments change hands between a backend, which an engine drives, and the thread that follows the interface.
+//! Where attachments change hands between a backend, which an engine drives, and the thread that
+//! follows the interface.
 //!
-//! One at a time: the follower offers an attachment, or none, and waits until it has got back what was there before. So
-//! there is room for everything, and nothing is made or dropped on the engine's thread.
+//! One at a time: the follower offers an attachment, or none, and waits until it has got back what
+//! was there before. So there is room for everything, and nothing is made or dropped on the
+//! engine's thread.
 
 use std::{
     io,
@@ -41,8 +43,8 @@ impl Exchange {
         let _ = self.follower.set(thread::current());
     }
 
-    /// The follower's side: has `next` taken in place of what the backend has. Returns what it had, or `None` if `give_up` says
-    /// so before: then the backend is gone, or goes.
+    /// The follower's side: has `next` taken in place of what the backend has. Returns what it had,
+    /// or `None` if `give_up` says so before: then the backend is gone, or goes.
     pub(super) fn replace(&self, next: Attached, give_up: impl Fn() -> bool) -> Option<Attached> {
         self.offered.push(next).expect("what was offered before was taken");
         self.wake.wake();

@@ -1,13 +1,14 @@
 //! The thread that keeps a backend attached to its interface, whatever becomes of the interface.
 //!
-//! A virtual interface is deleted and made again, a driver is reloaded, an interface moves to another network namespace:
-//! the kernel takes it from our sockets for ever, and one of the same name that comes back is another. This thread
-//! notices, takes what is dead from the backend, and gives it a new [`Attachment`] when there is an interface of that name
-//! again. News of the interface come from the path table's writer; whether the sockets live is asked of the kernel itself,
-//! so that news that are lost or overtaken do no harm.
+//! A virtual interface is deleted and made again, a driver is reloaded, an interface moves to
+//! another network namespace: the kernel takes it from our sockets for ever, and one of the same
+//! name that comes back is another. This thread notices, takes what is dead from the backend, and
+//! gives it a new [`Attachment`] when there is an interface of that name again. News of the
+//! interface come from the path table's writer; whether the sockets live is asked of the kernel
+//! itself, so that news that are lost or overtaken do no harm.
 //!
-//! It is a control thread: it allocates, makes system calls and may wait. It lives in the network namespace, and with the
-//! privileges, that the host was opened in.
+//! It is a control thread: it allocates, makes system calls and may wait. It lives in the network
+//! namespace, and with the privileges, that the host was opened in.
 //!
 //! Invariant: the thread ends before the drop of its [`Follower`] returns.
 
@@ -29,15 +30,16 @@ use crate::{
     net::{LinkState, PathTable, monotonic},
 };
 
-/// How often the sockets are looked at without any news. Only for news that were lost: longer is longer without frames
-/// then, shorter is a system call for each queue as often.
+/// How often the sockets are looked at without any news. Only for news that were lost: longer is
+/// longer without frames then, shorter is a system call for each queue as often.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How often an interface that is there, and cannot be attached to, is tried again without news of it: what is in the way
-/// may be another program, whose end nobody tells.
+/// How often an interface that is there, and cannot be attached to, is tried again without news of
+/// it: what is in the way may be another program, whose end nobody tells.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The pause after an attempt that failed, whatever the news. Shorter: a route that flaps keeps this thread busy.
+/// The pause after an attempt that failed, whatever the news. Shorter: a route that flaps keeps
+/// this thread busy.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the thread tells others.
@@ -66,7 +68,8 @@ impl Shared {
     }
 }
 
-/// Tells on any thread how the interface is doing. May outlive the host: then everything stays as it was.
+/// Tells on any thread how the interface is doing. May outlive the host: then everything stays as
+/// it was.
 #[derive(Clone, Debug)]
 pub(crate) struct InterfaceWatch(Arc<Shared>);
 
@@ -120,7 +123,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows the interface that `backend` was opened on with `config`, in the calling thread's network namespace.
+    /// Follows the interface that `backend` was opened on with `config`, in the calling thread's
+    /// network namespace.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -201,8 +205,8 @@ impl Thread {
         self.shared.stop.load(SeqCst)
     }
 
-    /// Takes from the backend what is dead, and drops it. An inline host gives it back in one of its next turns; there is
-    /// nothing to do before that.
+    /// Takes from the backend what is dead, and drops it. An inline host gives it back in one of
+    /// its next turns; there is nothing to do before that.
     fn detach(&self) {
         self.shared.told().attached = false;
         tracing::warn!(

@@ -1,13 +1,15 @@
-//! The way back over the link by which a packet came: for notices to hosts that there is no path to (not in the paper).
+//! The way back over the link by which a packet came: for notices to hosts that there is no path to
+//! (not in the paper).
 //!
-//! A host that has just started knows no paths, and looks for none on behalf of strangers. Who still has a grant of its last
-//! life should hear that it is void, and not wait for a timeout. So a notice may go back by the hardware addresses of the
-//! packet that it answers, with the same VLAN tags. Nothing is learnt from them, and nothing but notices
-//! goes by them: whoever forges them has 48 octets sent, over the link that he is on himself, to an address that
-//! he could have sent more to.
+//! A host that has just started knows no paths, and looks for none on behalf of strangers. Who
+//! still has a grant of its last life should hear that it is void, and not wait for a timeout. So a
+//! notice may go back by the hardware addresses of the packet that it answers, with the same VLAN
+//! tags. Nothing is learnt from them, and nothing but notices goes by them: whoever forges them has
+//! 48 octets sent, over the link that he is on himself, to an address that he could have sent more
+//! to.
 //!
-//! Invariant: nothing goes to a group address, to nobody, or to ourselves; and only packets that were sent to
-//! our own address are answered so, not what a switch has flooded.
+//! Invariant: nothing goes to a group address, to nobody, or to ourselves; and only packets that
+//! were sent to our own address are answered so, not what a switch has flooded.
 
 use rma_core::backend::LINK_LEN;
 
@@ -41,7 +43,8 @@ pub(super) enum NoReturn {
 }
 
 impl LinkReturn {
-    /// The way back for a packet that began with `link`, at an interface whose hardware address is `own`.
+    /// The way back for a packet that began with `link`, at an interface whose hardware address is
+    /// `own`.
     pub(super) fn of(link: &[u8; LINK_LEN], own: [u8; MAC_LEN]) -> Result<Self, NoReturn> {
         let (destination, source) = (&link[..MAC_LEN], &link[MAC_LEN..MACS_LEN]);
         if destination != own {

@@ -1,7 +1,9 @@
-//! A backend's sockets, for threads other than the engine's: what the kernel counts, and whether they live.
+//! A backend's sockets, for threads other than the engine's: what the kernel counts, and whether
+//! they live.
 //!
-//! It asks through descriptors of its own of the same sockets, which the attachment owns: asking takes nothing from
-//! the engine, and no watcher keeps a socket open, or its queue in use, after its attachment has gone.
+//! It asks through descriptors of its own of the same sockets, which the attachment owns: asking
+//! takes nothing from the engine, and no watcher keeps a socket open, or its queue in use, after
+//! its attachment has gone.
 
 use std::{
     io,
@@ -34,7 +36,8 @@ impl Watched {
 pub(super) struct XskWatch(Weak<[OwnedFd]>);
 
 impl XskWatch {
-    /// What the kernel counts, over all queues: a system call each. `None` once the attachment has gone.
+    /// What the kernel counts, over all queues: a system call each. `None` once the attachment has
+    /// gone.
     pub(super) fn statistics(&self) -> Option<XskStatistics> {
         let mut sum = XskStatistics::default();
         for socket in self.0.upgrade()?.iter() {
@@ -43,14 +46,15 @@ impl XskWatch {
         Some(sum)
     }
 
-    /// Whether the kernel has taken the interface from the sockets: it was removed, or moved to another network namespace.
-    /// That is for ever, even if the interface comes back under its index. False once the attachment has gone, with the
-    /// backend that had it.
+    /// Whether the kernel has taken the interface from the sockets: it was removed, or moved to
+    /// another network namespace. That is for ever, even if the interface comes back under its
+    /// index. False once the attachment has gone, with the backend that had it.
     pub(super) fn is_dead(&self) -> bool {
         let Some(sockets) = self.0.upgrade() else { return false };
-        // A socket without an interface answers ENXIO to everything, one whose interface is down ENETDOWN
-        // (`xsk_check_common` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>). Nothing is taken from
-        // the ring by this call.
+        // A socket without an interface answers ENXIO to everything, one whose interface is down
+        // ENETDOWN (`xsk_check_common` in
+        // <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>). Nothing is taken from the
+        // ring by this call.
         let dead = |socket: &OwnedFd| {
             rustix::net::recv(socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) == Err(Errno::NXIO)
         };

@@ -1,6 +1,8 @@
-//! Opens a host over AF_XDP and says how that went: for the test that runs it as another user with few capabilities.
+//! Opens a host over AF_XDP and says how that went: for the test that runs it as another user with
+//! few capabilities.
 //!
-//! `open-host INTERFACE ADDRESS STATE_DIR`. Its standard output is one line; it ends with 0 if the host was opened.
+//! `open-host INTERFACE ADDRESS STATE_DIR`. Its standard output is one line; it ends with 0 if the
+//! host was opened.
 
 use std::process::ExitCode;
 
@@ -11,7 +13,8 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut next = || args.next().expect("INTERFACE ADDRESS STATE_DIR");
     let (interface, address, state_dir) = (next(), next(), next());
-    // As most machines have it for users, whatever this one has: with CAP_IPC_LOCK it does not matter.
+    // As most machines have it for users, whatever this one has: with CAP_IPC_LOCK it does not
+    // matter.
     let maximum = getrlimit(Resource::Memlock).maximum;
     let limit = Rlimit { current: Some(64 << 10), maximum };
     setrlimit(Resource::Memlock, limit).expect("a lower limit is always permitted");

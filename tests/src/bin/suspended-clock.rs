@@ -1,5 +1,6 @@
-//! A clock across an hour in which the machine was suspended, as far as its kernel tells: the process enters a time
-//! namespace whose CLOCK_BOOTTIME is an hour ahead. Needs root, and a process with one thread.
+//! A clock across an hour in which the machine was suspended, as far as its kernel tells: the
+//! process enters a time namespace whose CLOCK_BOOTTIME is an hour ahead. Needs root, and a process
+//! with one thread.
 //!
 //! Its standard output is what the clock said afterwards, in whole seconds.
 
@@ -11,7 +12,8 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 fn main() -> Result<(), Box<dyn Error>> {
     let clock = TscClock::new();
     let before = clock.now();
-    // SAFETY: a time namespace is for children, until it is entered below. No descriptors are unshared.
+    // SAFETY: a time namespace is for children, until it is entered below. No descriptors are
+    // unshared.
     unsafe { unshare_unsafe(UnshareFlags::NEWTIME)? };
     fs::write("/proc/self/timens_offsets", "boottime 3600 0")?;
     let namespace = File::open("/proc/self/ns/time_for_children")?;

@@ -65,14 +65,16 @@ pub fn allows(
         // Authenticated by the responder. Its tables are large enough, unless they are small on purpose; or unless
         // mutations are in them whose data never comes.
         OpStatus::Nack => circumstances.tight || op_type != OpType::Read && faults.any(&Fault::ALL),
-        // The NIC's own verdict: no fault of the wire fills its window. Others may need the processor.
+        // The NIC's own verdict: no fault of the wire fills its window. Others may need the
+        // processor.
         OpStatus::DispatchTimeout => circumstances.tight || circumstances.stood_still,
         OpStatus::InvalidCommand => false,
     }
 }
 
-/// Whether each op that a host's NIC has shed had room in its window: then its engine did not run for as long as ops may
-/// wait, which happens where threads are more than cores. What an attacker does to the window cannot hide behind that.
+/// Whether each op that a host's NIC has shed had room in its window: then its engine did not run
+/// for as long as ops may wait, which happens where threads are more than cores. What an attacker
+/// does to the window cannot hide behind that.
 #[must_use]
 pub fn stood_still(host: &MetricsSource) -> bool {
     let Metrics { completions, nic, .. } = host.metrics();

@@ -1,9 +1,10 @@
 //! READs or WRITEs over a hostile wire: random sizes and places, every byte held against a model.
 //!
-//! Both copy bytes of a *source* with a known pattern into a *target* with a model: a read from the server's memory into
-//! the client's, a write the other way. What must hold, whatever the wire does: an op that is reported OK
-//! brought the right bytes and no others; one that is reported otherwise brought right granules or none; nothing lands
-//! after the report, nor outside an op's place, ever; the table explains each status; every op ends.
+//! Both copy bytes of a *source* with a known pattern into a *target* with a model: a read from the
+//! server's memory into the client's, a write the other way. What must hold, whatever the wire
+//! does: an op that is reported OK brought the right bytes and no others; one that is reported
+//! otherwise brought right granules or none; nothing lands after the report, nor outside an op's
+//! place, ever; the table explains each status; every op ends.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ const SLOTS: u16 = 16;
 /// More places than slots, so that a place rests for a while after its op is over.
 const PLACES: usize = 3 * SLOTS as usize;
 
-/// How long an op is waited for that may never end. How long ops take is what `rma_bench::death` looks at.
+/// How long an op is waited for that may never end. How long ops take is what `rma_bench::death`
+/// looks at.
 const OP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long an op may be lost over and over on a good wire before that is called dead: the machine may be busy, and

@@ -1,5 +1,5 @@
-//! A host over AF_XDP under exactly the capabilities that the documentation names, as another user, and under each set of
-//! them with one taken away.
+//! A host over AF_XDP under exactly the capabilities that the documentation names, as another user,
+//! and under each set of them with one taken away.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -1,7 +1,8 @@
-//! The network interface goes away under running hosts, and comes back: what hosts say meanwhile, how ops end, and that
-//! both go on afterwards.
+//! The network interface goes away under running hosts, and comes back: what hosts say meanwhile,
+//! how ops end, and that both go on afterwards.
 //!
-//! An end of a veth pair that is deleted takes the other with it, so both hosts lose their interface at once.
+//! An end of a veth pair that is deleted takes the other with it, so both hosts lose their
+//! interface at once.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -246,7 +247,8 @@ fn an_interface_that_is_moved_away_is_left_alone_and_used_again_when_it_is_back(
         (!link.contains("prog/xdp")).then_some(())
     });
     elsewhere.ip(&["link", "set", "dev", Lab::INTERFACE, "netns", a.name()]).unwrap();
-    // Moving takes the addresses and sets it down. (It has its index again, and is another nevertheless.)
+    // Moving takes the addresses and sets it down. (It has its index again, and is another
+    // nevertheless.)
     wait_state(&hosts.client, InterfaceState::Detached);
     let trouble = || hosts.client.interface().unwrap().trouble;
     let trouble = wait_for("the reason why it is not attached", trouble);
@@ -265,7 +267,8 @@ fn an_interface_that_is_deleted_while_it_is_attached_again_and_a_peer_that_is_ki
     let mut scene = Scene::new(&hosts);
     delete(lab(&hosts).a());
     for round in 0..8 {
-        // Without waiting for either host: it finds the one, or the other, or none, in whatever it does.
+        // Without waiting for either host: it finds the one, or the other, or none, in whatever it
+        // does.
         lab(&hosts).link(&LabConfig::default()).unwrap();
         if round % 2 == 0 {
             thread::yield_now();

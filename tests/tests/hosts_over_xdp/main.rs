@@ -1,5 +1,5 @@
-//! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host; and what only
-//! such a host meets: an interface that goes away, and capabilities that are missing.
+//! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host; and what
+//! only such a host meets: an interface that goes away, and capabilities that are missing.
 
 mod capabilities;
 mod interface_lost;

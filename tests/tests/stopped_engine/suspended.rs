@@ -1,5 +1,5 @@
-//! The clock runs on while the machine is suspended (WIRE 3.7): otherwise a target would apply data that its initiator gave
-//! up long ago, and not even know it.
+//! The clock runs on while the machine is suspended (WIRE 3.7): otherwise a target would apply data
+//! that its initiator gave up long ago, and not even know it.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Hosts on which `rma-bench` runs: machines, and this computer in the namespace of the bridge, over UDP.
+//! Hosts on which `rma-bench` runs: machines, and this computer in the namespace of the bridge,
+//! over UDP.
 
 use std::{
     fs,

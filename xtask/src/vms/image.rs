@@ -1,4 +1,5 @@
-//! The initramfs of a machine, made on the fly: busybox, `rma-bench`, their libraries, the modules of a NIC.
+//! The initramfs of a machine, made on the fly: busybox, `rma-bench`, their libraries, the modules
+//! of a NIC.
 //!
 //! The archive is `cpio`'s format "newc", which the kernel reads
 //! (<https://github.com/torvalds/linux/blob/v6.12/Documentation/driver-api/early-userspace/buffer-format.rst>).
@@ -22,7 +23,8 @@ const INIT: &[u8] = include_bytes!("init.sh");
 /// Where the programs are in a machine.
 const PROGRAMS: &str = "bin";
 
-/// Writes the image of a machine with this kernel, these `programs`, and `modules` with all that they need.
+/// Writes the image of a machine with this kernel, these `programs`, and `modules` with all that
+/// they need.
 pub(super) fn write(
     to: &Path,
     kernel: &Kernel,

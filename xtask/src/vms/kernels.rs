@@ -1,7 +1,7 @@
 //! Debian's kernels: found, downloaded and unpacked below `target/vms`, never installed.
 //!
-//! A kernel that is there is taken as it is, so that a second run asks nobody; remove `target/vms/kernels` for newer
-//! ones.
+//! A kernel that is there is taken as it is, so that a second run asks nobody; remove
+//! `target/vms/kernels` for newer ones.
 
 use std::{
     fs, io,
@@ -33,8 +33,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Whether `package` is such a kernel's. Those that are not signed hold the kernel itself; the signed ones need
-    /// nothing else, but are not built for every version.
+    /// Whether `package` is such a kernel's. Those that are not signed hold the kernel itself; the
+    /// signed ones need nothing else, but are not built for every version.
     fn is_of(self, package: &str) -> bool {
         let Some(rest) = package.strip_prefix("linux-image-") else { return false };
         let Some(release) = rest.strip_suffix("-unsigned") else { return false };
@@ -70,8 +70,8 @@ impl Series {
             self.version
         );
         for lists_are_new in [false, true] {
-            // There may be no lists, as in a fresh container, and old ones name what is there no more. If they cannot be
-            // had, nothing changes.
+            // There may be no lists, as in a fresh container, and old ones name what is there no
+            // more. If they cannot be had, nothing changes.
             if lists_are_new {
                 let _ = requirements::apt(&["update"]);
             }
@@ -91,7 +91,8 @@ impl Series {
     }
 }
 
-/// Whether the part before architecture and flavour ends with a word that is a flavour's: `6.1.0-50-cloud`.
+/// Whether the part before architecture and flavour ends with a word that is a flavour's:
+/// `6.1.0-50-cloud`.
 fn has_flavour(abi: &str) -> bool {
     abi.rsplit('-').next().is_some_and(|last| last.chars().all(|c| c.is_ascii_lowercase()))
 }

@@ -1,7 +1,7 @@
 //! What a process says, line by line, read by a thread of its own so that waiting for it can end.
 //!
-//! There is one bound for waiting, and it is generous: a machine that says nothing for so long says nothing any more.
-//! Nothing here judges how long anything took.
+//! There is one bound for waiting, and it is generous: a machine that says nothing for so long says
+//! nothing any more. Nothing here judges how long anything took.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -12,8 +12,9 @@ use std::{
 
 use super::error::Trouble;
 
-/// How long a silence may last. A machine boots in five seconds, on two cores that do nothing else. Shorter: a busy
-/// computer looks like a broken kernel. Longer: who waits for a broken one waits longer.
+/// How long a silence may last. A machine boots in five seconds, on two cores that do nothing else.
+/// Shorter: a busy computer looks like a broken kernel. Longer: who waits for a broken one waits
+/// longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The lines of one process.

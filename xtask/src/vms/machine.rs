@@ -1,6 +1,7 @@
 //! A virtual machine: QEMU without KVM, started, talked to through a virtio port, and ended.
 //!
-//! Commands go through the port to `init.sh`, which answers there; the kernel's console goes to a file. The machine is killed on drop, and by the kernel if this process dies first.
+//! Commands go through the port to `init.sh`, which answers there; the kernel's console goes to a
+//! file. The machine is killed on drop, and by the kernel if this process dies first.
 
 use std::{
     collections::VecDeque,
@@ -89,12 +90,14 @@ impl Plan {
         let Self { model, queues, mtu, .. } = self;
         let mut device = format!("{},netdev=net0,mac={},romfile=", model.device(), self.mac());
         if *model == Model::VirtioNet {
-            // Native XDP takes no packets that the host has put together: the driver refuses it while they are offered.
+            // Native XDP takes no packets that the host has put together: the driver refuses it
+            // while they are offered.
             device.push_str(&format!(
                 ",guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,host_mtu={mtu}"
             ));
             if *queues > 1 {
-                // One for each direction of each queue, one for changes of the configuration, one for control.
+                // One for each direction of each queue, one for changes of the configuration, one
+                // for control.
                 device.push_str(&format!(",mq=on,vectors={}", 2 * queues + 2));
             }
         }
@@ -146,7 +149,8 @@ impl Machine {
             .arg(&kernel.vmlinuz)
             .arg("-initrd")
             .arg(&image)
-            // A kernel that panics ends the machine. On a busy computer the timer comes too late for the kernel's check.
+            // A kernel that panics ends the machine. On a busy computer the timer comes too late
+            // for the kernel's check.
             .args(["-append", "console=ttyS0 panic=-1 no_timer_check"])
             .args(["-serial", &format!("file:{name}.console")])
             .args(["-chardev", "stdio,id=port,signal=off", "-device", "virtio-serial-pci"])
@@ -240,7 +244,8 @@ impl Machine {
 
     fn wait_for_carrier(&mut self) -> Result<(), Trouble> {
         let path = format!("/sys/class/net/{INTERFACE}/carrier");
-        // In there, where a moment can be waited for. As long as it takes a link to come up, and much longer.
+        // In there, where a moment can be waited for. As long as it takes a link to come up, and
+        // much longer.
         let wait = format!(
             "for i in $(seq 600); do [ \"$(cat {path})\" = 1 ] && break; usleep 100000; done; \
              [ \"$(cat {path})\" = 1 ]"

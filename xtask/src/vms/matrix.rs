@@ -63,8 +63,8 @@ impl Row {
         format!("AF_XDP on eth0: {mode}, copy, {queues} queue(s), MTU {mtu}{buffers}")
     }
 
-    /// How the sentences begin about what works less well than it could: these and no others, in this order. No driver
-    /// here offers zero-copy.
+    /// How the sentences begin about what works less well than it could: these and no others, in
+    /// this order. No driver here offers zero-copy.
     pub(super) const fn fallbacks(&self) -> &'static [&'static str] {
         match self.expected {
             Expected::Native => &["copy mode instead of zero-copy: "],
@@ -77,8 +77,9 @@ impl Row {
 
     /// Whether the server must be started again after its link was down.
     ///
-    /// The driver vmxnet3, where XDP runs in it, does not run the program any more then, although it is attached: frames
-    /// go to the kernel's stack until it is attached anew. So it was seen with Linux 6.12.
+    /// The driver vmxnet3, where XDP runs in it, does not run the program any more then, although
+    /// it is attached: frames go to the kernel's stack until it is attached anew. So it was seen
+    /// with Linux 6.12.
     pub(super) fn forgets_its_program(&self) -> bool {
         self.model == Model::Vmxnet3 && matches!(self.expected, Expected::Native)
     }

@@ -1,7 +1,8 @@
-//! The network between the machines: a bridge with a tap for each of them, in a network namespace of its own.
+//! The network between the machines: a bridge with a tap for each of them, in a network namespace
+//! of its own.
 //!
-//! The bridge has addresses as well, so that a host over UDP can be there. Nothing leads out of the namespace. It is
-//! removed on drop; what a killed run leaves, the next one sweeps.
+//! The bridge has addresses as well, so that a host over UDP can be there. Nothing leads out of the
+//! namespace. It is removed on drop; what a killed run leaves, the next one sweeps.
 
 use std::{process, sync::atomic::AtomicU32, sync::atomic::Ordering::Relaxed};
 

@@ -1,10 +1,10 @@
 //! What two machines and a UDP host go through together.
 //!
-//! The first reads and writes the second over IPv4, while the second's server is killed and started again, its link
-//! goes down and up, and the first's cable is pulled and put back; then the second the first over IPv6; then each of
-//! them and this computer, over kernel UDP sockets, one another. The client is `rma-bench verify`: it compares every
-//! byte with a model and rotates the region's key in each of its rounds. Its lines decide; a line that does not come
-//! is a failure.
+//! The first reads and writes the second over IPv4, while the second's server is killed and started
+//! again, its link goes down and up, and the first's cable is pulled and put back; then the second
+//! the first over IPv6; then each of them and this computer, over kernel UDP sockets, one another.
+//! The client is `rma-bench verify`: it compares every byte with a model and rotates the region's
+//! key in each of its rounds. Its lines decide; a line that does not come is a failure.
 
 use std::collections::BTreeMap;
 
@@ -38,14 +38,15 @@ const REGION_LEN: &str = "131072";
 /// Ops of a round. More: a slower matrix. Fewer: they do not overlap with a rotation.
 const OPS: &str = "200";
 
-/// How long a client goes on without success, in seconds: longer than any silence that is borne here, which is what
-/// decides.
+/// How long a client goes on without success, in seconds: longer than any silence that is borne
+/// here, which is what decides.
 const PATIENCE: &str = "600";
 
 /// Rounds of a client to whose server nothing happens.
 const ROUNDS: &str = "2";
 
-/// Events that may come while another is awaited. A link that does not go down gives round after round.
+/// Events that may come while another is awaited. A link that does not go down gives round after
+/// round.
 const EVENTS_MAX: usize = 50;
 
 /// What `rma-bench verify --json` says.
@@ -172,7 +173,8 @@ pub(super) fn run(
     Ok(shown)
 }
 
-/// Starts the server again, and waits until the client has looked at a fresh region and gone on for a round.
+/// Starts the server again, and waits until the client has looked at a fresh region and gone on for
+/// a round.
 fn start_again(a: &mut Machine, b: &mut Machine, row: &Row) -> Result<(), Trouble> {
     serve(b, B, A, false)?.check(b, row)?;
     let grant = b.grant()?;
@@ -184,7 +186,8 @@ fn start_again(a: &mut Machine, b: &mut Machine, row: &Row) -> Result<(), Troubl
     rounds(a, 1)
 }
 
-/// Tries to open the machines' devices, which must be refused with a message that has `part` in it. Gives the message.
+/// Tries to open the machines' devices, which must be refused with a message that has `part` in it.
+/// Gives the message.
 pub(super) fn refused(a: &mut Machine, part: &str) -> Result<String, Trouble> {
     progress("the device is refused");
     match serve(a, A, B, false) {

@@ -1,5 +1,5 @@
-//! Who is refused learns of it, whatever strangers and recordings ask for meanwhile (P10, P11). What waits is drained
-//! as an engine does it: by turns, beside traffic of the latency class.
+//! Who is refused learns of it, whatever strangers and recordings ask for meanwhile (P10, P11).
+//! What waits is drained as an engine does it: by turns, beside traffic of the latency class.
 
 use std::collections::VecDeque;
 
@@ -123,7 +123,8 @@ const WRONG: RegionKey = RegionKey::from_bytes([0xee; 16]);
 const TURN: Duration = Duration::from_micros(10);
 const BULK: ClassOfService = ClassOfService::Throughput;
 
-/// A server, an honest host, another one, and one that reads 64 B of the latency class in every turn.
+/// A server, an honest host, another one, and one that reads 64 B of the latency class in every
+/// turn.
 struct Scene {
     server: Engine<Carried, HandClock>,
     rotated: RegionId,
@@ -199,7 +200,8 @@ impl Scene {
         self.ends[OpStatus::RemoteAuthenticationFailure as usize]
     }
 
-    /// Turns in which nothing else comes, until all of the honest host's ops have ended. Returns how many were told.
+    /// Turns in which nothing else comes, until all of the honest host's ops have ended. Returns
+    /// how many were told.
     fn told_at_the_end(&mut self, ops: usize) -> usize {
         while self.ends.iter().sum::<usize>() < ops {
             self.turn([]);
@@ -216,8 +218,8 @@ fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
 /// Of how many ops under an old key the honest host asks.
 const OPS: u16 = 100;
 
-/// The key is rotated; then `recordings` requests under the old one come again and again, `copies` in each turn, and
-/// the honest host asks for something in every tenth.
+/// The key is rotated; then `recordings` requests under the old one come again and again, `copies`
+/// in each turn, and the honest host asks for something in every tenth.
 fn flooded(recordings: u16, copies: usize, of_honest: bool) -> Scene {
     let mut scene = Scene::new(100_000);
     let (now, region) = (scene.now(), scene.rotated);

@@ -1,4 +1,5 @@
-//! What becomes of requests that are refused: queues, rates, old keys, and how much work it is (P10, P11).
+//! What becomes of requests that are refused: queues, rates, old keys, and how much work it is
+//! (P10, P11).
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -319,7 +320,8 @@ impl AeadProvider for Counting {
     }
 }
 
-/// The time of a refusal must not tell whether a RegionId names anything, nor whether that was rotated lately.
+/// The time of a refusal must not tell whether a RegionId names anything, nor whether that was
+/// rotated lately.
 #[test]
 fn a_refusal_is_the_same_work_whatever_its_region_id_names() {
     let counting: &'static Counting =

@@ -1,4 +1,5 @@
-//! What a NIC touches of host memory: of the one region that an op names, at either end, and nothing else.
+//! What a NIC touches of host memory: of the one region that an op names, at either end, and
+//! nothing else.
 
 use super::*;
 

@@ -5,7 +5,8 @@ use super::*;
 /// A slot that is not used otherwise.
 const SLOT: u16 = 0;
 
-/// Issues `command`, moves all frames there are, lets the longest time pass that an op may take, and tells how it ended.
+/// Issues `command`, moves all frames there are, lets the longest time pass that an op may take,
+/// and tells how it ended.
 fn end_of(pair: &mut Pair, command: Command) -> OpStatus {
     pair.issue(command);
     pair.exchange();
@@ -18,7 +19,8 @@ fn rekey_and_both_transfers(pair: &Pair) -> [Command; 3] {
     [pair.read(SLOT, 0, 64), pair.write(SLOT, 0, 64), pair.rekey(SLOT, [3; 16])]
 }
 
-/// Of a NIC with room for `window` bytes, whose responder has `tables` entries in its queue and table.
+/// Of a NIC with room for `window` bytes, whose responder has `tables` entries in its queue and
+/// table.
 fn pair_with(window: u32, tables: u32) -> Pair {
     Pair::with(NicConfigBuilder {
         solicitation_window: window,

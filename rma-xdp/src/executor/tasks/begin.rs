@@ -27,7 +27,8 @@ enum Begun {
 }
 
 impl State {
-    /// Submits the call of a new future, or has it wait for a place. The buffers come back if it is refused.
+    /// Submits the call of a new future, or has it wait for a place. The buffers come back if it is
+    /// refused.
     pub(in crate::executor) fn begin(
         &mut self,
         order: Order,
