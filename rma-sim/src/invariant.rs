@@ -254,7 +254,7 @@ impl Checker {
             }
             FrameView::Solicitation(view) => {
                 let solicitation = view.claims();
-                let op = self.solicitation_sent(seen, frame, &solicitation);
+                let op = self.solicitation_sent(sim, seen, frame, &solicitation);
                 if let Some(op) = op {
                     let Op { op_type, .. } = self.ops[op];
                     let class = solicitation.header.class;

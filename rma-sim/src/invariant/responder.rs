@@ -161,9 +161,11 @@ impl Checker {
         }
     }
 
-    /// Hop 2 was sent. `None` if nobody asked for it, or not any more.
+    /// Hop 2 was sent. `None` if nobody asked for it, or not any more. Of several copies of a request
+    /// it is the first that has not waited for too long: those before are refused.
     pub(super) fn solicitation_sent(
         &mut self,
+        sim: &Sim,
         seen: &Seen,
         frame: &Frame,
         solicitation: &Solicitation,
@@ -185,7 +187,16 @@ impl Checker {
             let header = (&solicitation.header, SOLICITATION_HEADER_LEN);
             binds(&frame.bytes, header, &pending.request, &ops[pending.op].key)
         };
-        let place = if waiting.len() > 1 { waiting.iter().position(is_bound)? } else { 0 };
+        let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
+        let in_time = |pending: &&mut Pending| {
+            seen.local.since(pending.arrived_at) < dispatch_timeout && is_bound(pending)
+        };
+        let place = if waiting.len() > 1 {
+            let first = waiting.iter().position(in_time);
+            first.or_else(|| waiting.iter().position(is_bound))?
+        } else {
+            0
+        };
         let pending = waiting.get_mut(place)?;
         pending.state = PendingState::Solicited(frame.number, seen.local);
         Some(pending.op)
