@@ -28,7 +28,7 @@ pub(super) struct Network {
     servers: [Netns; 2],
     /// Where grants are handed over.
     folder: PathBuf,
-    /// Dropped last.
+    /// What joins the hosts: dropped last, when no interface is in it any more.
     _bridge: Netns,
 }
 

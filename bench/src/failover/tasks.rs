@@ -36,7 +36,7 @@ const OTHERS: u32 = 30;
 /// Bytes of a value.
 const VALUE_LEN: u32 = 64;
 
-/// Command slots.
+/// How many command slots the client has: far fewer than tasks, as a service has.
 const SLOTS: u16 = 64;
 
 /// What one task does.

@@ -16,9 +16,9 @@ const FULL: f64 = 0.9;
 pub struct Tick {
     /// Lookups of keys that both servers have, that were OK.
     pub lookups: u64,
-    /// Calls to each server that were OK, and that were not.
+    /// Calls to each server that ended in this tick and were OK.
     pub ok: [u64; 2],
-    /// The others.
+    /// Calls to each server that ended in this tick and were not OK.
     pub failed: [u64; 2],
     /// The longest call to each server that ended.
     pub calls: [Duration; 2],
@@ -39,11 +39,11 @@ pub struct Times {
     pub started: Duration,
     /// Its new grant was handed over.
     pub returned: Duration,
-    /// The end.
+    /// When the run ended.
     pub ended: Duration,
 }
 
-/// A run.
+/// A run: what became of the tasks' calls, tick by tick, through a kill and a return.
 #[derive(Clone, Debug)]
 pub struct Failover {
     /// The NICs' timeout.
