@@ -54,7 +54,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// All citations in the tree: an id, then at most one line that says of which type it is.
 fn citations() -> BTreeMap<String, Cited> {
     let mut files = Vec::new();
-    for folder in ["rma-core", "rma-crypto", "rma-shm", "rma-sim", "rma-xdp", "bench", "tests"] {
+    for folder in ["rma-core", "rma-xdp", "crates", "bench", "tests"] {
         sources(&root().join(folder), &mut files);
     }
     let mut citations: BTreeMap<String, Cited> = BTreeMap::new();

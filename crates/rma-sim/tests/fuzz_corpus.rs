@@ -6,7 +6,7 @@ use rma_core::{crypto::ProviderKind, op::OpStatus};
 use rma_sim::{evidence, fuzzing, prng::Prng};
 
 fn replay(target: &str, mut body: impl FnMut(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(&directory)
         .unwrap_or_else(|error| panic!("{}: {error}", directory.display()))
         .map(|entry| entry.expect("the directory was readable").path())
