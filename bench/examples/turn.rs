@@ -1,7 +1,7 @@
 //! Engine turns for 64 B reads and nothing else, for a profiler: see `docs/BENCHMARKING.md`.
 //!
-//! `turn [one|many] [fastest|portable] [BATCHES]`; without BATCHES it measures instead, and prints what each side
-//! spends.
+//! `turn [one|many] [fastest|portable] [BATCHES]`; without BATCHES it measures instead, and prints
+//! what each side spends.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// `None` if there is anything that it does not know: a profile of something else would not show that.
+/// `None` if there is anything that it does not know: a profile of something else would not show
+/// that.
 fn parse(args: &[String]) -> Option<(Keys, &'static dyn AeadProvider, Option<u64>)> {
     let keys = match args.first().map(String::as_str) {
         None | Some("one") => Keys::One,

@@ -1,8 +1,9 @@
-//! Which AEAD provider the two hosts of a measurement have: the fastest, or, with the feature `null-crypto`, none at all.
+//! Which AEAD provider the two hosts of a measurement have: the fastest, or, with the feature
+//! `null-crypto`, none at all.
 //!
-//! `null-crypto` shows what is left of a figure when encryption costs nothing. It is a feature of this binary alone, which
-//! no library and no service depends on; only figures and the demo are measured with it, and it says so wherever a figure
-//! is printed. No limit is ever checked with it.
+//! `null-crypto` shows what is left of a figure when encryption costs nothing. It is a feature of
+//! this binary alone, which no library and no service depends on; only figures and the demo are
+//! measured with it, and it says so wherever a figure is printed. No limit is ever checked with it.
 
 use rma_core::crypto::AeadProvider;
 

@@ -1,4 +1,5 @@
-//! A host that reads and writes: verified random ops, latencies, and a whole region from one end to the other.
+//! A host that reads and writes: verified random ops, latencies, and a whole region from one end to
+//! the other.
 //!
 //! Everything happens on the calling thread, which turns the engine meanwhile.
 
@@ -40,7 +41,8 @@ pub struct Client {
     pub portal: Portal,
     /// Where data lands and comes from: one op's worth for each slot.
     pub local: RegisteredRegion,
-    /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once more.
+    /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once
+    /// more.
     source: RegisteredRegion,
     /// What it may do.
     pub grants: Grants,
@@ -63,7 +65,8 @@ pub struct Verified {
     pub bytes: u64,
     /// Ops that ended otherwise and were issued again.
     pub retried: u64,
-    /// Bytes of the region that were compared with the model afterwards, all that were never written among them.
+    /// Bytes of the region that were compared with the model afterwards, all that were never
+    /// written among them.
     pub compared: u64,
 }
 
@@ -138,8 +141,9 @@ impl Client {
         }
     }
 
-    /// Runs `count` ops of `op_type` of random size at random places of the granted region. Reads: checks every byte
-    /// that arrives. Writes: random bytes, and the model follows them; no two that overlap are in flight at once.
+    /// Runs `count` ops of `op_type` of random size at random places of the granted region. Reads:
+    /// checks every byte that arrives. Writes: random bytes, and the model follows them; no two
+    /// that overlap are in flight at once.
     ///
     /// # Errors
     /// If a byte is wrong, or op after op fails.
@@ -230,9 +234,9 @@ impl Client {
         done
     }
 
-    /// Runs `count` ops of `op_type` with as many in flight as there are slots: `place` says where each goes, `data`
-    /// makes the bytes of a write; `landed` sees the bytes of each op that ended with OK. One that did not is issued
-    /// again.
+    /// Runs `count` ops of `op_type` with as many in flight as there are slots: `place` says where
+    /// each goes, `data` makes the bytes of a write; `landed` sees the bytes of each op that ended
+    /// with OK. One that did not is issued again.
     fn pipelined(
         &mut self,
         op_type: OpType,
@@ -308,9 +312,9 @@ impl Client {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }
 
-    /// Runs ops of `op_type`, READ or WRITE, of `size` bytes at random offsets in the first `span` bytes of the
-    /// region, one after the other: `warm_up` times, then `count` times with the clock running. From before the
-    /// command is issued until its completion has been polled.
+    /// Runs ops of `op_type`, READ or WRITE, of `size` bytes at random offsets in the first `span`
+    /// bytes of the region, one after the other: `warm_up` times, then `count` times with the clock
+    /// running. From before the command is issued until its completion has been polled.
     ///
     /// What is written depends on its place alone, and the model is told of it afterwards.
     ///

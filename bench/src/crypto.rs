@@ -1,9 +1,11 @@
-//! `rma-bench crypto`: what AES-128-GCM costs with each provider, under keys that are all different.
+//! `rma-bench crypto`: what AES-128-GCM costs with each provider, under keys that are all
+//! different.
 //!
-//! One core, pinned. All providers and all kinds of batch take turns, round after round, so that what disturbs the
-//! machine disturbs them alike; figures are medians over the rounds. Frames lie as in a device's memory: header, payload
-//! and tag one after the other. Sealing and opening happen in place; what is opened was sealed outside of the measured
-//! time, by another provider where there is one, and must come out authentic.
+//! One core, pinned. All providers and all kinds of batch take turns, round after round, so that
+//! what disturbs the machine disturbs them alike; figures are medians over the rounds. Frames lie
+//! as in a device's memory: header, payload and tag one after the other. Sealing and opening happen
+//! in place; what is opened was sealed outside of the measured time, by another provider where
+//! there is one, and must come out authentic.
 //!
 //! IVs repeat: this measures, and nothing of it is sent.
 
@@ -41,7 +43,8 @@ const RESPONSE_AAD: usize = 44;
 const REQUEST_AAD: usize = 40;
 /// Regions whose keys the keys of requests are derived under.
 const REGIONS: usize = 8;
-/// Octets that frames of a measurement take: less than a core's second-level cache, so that memory is not what is measured.
+/// Octets that frames of a measurement take: less than a core's second-level cache, so that memory
+/// is not what is measured.
 const FOOTPRINT: usize = 128 << 10;
 
 /// One kind of batch.
@@ -226,7 +229,8 @@ fn run(clock: &TscClock, keys: &Prepared, work: Work, sets: &mut [Set]) -> f64 {
     }
 }
 
-/// As an engine does with requests: keys are derived into its own memory, and the jobs are written down each time.
+/// As an engine does with requests: keys are derived into its own memory, and the jobs are written
+/// down each time.
 fn verify(clock: &TscClock, keys: &Prepared, batch: usize, sets: &mut [Set]) -> f64 {
     match batch {
         1 => verify_by::<1>(clock, keys, sets),
@@ -337,7 +341,8 @@ pub struct AeadFigure {
 }
 
 impl Measured {
-    /// Nanoseconds for each frame, with keys that are set up in the batch. `None` without the provider.
+    /// Nanoseconds for each frame, with keys that are set up in the batch. `None` without the
+    /// provider.
     fn fresh(&self, what: What, batch: usize, payload: usize, kind: ProviderKind) -> Option<f64> {
         let work = Work { what, keys: Keys::Fresh, batch, payload };
         let row = self.0.iter().find(|row| row.work == work)?;

@@ -1,8 +1,9 @@
 //! A peer that dies in the middle of a run: how long ops take that can never succeed (promise P1).
 //!
-//! Reads and writes of all sizes are kept in flight, as many as there are command slots. Then the server's engine
-//! stops for good and its device is closed. What is outstanding then, and what is issued as slots come free, is
-//! timed as the application sees it: from before an op's issue until its completion has been polled.
+//! Reads and writes of all sizes are kept in flight, as many as there are command slots. Then the
+//! server's engine stops for good and its device is closed. What is outstanding then, and what is
+//! issued as slots come free, is timed as the application sees it: from before an op's issue until
+//! its completion has been polled.
 //!
 //! The bound is one for an engine that runs, and a scheduler may stop this one whenever it likes.
 //! So each op that took longer is held against the pauses that it lived through, those before the
@@ -32,8 +33,8 @@ const ALIVE: u64 = 50_000_000;
 /// For how long the clock is looked at by a loop that does nothing else, in nanoseconds.
 const IDLE: u64 = 500_000_000;
 
-/// Ops issued between two turns of the engine: what it takes from one portal in one turn. More would wait outside of
-/// the NIC, and that time is the application's own.
+/// Ops issued between two turns of the engine: what it takes from one portal in one turn. More
+/// would wait outside of the NIC, and that time is the application's own.
 const ISSUED_PER_TURN: usize = 32;
 
 /// A run that takes so many times its bound is given up: an op does not complete.
@@ -64,8 +65,8 @@ pub struct Death {
     pub unexplained: [u64; 2],
     /// The longest pause of the engine that any of these ops lived through, in nanoseconds.
     pub pause: u64,
-    /// The longest time between two looks at the clock of a loop that does nothing else, on the same core just
-    /// before, in nanoseconds.
+    /// The longest time between two looks at the clock of a loop that does nothing else, on the
+    /// same core just before, in nanoseconds.
     pub idle_gap: u64,
     /// From the peer's death to the last completion, in nanoseconds.
     pub took: u64,
@@ -79,7 +80,8 @@ impl Death {
         over(0).max(over(1))
     }
 
-    /// By how much any op exceeded its bound, in nanoseconds: as the application saw it, and in the NIC's own count.
+    /// By how much any op exceeded its bound, in nanoseconds: as the application saw it, and in the
+    /// NIC's own count.
     #[must_use]
     pub fn excess(&self) -> [u64; 2] {
         [self.slowest, self.slowest_in_nic].map(|slowest| {

@@ -1,5 +1,5 @@
-//! `rma-bench demo`: two hosts on this machine, verified reads and writes, their latency beside the raw floor, and
-//! key rotations as a reader sees them.
+//! `rma-bench demo`: two hosts on this machine, verified reads and writes, their latency beside the
+//! raw floor, and key rotations as a reader sees them.
 
 use std::io::{IsTerminal, Write, stderr};
 
@@ -81,8 +81,9 @@ struct Report {
     rotations: Vec<RotationReport>,
 }
 
-/// What the demo has to say about rotations of one kind. Times are from the issue of the first op that failed to the
-/// issue of the first that then succeeded; READ 64 B p50 is that of READs in turn with the rotations.
+/// What the demo has to say about rotations of one kind. Times are from the issue of the first op
+/// that failed to the issue of the first that then succeeded; READ 64 B p50 is that of READs in
+/// turn with the rotations.
 #[derive(Debug, Serialize)]
 struct RotationReport {
     by: By,
@@ -127,8 +128,8 @@ impl RotationReport {
 /// Runs the demo.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails; Ctrl-C. Everything that was made
-/// has been removed.
+/// What could not be set up, and why; a wrong byte; op after op that fails; Ctrl-C. Everything that
+/// was made has been removed.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let say = Say { json: args.json };
     say.line("1RMA demo: one-sided, encrypted reads and writes between two hosts\n");
@@ -250,7 +251,8 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     Ok(())
 }
 
-/// Rotates a key in each way, [`DemoArgs::rotations`] times, in turns with READs; their p50 in microseconds as well.
+/// Rotates a key in each way, [`DemoArgs::rotations`] times, in turns with READs; their p50 in
+/// microseconds as well.
 fn rotate(
     pair: &mut Pair,
     place: Place<'_>,

@@ -1,7 +1,8 @@
-//! `rma-bench figures`: every figure that the documentation quotes, by name, and whether it keeps its limit.
+//! `rma-bench figures`: every figure that the documentation quotes, by name, and whether it keeps
+//! its limit.
 //!
-//! The figures and their limits are in `table`, each measurement in a file of its own, and what happens when a limit
-//! is missed in `check`.
+//! The figures and their limits are in `table`, each measurement in a file of its own, and what
+//! happens when a limit is missed in `check`.
 
 mod check;
 mod crypto;
@@ -46,8 +47,8 @@ pub struct FiguresArgs {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy machine can do that,
-    /// and the median decides. Every value is shown.
+    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy
+    /// machine can do that, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     pub check: bool,
     /// List the figures' names.
@@ -70,8 +71,8 @@ pub struct Figure {
     pub limit: Option<Limit>,
     /// Whether this value is within the limit, if there is one.
     pub ok: Option<bool>,
-    /// Which measurement of this run it comes from: 1, unless the figure, or one that is measured with it, missed its
-    /// limit before.
+    /// Which measurement of this run it comes from: 1, unless the figure, or one that is measured
+    /// with it, missed its limit before.
     pub attempt: usize,
 }
 
@@ -114,7 +115,8 @@ pub enum FiguresError {
 /// Measures and prints.
 ///
 /// # Errors
-/// If a figure does not exist or cannot be measured here, or, if they are checked, is beyond its limit.
+/// If a figure does not exist or cannot be measured here, or, if they are checked, is beyond its
+/// limit.
 pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError> {
     if args.list {
         line!("{}", names().join("\n"));

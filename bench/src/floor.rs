@@ -1,14 +1,16 @@
 //! The floor: what the AF_XDP sockets alone can do, without a protocol.
 //!
-//! The same sockets, rings, chunks and doorbells as the backend uses ([`rma_xdp::xdp::socket::Socket`]),
-//! with UDP packets that are written once, before the clock starts, and never looked at again. Nothing
-//! that uses these sockets can be faster; everything measured is printed beside it.
+//! The same sockets, rings, chunks and doorbells as the backend uses
+//! ([`rma_xdp::xdp::socket::Socket`]), with UDP packets that are written once, before the clock
+//! starts, and never looked at again. Nothing that uses these sockets can be faster; everything
+//! measured is printed beside it.
 //!
-//! It is not a benchmark of the protocol, and not reliable: a lost packet is counted and the exchange
-//! is repeated, and a result with losses says so.
+//! It is not a benchmark of the protocol, and not reliable: a lost packet is counted and the
+//! exchange is repeated, and a result with losses says so.
 //!
-//! Three kinds: one exchange at a time ([`ping_pong`], [`four_hops`]), for latencies; many under way at once
-//! ([`pipeline`], [`pipelined_four_hops`]), for ops in a second; packets in one direction ([`flood`]), for bytes in a second.
+//! Three kinds: one exchange at a time ([`ping_pong`], [`four_hops`]), for latencies; many under
+//! way at once ([`pipeline`], [`pipelined_four_hops`]), for ops in a second; packets in one
+//! direction ([`flood`]), for bytes in a second.
 
 mod flood;
 mod pingpong;

@@ -1,5 +1,5 @@
-//! `rma-bench flows`: the convergence of congestion control in simulation, drawn with characters and as CSV (figure 15 of
-//! the paper).
+//! `rma-bench flows`: the convergence of congestion control in simulation, drawn with characters
+//! and as CSV (figure 15 of the paper).
 
 use core::time::Duration;
 use std::{fs, io, path::PathBuf};
@@ -20,7 +20,8 @@ pub struct FlowsArgs {
     /// Draw this one only: ramp, join, join-total-delay-only, two-clients.
     #[arg(long, value_name = "NAME", value_parser = scene)]
     pub scene: Option<Scene>,
-    /// When flows begin within a round trip, and how much longer each frame takes than the shortest.
+    /// When flows begin within a round trip, and how much longer each frame takes than the
+    /// shortest.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write all of the run, a line for each round trip, as comma-separated values.

@@ -1,4 +1,5 @@
-//! Grants in a file: how they travel from `serve` to `read-lat` and `write-lat` until there is a key service.
+//! Grants in a file: how they travel from `serve` to `read-lat` and `write-lat` until there is a
+//! key service.
 //!
 //! One file for one process and one region, with a key for each type of op that is granted: one
 //! thing to carry over. The file holds keys, so it is made for its owner alone (mode 0600), and one
@@ -179,7 +180,8 @@ struct Text {
 }
 
 impl GrantFile {
-    /// What [`GrantFile::save`] would replace: `None` if nothing is there, or a file without content.
+    /// What [`GrantFile::save`] would replace: `None` if nothing is there, or a file without
+    /// content.
     ///
     /// # Errors
     /// If something is there that is not a grant.
@@ -195,8 +197,8 @@ impl GrantFile {
         }
     }
 
-    /// Writes the file anew: under another name first, so that nobody ever sees half of it. Returns the grant that it
-    /// has replaced, if there was one: a server's own of an earlier life, mostly.
+    /// Writes the file anew: under another name first, so that nobody ever sees half of it. Returns
+    /// the grant that it has replaced, if there was one: a server's own of an earlier life, mostly.
     ///
     /// # Errors
     /// If the file system refuses, or something is there that is not a grant: it is left alone.
@@ -425,7 +427,8 @@ mod tests {
         let error = example().save(&folder.0).unwrap_err().to_string();
         assert!(error.contains("a directory"), "{error}");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
-        // Nothing is lost with an empty file, such as mktemp makes; nor with a grant that others may read.
+        // Nothing is lost with an empty file, such as mktemp makes; nor with a grant that others
+        // may read.
         fs::write(&path, b"").unwrap();
         assert_eq!(example().save(&path).unwrap(), None);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();

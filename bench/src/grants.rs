@@ -1,4 +1,5 @@
-//! What one process of one host may do with one region: its grants, at most one for each type of op.
+//! What one process of one host may do with one region: its grants, at most one for each type of
+//! op.
 //!
 //! Invariant: there is at least one, and all are for the same region, initiator and process.
 

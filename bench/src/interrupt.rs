@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM as a flag that loops look at, so that everything made is removed in the ordinary way.
+//! Ctrl-C and SIGTERM as a flag that loops look at, so that everything made is removed in the
+//! ordinary way.
 
 use std::{
     io,

@@ -1,8 +1,10 @@
-//! What it costs an application's thread to issue ops: the bare portal, and the CommandExecutor with congestion control.
+//! What it costs an application's thread to issue ops: the bare portal, and the CommandExecutor
+//! with congestion control.
 //!
-//! Against a *null engine*: a thread on another core that takes commands and completes them at once. So what is
-//! measured are the rings, crossing between cores, and all that is done on the application's side, with looking whether
-//! the engine sleeps, as behind a host with an engine thread: it never does here. No NIC, no frame.
+//! Against a *null engine*: a thread on another core that takes commands and completes them at
+//! once. So what is measured are the rings, crossing between cores, and all that is done on the
+//! application's side, with looking whether the engine sleeps, as behind a host with an engine
+//! thread: it never does here. No NIC, no frame.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -67,7 +69,8 @@ impl Issued {
     }
 }
 
-/// Issues `count` commands through a portal, in batches, and polls their completions. How many a second.
+/// Issues `count` commands through a portal, in batches, and polls their completions. How many a
+/// second.
 ///
 /// # Panics
 /// If a command is refused or fails.
@@ -100,8 +103,8 @@ pub fn portal_commands(count: u64) -> f64 {
     })
 }
 
-/// Submits `count` calls of one op to a CommandExecutor with congestion control, and takes their outcomes. How many a
-/// second.
+/// Submits `count` calls of one op to a CommandExecutor with congestion control, and takes their
+/// outcomes. How many a second.
 ///
 /// # Panics
 /// If a call is refused or fails.

@@ -23,7 +23,8 @@ use tracing_subscriber::filter::LevelFilter;
 #[derive(Debug, Parser)]
 #[command(name = "rma-bench", version)]
 struct Cli {
-    /// Say on standard error what hosts do: once, what is decided for them; twice, each portal, region and grant.
+    /// Say on standard error what hosts do: once, what is decided for them; twice, each portal,
+    /// region and grant.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
     #[command(subcommand)]
@@ -32,7 +33,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and key rotations.
+    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and
+    /// key rotations.
     Demo(DemoArgs),
     /// Serves a region to another host.
     Serve(ServeArgs),
@@ -81,7 +83,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sends events to standard error. The library has none on the path of frames, so this disturbs no measurement.
+/// Sends events to standard error. The library has none on the path of frames, so this disturbs no
+/// measurement.
 fn trace(verbose: u8) {
     let level = match verbose {
         0 => return,

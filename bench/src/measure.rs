@@ -1,7 +1,8 @@
-//! The latency measurements that the demo shows and the named figures come from: ops, and the raw floor beside them.
+//! The latency measurements that the demo shows and the named figures come from: ops, and the raw
+//! floor beside them.
 //!
-//! All that is to be compared takes turns, round by round, over the same sockets on the same pair of interfaces, so
-//! that a machine whose speed drifts drifts under all of it.
+//! All that is to be compared takes turns, round by round, over the same sockets on the same pair
+//! of interfaces, so that a machine whose speed drifts drifts under all of it.
 
 use rma_xdp::{
     OpType,
@@ -20,8 +21,8 @@ use crate::{
     pair::{Pair, PairError, cores},
 };
 
-/// Bytes of the region that ops are measured in, to compare them with a floor whose frames are in the cache too.
-/// Ops all over a large region wait for the responder's memory as well.
+/// Bytes of the region that ops are measured in, to compare them with a floor whose frames are in
+/// the cache too. Ops all over a large region wait for the responder's memory as well.
 pub const WARM: u64 = 64 << 10;
 
 /// UDP payload of a frame of 64 bytes with its headers.
@@ -47,7 +48,8 @@ impl Amount {
 /// Something to measure.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// Ops of a type, READ or WRITE, of so many bytes, at random places of the region's first `span` bytes.
+    /// Ops of a type, READ or WRITE, of so many bytes, at random places of the region's first
+    /// `span` bytes.
     Ops {
         /// Which type.
         op_type: OpType,
@@ -99,7 +101,8 @@ impl<const N: usize> Turns<N> {
     }
 }
 
-/// Measures each of `whats`, taking turns. `lab` is where the pair is; without it there is no raw floor.
+/// Measures each of `whats`, taking turns. `lab` is where the pair is; without it there is no raw
+/// floor.
 ///
 /// # Errors
 /// If op after op fails.
@@ -147,7 +150,8 @@ fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
     if pair.run(run).is_ok() { received(pair).saturating_sub(before).max(1) as usize } else { 1 }
 }
 
-/// The sockets of both hosts, for a raw floor: the same that their engines use between two measurements.
+/// The sockets of both hosts, for a raw floor: the same that their engines use between two
+/// measurements.
 #[derive(Debug)]
 pub struct Sides<'a> {
     /// The one that reads and writes.

@@ -1,8 +1,10 @@
 //! Standard output: results for people and machines, to a reader that may leave.
 //!
-//! `println!` panics once the reader of a pipe has gone (`rma-bench demo | head`). [`line!`](crate::line) notes it
-//! instead. From then on [`Interrupt::is_set`](crate::interrupt::Interrupt::is_set) says that the program should
-//! end, so that a run nobody reads ends in the ordinary way, with everything removed; and nothing more is written.
+//! `println!` panics once the reader of a pipe has gone (`rma-bench demo | head`).
+//! [`line!`](crate::line) notes it instead. From then on
+//! [`Interrupt::is_set`](crate::interrupt::Interrupt::is_set) says that the program should end, so
+//! that a run nobody reads ends in the ordinary way, with everything removed; and nothing more is
+//! written.
 
 use std::{
     fmt,

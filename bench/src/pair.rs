@@ -1,8 +1,8 @@
-//! Two inline hosts in one process: a server with a region that holds the pattern, and a client that reads and
-//! writes it.
+//! Two inline hosts in one process: a server with a region that holds the pattern, and a client
+//! that reads and writes it.
 //!
-//! Each runs on a thread of its own, pinned to a core of its own where there are two. Nothing else happens on
-//! those threads, so what is measured is the engines and the device.
+//! Each runs on a thread of its own, pinned to a core of its own where there are two. Nothing else
+//! happens on those threads, so what is measured is the engines and the device.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -202,7 +202,8 @@ pub fn pin(core: Option<usize>) {
     }
 }
 
-/// Runs `work` on a thread of its own that is pinned to `core`, so that nothing else that this process does later is.
+/// Runs `work` on a thread of its own that is pinned to `core`, so that nothing else that this
+/// process does later is.
 ///
 /// # Panics
 /// As `work` does.

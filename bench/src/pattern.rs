@@ -1,4 +1,5 @@
-//! The seeded pattern that a served region holds, so that whoever knows the seed can check every byte.
+//! The seeded pattern that a served region holds, so that whoever knows the seed can check every
+//! byte.
 
 use rma_xdp::RegisteredRegion;
 

@@ -1,8 +1,9 @@
 //! Rates that are measured in turns: what is compared runs alternately, in short rounds.
 //!
-//! A round that the scheduler spoiled spoils one value of many, so medians are quoted; and a ratio is taken within each
-//! round, so that a machine whose speed drifts drifts under both. A round in which something was not what it should be,
-//! such as a floor that lost frames, counts for nothing: [`PairError::SpoiledRound`].
+//! A round that the scheduler spoiled spoils one value of many, so medians are quoted; and a ratio
+//! is taken within each round, so that a machine whose speed drifts drifts under both. A round in
+//! which something was not what it should be, such as a floor that lost frames, counts for nothing:
+//! [`PairError::SpoiledRound`].
 
 use crate::{interrupt::Interrupt, pair::PairError};
 
@@ -46,11 +47,13 @@ impl Rates {
     }
 }
 
-/// Lets each of `measures` measure once in each of `rounds` rounds, one after the other, on `shared`: a pair of
-/// hosts, for example. Of a round that one of them finds spoiled nothing is kept.
+/// Lets each of `measures` measure once in each of `rounds` rounds, one after the other, on
+/// `shared`: a pair of hosts, for example. Of a round that one of them finds spoiled nothing is
+/// kept.
 ///
 /// # Errors
-/// What a measure returns, that not even every second round counts, or that somebody pressed Ctrl-C.
+/// What a measure returns, that not even every second round counts, or that somebody pressed
+/// Ctrl-C.
 pub fn in_turns<S, const N: usize>(
     shared: &mut S,
     mut measures: [&mut Measure<'_, S>; N],
@@ -85,7 +88,8 @@ pub fn in_turns<S, const N: usize>(
     }
 }
 
-/// The middle one; of an even number, the mean of the two in the middle; not a number if any is none.
+/// The middle one; of an even number, the mean of the two in the middle; not a number if any is
+/// none.
 fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
         return f64::NAN;

@@ -1,12 +1,13 @@
 //! Key rotations as a reader sees them: figure 14 of the paper (§5.2, §7.3).
 //!
-//! A reader probes a region without a pause while the region's key is rotated, again and again. The first read
-//! under an old key fails with REMOTE_AUTHENTICATION_FAILURE; then the reader goes on with the grant for the new
-//! key. *Unavailability* is the time from the issue of the first op that failed to the issue of the first op that
-//! then succeeded. A second reader, on another region of the same host, must not notice.
+//! A reader probes a region without a pause while the region's key is rotated, again and again. The
+//! first read under an old key fails with REMOTE_AUTHENTICATION_FAILURE; then the reader goes on
+//! with the grant for the new key. *Unavailability* is the time from the issue of the first op that
+//! failed to the issue of the first op that then succeeded. A second reader, on another region of
+//! the same host, must not notice.
 //!
-//! All readers and the third party that rotates are portals of one host, driven by one thread: what one of them
-//! does takes time from the others, as it would on one NIC.
+//! All readers and the third party that rotates are portals of one host, driven by one thread: what
+//! one of them does takes time from the others, as it would on one NIC.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -131,8 +132,8 @@ impl Rotations {
         self.histories.extend(other.histories);
     }
 
-    /// What happened around the rotation whose unavailability is the median, and when its first failed op was
-    /// issued; `None` if there was no rotation.
+    /// What happened around the rotation whose unavailability is the median, and when its first
+    /// failed op was issued; `None` if there was no rotation.
     fn median(&self) -> Option<(u64, u64, &[Event])> {
         let mut by_gap: Vec<_> = self.histories.iter().collect();
         by_gap.sort_by_key(|(gap, _)| *gap);
@@ -177,7 +178,8 @@ pub struct Op {
     pub ok: bool,
 }
 
-/// Two regions of the pair's server, three portals of its client, and a TCP connection between them.
+/// Two regions of the pair's server, three portals of its client, and a TCP connection between
+/// them.
 #[derive(Debug)]
 pub struct Stage {
     probed: RegisteredRegion,
@@ -305,8 +307,8 @@ impl Stage {
     }
 }
 
-/// Rotates keys in each of `kinds`, `amount` times, in turns with `reads` plain READs of the same size in each round:
-/// what unavailability is compared with. Returns the READs' latencies as well.
+/// Rotates keys in each of `kinds`, `amount` times, in turns with `reads` plain READs of the same
+/// size in each round: what unavailability is compared with. Returns the READs' latencies as well.
 ///
 /// # Errors
 /// As [`Stage::new`] and [`Stage::rotate`].
@@ -352,8 +354,8 @@ fn connect(place: Place<'_>, one: &Grant) -> Result<(TcpStream, TcpStream), Pair
     Ok((client_end, server_end))
 }
 
-/// Sends the reader its grant's key under the region's present key, if it has asked. In clear: between two
-/// namespaces of one machine. Elsewhere this is what TLS is for.
+/// Sends the reader its grant's key under the region's present key, if it has asked. In clear:
+/// between two namespaces of one machine. Elsewhere this is what TLS is for.
 fn answer(
     end: &mut TcpStream,
     server: &mut InlineHost,

@@ -82,7 +82,8 @@ pub struct ServeArgs {
     /// The PID that is granted something. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
-    /// What it may do, separated by commas. `write-lat` wants read and write: it reads back what it wrote.
+    /// What it may do, separated by commas. `write-lat` wants read and write: it reads back what it
+    /// wrote.
     #[arg(
         long = "op",
         value_enum,
@@ -103,7 +104,8 @@ pub struct ServeArgs {
     /// The UDP port, the same on all hosts.
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. To whoever can connect: loopback is safest.
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. To whoever can connect:
+    /// loopback is safest.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Stop after so many seconds; without it, serve until Ctrl-C.
@@ -125,8 +127,8 @@ pub struct LatArgs {
     /// How many ops to measure.
     #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) iters: u64,
-    /// Go to random places of the region's first so many bytes. More than a cache holds measures the server's
-    /// memory as well.
+    /// Go to random places of the region's first so many bytes. More than a cache holds measures
+    /// the server's memory as well.
     #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) span: u64,
     /// How many random ops to verify first, byte by byte; 0: none.
@@ -240,7 +242,8 @@ pub enum ServeError {
     },
 }
 
-/// Opens the host. The caller pins itself afterwards: threads that the host starts must not share the engine's core.
+/// Opens the host. The caller pins itself afterwards: threads that the host starts must not share
+/// the engine's core.
 fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {

@@ -76,7 +76,8 @@ impl fmt::Display for Timeline<'_> {
     }
 }
 
-/// Nanoseconds between two ticks of a scale: 1, 2 or 5 times a power of ten, and at most eight ticks.
+/// Nanoseconds between two ticks of a scale: 1, 2 or 5 times a power of ten, and at most eight
+/// ticks.
 fn step_of(span: u64) -> i128 {
     let mut step = 100;
     loop {

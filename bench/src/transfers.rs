@@ -1,8 +1,8 @@
-//! Transfers by CommandExecutors, as an application makes them: how much gets through, and what small calls wait for
-//! beside large ones.
+//! Transfers by CommandExecutors, as an application makes them: how much gets through, and what
+//! small calls wait for beside large ones.
 //!
-//! The application, its executor and its inline engine share one thread. Before and after each measurement every call
-//! is over.
+//! The application, its executor and its inline engine share one thread. Before and after each
+//! measurement every call is over.
 
 use core::time::Duration;
 
@@ -98,7 +98,8 @@ impl Transfers {
         Ok(Self { executor, large, small })
     }
 
-    /// Moves `count` large transfers one way, all between the same bytes of the granted region and local memory.
+    /// Moves `count` large transfers one way, all between the same bytes of the granted region and
+    /// local memory.
     ///
     /// # Errors
     /// If a transfer fails.
@@ -143,9 +144,10 @@ impl Transfers {
         Ok(Moved { bytes: count * LARGE, elapsed, retries })
     }
 
-    /// Reads 64 bytes again and again, `count` times, one after the other; with `beside`, while a large read is under
-    /// way all the time. Returns how long each small call took, from before it is submitted until its outcome, and what
-    /// the large reads moved meanwhile: the last of them is given up after the last small call.
+    /// Reads 64 bytes again and again, `count` times, one after the other; with `beside`, while a
+    /// large read is under way all the time. Returns how long each small call took, from before it
+    /// is submitted until its outcome, and what the large reads moved meanwhile: the last of them
+    /// is given up after the last small call.
     ///
     /// # Errors
     /// If a call fails.

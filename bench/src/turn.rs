@@ -1,9 +1,10 @@
 //! What an engine's turn costs for a 64 B read, beside the AES-GCM calls that it makes for it.
 //!
-//! Two engines in one thread, joined by memory instead of a device: no system call, no other core, no doorbell. A batch
-//! of reads goes through a portal; the turns of each side are timed apart, a batch at a time, so that reading the
-//! clock costs next to nothing. In turns with that, the same AES-GCM calls alone: same lengths, same number of frames,
-//! as many at a time as the NICs open and seal side by side.
+//! Two engines in one thread, joined by memory instead of a device: no system call, no other core,
+//! no doorbell. A batch of reads goes through a portal; the turns of each side are timed apart, a
+//! batch at a time, so that reading the clock costs next to nothing. In turns with that, the same
+//! AES-GCM calls alone: same lengths, same number of frames, as many at a time as the NICs open and
+//! seal side by side.
 //!
 //! Not measured: what an application does to issue a read and to poll its completion.
 
@@ -36,8 +37,8 @@ const SIZE: usize = 64;
 /// Bytes of each region, which a cache holds.
 const REGION_LEN: usize = 4096;
 
-/// Regions with keys of their own, where every read is to come under another key than those before it. Not a multiple of a
-/// batch, so that no command slot sees the same one again soon.
+/// Regions with keys of their own, where every read is to come under another key than those before
+/// it. Not a multiple of a batch, so that no command slot sees the same one again soon.
 const REGIONS: usize = 75;
 
 /// The largest frame: what an MTU of 1500 leaves.
@@ -59,7 +60,8 @@ pub enum Keys {
 pub struct Side {
     /// In all its turns.
     pub turn: f64,
-    /// In the AES-GCM calls of these turns, key derivation and preparation included, when nothing else is done.
+    /// In the AES-GCM calls of these turns, key derivation and preparation included, when nothing
+    /// else is done.
     pub aead: f64,
 }
 
@@ -100,8 +102,8 @@ impl Turns {
     }
 }
 
-/// Measures `rounds` rounds of 32 batches of turns and as many of AES-GCM calls alone, and takes the medians of the
-/// batches.
+/// Measures `rounds` rounds of 32 batches of turns and as many of AES-GCM calls alone, and takes
+/// the medians of the batches.
 ///
 /// # Panics
 /// If a read does not succeed, or lands other bytes than those that it reads.
@@ -153,7 +155,8 @@ struct Frame {
     bytes: [u8; FRAME_LEN],
 }
 
-/// One direction of the wire: buffers that are used again and again. Those from `first` to `end` hold frames.
+/// One direction of the wire: buffers that are used again and again. Those from `first` to `end`
+/// hold frames.
 struct Wire {
     frames: Box<[Frame]>,
     first: usize,
@@ -350,8 +353,8 @@ impl Engines {
     }
 }
 
-/// A function of its own, so that a profiler can tell the sides apart. It uses what the turn returns, or it would jump there
-/// and not call it.
+/// A function of its own, so that a profiler can tell the sides apart. It uses what the turn
+/// returns, or it would jump there and not call it.
 #[inline(never)]
 fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     core::hint::black_box(engine.turn())
@@ -363,8 +366,8 @@ fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     core::hint::black_box(core::hint::black_box(engine).turn())
 }
 
-/// The AES-GCM calls of a batch, and nothing else: as many frames at a time as the NICs open and seal. One side seals
-/// what the other opens.
+/// The AES-GCM calls of a batch, and nothing else: as many frames at a time as the NICs open and
+/// seal. One side seals what the other opens.
 struct Calls {
     aead: &'static dyn AeadProvider,
     regions: Vec<KeySchedule>,

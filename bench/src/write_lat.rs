@@ -1,9 +1,10 @@
 //! `rma-bench write-lat`: verified writes to a host that serves, and their latency.
 //!
-//! The writer checks its own writes: it reads the region before, notes what it writes in a model, and reads
-//! everything back at the end, through the READ grant that `serve --op read,write` puts beside the WRITE grant. The
-//! server takes no part, as always. Then the writer restores what it found, so that `read-lat` still finds the
-//! pattern. Two writers at once would each find the other's bytes.
+//! The writer checks its own writes: it reads the region before, notes what it writes in a model,
+//! and reads everything back at the end, through the READ grant that `serve --op read,write` puts
+//! beside the WRITE grant. The server takes no part, as always. Then the writer restores what it
+//! found, so that `read-lat` still finds the pattern. Two writers at once would each find the
+//! other's bytes.
 
 use rma_xdp::OpType;
 use serde::Serialize;
@@ -28,8 +29,8 @@ struct VerifiedWrites {
     compared_bytes: u64,
 }
 
-/// Verifies some writes and measures many. With `--verify 0` it neither reads back nor restores, and needs no READ
-/// grant.
+/// Verifies some writes and measures many. With `--verify 0` it neither reads back nor restores,
+/// and needs no READ grant.
 ///
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.

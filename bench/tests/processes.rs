@@ -101,8 +101,8 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Two addresses on loopback, this process's own, and a port that nobody has there; the same port is free on the
-/// addresses of the demo.
+/// Two addresses on loopback, this process's own, and a port that nobody has there; the same port
+/// is free on the addresses of the demo.
 struct Loopback {
     client: String,
     server: String,
@@ -116,7 +116,8 @@ impl Loopback {
         let own = [0x7f00_0000 | id << 1, 0x7f00_0000 | id << 1 | 1].map(Ipv4Addr::from);
         let demo = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last));
         loop {
-            // Below those that the kernel hands out. Tests that run at the same time begin elsewhere.
+            // Below those that the kernel hands out. Tests that run at the same time begin
+            // elsewhere.
             let port = 12_000 + (id * 37 + NEXT.fetch_add(1, Relaxed)) % 20_000;
             let free = |it: &Ipv4Addr| UdpSocket::bind((*it, port as u16)).is_ok();
             if own.iter().chain(&demo).all(free) {

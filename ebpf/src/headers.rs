@@ -1,15 +1,17 @@
 //! Reads the headers in front of a UDP port, in the order of the frame.
 //!
-//! Not a checking parser: it reads only what finding the port takes, and believes no length further than
-//! the next bounds check. Lengths, checksums and addresses are for the receiver to judge.
+//! Not a checking parser: it reads only what finding the port takes, and believes no length further
+//! than the next bounds check. Lengths, checksums and addresses are for the receiver to judge.
 //!
-//! The verifier proves what [`Cursor`] keeps: a byte is read only after a comparison against the end of
-//! the frame. Everything is inlined into one function without calls, and each loop has a constant bound.
-//! There is nothing of the kernel in here, so ordinary tests run the same code over a slice.
+//! The verifier proves what [`Cursor`] keeps: a byte is read only after a comparison against the
+//! end of the frame. Everything is inlined into one function without calls, and each loop has a
+//! constant bound. There is nothing of the kernel in here, so ordinary tests run the same code over
+//! a slice.
 
 /// Tags in front of the EtherType: one for a VLAN, two for a provider bridge (802.1ad).
 const VLAN_TAGS_MAX: usize = 2;
-/// Extension headers in front of UDP. More than a sender has reason for; each one costs verifier states.
+/// Extension headers in front of UDP. More than a sender has reason for; each one costs verifier
+/// states.
 const EXTENSIONS_MAX: usize = 4;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -29,8 +31,8 @@ const IPV4_FRAGMENT: u16 = 0x3fff;
 
 /// The part of a frame that has not been read yet.
 ///
-/// With a frame in several buffers this is the first one: headers that a driver splits off the payload
-/// are still whole in it.
+/// With a frame in several buffers this is the first one: headers that a driver splits off the
+/// payload are still whole in it.
 pub(crate) struct Cursor {
     at: usize,
     end: usize,
@@ -59,8 +61,9 @@ impl Cursor {
         if self.at + N > self.end {
             return None;
         }
-        // SAFETY: `at` never moves back, so with the comparison above the `N` bytes are between the `start` and
-        // the `end` that `new` was promised; a byte array has no alignment and no invalid values.
+        // SAFETY: `at` never moves back, so with the comparison above the `N` bytes are between the
+        // `start` and the `end` that `new` was promised; a byte array has no alignment and no
+        // invalid values.
         Some(unsafe { *(self.at as *const [u8; N]) })
     }
 
@@ -113,8 +116,9 @@ fn ipv4(frame: &mut Cursor) -> Option<()> {
     Some(())
 }
 
-/// Moves to the UDP header of an IPv6 packet, over at most [`EXTENSIONS_MAX`] extension headers of the kinds
-/// that leave what follows them readable and whole. Fragment headers, AH, ESP and unknown kinds do not.
+/// Moves to the UDP header of an IPv6 packet, over at most [`EXTENSIONS_MAX`] extension headers of
+/// the kinds that leave what follows them readable and whole. Fragment headers, AH, ESP and unknown
+/// kinds do not.
 #[inline(always)]
 fn ipv6(frame: &mut Cursor) -> Option<()> {
     let header: [u8; 40] = frame.take()?;

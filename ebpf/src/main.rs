@@ -24,22 +24,23 @@
 //!
 //! Why each of the others passes:
 //!
-//! - *Not ours* (another EtherType, protocol or port): the host's other traffic must not notice that this
-//!   program is here.
-//! - *Fragments*: only the first one names a port, so the kernel puts them together or reports that it
-//!   could not. 1RMA frames fit the path's MTU and are never fragmented.
-//! - *Frames that end inside a header* and *headers that contradict themselves*: the kernel counts such
-//!   frames where people look for them (`nstat`).
-//! - *More tags or extension headers* than the limits in [`headers`]: nothing in front of a 1RMA frame
-//!   needs them, and a bound is what the verifier asks for.
-//! - *Ours, while no socket is bound at the queue*: the kernel answers "port unreachable", which tells a
-//!   peer more than silence does. It also makes attach and detach harmless in any order.
+//! - *Not ours* (another EtherType, protocol or port): the host's other traffic must not notice
+//!   that this program is here.
+//! - *Fragments*: only the first one names a port, so the kernel puts them together or reports that
+//!   it could not. 1RMA frames fit the path's MTU and are never fragmented.
+//! - *Frames that end inside a header* and *headers that contradict themselves*: the kernel counts
+//!   such frames where people look for them (`nstat`).
+//! - *More tags or extension headers* than the limits in [`headers`]: nothing in front of a 1RMA
+//!   frame needs them, and a bound is what the verifier asks for.
+//! - *Ours, while no socket is bound at the queue*: the kernel answers "port unreachable", which
+//!   tells a peer more than silence does. It also makes attach and detach harmless in any order.
 //!
-//! The program never drops or aborts: a verdict that loses a frame is taken where it can be counted, in
-//! the engine. For the same reason it judges no length, checksum or address.
+//! The program never drops or aborts: a verdict that loses a frame is taken where it can be
+//! counted, in the engine. For the same reason it judges no length, checksum or address.
 //!
-//! It is an `xdp.frags` program, so that frames in several buffers (jumbo frames) reach it; the headers of
-//! such a frame are in its first buffer. Kernel 5.18 is the first to [know these programs][frags].
+//! It is an `xdp.frags` program, so that frames in several buffers (jumbo frames) reach it; the
+//! headers of such a frame are in its first buffer. Kernel 5.18 is the first to [know these
+//! programs][frags].
 //!
 //! [frags]: https://github.com/torvalds/linux/blob/v5.18/include/uapi/linux/bpf.h
 #![no_std]
@@ -56,16 +57,16 @@ use aya_ebpf::{
 };
 use headers::Cursor;
 
-/// The UDP destination port of 1RMA frames, in host byte order. The loader sets it before it loads; 0, which
-/// no datagram is sent to, steers nothing.
+/// The UDP destination port of 1RMA frames, in host byte order. The loader sets it before it loads;
+/// 0, which no datagram is sent to, steers nothing.
 #[unsafe(no_mangle)]
 static PORT: Global<u16> = Global::new(0);
 
 /// One AF_XDP socket for each receive queue, by the index of the queue.
 ///
-/// Frames of queues past the end pass. A loader that meets more queues can raise the number of entries; each
-/// costs a pointer. A socket works only at the index of the queue it is bound to: elsewhere the kernel
-/// [drops what is redirected to it][rcv_check].
+/// Frames of queues past the end pass. A loader that meets more queues can raise the number of
+/// entries; each costs a pointer. A socket works only at the index of the queue it is bound to:
+/// elsewhere the kernel [drops what is redirected to it][rcv_check].
 ///
 /// [rcv_check]: https://github.com/torvalds/linux/blob/v6.18/net/xdp/xsk.c
 #[btf_map]
@@ -73,7 +74,8 @@ static XSKS: XskMap<64> = XskMap::new();
 
 #[xdp(frags)]
 pub fn rma_steer(context: XdpContext) -> u32 {
-    // SAFETY: the kernel keeps the frame between `data` and `data_end` readable while the program runs.
+    // SAFETY: the kernel keeps the frame between `data` and `data_end` readable while the program
+    // runs.
     let mut frame = unsafe { Cursor::new(context.data(), context.data_end()) };
     let Some(destination) = headers::udp_destination(&mut frame) else { return XDP_PASS };
     let port = PORT.load();
@@ -90,8 +92,9 @@ pub fn rma_steer(context: XdpContext) -> u32 {
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 18] = *b"MIT OR Apache-2.0\0";
 
-/// Never reached. If a change made it reachable the verifier would see a loop without end and refuse the
-/// program, where a promise to the compiler (`unreachable_unchecked`) would turn into a wrong verdict.
+/// Never reached. If a change made it reachable the verifier would see a loop without end and
+/// refuse the program, where a promise to the compiler (`unreachable_unchecked`) would turn into a
+/// wrong verdict.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

@@ -1,8 +1,9 @@
 //! What congestion control costs per op: `cargo bench -p rma-core --bench cc`.
 //!
-//! One op is one question for the window, one for the interval to the next op, and one feedback. Completions come
-//! from a list that is made before, so that branches are not all alike; the numbers are the best of several rounds,
-//! on one thread. An empty loop over the same list is shown as well, and not subtracted.
+//! One op is one question for the window, one for the interval to the next op, and one feedback.
+//! Completions come from a list that is made before, so that branches are not all alike; the
+//! numbers are the best of several rounds, on one thread. An empty loop over the same list is shown
+//! as well, and not subtracted.
 
 #![expect(clippy::unwrap_used, reason = "a program that measures may fail")]
 

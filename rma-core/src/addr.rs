@@ -8,11 +8,13 @@ use core::{
 
 /// The address of a 1RMA NIC: an IPv4 or IPv6 unicast address.
 ///
-/// It has no port: all NICs of a deployment listen on the same UDP port, and the source port carries
-/// entropy only. An IPv4 address mapped into IPv6 is the IPv4 address, so that one host has one name.
+/// It has no port: all NICs of a deployment listen on the same UDP port, and the source port
+/// carries entropy only. An IPv4 address mapped into IPv6 is the IPv4 address, so that one host has
+/// one name.
 ///
-/// Kept as the two halves of an IPv6 address, with IPv4 addresses mapped: addresses are compared and copied for every
-/// frame, and an [`IpAddr`] is 17 bytes that no load reads as they were stored (6 to 16 ns of a read).
+/// Kept as the two halves of an IPv6 address, with IPv4 addresses mapped: addresses are compared
+/// and copied for every frame, and an [`IpAddr`] is 17 bytes that no load reads as they were stored
+/// (6 to 16 ns of a read).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostAddr([u64; 2]);
 
@@ -101,7 +103,8 @@ impl fmt::Debug for HostAddr {
     }
 }
 
-/// The addresses of one host: at most one of each family. A frame for any other address is not ours.
+/// The addresses of one host: at most one of each family. A frame for any other address is not
+/// ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
     v4: Option<HostAddr>,

@@ -1,7 +1,7 @@
 //! Where frames come from and go to: the one seam between the protocol and an operating system.
 //!
-//! A *frame* in this crate is the payload of one UDP datagram. Ethernet, IP and UDP headers belong to
-//! the backend. A backend moves frames; it never looks into them.
+//! A *frame* in this crate is the payload of one UDP datagram. Ethernet, IP and UDP headers belong
+//! to the backend. A backend moves frames; it never looks into them.
 
 use crate::{addr::HostAddr, time::Instant};
 
@@ -36,8 +36,8 @@ impl<'a> TxFrame<'a> {
         Self { bytes, transmit: None }
     }
 
-    /// Fills one buffer after the other, until `fill` has no frame. Returns how many: what [`Backend::tx_burst`] is to be
-    /// told, for those who make frames one by one.
+    /// Fills one buffer after the other, until `fill` has no frame. Returns how many: what
+    /// [`Backend::tx_burst`] is to be told, for those who make frames one by one.
     pub fn fill_each(
         frames: &mut [Self],
         mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
@@ -64,8 +64,8 @@ pub struct Transmit {
     /// Spread over UDP source ports, for ECMP and for the choice of a receive queue. Equal for all
     /// frames of an op.
     pub flow: u16,
-    /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for a
-    /// reply to an unauthenticated frame: a forged source address must not cost anything.
+    /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for
+    /// a reply to an unauthenticated frame: a forged source address must not cost anything.
     pub may_resolve: bool,
     /// Whether the [`LINK_LEN`] octets behind the frame in its buffer are [`RxFrame::link`] of the
     /// packet that it answers: a backend that knows no path to `destination` may send it back by
@@ -79,27 +79,29 @@ pub struct Transmit {
 /// hardware addresses of Ethernet, and two VLAN tags.
 pub const LINK_LEN: usize = 20;
 
-/// How many frames a NIC opens or seals side by side. A backend that can should hand over as many at a time: more
-/// gain nothing, and fewer cost more each.
+/// How many frames a NIC opens or seals side by side. A backend that can should hand over as many
+/// at a time: more gain nothing, and fewer cost more each.
 pub const BATCH: usize = 16;
 
-/// A device that moves bursts of frames. AF_XDP and UDP sockets are two; the simulator and the tests
-/// have their own.
+/// A device that moves bursts of frames. AF_XDP and UDP sockets are two; the simulator and the
+/// tests have their own.
 ///
-/// No method blocks, allocates or fails: a frame that cannot be sent is counted by the backend and is
-/// then simply a lost frame, which the protocol lives with.
+/// No method blocks, allocates or fails: a frame that cannot be sent is counted by the backend and
+/// is then simply a lost frame, which the protocol lives with.
 pub trait Backend {
-    /// Hands at most `max` received frames to `on_frames`, some at a time: [`BATCH`] is a good number. Returns how many
-    /// were handed over.
+    /// Hands at most `max` received frames to `on_frames`, some at a time: [`BATCH`] is a good
+    /// number. Returns how many were handed over.
     fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize;
 
-    /// Offers at most `max` buffers to `fill`, some at a time, each as large as the largest frame the device can send.
-    /// `fill` says how many of the first it has filled. Goes on until `fill` leaves one empty or the device has no room.
-    /// Returns how many were filled, those included that hold nothing to send.
+    /// Offers at most `max` buffers to `fill`, some at a time, each as large as the largest frame
+    /// the device can send. `fill` says how many of the first it has filled. Goes on until `fill`
+    /// leaves one empty or the device has no room. Returns how many were filled, those included
+    /// that hold nothing to send.
     ///
-    /// `fill` is not called when there is no room, so nothing that was polled can be lost here. To be called in every turn,
-    /// also with a `max` of 0: a backend that holds a frame which the device had no room for then tries again, and returns
-    /// at least 1 as long as it holds one, so that nobody sleeps over it.
+    /// `fill` is not called when there is no room, so nothing that was polled can be lost here. To
+    /// be called in every turn, also with a `max` of 0: a backend that holds a frame which the
+    /// device had no room for then tries again, and returns at least 1 as long as it holds one, so
+    /// that nobody sleeps over it.
     fn tx_burst(&mut self, max: usize, fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize;
 
     /// Rings the doorbell if the device asked for it.

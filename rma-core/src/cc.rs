@@ -1,13 +1,14 @@
-//! Congestion control (1RMA §6): from what completions say to how many bytes may be outstanding, and how fast.
+//! Congestion control (1RMA §6): from what completions say to how many bytes may be outstanding,
+//! and how fast.
 //!
-//! All of it runs on the initiating side, in software, on an application's thread. The paper's NIC only measures:
-//! each completion has an `issue_delay`, which shows congestion at the local NIC, and a `total_delay`; the
-//! difference, `remote_delay`, shows congestion of the network and of the remote NIC. Two kinds of congestion
-//! window (CWND) react to them separately: one for the local NIC, and one for each remote NIC and [`Direction`].
-//! The more restrictive of the two rules.
+//! All of it runs on the initiating side, in software, on an application's thread. The paper's NIC
+//! only measures: each completion has an `issue_delay`, which shows congestion at the local NIC,
+//! and a `total_delay`; the difference, `remote_delay`, shows congestion of the network and of the
+//! remote NIC. Two kinds of congestion window (CWND) react to them separately: one for the local
+//! NIC, and one for each remote NIC and [`Direction`]. The more restrictive of the two rules.
 //!
-//! [`CongestionControl`] holds the windows of one CommandExecutor. Per op it is asked once, for a [`Window`], and
-//! told once, with a [`Feedback`]:
+//! [`CongestionControl`] holds the windows of one CommandExecutor. Per op it is asked once, for a
+//! [`Window`], and told once, with a [`Feedback`]:
 //!
 //! ```
 //! use rma_core::{
@@ -39,18 +40,20 @@
 //!
 //! # Units
 //!
-//! A CWND counts ops of the size that transfers are cut into (OpSize in the paper), as an `f64`: windows below one
-//! op are needed (the next op then waits for several round trips), increments are fractions of an op, and nothing
-//! overflows. Only `+ - * /`, `sqrt` and comparisons are applied, whose rounding IEEE 754 fixes, so a run repeats
-//! exactly on every machine. What is outstanding is counted in bytes, as an integer: sums must not drift.
+//! A CWND counts ops of the size that transfers are cut into (OpSize in the paper), as an `f64`:
+//! windows below one op are needed (the next op then waits for several round trips), increments are
+//! fractions of an op, and nothing overflows. Only `+ - * /`, `sqrt` and comparisons are applied,
+//! whose rounding IEEE 754 fixes, so a run repeats exactly on every machine. What is outstanding is
+//! counted in bytes, as an integer: sums must not drift.
 //!
 //! # What this is not
 //!
-//! It sends nothing, holds nothing back and reads no clock: time is an argument, and to obey is the executor's
-//! part. The NIC knows nothing of it. Solicitation (§4.1) bounds an incast in the meantime.
+//! It sends nothing, holds nothing back and reads no clock: time is an argument, and to obey is the
+//! executor's part. The NIC knows nothing of it. Solicitation (§4.1) bounds an incast in the
+//! meantime.
 //!
-//! Invariants: every CWND stays within the configured limits and is never NaN, whatever the feedback; nothing is
-//! allocated after [`CongestionControl::new`].
+//! Invariants: every CWND stays within the configured limits and is never NaN, whatever the
+//! feedback; nothing is allocated after [`CongestionControl::new`].
 
 mod aimd;
 mod config;
@@ -80,7 +83,8 @@ use crate::{
     time::Instant,
 };
 
-/// Which way the data of an op flows, seen from the initiator. The windows of the two are separate (§6).
+/// Which way the data of an op flows, seen from the initiator. The windows of the two are separate
+/// (§6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// To the initiator: reads.
@@ -119,8 +123,8 @@ impl fmt::Display for Direction {
 /// What one completion says about congestion (§4.5, §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// When the completion was seen. Should not go backwards; if it does, the only harm is a decrease that is left
-    /// out.
+    /// When the completion was seen. Should not go backwards; if it does, the only harm is a
+    /// decrease that is left out.
     pub now: Instant,
     /// The op's size in bytes.
     pub op_size: u32,
@@ -150,17 +154,20 @@ impl Feedback {
 
 /// One congestion window: how it reacts to completions.
 ///
-/// What a deployment would change lives behind this trait; who holds which windows, and that the smaller rules,
-/// does not. Implementations read no clock, allocate nothing and log nothing.
+/// What a deployment would change lives behind this trait; who holds which windows, and that the
+/// smaller rules, does not. Implementations read no clock, allocate nothing and log nothing.
 pub trait CongestionController: fmt::Debug + Send {
-    /// Reacts to one completion. `rtt` is the round-trip time to the op's remote NIC, `feedback` included.
+    /// Reacts to one completion. `rtt` is the round-trip time to the op's remote NIC, `feedback`
+    /// included.
     fn on_completion(&mut self, feedback: &Feedback, rtt: Rtt);
 
-    /// The window, in ops; below one, ops are further than a round trip apart. Finite and above zero.
+    /// The window, in ops; below one, ops are further than a round trip apart. Finite and above
+    /// zero.
     fn cwnd(&self) -> f64;
 }
 
-/// Any of the controllers, by value: windows lie side by side in one table, and are reached without a pointer.
+/// Any of the controllers, by value: windows lie side by side in one table, and are reached without
+/// a pointer.
 #[derive(Clone, Copy, Debug)]
 pub enum Controller {
     /// Algorithm 1 and its kin.
@@ -172,8 +179,8 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// [`CongestionController::on_completion`] of a window that was not used: it does not grow. What would have made it
-    /// grow is as if it had not come.
+    /// [`CongestionController::on_completion`] of a window that was not used: it does not grow.
+    /// What would have made it grow is as if it had not come.
     fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
         match self {
             Self::Aimd(aimd) => aimd.on_completion_unused(feedback, rtt),
@@ -213,18 +220,18 @@ impl CongestionController for Controller {
     }
 }
 
-/// When a window was last decreased: it may be again when a round-trip time has passed, and the completions show
-/// what the last decrease has done.
+/// When a window was last decreased: it may be again when a round-trip time has passed, and the
+/// completions show what the last decrease has done.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastDecrease(Option<Instant>);
 
 impl LastDecrease {
     /// Whether there was no decrease in the last RTT time.
     ///
-    /// What an op that succeeded says is about the queue that it joined. So it must have been issued when that of the
-    /// last decrease had drained, which took about as long as this op has waited: the round trip is its own, and its
-    /// `issue_delay` once more. The smoothed `rtt` is too short for that when a queue is new, and one queue would be
-    /// answered twice.
+    /// What an op that succeeded says is about the queue that it joined. So it must have been
+    /// issued when that of the last decrease had drained, which took about as long as this op has
+    /// waited: the round trip is its own, and its `issue_delay` once more. The smoothed `rtt` is
+    /// too short for that when a queue is new, and one queue would be answered twice.
     //= 1rma#6-one-decrease-a-round-trip
     fn is_an_rtt_ago(self, feedback: &Feedback, rtt: Rtt) -> bool {
         let own = match feedback.status {

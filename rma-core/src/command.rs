@@ -1,9 +1,9 @@
 //! Commands and completions: what passes between an application and its NIC (1RMA §4.4, §4.5,
 //! Appendix B).
 //!
-//! Both travel as one [`Line`] of 64 octets. A command is exactly one cache line, the software image of
-//! the paper's four 16-byte stores. What is decoded from a line that an application wrote is untrusted:
-//! decoding accepts only defined values, and the NIC checks the rest.
+//! Both travel as one [`Line`] of 64 octets. A command is exactly one cache line, the software
+//! image of the paper's four 16-byte stores. What is decoded from a line that an application wrote
+//! is untrusted: decoding accepts only defined values, and the NIC checks the rest.
 
 use core::fmt;
 
@@ -17,8 +17,8 @@ use crate::{
     region::RegionId,
 };
 
-/// The name of a command slot. Carried by the completion, so that software knows which of its commands
-/// has completed: ops may complete in any order (§4.3).
+/// The name of a command slot. Carried by the completion, so that software knows which of its
+/// commands has completed: ops may complete in any order (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandSlotId(pub u16);
 
@@ -201,8 +201,8 @@ impl Completion {
         }
     }
 
-    /// How long the command waited in the initiating NIC to enter service: local congestion (§4.5). Equal
-    /// to `total_delay` for an op that never did.
+    /// How long the command waited in the initiating NIC to enter service: local congestion (§4.5).
+    /// Equal to `total_delay` for an op that never did.
     #[must_use]
     pub const fn issue_delay(&self) -> core::time::Duration {
         core::time::Duration::from_nanos(self.issue_delay_nanos)

@@ -1,23 +1,24 @@
 //! How blocks of counter values are reserved: the high-water mark on a disk (P4).
 //!
-//! The mark is the first value that nobody has ever reserved. Who reserves is alone meanwhile, and takes these steps:
+//! The mark is the first value that nobody has ever reserved. Who reserves is alone meanwhile, and
+//! takes these steps:
 //!
 //! 1. read the mark
 //! 2. write the new mark into a temporary file, and sync that
 //! 3. rename it over the old one, and sync the directory
 //! 4. only now hand the block out
 //!
-//! A rename and not a write in place: after a crash or a power cut at any step the file is the old one or
-//! the new one, whole. So a file that is not well-formed is damage, never the trace of a crash, and is
-//! refused. With a write in place the two could not be told apart, and to take the older of two marks
-//! because the newer one is damaged would repeat values. The price is a second sync, once every few
-//! thousand million frames.
+//! A rename and not a write in place: after a crash or a power cut at any step the file is the old
+//! one or the new one, whole. So a file that is not well-formed is damage, never the trace of a
+//! crash, and is refused. With a write in place the two could not be told apart, and to take the
+//! older of two marks because the newer one is damaged would repeat values. The price is a second
+//! sync, once every few thousand million frames.
 //!
-//! Where a block lies and how long it is, is chosen so that the mark stays behind the wall clock if the clock
-//! allows it: then a mark that is lost later was needed by nobody.
+//! Where a block lies and how long it is, is chosen so that the mark stays behind the wall clock if
+//! the clock allows it: then a mark that is lost later was needed by nobody.
 //!
-//! What is not here: files, locks and clocks. A [`Disk`] is what a host makes of its file system, and a simulator of
-//! nothing.
+//! What is not here: files, locks and clocks. A [`Disk`] is what a host makes of its file system,
+//! and a simulator of nothing.
 //!
 //! Invariant: a block is handed out only after a mark above it is durable.
 
@@ -95,12 +96,14 @@ pub struct Lengths {
     pub most: u64,
 }
 
-/// The first value of a block and how many there are. `None` if neither a mark nor the clock says what is fresh.
+/// The first value of a block and how many there are. `None` if neither a mark nor the clock says
+/// what is fresh.
 ///
-/// A host's first block begins no lower than the clock: if the mark was lost, the clock stands in for it.
-/// A later one need not, since its host's earlier blocks did. It lies in what the clock has passed since the mark, is as
-/// long as there is room, and ends with the clock: so it does not move the mark ahead of the clock. Only where
-/// there is less room than for a short block is it ahead, by less than that.
+/// A host's first block begins no lower than the clock: if the mark was lost, the clock stands in
+/// for it. A later one need not, since its host's earlier blocks did. It lies in what the clock has
+/// passed since the mark, is as long as there is room, and ends with the clock: so it does not move
+/// the mark ahead of the clock. Only where there is less room than for a short block is it ahead,
+/// by less than that.
 fn place(
     mark: Option<u64>,
     clock: Option<u64>,
@@ -113,7 +116,8 @@ fn place(
             let floor = (floor > 0).then_some(floor);
             Some((mark.max(clock).max(floor)?, lengths.first))
         }
-        // It was lost while the host ran. Without the clock, the marks of others cannot be made good.
+        // It was lost while the host ran. Without the clock, the marks of others cannot be made
+        // good.
         (Wish::Next { after }, None) => Some((clock?.max(after), lengths.first)),
         (Wish::Next { after }, Some(mark)) => {
             // Below `after` only if an older file was put in its place.
@@ -126,11 +130,12 @@ fn place(
 }
 
 //= 1rma#A-iv-counter-and-sender
-/// Reserves values that nobody has had. The caller sees to it that nobody else does so meanwhile. `clock` is the wall
-/// clock in nanoseconds, if it can be told.
+/// Reserves values that nobody has had. The caller sees to it that nobody else does so meanwhile.
+/// `clock` is the wall clock in nanoseconds, if it can be told.
 ///
 /// # Errors
-/// Why no block can be handed out. Then none is: whatever the mark is, nobody will have these values.
+/// Why no block can be handed out. Then none is: whatever the mark is, nobody will have these
+/// values.
 pub fn reserve(
     disk: &impl Disk,
     clock: Option<u64>,
@@ -151,8 +156,8 @@ pub fn reserve(
     Ok(CounterBlock::new(first, end))
 }
 
-/// The contents of the mark's file: the mark twice, once with every bit inverted, so that no damage goes
-/// unnoticed.
+/// The contents of the mark's file: the mark twice, once with every bit inverted, so that no damage
+/// goes unnoticed.
 #[must_use]
 pub fn render(mark: u64) -> Vec<u8> {
     format!("1RMA counter 1\nmark  {mark:020}\ncheck {:020}\n", !mark).into_bytes()
@@ -166,8 +171,8 @@ pub fn parse(contents: &[u8]) -> Option<u64> {
     (contents == render(mark)).then_some(mark)
 }
 
-/// What a damaged file may have said: the highest number that can still be read in either of its places. Of one that
-/// was damaged in one place, that is no lower than the mark.
+/// What a damaged file may have said: the highest number that can still be read in either of its
+/// places. Of one that was damaged in one place, that is no lower than the mark.
 #[must_use]
 pub fn salvage(contents: &[u8]) -> Option<u64> {
     // Where `render` puts them.

@@ -1,8 +1,8 @@
 //! The engine: the loop around a [`Nic`] that plays the part of the hardware (not in the paper).
 //!
-//! One turn moves bursts between a backend, the NIC and the portals. It reads the clock once, does bounded
-//! work, and after the engine is built it neither allocates nor locks nor blocks (P9). Threads, pinning and
-//! sleeping belong to whoever calls [`Engine::turn`].
+//! One turn moves bursts between a backend, the NIC and the portals. It reads the clock once, does
+//! bounded work, and after the engine is built it neither allocates nor locks nor blocks (P9).
+//! Threads, pinning and sleeping belong to whoever calls [`Engine::turn`].
 
 mod loopback;
 
@@ -16,26 +16,26 @@ use crate::{
 };
 use loopback::Loopback;
 
-/// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer behind a
-/// flood of frames. Smaller: more system calls for the same traffic.
+/// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer
+/// behind a flood of frames. Smaller: more system calls for the same traffic.
 pub const BURST: usize = 64;
 
-/// Bytes received in one turn, and bytes sent: a first frame always, and others as long as one like the last fits. Larger:
-/// what comes meanwhile waits for longer. Smaller: more system calls for the same traffic (4 MiB reads on a veth pair have
-/// a tenth less goodput with half of it).
+/// Bytes received in one turn, and bytes sent: a first frame always, and others as long as one like
+/// the last fits. Larger: what comes meanwhile waits for longer. Smaller: more system calls for the
+/// same traffic (4 MiB reads on a veth pair have a tenth less goodput with half of it).
 const QUANTUM: usize = 32 << 10;
 
-/// Bytes sent in one turn while there are ops of the latency class about: 36 responses of 64 B, one large frame, or four
-/// requests of the throughput class. A small read beside large ones waits for that, and for what is received in the same
-/// turn, which takes less.
+/// Bytes sent in one turn while there are ops of the latency class about: 36 responses of 64 B, one
+/// large frame, or four requests of the throughput class. A small read beside large ones waits for
+/// that, and for what is received in the same turn, which takes less.
 const QUANTUM_BESIDE_LATENCY: usize = 4 << 10;
 
-/// For how long an op of the latency class keeps the quantum small. Longer than such an op takes on a host that is slow, or
-/// small reads that were slow once would stay so.
+/// For how long an op of the latency class keeps the quantum small. Longer than such an op takes on
+/// a host that is slow, or small reads that were slow once would stay so.
 const LATENCY_LASTS_NANOS: u64 = 1_000_000;
 
-/// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames nor the next
-/// turn for long.
+/// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames
+/// nor the next turn for long.
 const COMMANDS_PER_PORTAL: usize = 32;
 
 /// A NIC with a backend, a clock, and the engine's ends of its portals.
@@ -49,7 +49,8 @@ pub struct Engine<B, C> {
     first_portal: u16,
     /// Those that have had a command in each round of this turn so far. Empty between turns.
     busy: Vec<u16>,
-    /// Those that were given completions in this turn and whose application may sleep. Empty between turns.
+    /// Those that were given completions in this turn and whose application may sleep. Empty
+    /// between turns.
     given: Vec<u16>,
     /// Frames from this host to itself.
     loopback: Loopback,
@@ -123,9 +124,9 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         self.portals.push(port);
     }
 
-    /// Stops serving the portal that has `slots`, and gives it back, once its last op has completed. Until
-    /// then returns `None`: call again after some turns. No command of it is taken meanwhile, if the caller
-    /// sees to it that none is issued.
+    /// Stops serving the portal that has `slots`, and gives it back, once its last op has
+    /// completed. Until then returns `None`: call again after some turns. No command of it is taken
+    /// meanwhile, if the caller sees to it that none is issued.
     pub fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
         let index = self.portals.iter().position(|port| port.slots() == slots)?;
         if !self.portals[index].is_settled() {
@@ -139,9 +140,9 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         Some(port)
     }
 
-    /// One turn of the busy-poll loop: receive a burst, take commands, expire, complete, transmit a burst,
-    /// ring the doorbell, wake applications that sleep. Returns how much there was to do, requests that wait for others
-    /// included; 0 if nothing.
+    /// One turn of the busy-poll loop: receive a burst, take commands, expire, complete, transmit a
+    /// burst, ring the doorbell, wake applications that sleep. Returns how much there was to do,
+    /// requests that wait for others included; 0 if nothing.
     pub fn turn(&mut self) -> usize {
         let now = self.clock.now();
         let received = self.receive(now);
@@ -154,8 +155,9 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         received + commands + completed + sent
     }
 
-    /// Whether there is nothing to do before a frame arrives, a command is issued or a timeout passes: no
-    /// portal has a command waiting, and no frame waits for room in the device. To be asked after [`Engine::turn`] returned 0.
+    /// Whether there is nothing to do before a frame arrives, a command is issued or a timeout
+    /// passes: no portal has a command waiting, and no frame waits for room in the device. To be
+    /// asked after [`Engine::turn`] returned 0.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.loopback.is_empty()
@@ -189,8 +191,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         let Self { nic, backend, loopback, .. } = self;
         let (mut sent, mut gathers) = (0, false);
         loop {
-            // As many buffers as there are frames: most turns have none, and many have one. The device is asked also if
-            // there is none: it may hold something that it had no room for.
+            // As many buffers as there are frames: most turns have none, and many have one. The
+            // device is asked also if there is none: it may hold something that it had no room for.
             let mut wanted = nic.frames_waiting().min(BURST - sent);
             if sent == 0 && wanted > 0 && nic.gathers(now) {
                 (wanted, gathers) = (0, true);
@@ -215,9 +217,10 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         }
     }
 
-    /// Portals take turns, a command each, so that what a portal issues comes before all but one of each other's
-    /// commands of the same turn, however many there are. (It comes after those that the NIC has taken before: as
-    /// many as the other portal has slots, which is what the driver bounds.)
+    /// Portals take turns, a command each, so that what a portal issues comes before all but one of
+    /// each other's commands of the same turn, however many there are. (It comes after those that
+    /// the NIC has taken before: as many as the other portal has slots, which is what the driver
+    /// bounds.)
     fn take_commands(&mut self, now: Instant) -> usize {
         let Self { nic, portals, first_portal, busy, .. } = self;
         let (count, first) = (portals.len(), usize::from(*first_portal).min(portals.len()));
@@ -230,7 +233,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
             nic.counters().count_impossible(port.impossible_indexes());
         }
         let Some(&first) = busy.first() else { return 0 };
-        // Who was first is last the next time. A turn without commands changes nothing: turns come in rhythms.
+        // Who was first is last the next time. A turn without commands changes nothing: turns come
+        // in rhythms.
         *first_portal = first + 1;
         let (mut taken, mut round) = (0, 0);
         while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
@@ -270,8 +274,8 @@ impl<B: Backend, C: Clock> Engine<B, C> {
         completed
     }
 
-    /// Last in a turn, as a system call takes its time and frames should not wait for it. Where nobody sleeps there
-    /// is none.
+    /// Last in a turn, as a system call takes its time and frames should not wait for it. Where
+    /// nobody sleeps there is none.
     fn wake_sleepers(&mut self) {
         while let Some(owner) = self.given.pop() {
             self.portals[usize::from(owner)].wake_sleeper();

@@ -1,5 +1,5 @@
-//! What can go wrong before an op exists, and why a frame died (house rule: an op's outcome is data, a
-//! dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
+//! What can go wrong before an op exists, and why a frame died (house rule: an op's outcome is
+//! data, a dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
 
 use thiserror::Error;
 
@@ -80,7 +80,8 @@ pub enum SubmitError {
 }
 
 /// Why a NIC refused a command that reached it. What an application writes into shared memory is
-/// untrusted, so these are counted, and answered by a completion where the slot is known to be free.
+/// untrusted, so these are counted, and answered by a completion where the slot is known to be
+/// free.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -126,7 +127,8 @@ pub enum RegionError {
     },
 }
 
-/// Why a received frame died. One counter each; exhaustive, so that a new reason breaks every `match`.
+/// Why a received frame died. One counter each; exhaustive, so that a new reason breaks every
+/// `match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DropReason {
@@ -148,8 +150,9 @@ pub enum DropReason {
     RequestOutOfBounds,
     /// An authenticated request that the region does not permit. Answered with a failure notice.
     RequestNotPermitted,
-    /// An authenticated request that found the inbound queue at its configured depth, or a mutation that found
-    /// the pending-write table full or waited too long in it for the window. Answered with a NACK.
+    /// An authenticated request that found the inbound queue at its configured depth, or a mutation
+    /// that found the pending-write table full or waited too long in it for the window. Answered
+    /// with a NACK.
     InboundQueueFull,
     /// A failure notice under the reserved key that was not sent: it has waited for a timeout, as
     /// there are more of its kind than their rate, or the rate is 0. Counted beside the reason for
@@ -167,16 +170,18 @@ pub enum DropReason {
     /// A response or solicited data whose bytes have already arrived, or the request of a mutation
     /// that has; or a request under an old key that was told so less than a timeout ago.
     Duplicate,
-    /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut in a way
-    /// that the wire format does not allow.
+    /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut
+    /// in a way that the wire format does not allow.
     OutsideOp,
     /// An answer (response, failure notice, solicitation, acknowledgement) whose tag is wrong.
     ResponseUnauthenticated,
     /// A failure notice with a status that may not come this way.
     NoticeStatus,
-    /// A response to an op whose local region is no longer registered, or a solicitation of data from one.
+    /// A response to an op whose local region is no longer registered, or a solicitation of data
+    /// from one.
     LocalRegionGone,
-    /// A second solicitation of an op, as a duplicated or replayed request causes it. No data is sent for it.
+    /// A second solicitation of an op, as a duplicated or replayed request causes it. No data is
+    /// sent for it.
     SolicitedTwice,
     /// A failure notice for a mutation whose data has been solicited: it can no longer be refused.
     NoticeAfterSolicitation,

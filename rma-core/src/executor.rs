@@ -1,16 +1,18 @@
 //! The CommandExecutor: transfers of any size over one portal (1RMA §4.4, §6).
 //!
-//! It cuts calls into ops of at most 4 KiB, issues them as fast as congestion control and the portal's slots allow,
-//! issues again what failed in passing, and tells the application what became of each call. It does in software what
-//! the paper's NIC does not: chunking, pacing, congestion control, retry and ordering.
+//! It cuts calls into ops of at most 4 KiB, issues them as fast as congestion control and the
+//! portal's slots allow, issues again what failed in passing, and tells the application what became
+//! of each call. It does in software what the paper's NIC does not: chunking, pacing, congestion
+//! control, retry and ordering.
 //!
 //! # Who goes next
 //!
-//! Calls to one remote NIC in one direction share a congestion window; such a pair is a *path* (not in the paper).
-//! Paths that may issue take turns, an op each; in a path the two classes of service take turns, and in a class the
-//! calls do. So a call of one op waits for at most one op of each other call, however large those are. Ops of the
-//! class [`Throughput`](crate::op::ClassOfService::Throughput) leave some of the portal's slots free, so that bulk
-//! transfers to hosts that do not answer cannot take all of them until they time out.
+//! Calls to one remote NIC in one direction share a congestion window; such a pair is a *path* (not
+//! in the paper). Paths that may issue take turns, an op each; in a path the two classes of service
+//! take turns, and in a class the calls do. So a call of one op waits for at most one op of each
+//! other call, however large those are. Ops of the class
+//! [`Throughput`](crate::op::ClassOfService::Throughput) leave some of the portal's slots free, so
+//! that bulk transfers to hosts that do not answer cannot take all of them until they time out.
 //!
 //! # Who does not answer
 //!
@@ -24,22 +26,24 @@
 //!
 //! # How to drive it
 //!
-//! [`CommandExecutor::submit`] takes a call; [`CommandExecutor::poll`] takes completions and issues ops: call it
-//! whenever there may be a completion, and not later than [`CommandExecutor::poll_timeout`] says;
-//! [`CommandExecutor::poll_outcome`] gives back calls that are over. It reads no clock: time is an argument. It
-//! belongs to one thread, as its portal does.
+//! [`CommandExecutor::submit`] takes a call; [`CommandExecutor::poll`] takes completions and issues
+//! ops: call it whenever there may be a completion, and not later than
+//! [`CommandExecutor::poll_timeout`] says; [`CommandExecutor::poll_outcome`] gives back calls that
+//! are over. It reads no clock: time is an argument. It belongs to one thread, as its portal does.
 //!
 //! # What it is not
 //!
-//! No order among calls or within one, but for [`CommandExecutor::fence`]. No memory of its own: data moves between
-//! registered regions. Nothing that one executor does is seen by another, also not its congestion windows.
+//! No order among calls or within one, but for [`CommandExecutor::fence`]. No memory of its own:
+//! data moves between registered regions. Nothing that one executor does is seen by another, also
+//! not its congestion windows.
 //!
-//! Invariants: each call has one outcome; every byte of it is either transferred or told as missing; a call is over
-//! only when none of its ops is under way. After it was made the executor allocates only for calls of several pieces,
-//! and for failures.
+//! Invariants: each call has one outcome; every byte of it is either transferred or told as
+//! missing; a call is over only when none of its ops is under way. After it was made the executor
+//! allocates only for calls of several pieces, and for failures.
 
-// What is done for every op is `#[inline]` here, in `cc` and in `portal`: the refusals are large, and results that could
-// hold one would go through memory (28 of the 115 ns that an op took without).
+// What is done for every op is `#[inline]` here, in `cc` and in `portal`: the refusals are large,
+// and results that could hold one would go through memory (28 of the 115 ns that an op took
+// without).
 
 mod call;
 mod calls;
@@ -122,7 +126,8 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     cc: CongestionControl,
     /// With IPv4 and with IPv6.
     cuts: [Cut; 2],
-    /// Calls that wait for those before a fence, in the order of submission, and some that have been given up.
+    /// Calls that wait for those before a fence, in the order of submission, and some that have
+    /// been given up.
     held: VecDeque<CallId>,
     /// Whether something was submitted since the last fence.
     fence_parts: bool,
@@ -186,9 +191,11 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         })
     }
 
-    /// Takes a call. Its first ops may be issued at once, with all others in the next [`CommandExecutor::poll`].
+    /// Takes a call. Its first ops may be issued at once, with all others in the next
+    /// [`CommandExecutor::poll`].
     ///
-    /// Until the call is over, the local bytes of a read may change at any moment, and those of a write must not.
+    /// Until the call is over, the local bytes of a read may change at any moment, and those of a
+    /// write must not.
     ///
     /// # Errors
     /// If the call cannot be right, or there is no room for it. Then nothing was issued.
@@ -196,7 +203,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.begin(now, call, false)
     }
 
-    /// [`CommandExecutor::fence`] and then [`CommandExecutor::submit`]; but if the call is refused, there is no fence either.
+    /// [`CommandExecutor::fence`] and then [`CommandExecutor::submit`]; but if the call is refused,
+    /// there is no fence either.
     ///
     /// # Errors
     /// As [`CommandExecutor::submit`].
@@ -297,7 +305,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         Terms { since: now, outlast, patience }
     }
 
-    /// From now on, what is submitted waits until everything that was submitted before is over, well or not.
+    /// From now on, what is submitted waits until everything that was submitted before is over,
+    /// well or not.
     pub fn fence(&mut self) {
         if core::mem::take(&mut self.fence_parts) {
             self.fences = self.fences.wrapping_add(1);
@@ -305,8 +314,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Gives up a call: no more ops of it are issued. It is over when those that are under way are. Of a call that is
-    /// over, or whose outcome was taken, nothing changes.
+    /// Gives up a call: no more ops of it are issued. It is over when those that are under way are.
+    /// Of a call that is over, or whose outcome was taken, nothing changes.
     pub fn cancel(&mut self, call: CallId) {
         if self.calls.is_current(call) {
             self.stop(call.index, End::Cancelled);
@@ -314,12 +323,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do; 0 if
-    /// nothing, and then there are no outcomes that there were not before.
+    /// Takes the completions that there are, and issues what may be issued. Returns how much there
+    /// was to do; 0 if nothing, and then there are no outcomes that there were not before.
     pub fn poll(&mut self, now: Instant) -> usize {
         self.asked = false;
         let mut work = 0;
-        // No more than there are slots, or an engine that answers faster than this thread asks could keep it here.
+        // No more than there are slots, or an engine that answers faster than this thread asks
+        // could keep it here.
         for _ in 0..self.ops.len() {
             let Some(completion) = self.portal.as_mut().poll() else { break };
             self.complete(now, &completion);
@@ -328,7 +338,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         work + self.expire(now) + self.attend(now) + self.issue(now)
     }
 
-    /// When [`CommandExecutor::poll`] has something to do even if no completion comes; [`Instant::ZERO`] if at once.
+    /// When [`CommandExecutor::poll`] has something to do even if no completion comes;
+    /// [`Instant::ZERO`] if at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.asked {
@@ -357,8 +368,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.calls.in_use()
     }
 
-    /// How many calls have something that has not been issued: for want of a window or a slot, or as its time or the
-    /// passing of a fence has not come. Looks at as many places of calls, at most, as there have been calls at once.
+    /// How many calls have something that has not been issued: for want of a window or a slot, or
+    /// as its time or the passing of a fence has not come. Looks at as many places of calls, at
+    /// most, as there have been calls at once.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
         self.calls.waiting()
@@ -370,7 +382,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.portal.as_mut().outstanding()
     }
 
-    /// The portal, to wait for completions. They are to be taken by [`CommandExecutor::poll`] alone.
+    /// The portal, to wait for completions. They are to be taken by [`CommandExecutor::poll`]
+    /// alone.
     pub const fn portal(&self) -> &P {
         &self.portal
     }
@@ -406,7 +419,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Has a call wait for a fence to be passed. Those that were given up go when there are many of them.
+    /// Has a call wait for a fence to be passed. Those that were given up go when there are many of
+    /// them.
     fn hold(&mut self, call: CallId) {
         let Self { held, calls, .. } = self;
         if held.len() == held.capacity() {
@@ -505,7 +519,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Takes a call out of its turns if it has nothing to issue, and ends it if nothing of it is under way either.
+    /// Takes a call out of its turns if it has nothing to issue, and ends it if nothing of it is
+    /// under way either.
     fn settle(&mut self, index: u16) {
         let call = &self.calls[index];
         if call.has_next() {
@@ -567,7 +582,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Issues ops, a path's turn after the other's, until there is no slot, no window or nothing to issue.
+    /// Issues ops, a path's turn after the other's, until there is no slot, no window or nothing to
+    /// issue.
     //= 1rma#6-congestion-control
     fn issue(&mut self, now: Instant) -> usize {
         let released = self.release_held(now);

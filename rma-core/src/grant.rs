@@ -9,8 +9,8 @@ use crate::{
 
 /// The permission to run ops of one type on one remote region, for one process of one host.
 ///
-/// It travels out of band, over a channel that keeps it secret: whoever holds the key and can send from
-/// `initiator` can run such ops. It does not expire; rotating the region key ends it.
+/// It travels out of band, over a channel that keeps it secret: whoever holds the key and can send
+/// from `initiator` can run such ops. It does not expire; rotating the region key ends it.
 ///
 /// A host makes it (`Host::grant` of the crate `rma-xdp`). What is sent is the fields: the
 /// addresses and the key as octets, the rest as numbers.
@@ -57,8 +57,8 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The same permission under another region key: what its holder needs once a Rekey has installed `key`. Handed
-    /// out before, it makes the rotation cost one round trip (§5.2).
+    /// The same permission under another region key: what its holder needs once a Rekey has
+    /// installed `key`. Handed out before, it makes the rotation cost one round trip (§5.2).
     //= 1rma#5.2-predistributed
     #[must_use]
     pub fn under(&self, key: &RegionKey) -> Self {

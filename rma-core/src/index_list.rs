@@ -1,7 +1,9 @@
-//! FIFO lists of the entries of a fixed table: of slots that wait for dispatch, of ops in service, and so on.
+//! FIFO lists of the entries of a fixed table: of slots that wait for dispatch, of ops in service,
+//! and so on.
 //!
-//! The links live in one array beside the table, so lists have no memory of their own, and an entry leaves
-//! the middle of a list in constant time. Invariant: an entry is in at most one of the lists that share links.
+//! The links live in one array beside the table, so lists have no memory of their own, and an entry
+//! leaves the middle of a list in constant time. Invariant: an entry is in at most one of the lists
+//! that share links.
 
 /// No entry: the limits of tables keep this number free.
 const NONE: u16 = u16::MAX;

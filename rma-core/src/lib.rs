@@ -2,11 +2,12 @@
 //!
 //! # Vocabulary
 //!
-//! An *initiator* runs an *op* on memory that a *responder* has registered as a *region*. Software writes a
-//! [`Command`](command::Command) into a *command slot* of a [`CommandPortal`](portal::CommandPortal); the
-//! [`Nic`](nic::Nic) lets the op *enter service* when the *solicitation window* admits it, sends a *request*,
-//! lands the *responses* in local memory and gives back one
-//! [`Completion`](command::Completion). The words are the paper's; what the paper does not name is marked so.
+//! An *initiator* runs an *op* on memory that a *responder* has registered as a *region*. Software
+//! writes a [`Command`](command::Command) into a *command slot* of a
+//! [`CommandPortal`](portal::CommandPortal); the [`Nic`](nic::Nic) lets the op *enter service* when
+//! the *solicitation window* admits it, sends a *request*, lands the *responses* in local memory
+//! and gives back one [`Completion`](command::Completion). The words are the paper's; what the
+//! paper does not name is marked so.
 //!
 //! # Layers, top down
 //!
@@ -23,8 +24,9 @@
 //!
 //! # How to drive a NIC
 //!
-//! [`Engine::turn`](engine::Engine::turn) does it for a program. A simulator calls the NIC itself: `handle_*`
-//! for what happens, then `poll_transmit`, `poll_completion` and `poll_timeout` until they have nothing more.
+//! [`Engine::turn`](engine::Engine::turn) does it for a program. A simulator calls the NIC itself:
+//! `handle_*` for what happens, then `poll_transmit`, `poll_completion` and `poll_timeout` until
+//! they have nothing more.
 //!
 //! This crate reads no clock, starts no thread, makes no system call and has no `unsafe`.
 

@@ -3,13 +3,13 @@
 //! Sizes of tables are settings ([`crate::nic::NicConfig`]); what stands here is fixed by the wire
 //! format or by the paper.
 
-/// The largest payload of one op, in bytes (1RMA §1, design idiom 2). Also what an op must find free in
-/// the solicitation window to enter service, whatever its own size (§3.1).
+/// The largest payload of one op, in bytes (1RMA §1, design idiom 2). Also what an op must find
+/// free in the solicitation window to enter service, whatever its own size (§3.1).
 //= 1rma#1-op-size-max
 pub const OP_SIZE_MAX: u32 = 4096;
 
-/// Response payloads begin at multiples of this many bytes and fill whole granules, but for the last of
-/// an op, so that arrived bytes are tracked by one bit each granule. Not in the paper.
+/// Response payloads begin at multiples of this many bytes and fill whole granules, but for the
+/// last of an op, so that arrived bytes are tracked by one bit each granule. Not in the paper.
 ///
 /// Smaller: more bits than one word. Larger: hosts with a small MTU waste more of each frame.
 pub const GRANULE: u32 = 64;
@@ -20,12 +20,12 @@ pub const REGION_KEY_LEN: usize = 16;
 /// Bytes of an AES-GCM tag, at the end of every frame.
 pub const TAG_LEN: usize = 16;
 
-/// The most slots a command slot table may have: a slot's number is 16 bits on the wire, and one value
-/// is the end of a list.
+/// The most slots a command slot table may have: a slot's number is 16 bits on the wire, and one
+/// value is the end of a list.
 pub const COMMAND_SLOTS_MAX: u32 = 65_535;
 
-/// The most entries a pending-write table may have: an entry's number is 16 bits on the wire, and one value is
-/// the end of a list.
+/// The most entries a pending-write table may have: an entry's number is 16 bits on the wire, and
+/// one value is the end of a list.
 pub const PENDING_WRITES_MAX: u32 = 65_535;
 
 /// The deepest that the inbound queue of a class may be: jobs are in lists, whose links are 16
@@ -35,8 +35,8 @@ pub const INBOUND_QUEUE_MAX: u32 = 65_535;
 /// The most regions a registered region table may have: 16 bits of a `RegionId` are the index.
 pub const REGIONS_MAX: u32 = 65_536;
 
-/// The largest registered region, in bytes (1 TiB). A bound that keeps sums of offset and size far from
-/// overflow; memory runs out long before.
+/// The largest registered region, in bytes (1 TiB). A bound that keeps sums of offset and size far
+/// from overflow; memory runs out long before.
 pub const REGION_LEN_MAX: u64 = 1 << 40;
 
 const _: () = assert!(OP_SIZE_MAX.is_multiple_of(GRANULE));

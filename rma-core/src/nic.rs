@@ -9,8 +9,8 @@
 //! | incoming op FIFOs | `responder`: `admission`, then `inbound_reads` or `pending_writes` |
 //! | encryption-decryption blocks | `security`, over [`crate::crypto`] |
 //!
-//! What is not here: congestion control, retry, ordering, transfers of more than 4 KiB. Those are software
-//! (Table 1), and this module never imports from them.
+//! What is not here: congestion control, retry, ordering, transfers of more than 4 KiB. Those are
+//! software (Table 1), and this module never imports from them.
 
 mod admission;
 mod config;
@@ -68,12 +68,13 @@ use solicitation_window::SolicitationWindow;
 
 /// A 1RMA NIC as a state machine.
 ///
-/// Methods come in four kinds. `handle_*` takes an event: a command, a frame, the passing of time. `poll_*`
-/// gives output: call it until it returns `None`. The rest configure (regions, slots) or look (counters).
+/// Methods come in four kinds. `handle_*` takes an event: a command, a frame, the passing of time.
+/// `poll_*` gives output: call it until it returns `None`. The rest configure (regions, slots) or
+/// look (counters).
 ///
-/// `now` never goes backwards. After any `handle_*` call drain `poll_transmit`, then `poll_completion`,
-/// then ask `poll_timeout` when to come back. Every method does bounded work, and none of the `handle_*`
-/// and `poll_*` allocates, blocks, or panics on what it is given.
+/// `now` never goes backwards. After any `handle_*` call drain `poll_transmit`, then
+/// `poll_completion`, then ask `poll_timeout` when to come back. Every method does bounded work,
+/// and none of the `handle_*` and `poll_*` allocates, blocks, or panics on what it is given.
 #[derive(Debug)]
 pub struct Nic {
     config: NicConfig,
@@ -169,15 +170,15 @@ impl Nic {
         slots.map(CommandSlotId).all(|slot| self.initiator.is_free(slot))
     }
 
-    /// When this NIC last had to do with an op of the latency class: when a command came, or a frame that belonged to
-    /// one. An engine that knows it can keep its turns short.
+    /// When this NIC last had to do with an op of the latency class: when a command came, or a
+    /// frame that belonged to one. An engine that knows it can keep its turns short.
     #[must_use]
     pub const fn latency_class_seen_at(&self) -> Option<Instant> {
         self.latency_class_seen_at
     }
 
-    /// Payload bytes that are solicited, by reads and for the mutations of others, and have not arrived (P3):
-    /// never above the window. Those of parked mutations are not in it.
+    /// Payload bytes that are solicited, by reads and for the mutations of others, and have not
+    /// arrived (P3): never above the window. Those of parked mutations are not in it.
     #[must_use]
     pub const fn window_debited(&self) -> u32 {
         self.window.debited()
@@ -200,8 +201,8 @@ impl Nic {
     /// Takes a command into its slot.
     ///
     /// # Errors
-    /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A command that
-    /// makes no sense otherwise completes with INVALID_COMMAND.
+    /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A
+    /// command that makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let (initiator, mut context) = self.initiating();
         let is_queued = initiator
@@ -228,7 +229,8 @@ impl Nic {
             .inspect_err(|_| self.counters.count_refused())
     }
 
-    /// Takes received frames: as [`Nic::handle_frame`] one after the other, and faster. What was dropped is counted.
+    /// Takes received frames: as [`Nic::handle_frame`] one after the other, and faster. What was
+    /// dropped is counted.
     pub fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
         self.handle_frames_and_tell(now, clock, frames, |_| ());
     }
@@ -254,8 +256,9 @@ impl Nic {
 
     /// Takes a received frame.
     ///
-    /// `now` may be from the start of an engine's turn. `clock` is read where that is not good enough: right
-    /// before data of a mutation is applied and right after, and when a solicitation has come (P2).
+    /// `now` may be from the start of an engine's turn. `clock` is read where that is not good
+    /// enough: right before data of a mutation is applied and right after, and when a solicitation
+    /// has come (P2).
     ///
     /// # Errors
     /// Why the frame was dropped. It is counted already.
@@ -384,11 +387,13 @@ impl Nic {
         }
     }
 
-    /// Writes frames into `frames`, one into each, as long as `quantum` admits them, and returns how many.
+    /// Writes frames into `frames`, one into each, as long as `quantum` admits them, and returns
+    /// how many.
     ///
-    /// Each should have room for the largest frame that the device can send; responses are cut to it. With
-    /// less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host sends for others takes
-    /// turns with what it sends for its own ops, so that neither stops the other.
+    /// Each should have room for the largest frame that the device can send; responses are cut to
+    /// it. With less than [`wire::FRAME_LEN_MIN`] bytes of room nothing is written. What this host
+    /// sends for others takes turns with what it sends for its own ops, so that neither stops the
+    /// other.
     #[must_use]
     pub fn poll_transmits(
         &mut self,
@@ -429,7 +434,8 @@ impl Nic {
         // Only whether both wait matters, and mutations seldom do.
         let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
         self.window.note_contended(both_wait);
-        // One place that asks each of them: what they give back then stays in registers (6 ns a frame).
+        // One place that asks each of them: what they give back then stays in registers (6 ns a
+        // frame).
         for responder in [self.responder_first, !self.responder_first] {
             let transmit = if responder {
                 let (responder, window, mut serving) = self.serving();
@@ -448,15 +454,15 @@ impl Nic {
         None
     }
 
-    /// Whether [`Nic::poll_transmit`] has a frame. An engine must not sleep over one that its device had no
-    /// room for.
+    /// Whether [`Nic::poll_transmit`] has a frame. An engine must not sleep over one that its
+    /// device had no room for.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
         self.security.can_seal() && self.output() > 0
     }
 
-    /// About how many frames [`Nic::poll_transmits`] has, which is how many buffers to offer it. 0 only if it has none,
-    /// or if there is no counter value to seal them with, which is counted.
+    /// About how many frames [`Nic::poll_transmits`] has, which is how many buffers to offer it. 0
+    /// only if it has none, or if there is no counter value to seal them with, which is counted.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
         if self.may_seal() { self.output() } else { 0 }
@@ -468,7 +474,8 @@ impl Nic {
         self.initiator.poll_completion(&self.counters)
     }
 
-    /// The earliest instant at which [`Nic::handle_timeout`] has work. May change after any other call.
+    /// The earliest instant at which [`Nic::handle_timeout`] has work. May change after any other
+    /// call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let Self { initiator, responder, window, .. } = self;

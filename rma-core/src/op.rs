@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens no other.
+/// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens no
+/// other.
 ///
 /// Exhaustive on purpose: a new kind must break every `match` in this workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +51,8 @@ impl fmt::Display for OpType {
 
 /// One of the two internal classes of service; each has a FIFO arbiter of its own (§4.3).
 ///
-/// The paper does not name the classes; these names are ours. Neither starves the other: they take turns.
+/// The paper does not name the classes; these names are ours. Neither starves the other: they take
+/// turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ClassOfService {
@@ -95,16 +97,18 @@ impl ClassOfService {
 pub enum OpStatus {
     /// The op completed and all its data was transferred.
     Ok = 0,
-    /// The command did not carry the right derived region key K_d, or no such region is registered: the
-    /// responder does not tell which. Also what a rotated key looks like, and how an op ends whose region is
-    /// rekeyed or deregistered while it is under way: a write may then have changed a part of its bytes.
+    /// The command did not carry the right derived region key K_d, or no such region is registered:
+    /// the responder does not tell which. Also what a rotated key looks like, and how an op ends
+    /// whose region is rekeyed or deregistered while it is under way: a write may then have changed
+    /// a part of its bytes.
     RemoteAuthenticationFailure = 1,
-    /// The responder's inbound queue was at its configured depth, or a mutation waited too long there for the
-    /// responder's own solicitation window. The initiator's window was refunded at once.
+    /// The responder's inbound queue was at its configured depth, or a mutation waited too long
+    /// there for the responder's own solicitation window. The initiator's window was refunded at
+    /// once.
     Nack = 2,
-    /// Not all data arrived in time: wrong address, partition, drop or congestion. A read may have changed some
-    /// of the local memory. A mutation may have changed all, some or nothing of its target; it changes nothing
-    /// from now on (§5.1).
+    /// Not all data arrived in time: wrong address, partition, drop or congestion. A read may have
+    /// changed some of the local memory. A mutation may have changed all, some or nothing of its
+    /// target; it changes nothing from now on (§5.1).
     Timeout = 3,
     /// The op waited too long for room in the local solicitation window and never entered service.
     DispatchTimeout = 4,

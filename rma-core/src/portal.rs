@@ -1,17 +1,19 @@
-//! The CommandPortal: an application's command slots and its completion queue (1RMA §4.4, figure 4).
+//! The CommandPortal: an application's command slots and its completion queue (1RMA §4.4, figure
+//! 4).
 //!
-//! Two rings of lines join an application thread to its engine: commands one way, completions the other.
-//! Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the engine sleeps,
-//! no system call.
+//! Two rings of lines join an application thread to its engine: commands one way, completions the
+//! other. Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the
+//! engine sleeps, no system call.
 //!
-//! The portal hands out a [`CommandSlotId`] with each command and takes it back with the completion. It
-//! never has more commands under way than slots, and both rings have at least as many entries as slots, so
-//! neither can be full.
+//! The portal hands out a [`CommandSlotId`] with each command and takes it back with the
+//! completion. It never has more commands under way than slots, and both rings have at least as
+//! many entries as slots, so neither can be full.
 //!
-//! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile application
-//! could write to (P8). It takes only commands for the portal's own slots, and takes none as long as their
-//! completions would have no room, so that an application that breaks the rules stalls itself alone. Indexes
-//! that cannot be are counted ([`NicCounters::impossible_indexes`](crate::nic::NicCounters::impossible_indexes)).
+//! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile
+//! application could write to (P8). It takes only commands for the portal's own slots, and takes
+//! none as long as their completions would have no room, so that an application that breaks the
+//! rules stalls itself alone. Indexes that cannot be are counted
+//! ([`NicCounters::impossible_indexes`](crate::nic::NicCounters::impossible_indexes)).
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -150,8 +152,8 @@ impl CommandPortal {
         &self.slots
     }
 
-    /// The slot that the next command will get; `None` if all are in use. Lets an application keep what
-    /// belongs to an op, such as the place where its data lands, by slot.
+    /// The slot that the next command will get; `None` if all are in use. Lets an application keep
+    /// what belongs to an op, such as the place where its data lands, by slot.
     #[must_use]
     pub fn next_slot(&self) -> Option<CommandSlotId> {
         self.free.last().copied()
@@ -163,8 +165,8 @@ impl CommandPortal {
         self.slots.len() - self.free.len()
     }
 
-    /// Issues a read of `op_size` bytes at `remote_offset` of the granted region into `sink`, in the
-    /// latency class. See [`CommandPortal::issue_read`].
+    /// Issues a read of `op_size` bytes at `remote_offset` of the granted region into `sink`, in
+    /// the latency class. See [`CommandPortal::issue_read`].
     ///
     /// # Errors
     /// As [`CommandPortal::issue_read`].
@@ -190,8 +192,8 @@ impl CommandPortal {
         self.batch().read(op)
     }
 
-    /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps, when the batch is
-    /// dropped.
+    /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps,
+    /// when the batch is dropped.
     pub const fn batch(&mut self) -> Batch<'_> {
         Batch { portal: self }
     }
@@ -204,8 +206,8 @@ impl CommandPortal {
         self.place(grant, class, CommandOp::Read(transfer))
     }
 
-    /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in the latency
-    /// class. See [`CommandPortal::issue_write`].
+    /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in
+    /// the latency class. See [`CommandPortal::issue_write`].
     ///
     /// # Errors
     /// As [`CommandPortal::issue_write`].
@@ -223,9 +225,10 @@ impl CommandPortal {
 
     /// Issues a write (§5.1). Its completion names the slot that is returned here.
     ///
-    /// Until then the bytes of `source` that the op covers must not change, or what is written is some of the old
-    /// and some of the new. Unless it is OK, any part of the op may have been written, but nothing will be any
-    /// more: it is safe to write again, or to write something else.
+    /// Until then the bytes of `source` that the op covers must not change, or what is written is
+    /// some of the old and some of the new. Unless it is OK, any part of the op may have been
+    /// written, but nothing will be any more: it is safe to write again, or to write something
+    /// else.
     ///
     /// # Errors
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
@@ -242,16 +245,20 @@ impl CommandPortal {
         self.place(grant, class, CommandOp::Write(transfer))
     }
 
-    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come under keys derived
-    /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no other region notices.
+    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come
+    /// under keys derived from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no
+    /// other region notices.
     ///
-    /// The new key travels encrypted under the old one: who has the old key and has recorded the frames has the new
-    /// one, too. A key that may have leaked is replaced at its own host, by the driver.
+    /// The new key travels encrypted under the old one: who has the old key and has recorded the
+    /// frames has the new one, too. A key that may have leaked is replaced at its own host, by the
+    /// driver.
     ///
-    /// Unless it completes with OK, the key may or may not have been changed; it will not be any more.
+    /// Unless it completes with OK, the key may or may not have been changed; it will not be any
+    /// more.
     ///
     /// # Errors
-    /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was issued.
+    /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was
+    /// issued.
     pub fn rekey(&mut self, grant: &Grant, key: RegionKey) -> Result<CommandSlotId, SubmitError> {
         let slot = self.place(grant, ClassOfService::Latency, CommandOp::Rekey(key))?;
         self.ring();
@@ -344,8 +351,8 @@ impl CommandPortal {
         pushed.expect("the ring has an entry for every slot");
     }
 
-    /// Lets the engine see what was put into the ring, and wakes it if it sleeps. Once is enough after any number of
-    /// commands.
+    /// Lets the engine see what was put into the ring, and wakes it if it sleeps. Once is enough
+    /// after any number of commands.
     pub(crate) fn ring(&mut self) {
         self.commands.publish();
         if let Some(bell) = &self.bell
@@ -355,8 +362,8 @@ impl CommandPortal {
         }
     }
 
-    /// Whether [`CommandPortal::poll`] has a completion to take. Always looks at what the engine has written, so a
-    /// thread may ask it between [`Doorbell::prepare_sleep`] and its sleep.
+    /// Whether [`CommandPortal::poll`] has a completion to take. Always looks at what the engine
+    /// has written, so a thread may ask it between [`Doorbell::prepare_sleep`] and its sleep.
     #[must_use]
     pub fn has_completion(&self) -> bool {
         !self.completions.is_empty()
@@ -393,8 +400,8 @@ impl AsMut<Self> for CommandPortal {
     }
 }
 
-/// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: the engine would not see
-/// all of them.
+/// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: the
+/// engine would not see all of them.
 #[derive(Debug)]
 pub struct Batch<'a> {
     portal: &'a mut CommandPortal,
@@ -455,8 +462,9 @@ impl PortalPort {
         }
     }
 
-    /// The engine looks after an application's thread that sleeps: it rings `bell` after completions that it has
-    /// given meanwhile, at most once a turn, and when it serves the portal no more.
+    /// The engine looks after an application's thread that sleeps: it rings `bell` after
+    /// completions that it has given meanwhile, at most once a turn, and when it serves the portal
+    /// no more.
     pub fn set_sleeper(&mut self, bell: Bell) {
         self.sleeper = Some(bell);
     }
@@ -480,14 +488,16 @@ impl PortalPort {
         self.outstanding == 0
     }
 
-    /// Whether [`PortalPort::take`] has a command to take. It keeps it, whatever the application does.
+    /// Whether [`PortalPort::take`] has a command to take. It keeps it, whatever the application
+    /// does.
     pub(crate) fn has_command(&mut self) -> bool {
-        // In this order: an application that keeps to the rules makes room before it issues the command.
+        // In this order: an application that keeps to the rules makes room before it issues the
+        // command.
         self.commands.has_line() && self.completions.has_room_for(self.outstanding + 1)
     }
 
-    /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or its
-    /// completion would have no room.
+    /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or
+    /// its completion would have no room.
     #[inline]
     pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
         if !self.has_command() {
@@ -515,8 +525,9 @@ impl PortalPort {
         self.outstanding -= 1;
     }
 
-    /// Gives a completion to the application. `take` has seen room for it, which the application cannot take back.
-    /// `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be called for.
+    /// Gives a completion to the application. `take` has seen room for it, which the application
+    /// cannot take back. `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be
+    /// called for.
     ///
     /// One for each command that was taken, and no more.
     #[inline]

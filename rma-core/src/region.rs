@@ -43,7 +43,8 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// What remote hosts may do with a region. The owner may always use it as the local end of its own ops.
+/// What remote hosts may do with a region. The owner may always use it as the local end of its own
+/// ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Permissions(u8);
 
@@ -83,7 +84,8 @@ impl BitOr for Permissions {
     }
 }
 
-/// Which NIC of this process a region or a portal belongs to: [`RegionId`]s of different NICs may be equal.
+/// Which NIC of this process a region or a portal belongs to: [`RegionId`]s of different NICs may
+/// be equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicTag(pub u64);
 

@@ -1,8 +1,8 @@
 //! The protocol's time: nanoseconds since an epoch that the caller chooses.
 //!
-//! Time is an argument here: the engine reads its clock once a turn, the simulator advances a virtual one.
-//! Where a reading from the start of the turn is not good enough, a [`Clock`] is the argument; the two places
-//! that need one are in the hops of a mutation (promise P2).
+//! Time is an argument here: the engine reads its clock once a turn, the simulator advances a
+//! virtual one. Where a reading from the start of the turn is not good enough, a [`Clock`] is the
+//! argument; the two places that need one are in the hops of a mutation (promise P2).
 
 use core::{ops::Add, time::Duration};
 

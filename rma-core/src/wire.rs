@@ -1,11 +1,11 @@
 //! The frames of 1RMA, octet by octet. Normative text: `docs/WIRE.md`.
 //!
-//! A frame of the right length and type, whose fields have defined values, is [`Claimed`]: it says nothing about
-//! who sent it. What a NIC believes is made from claims only after the frame's tag has been checked, in
-//! [`crate::nic`].
+//! A frame of the right length and type, whose fields have defined values, is [`Claimed`]: it says
+//! nothing about who sent it. What a NIC believes is made from claims only after the frame's tag
+//! has been checked, in [`crate::nic`].
 //!
-//! Every frame is a header in clear, a payload that is encrypted (read responses and solicited data only), and a
-//! tag:
+//! Every frame is a header in clear, a payload that is encrypted (read responses and solicited data
+//! only), and a tag:
 //!
 //! ```text
 //!  0               1               2               3
@@ -26,8 +26,8 @@
 //! |  by type, see `read`, `mutation` and `failure`                |
 //! ```
 //!
-//! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the code
-//! has no bare numbers.
+//! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the
+//! code has no bare numbers.
 
 pub mod failure;
 pub mod header;
@@ -47,8 +47,8 @@ pub const VERSION: u8 = 1;
 /// The length of the largest frame: a response with a whole op as payload.
 pub const FRAME_LEN_MAX: usize = read::RESPONSE_OVERHEAD + crate::limits::OP_SIZE_MAX as usize;
 
-/// The length of the shortest frame that can carry any op: a response with one granule of payload. A path
-/// that cannot carry it carries no 1RMA.
+/// The length of the shortest frame that can carry any op: a response with one granule of payload.
+/// A path that cannot carry it carries no 1RMA.
 pub const FRAME_LEN_MIN: usize = read::RESPONSE_OVERHEAD + crate::limits::GRANULE as usize;
 
 const _: () =

@@ -1,4 +1,5 @@
-//! Reads as futures: several at once, on any async executor, or none as here; and one that is given up.
+//! Reads as futures: several at once, on any async executor, or none as here; and one that is given
+//! up.
 
 use core::{
     pin::pin,
@@ -14,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     region.write(300_000, b"one-sided")?;
     let grant = server.grant(&region, [127, 0, 0, 15].into(), host.pid(), OpType::Read)?;
 
-    // `Client::start` has a thread that wakes futures wherever they run. Without it, `block_on` does the work.
+    // `Client::start` has a thread that wakes futures wherever they run. Without it, `block_on`
+    // does the work.
     let client = Client::new(host.executor(64)?);
     let pool = host.buffer_pool(4, 100_000)?;
 
@@ -26,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = client.block_on(far_away)??;
     assert_eq!(&bytes[..9], b"one-sided");
 
-    // A future that is dropped gives up its read. The buffer is the pool's again when no late frame can touch it.
+    // A future that is dropped gives up its read. The buffer is the pool's again when no late frame
+    // can touch it.
     let mut abandoned = client.read(&grant, 0, client.block_on(pool.acquire())?);
     assert!(pin!(&mut abandoned).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(abandoned);

@@ -1,5 +1,5 @@
-//! A large transfer, and what is left to do when a host fails in the middle: blocking calls, and a call whose outcome
-//! tells what is missing.
+//! A large transfer, and what is left to do when a host fails in the middle: blocking calls, and a
+//! call whose outcome tells what is missing.
 
 use rma_xdp::{
     Call, CallStatus, Grant, Host, HostConfig, OpType, Permissions, Piece, RegisteredRegion,
@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (_second, from_second) = replica([127, 0, 0, 13], &client)?;
     let local = client.register(LEN as usize, Permissions::NONE)?;
 
-    // Cut into ops, paced by congestion control, retried if need be; returns when all of it is there.
+    // Cut into ops, paced by congestion control, retried if need be; returns when all of it is
+    // there.
     let mut executor = client.executor(64)?;
     let began = executor.now();
     executor.read(&from_first, 0, &local, 0, LEN)?;

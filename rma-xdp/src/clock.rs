@@ -44,8 +44,8 @@ pub struct TscClock {
 }
 
 impl TscClock {
-    /// A clock whose epoch is now. The first one in a process calibrates the counter, which takes some
-    /// milliseconds.
+    /// A clock whose epoch is now. The first one in a process calibrates the counter, which takes
+    /// some milliseconds.
     #[must_use]
     pub fn new() -> Self {
         let counter = quanta::Clock::new();

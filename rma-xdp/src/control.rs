@@ -1,8 +1,8 @@
 //! The control path: what the driver asks of an engine, between its turns.
 //!
-//! An inline engine is asked directly. An engine on its own thread is asked through a queue that it looks
-//! into between turns. Nothing is allocated or freed on the engine's side: what it gets is boxed already,
-//! and what it has no more use for goes back.
+//! An inline engine is asked directly. An engine on its own thread is asked through a queue that it
+//! looks into between turns. Nothing is allocated or freed on the engine's side: what it gets is
+//! boxed already, and what it has no more use for goes back.
 
 use core::{
     ops::Range,
@@ -26,8 +26,9 @@ use crate::error::{HostError, WaitError};
 
 /// How the driver reaches its engine.
 pub(crate) trait ControlPath {
-    /// The answer to a question whose asker gave up waiting, if the engine has taken it: waits for it. The driver
-    /// settles it before it asks anything else, as nothing tells it from the next answer.
+    /// The answer to a question whose asker gave up waiting, if the engine has taken it: waits for
+    /// it. The driver settles it before it asks anything else, as nothing tells it from the next
+    /// answer.
     fn late_answer(&mut self) -> Result<Option<Answer>, HostError>;
 
     /// Asks, and waits for the answer.
@@ -41,8 +42,8 @@ pub(crate) trait ControlPath {
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     pub(crate) error: HostError,
-    /// The question, if the engine has not seen it. Otherwise it has done what it was asked, or will: its answer is
-    /// the next [`ControlPath::late_answer`].
+    /// The question, if the engine has not seen it. Otherwise it has done what it was asked, or
+    /// will: its answer is the next [`ControlPath::late_answer`].
     pub(crate) unseen: Option<Box<Request>>,
 }
 

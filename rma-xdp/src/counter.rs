@@ -1,28 +1,32 @@
-//! Where an engine's message counter gets its values from, so that no (key, IV) pair is used twice (P4).
+//! Where an engine's message counter gets its values from, so that no (key, IV) pair is used twice
+//! (P4).
 //!
-//! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use the
-//! state directory share, that the block is gone: the *high-water mark*, the first value that nobody has
-//! ever reserved. So blocks are disjoint across engines, processes and network namespaces, and across
-//! restarts, crashes and steps of the clock. A host's first block also begins no lower than the wall clock in
-//! nanoseconds: that is the second line, for a state directory that was lost.
+//! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use
+//! the state directory share, that the block is gone: the *high-water mark*, the first value that
+//! nobody has ever reserved. So blocks are disjoint across engines, processes and network
+//! namespaces, and across restarts, crashes and steps of the clock. A host's first block also
+//! begins no lower than the wall clock in nanoseconds: that is the second line, for a state
+//! directory that was lost.
 //!
-//! The second line holds if the clock is right and past every value that was used. A host uses values far more
-//! slowly than the clock goes on, so that is so unless a block begins ahead of the clock. A first block begins at the mark at
-//! the lowest, so the mark must not be ahead: the first block of a host is short, and later ones end with the clock
-//! ([`rma_core::counter_mark`]). Then a mark that is lost under a right clock repeats nothing, if hosts that share a directory are not opened more
-//! often than seven times a second for long, and send less than a frame in six nanoseconds together. Where a mark
-//! is ahead nevertheless, by a clock that was ahead or by a burst of hosts, [`Counter::fallback`] says so and until when.
+//! The second line holds if the clock is right and past every value that was used. A host uses
+//! values far more slowly than the clock goes on, so that is so unless a block begins ahead of the
+//! clock. A first block begins at the mark at the lowest, so the mark must not be ahead: the first
+//! block of a host is short, and later ones end with the clock ([`rma_core::counter_mark`]). Then a
+//! mark that is lost under a right clock repeats nothing, if hosts that share a directory are not
+//! opened more often than seven times a second for long, and send less than a frame in six
+//! nanoseconds together. Where a mark is ahead nevertheless, by a clock that was ahead or by a
+//! burst of hosts, [`Counter::fallback`] says so and until when.
 //!
-//! `store` reserves in a directory, `keeper` does so ahead of need on a thread of its own. Nothing here runs on an engine's thread
-//! but [`BlockSupply::turn`].
+//! `store` reserves in a directory, `keeper` does so ahead of need on a thread of its own. Nothing
+//! here runs on an engine's thread but [`BlockSupply::turn`].
 //!
-//! Not covered, because no file can: two state directories that serve one host address (two users, a
-//! directory restored from a copy, an address that moves to another machine) are kept apart by the wall
-//! clock alone, and a virtual machine that is set back to a snapshot while its hosts run goes on with the
-//! values that it had then.
+//! Not covered, because no file can: two state directories that serve one host address (two users,
+//! a directory restored from a copy, an address that moves to another machine) are kept apart by
+//! the wall clock alone, and a virtual machine that is set back to a snapshot while its hosts run
+//! goes on with the values that it had then.
 //!
-//! Invariant: a value leaves this module only after a mark above it is durable; unless there is no state
-//! directory and none can be made, which [`CounterSource`] says.
+//! Invariant: a value leaves this module only after a mark above it is durable; unless there is no
+//! state directory and none can be made, which [`CounterSource`] says.
 
 mod error;
 mod keeper;
@@ -54,9 +58,9 @@ use store::{FIRST_LEN, Store};
 #[must_use]
 #[non_exhaustive]
 pub struct CounterConfig {
-    /// The directory with the high-water mark, made if it is not there. All hosts that ever have one
-    /// address must share one directory; hosts with different addresses may. It must be on a local disk and
-    /// survive reboots.
+    /// The directory with the high-water mark, made if it is not there. All hosts that ever have
+    /// one address must share one directory; hosts with different addresses may. It must be on a
+    /// local disk and survive reboots.
     ///
     /// `None`: `/var/lib/1rma` for root, for all hosts over AF_XDP, whoever runs them, and for
     /// everybody who may write there; otherwise `$XDG_STATE_HOME/1rma` or `~/.local/state/1rma`.
@@ -68,19 +72,22 @@ pub struct CounterConfig {
     /// mark, so it must be usable, as must one that is named here; a read-only one is not. Default:
     /// `None`.
     ///
-    /// To change to another directory, or to begin anew when the mark is lost, is safe if the system clock is past every value
-    /// that was ever reserved, in nanoseconds since 1970. That is so if the clock was never ahead of what it is now,
-    /// and [`crate::Host::fallbacks`] never said otherwise. If in doubt, one of two things makes it safe: open the first host
-    /// with `nic.counter_start` above all these values (what the mark says, or a day after any time that the clock
-    /// has shown); or give new keys to all regions that the hosts of this address serve or have grants for
-    /// ([`crate::Host::rekey`]), which makes what was sealed under the old ones harmless.
+    /// To change to another directory, or to begin anew when the mark is lost, is safe if the
+    /// system clock is past every value that was ever reserved, in nanoseconds since 1970. That is
+    /// so if the clock was never ahead of what it is now, and [`crate::Host::fallbacks`] never said
+    /// otherwise. If in doubt, one of two things makes it safe: open the first host with
+    /// `nic.counter_start` above all these values (what the mark says, or a day after any time that
+    /// the clock has shown); or give new keys to all regions that the hosts of this address serve
+    /// or have grants for ([`crate::Host::rekey`]), which makes what was sealed under the old ones
+    /// harmless.
     pub state_dir: Option<PathBuf>,
-    /// How many values are reserved at once, at most. A host's first block has 2^27 at most, and later ones what
-    /// the wall clock has passed since the mark, if that is less. Larger: a host whose disk fails
-    /// goes on for longer. Default: 2^34, which last for an hour at five million frames a second.
+    /// How many values are reserved at once, at most. A host's first block has 2^27 at most, and
+    /// later ones what the wall clock has passed since the mark, if that is less. Larger: a host
+    /// whose disk fails goes on for longer. Default: 2^34, which last for an hour at five million
+    /// frames a second.
     pub block_len: u64,
-    /// The wall clock in nanoseconds since 1970; `None` if it cannot be told. Only tests have a reason to
-    /// set it.
+    /// The wall clock in nanoseconds since 1970; `None` if it cannot be told. Only tests have a
+    /// reason to set it.
     pub wall_clock: fn() -> Option<u64>,
 }
 
@@ -143,7 +150,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Reserves the first block, of values not below `floor`, and starts to look after the next ones.
+    /// Reserves the first block, of values not below `floor`, and starts to look after the next
+    /// ones.
     pub(crate) fn open(
         config: CounterConfig,
         floor: u64,
@@ -234,8 +242,8 @@ fn by_the_clock(clock: WallClock, floor: u64, reason: &str) -> Result<CounterBlo
     }
 }
 
-/// The wall clock, believed only where it can be right: not near 1970, where a machine without a clock
-/// battery begins each time anew, and not so far on that the counter would come near its end.
+/// The wall clock, believed only where it can be right: not near 1970, where a machine without a
+/// clock battery begins each time anew, and not so far on that the counter would come near its end.
 #[derive(Clone, Copy, Debug)]
 struct WallClock(fn() -> Option<u64>);
 

@@ -277,8 +277,8 @@ fn at_most_one_of_each_family(wanted: &[HostAddr]) -> Result<LocalAddresses, Hos
     Ok(addresses)
 }
 
-/// The interface's addresses as the kernel lists them: its primary one of each family first. Link-local IPv6
-/// addresses are left out: their names mean nothing on another link.
+/// The interface's addresses as the kernel lists them: its primary one of each family first.
+/// Link-local IPv6 addresses are left out: their names mean nothing on another link.
 #[cfg(feature = "xdp")]
 fn first_of_each_family(interface: &Interface) -> Option<LocalAddresses> {
     let mut addresses = LocalAddresses::default();

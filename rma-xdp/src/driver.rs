@@ -1,9 +1,9 @@
-//! The driver: hands out the NIC's finite resources, command slots and regions, and keeps the region keys
-//! (1RMA §4.3, "Managing hardware resources").
+//! The driver: hands out the NIC's finite resources, command slots and regions, and keeps the
+//! region keys (1RMA §4.3, "Managing hardware resources").
 //!
-//! It runs on the application's threads and never touches a frame. Its pools are as large as the NIC's
-//! tables: what it hands out, the NIC has room for; what it has not, is a clear error. Who may have how much of them
-//! is told in [`crate::tenant`] and decided in `accounts`.
+//! It runs on the application's threads and never touches a frame. Its pools are as large as the
+//! NIC's tables: what it hands out, the NIC has room for; what it has not, is a clear error. Who
+//! may have how much of them is told in [`crate::tenant`] and decided in `accounts`.
 
 mod accounts;
 mod pool;
@@ -53,10 +53,11 @@ pub(crate) struct Driver {
     bell: Option<Bell>,
     retired: Retired,
     executors: Executors,
-    /// The tenants, and which portals and regions are whose. The keys of the regions are in the NIC's table alone: a
-    /// remote Rekey changes them.
+    /// The tenants, and which portals and regions are whose. The keys of the regions are in the
+    /// NIC's table alone: a remote Rekey changes them.
     accounts: Books,
-    /// Regions that the NIC has though whoever registered them was told of an error: to be deregistered.
+    /// Regions that the NIC has though whoever registered them was told of an error: to be
+    /// deregistered.
     orphans: Vec<RegionId>,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
@@ -227,8 +228,8 @@ impl Driver {
         }
     }
 
-    /// K_d and all else that `initiator`'s process `pid` needs for ops of `op_type` on `region`, under the key that
-    /// the region has now.
+    /// K_d and all else that `initiator`'s process `pid` needs for ops of `op_type` on `region`,
+    /// under the key that the region has now.
     pub(crate) fn grant(
         &mut self,
         engine: &mut impl ControlPath,
@@ -260,8 +261,9 @@ impl Driver {
         })
     }
 
-    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on. `None` if dropped portals,
-    /// whose ops are in flight, have slots that may be enough: to be asked again once the engine has gone on.
+    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on. `None` if
+    /// dropped portals, whose ops are in flight, have slots that may be enough: to be asked again
+    /// once the engine has gone on.
     pub(crate) fn portal(
         &mut self,
         engine: &mut impl ControlPath,
@@ -302,8 +304,8 @@ impl Driver {
         Ok(Some(Portal::new(portal, self.retired.clone(), self.executors.clone(), life, sleep)))
     }
 
-    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants. Returns those
-    /// whose ops are in flight still.
+    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants.
+    /// Returns those whose ops are in flight still.
     fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<Vec<Range<u16>>, HostError> {
         self.settle_late(engine)?;
         let mut unsettled = Vec::new();
@@ -319,8 +321,8 @@ impl Driver {
         Ok(unsettled)
     }
 
-    /// Asks the engine. After an error the books are as if nothing had been asked, or will be once the engine has
-    /// answered.
+    /// Asks the engine. After an error the books are as if nothing had been asked, or will be once
+    /// the engine has answered.
     fn ask(
         &mut self,
         engine: &mut impl ControlPath,
@@ -338,7 +340,8 @@ impl Driver {
         })
     }
 
-    /// Puts into the books what the engine has done for askers that had given up, and has undone what nobody knows of.
+    /// Puts into the books what the engine has done for askers that had given up, and has undone
+    /// what nobody knows of.
     fn settle_late(&mut self, engine: &mut impl ControlPath) -> Result<(), HostError> {
         if let Some(late) = engine.late_answer()? {
             match late {

@@ -1,7 +1,7 @@
 //! An engine on a thread of its own: pinning, idling, and the queues of the control path.
 //!
-//! Once started, the thread allocates nothing, takes no lock, and blocks only where its idle policy lets it
-//! sleep. It ends when its host is dropped.
+//! Once started, the thread allocates nothing, takes no lock, and blocks only where its idle policy
+//! lets it sleep. It ends when its host is dropped.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst},
@@ -35,7 +35,8 @@ use crate::{
 /// How long the driver waits for an answer before it calls the engine stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// The longest sleep. Nothing should need it: it bounds the harm of a wake-up that a future bug loses.
+/// The longest sleep. Nothing should need it: it bounds the harm of a wake-up that a future bug
+/// loses.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The longest sleep of an engine that has no counter values: nobody wakes it when there are some.
@@ -106,7 +107,8 @@ impl EngineThread {
         let ended = Arc::new(AtomicBool::new(false));
         let (end, seen) = (EndOfLife(ended.clone()), shared.clone());
         let body = move || {
-            // Dropped last, also by a panic: its ports wake those who sleep, and they look whether it has ended.
+            // Dropped last, also by a panic: its ports wake those who sleep, and they look whether
+            // it has ended.
             let mut engine = engine;
             let _end = end;
             if let Some(core) = core {
@@ -231,7 +233,8 @@ fn run<B: HostBackend>(
     }
 }
 
-/// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there already.
+/// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there
+/// already.
 fn sleep<B: HostBackend>(engine: &Engine<B, TscClock>, shared: &Shared) {
     shared.doorbell.prepare_sleep();
     if engine.is_idle() && shared.requests.is_empty() && !shared.stop.load(SeqCst) {

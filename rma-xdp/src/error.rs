@@ -160,7 +160,8 @@ fn cores(available: &[usize]) -> String {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// It cannot be right, or there is no room for it: nothing was issued. The caller's doing, never the network's.
+    /// It cannot be right, or there is no room for it: nothing was issued. The caller's doing,
+    /// never the network's.
     #[error(transparent)]
     Refused(#[from] CallError),
     /// No place is free for it among the calls of its executor, and it was not to wait for one.

@@ -33,7 +33,8 @@ impl EventFd {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
-    /// Sleeps until there is a wake-up that has not been drained, or `timeout` has passed; sometimes shorter.
+    /// Sleeps until there is a wake-up that has not been drained, or `timeout` has passed;
+    /// sometimes shorter.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         // Interrupted by a signal: the caller looks and sleeps again.

@@ -1,14 +1,15 @@
-//! A CommandExecutor with its host's clock: transfers of any size for applications, polled or waited for. For futures
-//! there is a [`Client`].
+//! A CommandExecutor with its host's clock: transfers of any size for applications, polled or
+//! waited for. For futures there is a [`Client`].
 //!
-//! It is the protocol's [`CommandExecutor`] over a [`Portal`] and nothing else: what is added is the time, and how a
-//! thread waits. It belongs to one thread at a time and may be sent to another.
+//! It is the protocol's [`CommandExecutor`] over a [`Portal`] and nothing else: what is added is
+//! the time, and how a thread waits. It belongs to one thread at a time and may be sent to another.
 //!
 //! # What a drop leaves
 //!
-//! An executor that is dropped in the middle of a call forgets it. Ops that the NIC has taken go on to their ends: the
-//! slots are the host's again when the last is over, and the memory lives as long as its region is registered. Until
-//! then the bytes that those ops read into may change. A [`Client`] has buffers that nobody gets before.
+//! An executor that is dropped in the middle of a call forgets it. Ops that the NIC has taken go on
+//! to their ends: the slots are the host's again when the last is over, and the memory lives as
+//! long as its region is registered. Until then the bytes that those ops read into may change. A
+//! [`Client`] has buffers that nobody gets before.
 
 mod buffer;
 mod client;
@@ -49,13 +50,14 @@ use crate::{
     portal::{Portal, WAIT},
 };
 
-/// Transfers of any size over one portal. See the [module](rma_core::executor) that does it for who goes next.
+/// Transfers of any size over one portal. See the [module](rma_core::executor) that does it for who
+/// goes next.
 ///
 /// To poll: [`Executor::submit`] a call, [`Executor::poll`] often, and take what is over from
-/// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer at a time (with
-/// [`TransferOptions`]: [`Executor::read_with`], [`Executor::write_with`]), [`Executor::run`] for calls of several
-/// pieces, [`Executor::wait_any`] for several calls at once. To wait for
-/// other things as well, in an event loop of your own: [`Executor::completion_fd`].
+/// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer
+/// at a time (with [`TransferOptions`]: [`Executor::read_with`], [`Executor::write_with`]),
+/// [`Executor::run`] for calls of several pieces, [`Executor::wait_any`] for several calls at once.
+/// To wait for other things as well, in an event loop of your own: [`Executor::completion_fd`].
 ///
 /// ```
 #[doc = include_str!("../examples/transfer.rs")]
@@ -80,8 +82,9 @@ pub struct Executor {
 pub(crate) type Turn<'a> = &'a mut dyn FnMut() -> usize;
 
 impl Executor {
-    /// An executor over `portal`, of which nothing may be under way: one with settings of your own, or over the portal
-    /// of a tenant. [`Host::executor_config`](crate::Host::executor_config) has what suits the host.
+    /// An executor over `portal`, of which nothing may be under way: one with settings of your own,
+    /// or over the portal of a tenant. [`Host::executor_config`](crate::Host::executor_config) has
+    /// what suits the host.
     ///
     /// # Errors
     /// The first setting that cannot work, with its value and the rule.
@@ -105,7 +108,8 @@ impl Executor {
         })
     }
 
-    /// How this executor waits from now on: see [`Portal::set_idle`], whose default is that of executors.
+    /// How this executor waits from now on: see [`Portal::set_idle`], whose default is that of
+    /// executors.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
@@ -118,7 +122,8 @@ impl Executor {
 
     /// Takes a call. Its first ops are issued in the next [`Executor::poll`].
     ///
-    /// Until the call is over, the local bytes of a read may change at any moment, and those of a write must not.
+    /// Until the call is over, the local bytes of a read may change at any moment, and those of a
+    /// write must not.
     ///
     /// # Errors
     /// If the call cannot be right, or there is no room for it. Then nothing was issued.
@@ -126,7 +131,8 @@ impl Executor {
         self.begin(call, CommandExecutor::submit)
     }
 
-    /// [`Executor::fence`] and then [`Executor::submit`]; but if the call is refused, there is no fence either.
+    /// [`Executor::fence`] and then [`Executor::submit`]; but if the call is refused, there is no
+    /// fence either.
     ///
     /// # Errors
     /// As [`Executor::submit`].
@@ -174,8 +180,9 @@ impl Executor {
         self.inner.cancel(call);
     }
 
-    /// Takes the completions that there are, and issues what may be issued. Returns how much there was to do. To be
-    /// called whenever there may be a completion, and not later than [`Executor::poll_timeout`] says.
+    /// Takes the completions that there are, and issues what may be issued. Returns how much there
+    /// was to do. To be called whenever there may be a completion, and not later than
+    /// [`Executor::poll_timeout`] says.
     pub fn poll(&mut self) -> usize {
         let now = self.clock.now();
         let work = self.inner.poll(now);
@@ -186,14 +193,16 @@ impl Executor {
         work
     }
 
-    /// Tells whoever watches the host how things are. Also to be called before a thread sleeps, which may be for long.
+    /// Tells whoever watches the host how things are. Also to be called before a thread sleeps,
+    /// which may be for long.
     fn tell(&mut self) {
         let calls = self.calls();
         self.told.tell(&mut self.inner, calls);
         self.told_of = (calls, self.inner.ops_outstanding());
     }
 
-    /// [`Executor::tell`], if something has begun or ended since: the thread that would tell sleeps.
+    /// [`Executor::tell`], if something has begun or ended since: the thread that would tell
+    /// sleeps.
     fn tell_news(&mut self) {
         if self.told_of != (self.calls(), self.inner.ops_outstanding()) {
             self.tell();
@@ -219,7 +228,8 @@ impl Executor {
         Some(outcome)
     }
 
-    /// When [`Executor::poll`] has something to do even if no completion comes, by [`Executor::now`].
+    /// When [`Executor::poll`] has something to do even if no completion comes, by
+    /// [`Executor::now`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.inner.poll_timeout()
@@ -237,12 +247,13 @@ impl Executor {
         &self.inner
     }
 
-    /// Reads `len` bytes at `remote_offset` of the granted region into `sink` at `offset`, and waits until they are
-    /// there.
+    /// Reads `len` bytes at `remote_offset` of the granted region into `sink` at `offset`, and
+    /// waits until they are there.
     ///
     /// # Errors
-    /// [`TransferError::Refused`] if the transfer cannot be right, [`TransferError::Failed`] if not all bytes came,
-    /// with what is missing, and [`TransferError::Unfinished`] if the engine is gone or inline.
+    /// [`TransferError::Refused`] if the transfer cannot be right, [`TransferError::Failed`] if not
+    /// all bytes came, with what is missing, and [`TransferError::Unfinished`] if the engine is
+    /// gone or inline.
     pub fn read(
         &mut self,
         grant: &Grant,
@@ -291,8 +302,8 @@ impl Executor {
         self.transfer(OpType::Read, piece, options)
     }
 
-    /// Writes `len` bytes of `source` at `offset` to `remote_offset` of the granted region, and waits until they are
-    /// there. They must not change meanwhile.
+    /// Writes `len` bytes of `source` at `offset` to `remote_offset` of the granted region, and
+    /// waits until they are there. They must not change meanwhile.
     ///
     /// # Errors
     /// As [`Executor::read`].
@@ -339,10 +350,12 @@ impl Executor {
         done(self.run(&call)?)
     }
 
-    /// Submits a call and waits until it is over. Other calls go on meanwhile, and their outcomes are kept.
+    /// Submits a call and waits until it is over. Other calls go on meanwhile, and their outcomes
+    /// are kept.
     ///
     /// # Errors
-    /// [`TransferError::Refused`] and [`TransferError::Unfinished`]. How the transfer went is in the outcome.
+    /// [`TransferError::Refused`] and [`TransferError::Unfinished`]. How the transfer went is in
+    /// the outcome.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Outcome, TransferError> {
         self.run_with(call, None)
     }
@@ -350,13 +363,14 @@ impl Executor {
     /// Waits until any call is over: spins, then sleeps, as [`Executor::set_idle`] says.
     ///
     /// # Errors
-    /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing while this thread
-    /// waits ([`crate::InlineHost::wait_any`] is for those).
+    /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
+    /// while this thread waits ([`crate::InlineHost::wait_any`] is for those).
     pub fn wait_any(&mut self) -> Result<Outcome, WaitError> {
         self.wait_with(None, None)
     }
 
-    /// Waits until any call is over, for no longer than `timeout`: `None` if there is none by then. The calls go on.
+    /// Waits until any call is over, for no longer than `timeout`: `None` if there is none by then.
+    /// The calls go on.
     ///
     /// # Errors
     /// As [`Executor::wait_any`].
@@ -445,17 +459,19 @@ impl Executor {
         }
     }
 
-    /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`], for applications with
-    /// an event loop of their own. `None` if the engine is inline. It is [`Portal::completion_fd`], with two
-    /// differences: time matters as well, and what is over is in [`Executor::poll_outcome`].
+    /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`],
+    /// for applications with an event loop of their own. `None` if the engine is inline. It is
+    /// [`Portal::completion_fd`], with two differences: time matters as well, and what is over is
+    /// in [`Executor::poll_outcome`].
     ///
-    /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do. [`Executor::wait_any_timeout`] with no time
-    ///    does both, and says so if nothing will come any more. Without a call there is nothing to be armed for: submit
-    ///    one, or wait for whatever else, without the descriptor.
+    /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do.
+    ///    [`Executor::wait_any_timeout`] with no time does both, and says so if nothing will come
+    ///    any more. Without a call there is nothing to be armed for: submit one, or wait for
+    ///    whatever else, without the descriptor.
     /// 2. [`Executor::arm`]. If it returns `false`, go to 4.
-    /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else, but not longer than until
-    ///    [`Executor::poll_timeout`]: ops that are paced, and deadlines of calls, come with no completion. Nothing may
-    ///    be submitted meanwhile.
+    /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else,
+    ///    but not longer than until [`Executor::poll_timeout`]: ops that are paced, and deadlines
+    ///    of calls, come with no completion. Nothing may be submitted meanwhile.
     /// 4. [`Executor::disarm`], and begin anew.
     ///
     /// It also becomes readable when the engine ends. Do not read from it.
@@ -484,9 +500,9 @@ impl Executor {
         self.portal().completion_fd()
     }
 
-    /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more: `false` if it must
-    /// not, as there is something to do already, or nothing will come: there is no call, or the engine has ended or is
-    /// inline.
+    /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more:
+    /// `false` if it must not, as there is something to do already, or nothing will come: there is
+    /// no call, or the engine has ended or is inline.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
         while let Some(outcome) = self.inner.poll_outcome() {
@@ -503,7 +519,8 @@ impl Executor {
         sleeps
     }
 
-    /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not readable any longer.
+    /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not
+    /// readable any longer.
     pub fn disarm(&mut self) {
         if let Some(sleep) = self.portal().sleep() {
             sleep.end();

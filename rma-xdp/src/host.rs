@@ -64,8 +64,8 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct HostConfig {
     /// Which device carries the frames.
     pub device: Device,
-    /// The host's addresses, at most one of each family. Empty: for AF_XDP, the interface's first address of
-    /// each family.
+    /// The host's addresses, at most one of each family. Empty: for AF_XDP, the interface's first
+    /// address of each family.
     pub addresses: Vec<HostAddr>,
     /// The UDP port, the same for all hosts of a deployment.
     pub port: u16,
@@ -75,15 +75,16 @@ pub struct HostConfig {
     pub core: Option<usize>,
     /// What an engine thread does when there is nothing to do.
     pub idle: IdlePolicy,
-    /// Where the values of the message counter come from. They begin no lower than `nic.counter_start`.
+    /// Where the values of the message counter come from. They begin no lower than
+    /// `nic.counter_start`.
     pub counter: CounterConfig,
     /// Who may have how much of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
     /// The NIC. Its addresses, counter, frame lengths and bucket secret are set when the host is
     /// opened.
     pub nic: NicConfigBuilder,
-    /// What encrypts frames. Default: the fastest provider that the processor can run. All give the same frames, so hosts
-    /// with different ones understand each other.
+    /// What encrypts frames. Default: the fastest provider that the processor can run. All give the
+    /// same frames, so hosts with different ones understand each other.
     pub aead: &'static dyn AeadProvider,
 }
 
@@ -162,8 +163,8 @@ struct Control {
     driver: Driver,
 }
 
-/// A host whose engine runs when, and only when, the application calls it: for applications that own their
-/// core, and for tests.
+/// A host whose engine runs when, and only when, the application calls it: for applications that
+/// own their core, and for tests.
 ///
 /// ```
 /// # use rma_xdp::{HostConfig, InlineHost, OpStatus, OpType, Permissions};
@@ -212,8 +213,8 @@ impl HostShared {
         Housekeeping::new(self.counter.supply())
     }
 
-    /// Has the way to a granted initiator looked for: a notice to it must not cause a look-up itself, as it goes to
-    /// whoever claims to be that host.
+    /// Has the way to a granted initiator looked for: a notice to it must not cause a look-up
+    /// itself, as it goes to whoever claims to be that host.
     fn prepare(&self, grant: &Grant, local: &LocalAddresses) {
         // No way leads over the device to the host itself.
         if !local.contains(grant.initiator) {
@@ -252,7 +253,8 @@ impl Host {
     /// Registers `len` bytes of zeroed memory under a fresh region key.
     ///
     /// # Errors
-    /// If the length cannot be had, or the host has no region or bytes left ([`crate::AllocationError`]).
+    /// If the length cannot be had, or the host has no region or bytes left
+    /// ([`crate::AllocationError`]).
     pub fn register(
         &self,
         len: usize,
@@ -284,8 +286,8 @@ impl Host {
         driver.deregister(thread, region)
     }
 
-    /// Allocates `slots` command slots: as many ops may be in flight at once. Waits for ops of dropped portals if
-    /// their slots may be enough.
+    /// Allocates `slots` command slots: as many ops may be in flight at once. Waits for ops of
+    /// dropped portals if their slots may be enough.
     ///
     /// # Errors
     /// If that many are not free.
@@ -293,9 +295,9 @@ impl Host {
         self.portal_as(None, slots)
     }
 
-    /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived from the old
-    /// one fail with REMOTE_AUTHENTICATION_FAILURE from now on. Who is to go on needs a new grant;
-    /// [`Grant::under`] makes one beforehand.
+    /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived
+    /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from now on. Who is to go on needs
+    /// a new grant; [`Grant::under`] makes one beforehand.
     ///
     /// # Errors
     /// If the region is not registered.
@@ -304,13 +306,14 @@ impl Host {
         driver.rekey(thread, region, key)
     }
 
-    /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's present key.
-    /// Hand it over a channel that keeps secrets.
+    /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's
+    /// present key. Hand it over a channel that keeps secrets.
     ///
     /// The region must permit such ops as well: see [`Permissions`].
     ///
-    /// Over AF_XDP the host also begins to look for the way to `initiator`, without waiting: then even an op under a
-    /// grant of an earlier life of this host gets an answer. Unless [`NetMonitor::prepare`] has no room for it.
+    /// Over AF_XDP the host also begins to look for the way to `initiator`, without waiting: then
+    /// even an op under a grant of an earlier life of this host gets an answer. Unless
+    /// [`NetMonitor::prepare`] has no room for it.
     ///
     /// [`NetMonitor::prepare`]: crate::net::NetMonitor::prepare
     ///
@@ -341,8 +344,8 @@ impl Host {
         *self.control().driver.addresses()
     }
 
-    /// Finds the way to a responder, so that its first ops need not: route, next hop, its MAC address. Waits
-    /// for the neighbour to answer, for up to 3 s.
+    /// Finds the way to a responder, so that its first ops need not: route, next hop, its MAC
+    /// address. Waits for the neighbour to answer, for up to 3 s.
     ///
     /// # Errors
     /// Why there is no way.
@@ -370,8 +373,8 @@ impl Host {
         self.shared.device.interface()
     }
 
-    /// Everything that works less well than it could, a sentence each: of the device, and of the message
-    /// counter. May change while the host runs.
+    /// Everything that works less well than it could, a sentence each: of the device, and of the
+    /// message counter. May change while the host runs.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
         self.shared.fallbacks()
@@ -389,7 +392,8 @@ impl Host {
         &self.shared.counters
     }
 
-    /// All that the host tells about itself, as plain data, and from there as text for Prometheus. Waits for nobody.
+    /// All that the host tells about itself, as plain data, and from there as text for Prometheus.
+    /// Waits for nobody.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.metrics.metrics()
@@ -421,8 +425,8 @@ impl InlineHost {
         Ok(Self { engine, driver, shared, metrics })
     }
 
-    /// One turn of the engine. Returns how much there was to do. Call it without end: ops make progress,
-    /// requests are served and timeouts pass only here.
+    /// One turn of the engine. Returns how much there was to do. Call it without end: ops make
+    /// progress, requests are served and timeouts pass only here.
     pub fn turn(&mut self) -> usize {
         self.engine.turn()
     }
@@ -446,8 +450,8 @@ impl InlineHost {
         }
     }
 
-    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone. `None` over
-    /// another device.
+    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone.
+    /// `None` over another device.
     #[cfg(feature = "xdp")]
     pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
         match self.engine.engine.backend_mut() {

@@ -27,7 +27,8 @@ impl Housekeeping {
     }
 
     pub(crate) fn turn<B: HostBackend>(&mut self, engine: &mut Engine<B, TscClock>) {
-        // Without counter values nothing can be sent: then the next block is looked for in every turn.
+        // Without counter values nothing can be sent: then the next block is looked for in every
+        // turn.
         let out_of_values = engine.nic().counter_values_left() == 0;
         if let Some(left) = self.turns_left.checked_sub(1).filter(|_| !out_of_values) {
             self.turns_left = left;

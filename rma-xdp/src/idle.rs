@@ -1,11 +1,12 @@
-//! What a thread does when there is nothing to do, an engine's or an application's that waits for a completion:
-//! spin, then yield, then sleep in the kernel.
+//! What a thread does when there is nothing to do, an engine's or an application's that waits for a
+//! completion: spin, then yield, then sleep in the kernel.
 
 use core::time::Duration;
 
 use rma_core::time::Instant;
 
-/// When a thread that has nothing to do stops spinning: an engine's, or one that waits for a completion.
+/// When a thread that has nothing to do stops spinning: an engine's, or one that waits for a
+/// completion.
 ///
 /// | phase | cost | a frame, command or completion is seen after |
 /// |---|---|---|

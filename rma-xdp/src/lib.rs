@@ -1,9 +1,9 @@
-//! 1RMA, One-Shot Remote Memory Access, for Linux hosts: one-sided, encrypted reads and writes of another host's
-//! registered memory, over AF_XDP or plain UDP sockets.
+//! 1RMA, One-Shot Remote Memory Access, for Linux hosts: one-sided, encrypted reads and writes of
+//! another host's registered memory, over AF_XDP or plain UDP sockets.
 //!
-//! A [`Host`] is a NIC with its device and its engine thread. One host registers a region and makes a
-//! [`Grant`]; the grant travels to the other over a channel that keeps secrets; the other reads or writes through a
-//! [`Portal`], without the first host's application taking any part in it.
+//! A [`Host`] is a NIC with its device and its engine thread. One host registers a region and makes
+//! a [`Grant`]; the grant travels to the other over a channel that keeps secrets; the other reads
+//! or writes through a [`Portal`], without the first host's application taking any part in it.
 //!
 //! ```
 #![doc = include_str!("../examples/one_sided.rs")]

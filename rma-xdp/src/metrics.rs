@@ -1,14 +1,15 @@
 //! What a host tells about itself, at one moment, as plain data and as text for Prometheus.
 //!
-//! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's own, which it writes
-//! and others read; gauges are what it published last; the kernel is asked directly.
+//! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's
+//! own, which it writes and others read; gauges are what it published last; the kernel is asked
+//! directly.
 //!
-//! Executors belong to their applications' threads, and tell as these poll or go to sleep: see [`ExecutorGauges`]. There is nothing of
-//! each path, of which there may be as many as hosts. A [`rma_core::executor::CommandExecutor`] that an application
-//! drives itself is not there.
+//! Executors belong to their applications' threads, and tell as these poll or go to sleep: see
+//! [`ExecutorGauges`]. There is nothing of each path, of which there may be as many as hosts. A
+//! [`rma_core::executor::CommandExecutor`] that an application drives itself is not there.
 //!
-//! Invariant: the text is valid whatever names tenants and devices have: no family and no sample comes twice, and
-//! buckets ascend.
+//! Invariant: the text is valid whatever names tenants and devices have: no family and no sample
+//! comes twice, and buckets ascend.
 
 mod device;
 mod display;
@@ -36,7 +37,8 @@ use crate::{
     tenant::TenantUsage,
 };
 
-/// What a host tells about itself at one moment. Each number is whole; they are not all from one instant.
+/// What a host tells about itself at one moment. Each number is whole; they are not all from one
+/// instant.
 ///
 /// As text: for a person by [`Display`](core::fmt::Display), and for scrapers by
 /// [`Metrics::prometheus`].
@@ -79,7 +81,8 @@ pub struct Metrics {
     pub tenants: Box<[TenantUsage]>,
 }
 
-/// The counters of a NIC that are one number each. Each is what the method of [`NicCounters`] of that name says.
+/// The counters of a NIC that are one number each. Each is what the method of [`NicCounters`] of
+/// that name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicTotals {
@@ -122,8 +125,8 @@ pub struct OpDelays {
     pub total: DelayHistogram,
 }
 
-/// Where [`Metrics`] of one host come from, on any thread. It keeps nothing of the host open, and may outlive it: the
-/// counters then stay as they are.
+/// Where [`Metrics`] of one host come from, on any thread. It keeps nothing of the host open, and
+/// may outlive it: the counters then stay as they are.
 #[derive(Clone, Debug)]
 pub struct MetricsSource {
     counters: Arc<NicCounters>,
@@ -149,8 +152,8 @@ impl MetricsSource {
         Self { counters, device, description, aead, books, executors, life }
     }
 
-    /// What the host tells about itself now. Allocates, and makes a system call for each receive queue; an engine
-    /// notices nothing of it.
+    /// What the host tells about itself now. Allocates, and makes a system call for each receive
+    /// queue; an engine notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Self { counters, device, description, aead, books, executors, life } = self;

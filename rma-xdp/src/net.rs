@@ -2,8 +2,8 @@
 //!
 //! An AF_XDP frame carries its own Ethernet header, so somebody has to know which hardware address
 //! leads to a host, from which address of ours, and how large a packet may be. The kernel knows and
-//! keeps knowing: [`NetMonitor`] asks it by netlink, listens for changes, and keeps the answers in a
-//! [`PathTable`] that an engine thread reads without system calls. [`Interface`] holds the facts
+//! keeps knowing: [`NetMonitor`] asks it by netlink, listens for changes, and keeps the answers in
+//! a [`PathTable`] that an engine thread reads without system calls. [`Interface`] holds the facts
 //! about one interface at one moment.
 //!
 //! This is not a routing daemon and not an ARP implementation: routes are whatever the kernel says,

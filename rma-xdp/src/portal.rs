@@ -1,10 +1,11 @@
-//! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions, and the slots'
-//! way back.
+//! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions,
+//! and the slots' way back.
 //!
 //! # Sleeping until a completion
 //!
-//! The engine rings only for threads that have said that they sleep, so the order matters: say so (`arm`), look once
-//! more, and only then sleep. It is the engine's own protocol, [`rma_shm::doorbell`], with the roles exchanged.
+//! The engine rings only for threads that have said that they sleep, so the order matters: say so
+//! (`arm`), look once more, and only then sleep. It is the engine's own protocol,
+//! [`rma_shm::doorbell`], with the roles exchanged.
 
 use core::{
     ops::{Deref, DerefMut, Range},
@@ -39,11 +40,12 @@ pub(crate) const WAIT: IdlePolicy = IdlePolicy {
     sleep: true,
 };
 
-/// Slots of portals that were dropped and whose ops may be in flight still. Shared with the portals.
+/// Slots of portals that were dropped and whose ops may be in flight still. Shared with the
+/// portals.
 pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 
-/// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may be sent to
-/// another. All that [`CommandPortal`] does, this does.
+/// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may
+/// be sent to another. All that [`CommandPortal`] does, this does.
 ///
 /// ```
 /// # use core::time::Duration;
@@ -69,8 +71,9 @@ pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 /// # }
 /// ```
 ///
-/// When it is dropped, its slots go back to the host's pool as soon as their last op has completed. Memory
-/// that such an op may still write belongs to a registered region, which the host keeps alive.
+/// When it is dropped, its slots go back to the host's pool as soon as their last op has completed.
+/// Memory that such an op may still write belongs to a registered region, which the host keeps
+/// alive.
 #[derive(Debug)]
 pub struct Portal {
     inner: CommandPortal,
@@ -101,8 +104,8 @@ impl Sleep {
         Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
     }
 
-    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and only then to
-    /// [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
+    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and
+    /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
     pub(crate) fn prepare(&self) {
         self.doorbell.prepare_sleep();
     }
@@ -119,7 +122,8 @@ impl Sleep {
         self.event.drain();
     }
 
-    /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made known to it.
+    /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made
+    /// known to it.
     pub(crate) fn rouse(&self) {
         if self.doorbell.needs_ring() {
             self.event.wake();
@@ -148,18 +152,20 @@ impl Portal {
         &self.executors
     }
 
-    /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then sleeps until the
-    /// engine wakes it, which takes some tens of microseconds and the engine one system call.
+    /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then
+    /// sleeps until the engine wakes it, which takes some tens of microseconds and the engine one
+    /// system call.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
 
     /// Waits for the next completion, as [`Portal::set_idle`] says. It comes within
-    /// [`Timing::bound`](crate::Timing::bound) of its type of op (P1), as long as the engine's thread is scheduled.
+    /// [`Timing::bound`](crate::Timing::bound) of its type of op (P1), as long as the engine's
+    /// thread is scheduled.
     ///
     /// # Errors
-    /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so does
-    /// nothing while this thread waits ([`crate::InlineHost::wait`] is for those).
+    /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so
+    /// does nothing while this thread waits ([`crate::InlineHost::wait`] is for those).
     pub fn wait(&mut self) -> Result<Completion, WaitError> {
         loop {
             if let Some(completion) = self.wait_for(None)? {
@@ -168,7 +174,8 @@ impl Portal {
         }
     }
 
-    /// Waits for the next completion, for no longer than `timeout`: `None` if there is none by then. The ops go on.
+    /// Waits for the next completion, for no longer than `timeout`: `None` if there is none by
+    /// then. The ops go on.
     ///
     /// # Errors
     /// As [`Portal::wait`].
@@ -202,7 +209,8 @@ impl Portal {
         }
     }
 
-    /// Sleeps until there is a completion, the engine ends, or `timeout` has passed; sometimes shorter.
+    /// Sleeps until there is a completion, the engine ends, or `timeout` has passed; sometimes
+    /// shorter.
     pub(crate) fn sleep_for(&self, timeout: Option<Duration>) {
         if let Some(sleep) = &self.sleep {
             sleep.prepare();
@@ -228,28 +236,31 @@ impl Portal {
         self.life.ended()
     }
 
-    /// A file descriptor that becomes readable when there is a completion to poll, for applications with an event
-    /// loop of their own. `None` if the engine is inline.
+    /// A file descriptor that becomes readable when there is a completion to poll, for applications
+    /// with an event loop of their own. `None` if the engine is inline.
     ///
-    /// It is readable only for those who have asked for it, so that the engine need not make a system call for
-    /// everybody else:
+    /// It is readable only for those who have asked for it, so that the engine need not make a
+    /// system call for everybody else:
     ///
-    /// 1. Poll completions until there are none. While no op is in flight there is nothing to be armed for: issue one,
-    ///    or wait for whatever else, without the descriptor.
+    /// 1. Poll completions until there are none. While no op is in flight there is nothing to be
+    ///    armed for: issue one, or wait for whatever else, without the descriptor.
     /// 2. [`Portal::arm`]. If it returns `false`, go to 4.
     /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else.
     /// 4. [`Portal::disarm`], and begin anew.
     ///
-    /// It also becomes readable when the engine ends; [`Portal::wait`] says so. Do not read from it.
+    /// It also becomes readable when the engine ends; [`Portal::wait`] says so. Do not read from
+    /// it.
     ///
-    /// While a portal is armed, each turn of the engine that gives it completions costs a system call.
+    /// While a portal is armed, each turn of the engine that gives it completions costs a system
+    /// call.
     #[must_use]
     pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
         self.sleep.as_ref().map(|sleep| sleep.event.as_fd())
     }
 
-    /// Says that this thread is going to sleep on [`Portal::completion_fd`], and looks once more: `false` if it must
-    /// not, as there is a completion already, or none will come: no op is in flight, or the engine has ended.
+    /// Says that this thread is going to sleep on [`Portal::completion_fd`], and looks once more:
+    /// `false` if it must not, as there is a completion already, or none will come: no op is in
+    /// flight, or the engine has ended.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
         let Some(sleep) = &self.sleep else { return false };
@@ -257,7 +268,8 @@ impl Portal {
         self.inner.outstanding() > 0 && self.may_sleep()
     }
 
-    /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable any longer.
+    /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable
+    /// any longer.
     pub fn disarm(&mut self) {
         if let Some(sleep) = &self.sleep {
             sleep.end();
@@ -289,8 +301,8 @@ impl Drop for Portal {
     fn drop(&mut self) {
         let slots = self.inner.slots().clone();
         tracing::debug!(?slots, outstanding = self.inner.outstanding(), "portal dropped");
-        // The queue has room for every portal that there can be. Were it ever full, the slots would stay
-        // allocated: nothing worse.
+        // The queue has room for every portal that there can be. Were it ever full, the slots would
+        // stay allocated: nothing worse.
         let _ = self.retired.push(slots);
     }
 }

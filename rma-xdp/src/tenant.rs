@@ -1,21 +1,23 @@
-//! Tenants: the applications of one host, and what of its finite resources each may have (1RMA §4.3, §7.3: "assigns
-//! finite hardware resources to applications according to their business priorities").
+//! Tenants: the applications of one host, and what of its finite resources each may have (1RMA
+//! §4.3, §7.3: "assigns finite hardware resources to applications according to their business
+//! priorities").
 //!
 //! Names, quotas and errors only. What is allocated is in `driver`.
 //!
 //! # The rules
 //!
-//! There are three pools: command slots, regions, and registered bytes. Each is divided into *reservations*, one for
-//! each tenant that has one, and the *rest*.
+//! There are three pools: command slots, regions, and registered bytes. Each is divided into
+//! *reservations*, one for each tenant that has one, and the *rest*.
 //!
 //! - What a tenant has of a pool, all together, is at most its `max`.
-//! - An allocation (a portal's slots, a region, a region's bytes) comes wholly from the tenant's reservation, if that
-//!   has room, and otherwise wholly from the rest. Nobody else ever gets what is reserved. Reserved slots lie side by
-//!   side, so that other tenants' portals cannot cut them into pieces.
-//! - The rest is first come, first served, but for this: as long as the host has a tenant of a higher priority, a
-//!   tenant of a lower one gets nothing that would leave less than a given share of the rest free
-//!   ([`KeptFree`]). What it has already is not taken away. Making a reservation is exempt: it may take all that is
-//!   free of the rest, whatever the tenant's priority.
+//! - An allocation (a portal's slots, a region, a region's bytes) comes wholly from the tenant's
+//!   reservation, if that has room, and otherwise wholly from the rest. Nobody else ever gets what
+//!   is reserved. Reserved slots lie side by side, so that other tenants' portals cannot cut them
+//!   into pieces.
+//! - The rest is first come, first served, but for this: as long as the host has a tenant of a
+//!   higher priority, a tenant of a lower one gets nothing that would leave less than a given share
+//!   of the rest free ([`KeptFree`]). What it has already is not taken away. Making a reservation
+//!   is exempt: it may take all that is free of the rest, whatever the tenant's priority.
 //!
 //! The host itself is a tenant, too: what is allocated without naming one is the host's own.
 
@@ -54,13 +56,13 @@ impl Default for Quota {
 #[must_use]
 #[non_exhaustive]
 pub struct Quotas {
-    /// Command slots: how many ops may be in flight at once, and so which part of the network's capacity the tenant
-    /// can use (§7.3, figure 11b).
+    /// Command slots: how many ops may be in flight at once, and so which part of the network's
+    /// capacity the tenant can use (§7.3, figure 11b).
     pub slots: Quota,
     /// Entries of the registered region table.
     pub regions: Quota,
-    /// Bytes of memory in registered regions. Not of allocated memory: that of a region which is deregistered lives on
-    /// as long as a handle to it, and is not counted.
+    /// Bytes of memory in registered regions. Not of allocated memory: that of a region which is
+    /// deregistered lives on as long as a handle to it, and is not counted.
     pub bytes: Quota,
 }
 
@@ -76,8 +78,8 @@ pub enum Priority {
     High,
 }
 
-/// Which share of the rest of each pool tenants leave free for those of higher priority, as long as the host has
-/// any. In percent, rounded up to whole units; more than 100 is 100.
+/// Which share of the rest of each pool tenants leave free for those of higher priority, as long as
+/// the host has any. In percent, rounded up to whole units; more than 100 is 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -139,9 +141,9 @@ impl Default for DriverConfig {
 pub struct TenantConfig {
     /// Its name, for errors. Need not be unique.
     pub name: Box<str>,
-    /// PID_initiator of its portals, and the only one whose portals may use its regions as the local end of an op.
-    /// Fixed for each portal and region when it is allocated. `None`: the host's. Tenants of one PID can use each
-    /// other's regions.
+    /// PID_initiator of its portals, and the only one whose portals may use its regions as the
+    /// local end of an op. Fixed for each portal and region when it is allocated. `None`: the
+    /// host's. Tenants of one PID can use each other's regions.
     pub pid: Option<Pid>,
     /// Who goes first when the rest of a pool is scarce.
     pub priority: Priority,
@@ -159,8 +161,8 @@ impl TenantConfig {
 
 /// One application of a host, as its allocations name it. Clones are the same tenant.
 ///
-/// When the last one is dropped, portals and regions go on as they are; once they have been given back, too, nothing
-/// is reserved any more.
+/// When the last one is dropped, portals and regions go on as they are; once they have been given
+/// back, too, nothing is reserved any more.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     pub(crate) id: TenantId,
@@ -194,8 +196,8 @@ impl Tenant {
 pub struct PoolUsage {
     /// What it has.
     pub used: u64,
-    /// What it could have at this moment, in one piece: the more of what is left of its reservation, and of what it
-    /// may use of the rest.
+    /// What it could have at this moment, in one piece: the more of what is left of its
+    /// reservation, and of what it may use of the rest.
     pub available: u64,
 }
 
@@ -218,7 +220,8 @@ pub struct TenantUsage {
     pub tenant: Box<str>,
     /// Which tenant of this host: names may be the same.
     pub id: u64,
-    /// What it has, and could have. Slots of dropped portals count until the driver is asked for something next.
+    /// What it has, and could have. Slots of dropped portals count until the driver is asked for
+    /// something next.
     pub usage: Usage,
 }
 

@@ -250,7 +250,8 @@ impl Backend for UdpBackend {
                     Received::Dropped => {}
                     Received::Frame { source, len } => {
                         handed += 1;
-                        // One at a time: beside a system call for each, opening some side by side gains little.
+                        // One at a time: beside a system call for each, opening some side by side
+                        // gains little.
                         on_frames(&mut [RxFrame {
                             source,
                             destination: socket.address,

@@ -1,4 +1,5 @@
-//! A strict reader of Prometheus' text format, version 0.0.4: stricter than Prometheus, so that no scraper has to guess.
+//! A strict reader of Prometheus' text format, version 0.0.4: stricter than Prometheus, so that no
+//! scraper has to guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +21,9 @@ impl Exposition {
     /// Reads `text`.
     ///
     /// # Panics
-    /// If anything about it is not as it should be: names, escapes, HELP and TYPE before samples and once for each
-    /// family, samples twice, buckets that do not ascend or do not add up, units that are not in the name.
+    /// If anything about it is not as it should be: names, escapes, HELP and TYPE before samples
+    /// and once for each family, samples twice, buckets that do not ascend or do not add up, units
+    /// that are not in the name.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         assert!(text.ends_with('\n'), "the last line ends");

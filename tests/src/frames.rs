@@ -1,12 +1,14 @@
-//! Ethernet frames for tests: builders from the inside out, and a table of frames with their verdicts.
+//! Ethernet frames for tests: builders from the inside out, and a table of frames with their
+//! verdicts.
 //!
-//! The table says what the steering program does with each frame; a parser in userspace is to be tested
-//! against the same rows. Not here: 1RMA payloads; the program never looks at them.
+//! The table says what the steering program does with each frame; a parser in userspace is to be
+//! tested against the same rows. Not here: 1RMA payloads; the program never looks at them.
 //!
-//! Invariant: every length and checksum that a builder writes is true. A fixture that lies starts from a
-//! true frame and says so in its row ([`Case::honest`]).
+//! Invariant: every length and checksum that a builder writes is true. A fixture that lies starts
+//! from a true frame and says so in its row ([`Case::honest`]).
 
-/// The UDP port of 1RMA in the fixtures. Its two bytes differ, so that a swapped one is another port.
+/// The UDP port of 1RMA in the fixtures. Its two bytes differ, so that a swapped one is another
+/// port.
 pub const PORT: u16 = 0x1a2b;
 /// The source port of the fixtures.
 pub const SOURCE_PORT: u16 = 0xc0de;
@@ -72,10 +74,11 @@ pub struct Case {
     pub bytes: Vec<u8>,
     /// Whether the steering program gives it to the socket of its queue, if there is one.
     pub redirected: bool,
-    /// The bytes in front of the UDP payload; 0 if the frame is not redirected. A prefix of the frame is
-    /// redirected exactly if it is at least this long.
+    /// The bytes in front of the UDP payload; 0 if the frame is not redirected. A prefix of the
+    /// frame is redirected exactly if it is at least this long.
     pub headers_len: usize,
-    /// Whether every length and checksum in it is true. The steering program does not ask; a receiver must.
+    /// Whether every length and checksum in it is true. The steering program does not ask; a
+    /// receiver must.
     pub honest: bool,
 }
 
@@ -101,7 +104,8 @@ pub fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// An IPv4 packet. `options` are padded to whole words; `fragment` holds the flags and the fragment offset.
+/// An IPv4 packet. `options` are padded to whole words; `fragment` holds the flags and the fragment
+/// offset.
 #[must_use]
 pub fn ipv4(protocol: u8, options: &[u8], fragment: u16, payload: &[u8]) -> Vec<u8> {
     let len = IPV4_LEN + options.len().next_multiple_of(4);
@@ -220,7 +224,8 @@ pub fn arp() -> Vec<u8> {
     request
 }
 
-/// The checksum of a transport protocol over its pseudo-header and `segment`; 0 if `segment` holds a true one.
+/// The checksum of a transport protocol over its pseudo-header and `segment`; 0 if `segment` holds
+/// a true one.
 #[must_use]
 pub fn transport_checksum(version: Version, protocol: u8, segment: &[u8]) -> u16 {
     let len = u32::try_from(segment.len()).expect("a fixture fits a packet").to_be_bytes();
@@ -231,7 +236,8 @@ pub fn transport_checksum(version: Version, protocol: u8, segment: &[u8]) -> u16
     checksum(&[source, destination, &len, &[0, 0, 0, protocol], segment])
 }
 
-/// The Internet checksum (RFC 1071); 0 over bytes that hold a true one. Each part but the last has even length.
+/// The Internet checksum (RFC 1071); 0 over bytes that hold a true one. Each part but the last has
+/// even length.
 #[must_use]
 pub fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));

@@ -1,5 +1,6 @@
-//! A hostile wire on a real kernel: three namespaces in a row, and in the middle one a forwarder that does to the
-//! frames between two hosts whatever an attacker with full control of the wire could do.
+//! A hostile wire on a real kernel: three namespaces in a row, and in the middle one a forwarder
+//! that does to the frames between two hosts whatever an attacker with full control of the wire
+//! could do.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | [`attackers`] | A1 and A2 of the paper's section 4.2 |
 //! | [`seeds`] | which seeds are run, and the line that repeats one |
 //!
-//! Not here: a deterministic network, which `rma-sim` is. The wire's decisions follow from its seed and the order
-//! in which frames arrive, and a real kernel decides that order.
+//! Not here: a deterministic network, which `rma-sim` is. The wire's decisions follow from its seed
+//! and the order in which frames arrive, and a real kernel decides that order.
 //!
 //! Invariant: whatever is made is gone when it is dropped, also when a test panics.
 

@@ -1,4 +1,5 @@
-//! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of each.
+//! Two hosts to run a scenario between: over UDP on loopback, over AF_XDP on a veth pair, or one of
+//! each.
 
 use core::{
     net::Ipv4Addr,
@@ -77,8 +78,8 @@ pub struct Hosts {
 pub const CLIENT_PID: Pid = Pid(1001);
 const SERVER_PID: Pid = Pid(1002);
 
-/// `nic` with timeouts that no stall of a busy machine runs off, unless it has timeouts of its own: what scenarios
-/// are about is not how soon an op gives up.
+/// `nic` with timeouts that no stall of a busy machine runs off, unless it has timeouts of its own:
+/// what scenarios are about is not how soon an op gives up.
 fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
     if nic.timing != Timing::default() {
         return nic;

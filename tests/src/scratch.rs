@@ -9,8 +9,8 @@ use std::{
     process,
 };
 
-/// A directory that nobody else uses. Where the machine has a file system that has nothing to wait for, it is there:
-/// what a test syncs need not survive the machine.
+/// A directory that nobody else uses. Where the machine has a file system that has nothing to wait
+/// for, it is there: what a test syncs need not survive the machine.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 

@@ -81,7 +81,8 @@ fn filled(pool: &BufferPool, byte: u8) -> RegionBuf {
     buf
 }
 
-/// The three runs of bytes that the tests read and write: long and short ones, two in the second buffer.
+/// The three runs of bytes that the tests read and write: long and short ones, two in the second
+/// buffer.
 fn pieces(grant: Grant) -> Vec<BufPiece> {
     vec![
         BufPiece { grant, remote_offset: 3 * BUF as u64, buf: 1, buf_offset: 100, len: 15_000 },

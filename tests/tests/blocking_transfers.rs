@@ -1,5 +1,5 @@
-//! Transfers of any size that an application polls or waits for, over UDP on loopback: what they do, and what becomes
-//! of those that cannot be right or cannot end well.
+//! Transfers of any size that an application polls or waits for, over UDP on loopback: what they
+//! do, and what becomes of those that cannot be right or cannot end well.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -1,4 +1,5 @@
-//! Applications that cannot spin: waits that sleep in the kernel cost no processor time, and are always woken.
+//! Applications that cannot spin: waits that sleep in the kernel cost no processor time, and are
+//! always woken.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

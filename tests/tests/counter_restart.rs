@@ -1,9 +1,9 @@
-//! P4: hosts that are killed, restarted, and lied to about the time never use a counter value twice; nor do hosts whose
-//! mark is lost under a right clock.
+//! P4: hosts that are killed, restarted, and lied to about the time never use a counter value
+//! twice; nor do hosts whose mark is lost under a right clock.
 //!
-//! The hosts are processes of their own, killed with SIGKILL while they send. The test plays their peer: it
-//! reads the counter of each frame, which is in clear, and sends some frames back, so that the hosts seal
-//! refusals as well.
+//! The hosts are processes of their own, killed with SIGKILL while they send. The test plays their
+//! peer: it reads the counter of each frame, which is in clear, and sends some frames back, so that
+//! the hosts seal refusals as well.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -24,7 +24,8 @@ const DAY: i64 = 86_400;
 /// What a host reserves at most by default.
 const BLOCK_LEN: u64 = 1 << 34;
 
-/// The peer of a host at another address, on the same port. Nobody else is on that port at these addresses.
+/// The peer of a host at another address, on the same port. Nobody else is on that port at these
+/// addresses.
 struct Peer {
     socket: UdpSocket,
     host: HostAddr,
@@ -77,8 +78,8 @@ impl Peer {
         let counter = u64::from_be_bytes(frame[20..28].try_into().unwrap());
         self.types.insert(frame[1]);
         if counter.is_multiple_of(8) {
-            // A request for a region that the host has not; a notice says so. Anything else is dropped.
-            // Fails if the host is gone.
+            // A request for a region that the host has not; a notice says so. Anything else is
+            // dropped. Fails if the host is gone.
             let _ = self.socket.send_to(&frame[..len], from);
         }
         Ok(counter)
@@ -157,8 +158,8 @@ fn hosts_whose_mark_is_lost_between_two_starts_under_a_right_clock_use_new_count
             assert!(seen.is_disjoint(&counters), "a value was used twice");
             seen.append(&mut counters);
         }
-        // As fast as processes start, hosts are opened more often than they may be for long: three of them
-        // are ahead of the clock by less than a second.
+        // As fast as processes start, hosts are opened more often than they may be for long: three
+        // of them are ahead of the clock by less than a second.
         let last = *seen.last().unwrap();
         assert!(last < now() + 1_000_000_000, "{} ns ahead of the clock", last - now());
         while now() <= last {

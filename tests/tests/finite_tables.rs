@@ -1,8 +1,8 @@
-//! P5: all memory of a NIC is allocated when it is made. None of it follows the number of peers, and a full table
-//! is an error or a NACK, never growth.
+//! P5: all memory of a NIC is allocated when it is made. None of it follows the number of peers,
+//! and a full table is an error or a NACK, never growth.
 //!
-//! The allocator of this test program counts what each thread asks of it. What it counts is what [`watch`] watches:
-//! what a NIC does, and not what the tests do around it.
+//! The allocator of this test program counts what each thread asks of it. What it counts is what
+//! [`watch`] watches: what a NIC does, and not what the tests do around it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -253,8 +253,8 @@ impl Peer {
     }
 }
 
-/// Carries a request there, and all that follows to and fro. What goes to others, who are gone, is lost. How the op
-/// ended.
+/// Carries a request there, and all that follows to and fro. What goes to others, who are gone, is
+/// lost. How the op ended.
 fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame) -> OpStatus {
     let _ = to.take(now, &mut request);
     loop {
@@ -459,7 +459,8 @@ fn exchange(now: Instant, peers: &mut [Peer], responder: &mut Responder) {
     }
 }
 
-/// How many failure notices of a NIC may wait to be sent, and how many it sends at once to those without a key.
+/// How many failure notices of a NIC may wait to be sent, and how many it sends at once to those
+/// without a key.
 const NOTICES: usize = 256;
 
 #[test]
@@ -474,8 +475,8 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     let mut now = Instant::from_nanos(1);
     let mut peers: Vec<Peer> = (1..=400).map(|n| Peer::new(n, &local)).collect();
 
-    // Requests from many at once: those that there is room for are done, and the others are NACKed. Of the NACKs
-    // too only so many wait to be sent; whoever gets none learns by its timeout.
+    // Requests from many at once: those that there is room for are done, and the others are NACKed.
+    // Of the NACKs too only so many wait to be sent; whoever gets none learns by its timeout.
     for (slot, room) in [(0, 5), (1, 5), (2, 3)] {
         let mut taken = Vec::new();
         for peer in &mut peers {

@@ -1,4 +1,5 @@
-//! Hosts at the two ends of a wire that loses, delays, repeats, changes and forges frames, on a real kernel.
+//! Hosts at the two ends of a wire that loses, delays, repeats, changes and forges frames, on a
+//! real kernel.
 
 use core::time::Duration;
 
@@ -13,8 +14,8 @@ use rma_tests::hostile_wire::{
 };
 use rma_xdp::{NicConfigBuilder, OpType, Timing, xdp::Mode};
 
-/// A timeout that is short, so that losses cost little, and long enough that a busy machine seldom loses an op on a
-/// good wire. Tables that lost and forged requests do not fill.
+/// A timeout that is short, so that losses cost little, and long enough that a busy machine seldom
+/// loses an op on a good wire. Tables that lost and forged requests do not fill.
 fn nic() -> NicConfigBuilder {
     NicConfigBuilder::default().with(|it| {
         it.timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));

@@ -1,5 +1,5 @@
-//! Regions over memory that others have, too: what remote hosts write is seen there, and what is written there remote
-//! hosts read.
+//! Regions over memory that others have, too: what remote hosts write is seen there, and what is
+//! written there remote hosts read.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

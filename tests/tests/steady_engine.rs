@@ -54,7 +54,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The turn of one test. There is one count for all, and one test's engines must not be taken for another's.
+/// The turn of one test. There is one count for all, and one test's engines must not be taken for
+/// another's.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // A test that failed has left nothing that matters to the next.
@@ -74,7 +75,8 @@ fn engines() -> Vec<i32> {
         .collect()
 }
 
-/// Opens two hosts and tells which threads are their engines. The caller has its turn: nobody else starts an engine.
+/// Opens two hosts and tells which threads are their engines. The caller has its turn: nobody else
+/// starts an engine.
 fn open(hosts: impl FnOnce() -> Hosts) -> (Hosts, Vec<i32>) {
     // Of a test before, they may not be gone yet.
     let before = engines();

@@ -1,9 +1,10 @@
 //! The verdicts of the steering program, frame by frame.
 //!
-//! Three ways to the same table. Without privileges the program's own header code runs over slices, which
-//! covers also what the kernel does not let in. With them the built object runs in the kernel
-//! (`BPF_PROG_TEST_RUN`), loaded by libbpf, a second loader beside the one that ships, and by aya, the one
-//! that ships. No frame travels: redirection over a wire is tested where there are two hosts.
+//! Three ways to the same table. Without privileges the program's own header code runs over slices,
+//! which covers also what the kernel does not let in. With them the built object runs in the kernel
+//! (`BPF_PROG_TEST_RUN`), loaded by libbpf, a second loader beside the one that ships, and by aya,
+//! the one that ships. No frame travels: redirection over a wire is tested where there are two
+//! hosts.
 
 use std::{fs, path::Path, process::Command, thread};
 
@@ -223,7 +224,8 @@ impl Steering {
                 .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
                 .expect("the port is a read-only global");
             let globals = rodata.initial_value_mut().expect("read-only data has a value");
-            // The only global of the object; its BTF says so, and a second one would change this length.
+            // The only global of the object; its BTF says so, and a second one would change this
+            // length.
             assert_eq!(globals.len(), size_of::<u16>());
             globals.copy_from_slice(&port.to_ne_bytes());
         }
@@ -268,7 +270,8 @@ impl Steering {
     }
 }
 
-/// A socket that may be put into the map. It need not be bound: a test run asks for the verdict alone.
+/// A socket that may be put into the map. It need not be bound: a test run asks for the verdict
+/// alone.
 fn xdp_socket() -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None)
         .expect("the kernel has AF_XDP, and the caller CAP_NET_RAW");
@@ -311,7 +314,8 @@ fn ours_cut_at_every_byte_of_its_headers_passes() {
             let verdict = steering.run(&case.bytes[..len]);
             let what = format_args!("{} cut to {len} bytes", case.name);
             if len < TEST_RUN_LEN_MIN {
-                // The kernel's refusal, not the program's verdict: that is tested on the header code above.
+                // The kernel's refusal, not the program's verdict: that is tested on the header
+                // code above.
                 let kind = verdict.expect_err("shorter than an Ethernet header").kind();
                 assert_eq!(kind, libbpf_rs::ErrorKind::InvalidInput, "{what}");
             } else {
@@ -389,7 +393,8 @@ fn the_map_has_room_for_64_queues() {
 #[ignore = "needs root: cargo xtask test"]
 fn a_frame_in_several_buffers_is_steered_by_the_headers_in_its_first() {
     let (steering, _socket) = Steering::with_socket();
-    // More than a page: the kernel lays the rest out in fragments, which it does for xdp.frags programs only.
+    // More than a page: the kernel lays the rest out in fragments, which it does for xdp.frags
+    // programs only.
     let payload = vec![0x5a; 8900];
     let ours = frames::udp(Version::V4, 1, PORT, &payload);
     let ours = frames::ethernet(&[], frames::IPV4, &frames::ipv4(frames::UDP, &[], 0, &ours));
@@ -412,7 +417,8 @@ fn a_frame_goes_to_the_socket_of_its_own_receive_queue() {
     // In a thread of its own, whose network namespace ends with it, and the interfaces with that.
     let test = thread::spawn(|| {
         let flags = rustix::thread::UnshareFlags::NEWNET;
-        // SAFETY: file descriptors stay shared between the threads; the flag for those is not given.
+        // SAFETY: file descriptors stay shared between the threads; the flag for those is not
+        // given.
         unsafe { rustix::thread::unshare_unsafe(flags) }.expect("the caller has CAP_SYS_ADMIN");
         ip(
             "link add rma0 numrxqueues 2 numtxqueues 2 type veth peer name rma1 numrxqueues 2 numtxqueues 2",

@@ -1,6 +1,7 @@
 //! The AF_XDP backend on a real kernel: two namespaces, a veth pair, a backend at one or both ends.
 //!
-//! What a frame says is of no interest here; frames are patterns that must arrive as they were sent.
+//! What a frame says is of no interest here; frames are patterns that must arrive as they were
+//! sent.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -119,8 +120,8 @@ fn open_both(lab: &Lab, mtu: u32, mode: Mode) -> [XdpBackend; 2] {
         .map(|end| try_open(lab, end, mtu, &config(end).with(|it| it.mode = mode)).unwrap())
 }
 
-/// Opens A after a backend was dropped. Not at the first attempt, perhaps: other tests start processes,
-/// and a process holds every open descriptor of this one from its fork to its exec.
+/// Opens A after a backend was dropped. Not at the first attempt, perhaps: other tests start
+/// processes, and a process holds every open descriptor of this one from its fork to its exec.
 fn reopen(lab: &Lab, config: &XdpConfig) -> XdpBackend {
     wait_for("the interface to be free", || try_open(lab, End::A, 1500, config).ok())
 }

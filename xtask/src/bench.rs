@@ -18,8 +18,8 @@ pub(crate) struct Options {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy machine can do that,
-    /// and the median decides. Every value is shown.
+    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy
+    /// machine can do that, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     check: bool,
     /// List the figures' names.

@@ -88,8 +88,8 @@ impl Cargo {
         if status.success() { Ok(()) } else { Err(Error::Failed { command: self.line() }) }
     }
 
-    /// Runs it to its end and shows `line` each line that it prints. Standard output and error come out as one
-    /// stream, in the order in which they were written. Gives whether it succeeded.
+    /// Runs it to its end and shows `line` each line that it prints. Standard output and error come
+    /// out as one stream, in the order in which they were written. Gives whether it succeeded.
     pub(crate) fn run_watched(self, mut line: impl FnMut(&str)) -> Result<bool, Error> {
         println!("$ {}", self.line());
         let output_error = |source| Error::Output { command: self.line(), source };
@@ -97,7 +97,8 @@ impl Cargo {
         let mut command = self.command();
         command.stdout(writer.try_clone().map_err(output_error)?).stderr(writer);
         let mut child = command.spawn().map_err(start_error)?;
-        // It holds the ends that are written to: the reading ends when the child's copies are closed.
+        // It holds the ends that are written to: the reading ends when the child's copies are
+        // closed.
         drop(command);
         for text in BufReader::new(reader).split(b'\n') {
             // A test may print what is not UTF-8.
@@ -128,8 +129,8 @@ impl Cargo {
             .current_dir(&self.directory)
             .args(&self.arguments)
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
-        // `cargo run` describes xtask in these; a build script that looks at them must not see them change
-        // between plain cargo and this.
+        // `cargo run` describes xtask in these; a build script that looks at them must not see them
+        // change between plain cargo and this.
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
                 command.env_remove(name);

@@ -52,7 +52,8 @@ const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
 const VECTORS: &str = "docs/vectors/check.py";
 const VECTORS_NEED: &str = "import cryptography";
 
-/// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times that.
+/// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times
+/// that.
 const SWARM: &str = "100000";
 
 /// Runs it all, and ends with what could not be run.

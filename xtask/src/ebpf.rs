@@ -1,9 +1,10 @@
 //! `cargo xtask ebpf`: builds the steering program and keeps the built object honest.
 //!
-//! The object is in git beside its source, so that building the project takes no BPF tools. Two things
-//! keep it from drifting away. `rma-steer.bpf.o.source-hash` lists the digest of each file that goes into
-//! the object, and of the object, in the format of `sha256sum`; a test reads it too. And where the same
-//! tools are at hand as built the committed object, `--check` builds it again and compares every byte.
+//! The object is in git beside its source, so that building the project takes no BPF tools. Two
+//! things keep it from drifting away. `rma-steer.bpf.o.source-hash` lists the digest of each file
+//! that goes into the object, and of the object, in the format of `sha256sum`; a test reads it too.
+//! And where the same tools are at hand as built the committed object, `--check` builds it again
+//! and compares every byte.
 //!
 //! Not here: what the object does. Its verdicts are tested in `tests/tests/steering.rs`.
 
@@ -309,8 +310,8 @@ impl Toolchain {
     }
 }
 
-/// The compiler writes the paths of sources into `.BTF`: short names for them, so that every machine
-/// builds the same bytes and none is named.
+/// The compiler writes the paths of sources into `.BTF`: short names for them, so that every
+/// machine builds the same bytes and none is named.
 fn remaps(dir: &Path, sysroot: &Path) -> String {
     let mut pairs = vec![(dir.to_owned(), "ebpf"), (sysroot.join("lib/rustlib/src/rust"), "rust")];
     if let Ok(real) = fs::canonicalize(sysroot.join("lib/rustlib/src/rust")) {

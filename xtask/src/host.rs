@@ -1,7 +1,7 @@
 //! What this machine is: who runs this, which programs and kernel features there are.
 //!
-//! Looks, and changes nothing but a network namespace of its own, which it removes again. What follows from
-//! the answers is decided in `requirements`.
+//! Looks, and changes nothing but a network namespace of its own, which it removes again. What
+//! follows from the answers is decided in `requirements`.
 
 use std::{
     env, fs,
@@ -41,8 +41,8 @@ fn missing_of(effective: u64) -> Vec<&'static str> {
     missing.map(|(name, _)| *name).collect()
 }
 
-/// A kernel feature that the lab needs: its name, with the option of the kernel's configuration, and whether it
-/// is there.
+/// A kernel feature that the lab needs: its name, with the option of the kernel's configuration,
+/// and whether it is there.
 type Feature = (&'static str, fn() -> bool);
 
 const FEATURES: [Feature; 3] = [
@@ -73,8 +73,9 @@ pub(crate) struct Refusal {
     pub(crate) said: String,
 }
 
-/// Makes a veth pair in a network namespace, and removes both. Nothing less shows that the lab can: veth may be a
-/// module that the kernel loads on demand, and containers refuse in many ways. The caller is root.
+/// Makes a veth pair in a network namespace, and removes both. Nothing less shows that the lab can:
+/// veth may be a module that the kernel loads on demand, and containers refuse in many ways. The
+/// caller is root.
 pub(crate) fn try_veth() -> Result<(), Refusal> {
     // Named like the lab's, whose sweep removes it if this process is killed here.
     let netns = format!("rma-probe-{}-0", process::id());

@@ -1,11 +1,11 @@
 //! `cargo xtask`: one entry point for people and CI.
 //!
-//! Each task first looks for what it needs and, as root on Debian or Ubuntu, installs what is missing;
-//! otherwise it prints the one command that does. Then it runs cargo, and prints the command lines it runs,
-//! so that they can be repeated by hand.
+//! Each task first looks for what it needs and, as root on Debian or Ubuntu, installs what is
+//! missing; otherwise it prints the one command that does. Then it runs cargo, and prints the
+//! command lines it runs, so that they can be repeated by hand.
 //!
-//! Not a build system: whatever it does, plain cargo can do as well. It depends on nothing that needs a
-//! system package, as it has to build where those are not installed yet.
+//! Not a build system: whatever it does, plain cargo can do as well. It depends on nothing that
+//! needs a system package, as it has to build where those are not installed yet.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -39,7 +39,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and key rotations.
+    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and
+    /// key rotations.
     Demo {
         /// Options of `rma-bench demo`; `cargo xtask demo -- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

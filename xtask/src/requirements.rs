@@ -1,9 +1,9 @@
 //! What the tasks need from the machine, how that is looked for, and how it is got.
 //!
-//! A requirement is looked for by what it does (a program runs, a header compiles and links), not by a
-//! package's name, so that the search is right on every distribution and for hand-installed tools. Only the
-//! remedy is Debian's and Ubuntu's: as root with apt, missing packages are installed; otherwise the error
-//! holds the command that does.
+//! A requirement is looked for by what it does (a program runs, a header compiles and links), not
+//! by a package's name, so that the search is right on every distribution and for hand-installed
+//! tools. Only the remedy is Debian's and Ubuntu's: as root with apt, missing packages are
+//! installed; otherwise the error holds the command that does.
 
 use std::{
     io,
@@ -45,8 +45,9 @@ const fn needs(look_for: Look, package: &'static str, needed_by: &'static str) -
     Requirement { look_for, package, needed_by }
 }
 
-/// To compile and link the workspace. Nearly all of it is for the C sources of libbpf and libxdp, which xsk-rs
-/// brings along and builds with `make`; its `configure` asks for libpcap even though nothing is linked with it.
+/// To compile and link the workspace. Nearly all of it is for the C sources of libbpf and libxdp,
+/// which xsk-rs brings along and builds with `make`; its `configure` asks for libpcap even though
+/// nothing is linked with it.
 const TO_BUILD: &[Requirement] = &[
     needs(Look::Program("cc"), "gcc", "every Rust program, as its linker"),
     needs(Look::Library("stdio.h", "c"), "libc6-dev", "every Rust program, as its linker's input"),
@@ -199,7 +200,8 @@ pub(crate) fn for_target(target: &str) -> bool {
     host::succeeds("rustup", &["target", "add", target])
 }
 
-/// Sees to it that the lab can be built, and gives the reason if this user, container or kernel cannot.
+/// Sees to it that the lab can be built, and gives the reason if this user, container or kernel
+/// cannot.
 pub(crate) fn for_the_lab() -> Result<Result<(), Lacks>, Error> {
     if !host::is_root() {
         return Ok(Err(Lacks::Root));
@@ -227,7 +229,8 @@ fn ensure(requirements: &[Requirement]) -> Result<(), Error> {
     }
     eprintln!("this machine lacks{}", list(&missing));
     eprintln!("installing {} …", packages.join(" "));
-    // A list of packages that cannot be had, a third party's say, need not matter. If it does, it is the reason.
+    // A list of packages that cannot be had, a third party's say, need not matter. If it does, it
+    // is the reason.
     let updated = apt(&["update"]);
     apt(&[&INSTALL[..], &packages].concat()).map_err(|error| updated.err().unwrap_or(error))?;
     let missing = self::missing(requirements);

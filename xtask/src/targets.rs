@@ -1,7 +1,7 @@
 //! The test targets of the workspace, each in its tier.
 //!
-//! They are asked of cargo, not listed: a new file under some `tests/` runs in a tier without anybody having
-//! to think of it.
+//! They are asked of cargo, not listed: a new file under some `tests/` runs in a tier without
+//! anybody having to think of it.
 
 use serde::Deserialize;
 

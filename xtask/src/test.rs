@@ -1,10 +1,12 @@
 //! `cargo xtask test`: all tests, tier by tier, with nothing skipped in silence.
 //!
 //! A tier that cannot run here makes the whole fail, unless the caller gives up on it by name
-//! (`--unprivileged`). Privileged tests are `#[ignore]`d, so that plain `cargo test` works for everybody; the
-//! last tier runs exactly those, and the end compares numbers, so that no ignored test falls between tiers.
+//! (`--unprivileged`). Privileged tests are `#[ignore]`d, so that plain `cargo test` works for
+//! everybody; the last tier runs exactly those, and the end compares numbers, so that no ignored
+//! test falls between tiers.
 //!
-//! What tests show for themselves (states explored, seeds run, requirements covered) is repeated before the table.
+//! What tests show for themselves (states explored, seeds run, requirements covered) is repeated
+//! before the table.
 //!
 //! Lints are not tests: they depend on the compiler's version and live in `ci`.
 
@@ -68,7 +70,8 @@ pub(crate) enum Error {
         /// Why, and what would help.
         why: Box<requirements::Error>,
     },
-    /// A run that looks like success and tested nothing: a wrong cfg, or targets that are there no more.
+    /// A run that looks like success and tested nothing: a wrong cfg, or targets that are there no
+    /// more.
     #[error("no test passed in: {}; what each was to test is not built in, or not there", commands.join("; "))]
     NothingPassed {
         /// The runs' command lines.
@@ -124,7 +127,8 @@ const TIERS: [Tier; 4] = [
 
 const PRIVILEGED: u8 = 3;
 
-/// The same selection of packages everywhere: another one may mean other features, and another build.
+/// The same selection of packages everywhere: another one may mean other features, and another
+/// build.
 fn workspace_tests() -> Cargo {
     Cargo::new(&["test", "--workspace", "--no-fail-fast"])
 }

@@ -1,8 +1,9 @@
 //! Holds figures to their limits.
 //!
-//! A busy machine can take a figure beyond its limit, so one that misses it is measured three times, and the median
-//! decides: neither the worst of three, nor the best. Every value is shown. Invariant: a figure for which noise is no
-//! excuse is within its limit in every measurement, or it has missed it.
+//! A busy machine can take a figure beyond its limit, so one that misses it is measured three
+//! times, and the median decides: neither the worst of three, nor the best. Every value is shown.
+//! Invariant: a figure for which noise is no excuse is within its limit in every measurement, or it
+//! has missed it.
 
 use core::fmt;
 
@@ -12,7 +13,8 @@ use super::{
 };
 use crate::{interrupt::Interrupt, pair::PairError};
 
-/// How often a figure is measured if it misses its limit the first time. Odd: one value is in the middle.
+/// How often a figure is measured if it misses its limit the first time. Odd: one value is in the
+/// middle.
 pub(super) const ATTEMPTS: usize = 3;
 
 /// A figure and all its values, in the order in which they were measured.
@@ -28,7 +30,8 @@ impl Checked {
     pub fn holds(&self) -> bool {
         let Some(limit) = self.spec.limit else { return true };
         let kept = self.values.iter().filter(|&&value| limit.holds(value)).count();
-        // More than half of an odd number: the one in the middle, wherever what is no number would be sorted.
+        // More than half of an odd number: the one in the middle, wherever what is no number would
+        // be sorted.
         if self.spec.noisy { 2 * kept > self.values.len() } else { kept == self.values.len() }
     }
 }
@@ -47,8 +50,9 @@ impl fmt::Display for Checked {
     }
 }
 
-/// Measures those figures of a benchmark that are `wanted`: once, or `attempts` times if one for which noise is an
-/// excuse misses its limit the first time. `show` is given every value, with the number of the measurement.
+/// Measures those figures of a benchmark that are `wanted`: once, or `attempts` times if one for
+/// which noise is an excuse misses its limit the first time. `show` is given every value, with the
+/// number of the measurement.
 pub(super) fn measure(
     benchmark: &Benchmark,
     wanted: impl Fn(&str) -> bool,
@@ -78,7 +82,8 @@ pub(super) fn measure(
             values.push(measured.value);
             show(spec, measured, attempt);
         }
-        // Whatever comes out of the second time: to stop at the first that is good would be to choose it.
+        // Whatever comes out of the second time: to stop at the first that is good would be to
+        // choose it.
         if attempt == 1 && figures.iter().all(|figure| !figure.spec.noisy || figure.holds()) {
             break;
         }
@@ -86,10 +91,12 @@ pub(super) fn measure(
     Ok(figures)
 }
 
-/// What all measurements say together: how many limits are kept, and for which figures it took more than one.
+/// What all measurements say together: how many limits are kept, and for which figures it took more
+/// than one.
 ///
 /// # Errors
-/// [`FiguresError::Missed`] with every figure that missed its limit, and [`FiguresError::NothingToCheck`].
+/// [`FiguresError::Missed`] with every figure that missed its limit, and
+/// [`FiguresError::NothingToCheck`].
 pub(super) fn verdict(figures: &[Checked]) -> Result<String, FiguresError> {
     let limited = figures.iter().filter(|figure| figure.spec.limit.is_some());
     let (kept, missed): (Vec<&Checked>, Vec<_>) = limited.partition(|figure| figure.holds());

@@ -1,4 +1,5 @@
-//! The raw floors of throughput: packets in one direction, and many small exchanges under way at once.
+//! The raw floors of throughput: packets in one direction, and many small exchanges under way at
+//! once.
 
 use rma_xdp::xdp::packet::{ETHERNET_LEN, Headers};
 

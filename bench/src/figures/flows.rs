@@ -1,6 +1,8 @@
-//! What congestion control makes of the paper's experiments, simulated: figures 12 and 15 in numbers.
+//! What congestion control makes of the paper's experiments, simulated: figures 12 and 15 in
+//! numbers.
 //!
-//! A simulation repeats exactly, so noise is no excuse; many seeds are many start phases and jitters.
+//! A simulation repeats exactly, so noise is no excuse; many seeds are many start phases and
+//! jitters.
 
 use core::time::Duration;
 

@@ -15,7 +15,8 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Whether `value` is within the limit. What is not a finite number was not measured, and is within none.
+    /// Whether `value` is within the limit. What is not a finite number was not measured, and is
+    /// within none.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         value.is_finite()

@@ -15,8 +15,8 @@ use crate::{
 /// Rotations, in turns with reads.
 const ROTATIONS: Amount = Amount { count: 2000, rounds: 20 };
 
-/// The NICs' timeout while keys are rotated: a core that the scheduler takes away fails no op, so what fails does
-/// so for the key.
+/// The NICs' timeout while keys are rotated: a core that the scheduler takes away fails no op, so
+/// what fails does so for the key.
 const PATIENT: Duration = Duration::from_secs(2);
 
 pub(super) fn rekey(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

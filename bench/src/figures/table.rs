@@ -24,7 +24,8 @@ pub(super) struct Spec {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
     pub(super) limit: Option<Limit>,
-    /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it counts.
+    /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it
+    /// counts.
     pub(super) noisy: bool,
 }
 
@@ -220,7 +221,8 @@ mod tests {
 
     use super::*;
 
-    /// The figures of the table in the documentation, each with what stands in the column of limits.
+    /// The figures of the table in the documentation, each with what stands in the column of
+    /// limits.
     fn documented() -> BTreeMap<&'static str, &'static str> {
         let document = include_str!("../../../docs/BENCHMARKING.md");
         let table = document.lines().skip_while(|line| !line.starts_with("| figure |"));

@@ -1,5 +1,5 @@
-//! Throughput of large transfers and of pipelined small reads over their raw floors, and small reads beside large
-//! ones.
+//! Throughput of large transfers and of pipelined small reads over their raw floors, and small
+//! reads beside large ones.
 
 use rma_xdp::{
     OpStatus, OpType,

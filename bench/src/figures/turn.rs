@@ -1,4 +1,5 @@
-//! What an engine's turn costs beside its AES-GCM calls, with nothing but memory between the engines.
+//! What an engine's turn costs beside its AES-GCM calls, with nothing but memory between the
+//! engines.
 
 use rma_core::crypto::{AeadProvider, ProviderKind};
 

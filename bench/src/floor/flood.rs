@@ -15,19 +15,21 @@ use super::{
 };
 
 /// Packets for each doorbell. The kernel sends 32 in one call (`TX_BATCH_SIZE` in
-/// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>): more take another call, fewer share its cost among
-/// fewer.
+/// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>): more take another call, fewer
+/// share its cost among fewer.
 const BATCH: u64 = 32;
-/// Packets that may be under way, well below what the receive ring holds: while the scheduler has taken the
-/// receiver's core, more would be lost, and losing them takes the sender as long as sending them.
+/// Packets that may be under way, well below what the receive ring holds: while the scheduler has
+/// taken the receiver's core, more would be lost, and losing them takes the sender as long as
+/// sending them.
 const WINDOW: u64 = 512;
 
-/// Sends packets with `len` bytes of UDP payload from `from` to `to` as fast as possible: `warm_up` of them for
-/// nothing, then `count`. What is counted are the packets that arrive, over the time from the arrival of the first
-/// to that of the last of them.
+/// Sends packets with `len` bytes of UDP payload from `from` to `to` as fast as possible: `warm_up`
+/// of them for nothing, then `count`. What is counted are the packets that arrive, over the time
+/// from the arrival of the first to that of the last of them.
 ///
-/// Each side spins on its own thread. The sender knows from the receiver, through memory, how many have arrived, and
-/// waits when it is too far ahead. `port` is the UDP port that both backends were opened with.
+/// Each side spins on its own thread. The sender knows from the receiver, through memory, how many
+/// have arrived, and waits when it is too far ahead. `port` is the UDP port that both backends were
+/// opened with.
 ///
 /// # Panics
 /// If a packet does not fit through the sockets, or a core cannot be had.
@@ -70,8 +72,9 @@ pub fn flood(
     })
 }
 
-/// Waits until at most a window of packets would be under way with `batch` more, of which `lost` are taken not to
-/// be. Gives that number, which grows if it takes too long: what is lost must not stop the rest.
+/// Waits until at most a window of packets would be under way with `batch` more, of which `lost`
+/// are taken not to be. Gives that number, which grows if it takes too long: what is lost must not
+/// stop the rest.
 fn wait_for_window(sent: u64, batch: u64, lost: u64, arrived: &AtomicU64) -> u64 {
     let mut start = None;
     loop {
@@ -132,7 +135,8 @@ mod tests {
     fn a_sender_waits_for_the_window_but_not_for_what_is_lost() {
         let arrived = AtomicU64::new(100);
         assert_eq!(wait_for_window(100 + WINDOW - BATCH, BATCH, 0, &arrived), 0);
-        // Nobody receives: after a while all of them count as lost, and there is room for another window.
+        // Nobody receives: after a while all of them count as lost, and there is room for another
+        // window.
         let lost = wait_for_window(100 + WINDOW, BATCH, 0, &arrived);
         assert_eq!(lost, WINDOW);
         assert_eq!(wait_for_window(100 + WINDOW, BATCH, lost, &arrived), lost);

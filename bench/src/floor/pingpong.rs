@@ -10,7 +10,8 @@ use super::{
     wire::{BURST, Wire, clock, echoing, run},
 };
 
-/// What a mutation exchanges: one small packet there, one back, some with data there, one small one back.
+/// What a mutation exchanges: one small packet there, one back, some with data there, one small one
+/// back.
 #[derive(Clone, Copy, Debug)]
 pub struct FourHops {
     /// UDP payload of each small packet in bytes.
@@ -100,7 +101,8 @@ pub fn four_hops(
     })
 }
 
-/// Times `exchange`, which says whether it got its answer: `warm_up` times for nothing, then `count` times.
+/// Times `exchange`, which says whether it got its answer: `warm_up` times for nothing, then
+/// `count` times.
 fn timed((warm_up, count): (u64, u64), mut exchange: impl FnMut() -> bool) -> RoundTrips {
     let mut result = RoundTrips { times: histogram(), lost: 0 };
     for index in 0..warm_up + count {

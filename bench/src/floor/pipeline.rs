@@ -10,12 +10,13 @@ use super::{
     wire::{Wire, clock, echoing, run},
 };
 
-/// Waits in a row in which nothing arrived, two seconds, after which the rest is given up. Not earlier: the scheduler
-/// may have taken the server's core, and what is sent again for what comes late makes the pipeline deeper.
+/// Waits in a row in which nothing arrived, two seconds, after which the rest is given up. Not
+/// earlier: the scheduler may have taken the server's core, and what is sent again for what comes
+/// late makes the pipeline deeper.
 const SILENT_MAX: u32 = 20;
 
-/// Keeps `depth` exchanges under way until `count` have ended after `warm_up` others. Each side sends what it owes
-/// for all that it found in its receive ring, with one doorbell.
+/// Keeps `depth` exchanges under way until `count` have ended after `warm_up` others. Each side
+/// sends what it owes for all that it found in its receive ring, with one doorbell.
 ///
 /// Each side spins on its own thread. `port` is the UDP port that both backends were opened with.
 ///
@@ -46,8 +47,8 @@ pub fn pipeline(
     })
 }
 
-/// As [`pipeline`], with exchanges of four hops, of one packet with data each. Packets do not overtake each other, so the
-/// client knows which of its own each answer is for.
+/// As [`pipeline`], with exchanges of four hops, of one packet with data each. Packets do not
+/// overtake each other, so the client knows which of its own each answer is for.
 ///
 /// # Panics
 /// As [`pipeline`].
@@ -93,8 +94,8 @@ struct Progress {
     ahead: u64,
 }
 
-/// Lets `answer` answer what arrives until enough exchanges have ended. `under_way` packets are to arrive at any time, less
-/// those that are ahead.
+/// Lets `answer` answer what arrives until enough exchanges have ended. `under_way` packets are to
+/// arrive at any time, less those that are ahead.
 fn keep_full(
     wire: &mut Wire<'_>,
     under_way: u64,

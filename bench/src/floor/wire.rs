@@ -1,4 +1,5 @@
-//! What every floor is made of: a socket full of packets that are written already, and a server that answers.
+//! What every floor is made of: a socket full of packets that are written already, and a server
+//! that answers.
 
 use std::{
     sync::{
@@ -27,8 +28,8 @@ pub(super) const BURST: usize = 64;
 /// Empty polls between two looks at the clock while waiting.
 const POLLS_PER_LOOK: u32 = 4096;
 
-/// Runs `measure` on the client's thread while the server answers on another. Of the packets' lengths, `lens` are
-/// the client's and the server's.
+/// Runs `measure` on the client's thread while the server answers on another. Of the packets'
+/// lengths, `lens` are the client's and the server's.
 pub(super) fn run<R: Send>(
     (client, server): (Side<'_>, Side<'_>),
     port: u16,
@@ -70,7 +71,8 @@ pub(super) fn echoing(exchange: Exchange) -> impl FnMut(&mut Wire<'_>) + Send {
     }
 }
 
-/// Sets a flag when it is dropped, also by a panic: whoever waits for the flag must not spin for ever.
+/// Sets a flag when it is dropped, also by a panic: whoever waits for the flag must not spin for
+/// ever.
 pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -169,7 +171,8 @@ impl<'a> Wire<'a> {
         count
     }
 
-    /// Waits until at least `want` packets have arrived, or it has taken too long. Returns how many.
+    /// Waits until at least `want` packets have arrived, or it has taken too long. Returns how
+    /// many.
     pub(super) fn receive(&mut self, want: u64) -> u64 {
         let mut count = 0;
         let mut polls = 0;

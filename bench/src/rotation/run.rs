@@ -1,4 +1,5 @@
-//! The client's side of a number of rotations: one loop that issues, turns the engine, and looks what has come.
+//! The client's side of a number of rotations: one loop that issues, turns the engine, and looks
+//! what has come.
 
 use std::{collections::VecDeque, io::Write as _, net::TcpStream};
 
@@ -174,7 +175,8 @@ impl Run<'_> {
                 rotations.failed += 1;
                 let refused = status == OpStatus::RemoteAuthenticationFailure;
                 rotations.failed_otherwise += u64::from(!refused);
-                // Before it begins there can be an op from the time of the last, if that had to be repeated.
+                // Before it begins there can be an op from the time of the last, if that had to be
+                // repeated.
                 if progress.began.is_some() {
                     progress.failed_at.get_or_insert(event.from);
                     if refused && rotations.next_grant == NextGrant::Beforehand {
@@ -214,7 +216,8 @@ impl Run<'_> {
                 if !progress.rotated {
                     progress.failures = count_failure(progress.failures, status)?;
                     if status == OpStatus::RemoteAuthenticationFailure {
-                        // It was not known whether the key had been installed. It has: once more does no harm.
+                        // It was not known whether the key had been installed. It has: once more
+                        // does no harm.
                         self.rotator.grant = progress.next_rekey;
                     }
                     self.rotator.issued = event.to;

@@ -2,10 +2,11 @@
 //!
 //! # IVs
 //!
-//! A provider takes the IV that it is given. That no (key, IV) pair seals twice is the caller's promise: GCM is
-//! broken by a single repetition, which shows the XOR of two plaintexts and lets tags be forged. The key of an op,
-//! the sender's part of the IV and an ascending counter keep that promise in this project. A job that was sealed is
-//! done: to seal again is to need a new IV, also if the plaintext is the same.
+//! A provider takes the IV that it is given. That no (key, IV) pair seals twice is the caller's
+//! promise: GCM is broken by a single repetition, which shows the XOR of two plaintexts and lets
+//! tags be forged. The key of an op, the sender's part of the IV and an ascending counter keep that
+//! promise in this project. A job that was sealed is done: to seal again is to need a new IV, also
+//! if the plaintext is the same.
 
 use crate::{
     key::{Key, KeySchedule, PreparedKey},
@@ -85,13 +86,15 @@ pub struct OpenJob<'a> {
 
 /// What a key is derived from.
 ///
-/// Both ways may be used under one key only if what is derived from can never meet: a CMAC of one whole block is the
-/// encryption of another block. It is for the caller to begin the two with different octets.
+/// Both ways may be used under one key only if what is derived from can never meet: a CMAC of one
+/// whole block is the encryption of another block. It is for the caller to begin the two with
+/// different octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeriveFrom<'a> {
     /// The derived key is this block, encrypted.
     Block(&'a [u8; 16]),
-    /// The derived key is the AES-CMAC (RFC 4493) of this message, of at most [`CMAC_MESSAGE_MAX`] octets.
+    /// The derived key is the AES-CMAC (RFC 4493) of this message, of at most [`CMAC_MESSAGE_MAX`]
+    /// octets.
     Cmac(&'a [u8]),
 }
 

@@ -1,7 +1,7 @@
 //! Keys, and what is precomputed from them.
 //!
-//! Whatever is kept here is overwritten with zeros when it is dropped, and is not shown by `Debug`. What a key
-//! is for, and who may have it, is the caller's business.
+//! Whatever is kept here is overwritten with zeros when it is dropped, and is not shown by `Debug`.
+//! What a key is for, and who may have it, is the caller's business.
 
 use core::{fmt, hint::black_box};
 
@@ -32,7 +32,8 @@ impl Key {
     #[must_use]
     pub const fn from_ref(bytes: &[u8; KEY_LEN]) -> &Self {
         let key = core::ptr::from_ref(bytes).cast::<Self>();
-        // SAFETY: `Key` is `repr(transparent)` over the octets, so the reference stays valid, and for as long.
+        // SAFETY: `Key` is `repr(transparent)` over the octets, so the reference stays valid, and
+        // for as long.
         unsafe { &*key }
     }
 
@@ -80,10 +81,11 @@ pub(crate) fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
     black_box(u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b)) == 0
 }
 
-/// A key with everything precomputed, for when it seals or opens frames one at a time and more than once.
+/// A key with everything precomputed, for when it seals or opens frames one at a time and more than
+/// once.
 ///
-/// In a batch, set-up costs little: a [`Key`] does as well there, and is a twentieth of the size. Zeroized on
-/// drop.
+/// In a batch, set-up costs little: a [`Key`] does as well there, and is a twentieth of the size.
+/// Zeroized on drop.
 #[derive(Clone)]
 pub struct PreparedKey {
     pub(crate) key: Key,
@@ -104,8 +106,8 @@ impl fmt::Debug for PreparedKey {
     }
 }
 
-/// A key that other keys are derived from, with its AES key schedule and the subkeys of AES-CMAC. Zeroized on
-/// drop.
+/// A key that other keys are derived from, with its AES key schedule and the subkeys of AES-CMAC.
+/// Zeroized on drop.
 #[derive(Clone)]
 pub struct KeySchedule {
     /// For the providers that another one's form does not help.
@@ -155,7 +157,8 @@ mod tests {
     #[test]
     fn a_dropped_key_leaves_zeros() {
         let mut place = core::mem::ManuallyDrop::new(Key::from_bytes([0xa5; 16]));
-        // SAFETY: dropped here once; `ManuallyDrop` does not do it again, and what is read after is plain octets.
+        // SAFETY: dropped here once; `ManuallyDrop` does not do it again, and what is read after is
+        // plain octets.
         unsafe { core::mem::ManuallyDrop::drop(&mut place) };
         assert_eq!(place.0, [0; 16]);
     }

@@ -1,13 +1,15 @@
 //! AES-128-GCM for many independent frames at once, each under its own key.
 //!
-//! 1RMA's ops are independent and unordered, so frames may be encrypted in any order and many at once (§4.2, "Line-rate
-//! operation"). Nearly every frame has a key of its own, derived anew: what a short one costs is the set-up of its key,
-//! and that is a chain of instructions each of which waits for the one before. Doing several frames side by side hides
-//! the waiting. Hence the interface: it takes a batch, and a batch of one is a batch like any other.
+//! 1RMA's ops are independent and unordered, so frames may be encrypted in any order and many at
+//! once (§4.2, "Line-rate operation"). Nearly every frame has a key of its own, derived anew: what
+//! a short one costs is the set-up of its key, and that is a chain of instructions each of which
+//! waits for the one before. Doing several frames side by side hides the waiting. Hence the
+//! interface: it takes a batch, and a batch of one is a batch like any other.
 //!
-//! This crate does not know the protocol: who derives which key from what, which IV is fresh, and what a frame is, are
-//! decided by `rma-core`. It is one of the crates with `unsafe` in them: vector instructions, and payloads that are
-//! read and written in the same place. Its public functions are safe.
+//! This crate does not know the protocol: who derives which key from what, which IV is fresh, and
+//! what a frame is, are decided by `rma-core`. It is one of the crates with `unsafe` in them:
+//! vector instructions, and payloads that are read and written in the same place. Its public
+//! functions are safe.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! The provider that runs everywhere: RustCrypto's `aes-gcm`, one frame after the other.
 //!
-//! It is also what the others are checked against. Their `zeroize` features are not used: they clear octet by octet,
-//! which costs more than the set-up itself. What is kept is cleared here instead, at once.
+//! It is also what the others are checked against. Their `zeroize` features are not used: they
+//! clear octet by octet, which costs more than the set-up itself. What is kept is cleared here
+//! instead, at once.
 
 use core::mem::ManuallyDrop;
 
@@ -32,8 +33,8 @@ pub(crate) type PortableKey = Erased<Gcm>;
 /// As [`PortableKey`], to derive with.
 pub(crate) type PortableSchedule = Erased<(Aes128Enc, Cmac<Aes128Enc>)>;
 
-/// A value that is overwritten with zeros when it is dropped, instead of being dropped itself. For values that own
-/// nothing but their own octets, as all of RustCrypto's ciphers.
+/// A value that is overwritten with zeros when it is dropped, instead of being dropped itself. For
+/// values that own nothing but their own octets, as all of RustCrypto's ciphers.
 pub(crate) struct Erased<T>(ManuallyDrop<T>);
 
 impl<T> Erased<T> {
@@ -51,8 +52,8 @@ impl<T: Clone> Clone for Erased<T> {
 impl<T> Drop for Erased<T> {
     fn drop(&mut self) {
         let place = core::ptr::from_mut(&mut self.0).cast::<u8>();
-        // SAFETY: the octets are this value's own, and nobody reads them as a `T` again: `ManuallyDrop` does not drop
-        // what it holds.
+        // SAFETY: the octets are this value's own, and nobody reads them as a `T` again:
+        // `ManuallyDrop` does not drop what it holds.
         unsafe { place.write_bytes(0, size_of::<T>()) };
         optimization_barrier(self);
     }
@@ -67,7 +68,8 @@ fn ciphers(key: &Key) -> PortableSchedule {
     Erased::new((Aes128Enc::new(key), Cmac::new(key)))
 }
 
-/// Does `work` with what was prepared, if that is for this provider, or else with what is prepared now.
+/// Does `work` with what was prepared, if that is for this provider, or else with what is prepared
+/// now.
 fn with_gcm<R>(key: JobKey<'_>, work: impl FnOnce(&Gcm) -> R) -> R {
     match key {
         JobKey::Prepared(PreparedKey { form: PreparedForm::Portable(gcm), .. }) => work(&gcm.0),

@@ -8,13 +8,15 @@ use crate::{
     portable::Portable,
 };
 
-/// An implementation of AES-128-GCM with 96-bit IVs and 128-bit tags, for batches of independent frames.
+/// An implementation of AES-128-GCM with 96-bit IVs and 128-bit tags, for batches of independent
+/// frames.
 ///
-/// Any number of jobs may be given at once, each with its own key, lengths and buffers; one alone is a batch like
-/// any other. Jobs of similar shape that stand side by side go fastest. Nothing allocates, and nothing panics over
-/// what a frame holds.
+/// Any number of jobs may be given at once, each with its own key, lengths and buffers; one alone
+/// is a batch like any other. Jobs of similar shape that stand side by side go fastest. Nothing
+/// allocates, and nothing panics over what a frame holds.
 ///
-/// Values made by one provider may be used with another; it then begins from the key again, which only costs time.
+/// Values made by one provider may be used with another; it then begins from the key again, which
+/// only costs time.
 pub trait AeadProvider: fmt::Debug + Send + Sync {
     /// Which provider this is; of one that is not of this crate, which its keys are prepared by.
     fn kind(&self) -> ProviderKind;
@@ -45,23 +47,24 @@ pub trait AeadProvider: fmt::Debug + Send + Sync {
     /// If a payload is longer than [`PAYLOAD_LEN_MAX`].
     fn seal(&self, jobs: &mut [SealJob<'_>]);
 
-    /// Opens every job and writes its verdict. Of a frame whose tag is wrong nothing is written anywhere, and its
-    /// neighbours are not disturbed: no plaintext is written before its own tag was found right.
+    /// Opens every job and writes its verdict. Of a frame whose tag is wrong nothing is written
+    /// anywhere, and its neighbours are not disturbed: no plaintext is written before its own tag
+    /// was found right.
     ///
     /// A payload longer than [`PAYLOAD_LEN_MAX`] is not authentic.
     fn open(&self, jobs: &mut [OpenJob<'_>]);
 }
 
-/// The longest payload of one frame, in octets. Far above any frame, and far below where AES-GCM's block counter would
-/// repeat (2^36 octets).
+/// The longest payload of one frame, in octets. Far above any frame, and far below where AES-GCM's
+/// block counter would repeat (2^36 octets).
 pub const PAYLOAD_LEN_MAX: usize = 1 << 24;
 
 /// The providers that there are, the slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ProviderKind {
-    /// RustCrypto's `aes-gcm`, one frame after the other, on every processor. Where its build has found or may detect
-    /// AES instructions, on aarch64 as well, it uses them.
+    /// RustCrypto's `aes-gcm`, one frame after the other, on every processor. Where its build has
+    /// found or may detect AES instructions, on aarch64 as well, it uses them.
     Portable,
     /// AES-NI and PCLMULQDQ: 128-bit registers.
     AesNi,

@@ -1,15 +1,16 @@
 //! A frame's payload: read in one place, and written in the same or another.
 //!
-//! In place, source and destination are the same octets, which two Rust references may not be. So [`Text`] holds
-//! pointers, and hands out one short-lived reference at a time: reads borrow the text, writes borrow it exclusively,
-//! and every one of them is checked against the length.
+//! In place, source and destination are the same octets, which two Rust references may not be. So
+//! [`Text`] holds pointers, and hands out one short-lived reference at a time: reads borrow the
+//! text, writes borrow it exclusively, and every one of them is checked against the length.
 
 use core::{fmt, marker::PhantomData};
 
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::Block;
 
-/// Where a frame's payload is read from, and where it is written to: the same place, or another of the same length.
+/// Where a frame's payload is read from, and where it is written to: the same place, or another of
+/// the same length.
 pub struct Text<'a> {
     /// The same as `to`, or disjoint from it.
     from: *const u8,
@@ -88,12 +89,13 @@ impl<'a> Text<'a> {
     /// The source, if it is another place, and the destination.
     pub(crate) fn parts(&mut self) -> (Option<&[u8]>, &mut [u8]) {
         let from = (self.from != self.to.cast_const()).then(|| {
-            // SAFETY: the source was lent as a shared slice of this length, for longer than `self` is borrowed; what
-            // begins elsewhere than the destination is disjoint from it, as both were lent at the same time.
+            // SAFETY: the source was lent as a shared slice of this length, for longer than `self`
+            // is borrowed; what begins elsewhere than the destination is disjoint from it, as both
+            // were lent at the same time.
             unsafe { core::slice::from_raw_parts(self.from, self.len) }
         });
-        // SAFETY: the destination was lent as an exclusive slice of this length, and is lent on for as long as `self` is
-        // borrowed exclusively.
+        // SAFETY: the destination was lent as an exclusive slice of this length, and is lent on for
+        // as long as `self` is borrowed exclusively.
         let to = unsafe { core::slice::from_raw_parts_mut(self.to, self.len) };
         (from, to)
     }
@@ -101,8 +103,8 @@ impl<'a> Text<'a> {
 
 #[cfg(target_arch = "x86_64")]
 impl Text<'_> {
-    /// The same text, for a while. Where it is kept by value, the compiler knows that what is written to the payload does
-    /// not change where the payload is.
+    /// The same text, for a while. Where it is kept by value, the compiler knows that what is
+    /// written to the payload does not change where the payload is.
     #[inline(always)]
     pub(crate) const fn lend(&mut self) -> Text<'_> {
         Text { from: self.from, to: self.to, len: self.len, _borrowed: PhantomData }
@@ -115,8 +117,8 @@ impl Text<'_> {
             Side::From => self.from,
             Side::To => self.to.cast_const(),
         };
-        // SAFETY: both sides were lent for longer than `self` is borrowed, with this length; and nobody writes to them
-        // while the result borrows `self`.
+        // SAFETY: both sides were lent for longer than `self` is borrowed, with this length; and
+        // nobody writes to them while the result borrows `self`.
         unsafe { core::slice::from_raw_parts(from, self.len) }
     }
 
@@ -125,13 +127,14 @@ impl Text<'_> {
     pub(crate) fn blocks_mut<const N: usize>(&mut self, offset: usize) -> &mut [Block; N] {
         assert!(offset <= self.len && N * 16 <= self.len - offset, "inside the payload");
         let to = self.to.wrapping_add(offset);
-        // SAFETY: `offset` and the blocks lie inside the destination (checked above), which was lent exclusively to
-        // `self`, and is lent on for as long as `self` is borrowed exclusively. Any octets are valid blocks.
+        // SAFETY: `offset` and the blocks lie inside the destination (checked above), which was
+        // lent exclusively to `self`, and is lent on for as long as `self` is borrowed exclusively.
+        // Any octets are valid blocks.
         unsafe { &mut *to.cast() }
     }
 
-    /// Writes the begin of `block`, its first octet lowest, to the destination from `offset` up to the payload's end, at
-    /// most a block away.
+    /// Writes the begin of `block`, its first octet lowest, to the destination from `offset` up to
+    /// the payload's end, at most a block away.
     #[inline(always)]
     pub(crate) fn write_rest(&mut self, offset: usize, block: u128) {
         let block: Block = block.to_le_bytes();
@@ -146,7 +149,8 @@ impl Text<'_> {
 pub(crate) fn blocks<const N: usize>(octets: &[u8], offset: usize) -> &[Block; N] {
     assert!(offset <= octets.len() && N * 16 <= octets.len() - offset, "inside the payload");
     let from = octets.as_ptr().wrapping_add(offset);
-    // SAFETY: `offset` and the blocks lie inside the octets (checked above), and any octets are valid blocks.
+    // SAFETY: `offset` and the blocks lie inside the octets (checked above), and any octets are
+    // valid blocks.
     unsafe { &*from.cast() }
 }
 

@@ -1,8 +1,8 @@
 //! The providers for x86-64, and how this processor is asked what it can do.
 //!
-//! All three are the same code (`lanes`) over registers of different width. Here is what is unsafe about it: the
-//! instructions, each in a function of its own that a proof of their presence makes safe to call, and the entry
-//! functions, which have the instructions enabled.
+//! All three are the same code (`lanes`) over registers of different width. Here is what is unsafe
+//! about it: the instructions, each in a function of its own that a proof of their presence makes
+//! safe to call, and the entry functions, which have the instructions enabled.
 
 mod aes_ni;
 mod vaes256;
@@ -79,7 +79,8 @@ impl Vaes512 {
 
 /// Texts of a frame alone that have at least so many octets go through the bulk loop.
 ///
-/// Smaller: the powers that the loop needs cost more than it saves. Larger: medium texts go block by block in one lane.
+/// Smaller: the powers that the loop needs cost more than it saves. Larger: medium texts go block
+/// by block in one lane.
 const BULK_MIN_ALONE: usize = 256;
 
 /// As [`BULK_MIN_ALONE`], of frames with neighbours, which fill the lanes of short texts.
@@ -87,8 +88,9 @@ const BULK_MIN: usize = 512;
 
 /// A provider: its entry functions, with their instructions enabled.
 ///
-/// There is one for a frame alone, one for a few, and one for a whole group. Each of these names: the blocks of key stream
-/// that are made at a time, the registers side by side, and the frames in them.
+/// There is one for a frame alone, one for a few, and one for a whole group. Each of these names:
+/// the blocks of key stream that are made at a time, the registers side by side, and the frames in
+/// them.
 macro_rules! provider {
     (
         $(#[$doc:meta])* $provider:ident($proof:ident), $kind:ident, $features:literal,
@@ -229,7 +231,8 @@ provider! {
 }
 
 provider! {
-    /// VAES and VPCLMULQDQ over AVX-512. Thirty-two registers: eight frames in two of them, sixteen in set-up.
+    /// VAES and VPCLMULQDQ over AVX-512. Thirty-two registers: eight frames in two of them, sixteen
+    /// in set-up.
     OverVaes512(Vaes512), Vaes512,
     "sse2,ssse3,aes,pclmulqdq,avx2,avx512f,avx512bw,avx512vl,vaes,vpclmulqdq",
     few: [4, 1, 4], 4;

@@ -27,10 +27,11 @@
 //!
 //! # The other direction
 //!
-//! An application that waits for a completion sleeps in the same way, on a doorbell and an eventfd of its portal's
-//! own: it is the one that calls [`prepare_sleep`](Doorbell::prepare_sleep), and the engine asks
-//! [`needs_ring`](Doorbell::needs_ring) once after the completions of a turn. In what follows, and at each method,
-//! read *engine* for the one that sleeps and *application* for the one that pushes.
+//! An application that waits for a completion sleeps in the same way, on a doorbell and an eventfd
+//! of its portal's own: it is the one that calls [`prepare_sleep`](Doorbell::prepare_sleep), and
+//! the engine asks [`needs_ring`](Doorbell::needs_ring) once after the completions of a turn. In
+//! what follows, and at each method, read *engine* for the one that sleeps and *application* for
+//! the one that pushes.
 //!
 //! # What it does not promise
 //!

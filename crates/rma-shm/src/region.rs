@@ -45,8 +45,8 @@
 //!
 //! # Pages
 //!
-//! The memory is aligned to pages, and zeroed unless it has a content already. All pages are touched
-//! when the region is made, so the engine thread never takes a first-touch fault.
+//! The memory is aligned to pages, and zeroed unless it has a content already. All pages are
+//! touched when the region is made, so the engine thread never takes a first-touch fault.
 //!
 //! # Which memory
 //!
@@ -64,10 +64,11 @@
 //! where the kernel can promise that nobody does (seals), and where it cannot, for files, what is
 //! left of the hazard is told at [`Region::map_file`].
 //!
-//! The seal does not forbid holes (`fallocate` with `FALLOC_FL_PUNCH_HOLE`). Whoever has the descriptor
-//! can so make bytes zero, and make the next access to them, also the engine's, take a page fault and a
-//! new page; where there is none to be had, under strict overcommit or a cgroup's limit, the process is
-//! killed. So shared memory is for those whom one trusts with the process's availability.
+//! The seal does not forbid holes (`fallocate` with `FALLOC_FL_PUNCH_HOLE`). Whoever has the
+//! descriptor can so make bytes zero, and make the next access to them, also the engine's, take a
+//! page fault and a new page; where there is none to be had, under strict overcommit or a cgroup's
+//! limit, the process is killed. So shared memory is for those whom one trusts with the process's
+//! availability.
 
 use crate::{
     prefetch::prefetch_line,
@@ -187,8 +188,8 @@ impl Region {
         Ok(())
     }
 
-    /// Asks for the cache lines of `len` bytes at `offset`, so that a copy out soon afterwards finds
-    /// them. Bytes that are not there are not asked for.
+    /// Asks for the cache lines of `len` bytes at `offset`, so that a copy out soon afterwards
+    /// finds them. Bytes that are not there are not asked for.
     #[inline]
     pub fn prefetch(&self, offset: u64, len: usize) {
         if let Ok(start) = self.checked_start(offset, len) {

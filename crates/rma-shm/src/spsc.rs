@@ -47,8 +47,8 @@ pub use memory::RingMemory;
 /// ring never needs more entries than an application has command slots.
 pub const CAPACITY_MAX: usize = 65_536;
 
-/// How many lines [`Producer::push_unpublished`] keeps back at most. More: the consumer begins later. Fewer: more
-/// exchanges of the index's cache line.
+/// How many lines [`Producer::push_unpublished`] keeps back at most. More: the consumer begins
+/// later. Fewer: more exchanges of the index's cache line.
 const TOGETHER_MAX: u32 = 16;
 
 /// How far before a line is taken its entry is asked for, in lines.
@@ -216,11 +216,12 @@ impl Producer {
         Ok(())
     }
 
-    /// [`Producer::push`] of one of several lines: the consumer may not see it before [`Producer::publish`]. It sees
-    /// the first of many before the last was pushed.
+    /// [`Producer::push`] of one of several lines: the consumer may not see it before
+    /// [`Producer::publish`]. It sees the first of many before the last was pushed.
     ///
-    /// A consumer that looks for lines takes the index's cache line away each time, and the producer has to get it back
-    /// for each line that it publishes by itself (13 of the 115 ns that an op took of an application's thread).
+    /// A consumer that looks for lines takes the index's cache line away each time, and the
+    /// producer has to get it back for each line that it publishes by itself (13 of the 115 ns that
+    /// an op took of an application's thread).
     ///
     /// # Errors
     ///
@@ -269,8 +270,8 @@ impl Producer {
         lines <= side.room_seen()
     }
 
-    /// The number of lines that the consumer has not taken yet, published or not, 0..=capacity. It may shrink at any
-    /// time; only this side makes it grow.
+    /// The number of lines that the consumer has not taken yet, published or not, 0..=capacity. It
+    /// may shrink at any time; only this side makes it grow.
     #[must_use]
     pub fn len(&self) -> usize {
         let side = &*self.0;
@@ -308,16 +309,18 @@ impl Consumer {
         self.pop_and_wipe_if(|_| false)
     }
 
-    /// [`Consumer::pop`], but of a line that `is_secret` nothing is left in the ring: its entry is zeroed before it is
-    /// the producer's again. Other entries stay as they are, which costs nothing: their cache lines are only read.
+    /// [`Consumer::pop`], but of a line that `is_secret` nothing is left in the ring: its entry is
+    /// zeroed before it is the producer's again. Other entries stay as they are, which costs
+    /// nothing: their cache lines are only read.
     pub fn pop_and_wipe_if(&mut self, is_secret: impl FnOnce(&Line) -> bool) -> Option<Line> {
         if !self.has_line() {
             return None;
         }
         let side = &mut *self.0;
         if side.waiting_seen() > AHEAD {
-            // A line that the other core has just written takes long to come: 33 of the 100 ns that an op took of a bare
-            // portal. None that it has yet to write: that would take it away from there.
+            // A line that the other core has just written takes long to come: 33 of the 100 ns that
+            // an op took of a bare portal. None that it has yet to write: that would take it away
+            // from there.
             let ahead = side.shared.entry(side.own.wrapping_add(AHEAD));
             prefetch_line(core::ptr::from_ref(ahead).cast());
         }

@@ -202,8 +202,9 @@ fn an_engine_that_sleeps_time_and_again_takes_every_line() {
     });
 }
 
-/// The other direction: an application sleeps until a completion. When the engine ends it says so first and wakes
-/// everybody then, asked or not: nobody sleeps on, and nobody takes the end for a completion that was lost.
+/// The other direction: an application sleeps until a completion. When the engine ends it says so
+/// first and wakes everybody then, asked or not: nobody sleeps on, and nobody takes the end for a
+/// completion that was lost.
 #[test]
 fn an_application_that_sleeps_takes_the_last_completion_and_learns_of_the_end() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! How many frame events a second a simulation does on one core, real cryptography and all checks included. Run it
-//! optimised:
+//! How many frame events a second a simulation does on one core, real cryptography and all checks
+//! included. Run it optimised:
 //!
 //! ```text
 //! cargo run --release -p rma-sim --example frame_events

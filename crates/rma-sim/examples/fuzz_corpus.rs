@@ -1,5 +1,5 @@
-//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, short stories of
-//! two NICs for `nic`. Run it from the root of the repository:
+//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, short
+//! stories of two NICs for `nic`. Run it from the root of the repository:
 //!
 //! ```text
 //! cargo run -p rma-sim --example fuzz_corpus

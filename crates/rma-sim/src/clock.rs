@@ -1,8 +1,8 @@
 //! The clock of one node: it starts anywhere, runs too fast or too slow, and never goes backwards.
 //!
-//! A simulation runs on true time. A NIC sees its own node's clock and nothing else, so whatever the protocol
-//! concludes from comparing two hosts' clocks is wrong here. What a NIC wants to be woken for is converted
-//! back: the first instant of true time at which its clock shows that.
+//! A simulation runs on true time. A NIC sees its own node's clock and nothing else, so whatever
+//! the protocol concludes from comparing two hosts' clocks is wrong here. What a NIC wants to be
+//! woken for is converted back: the first instant of true time at which its clock shows that.
 
 use rma_core::time::Instant;
 
@@ -11,8 +11,8 @@ use rma_core::time::Instant;
 pub struct ClockOptions {
     /// What the clock shows when the node starts.
     pub starts_at: Instant,
-    /// How much faster than true time it runs, in parts per million; more than -1,000,000. A quartz is off by
-    /// some 50, one that has lost its mind by 1000.
+    /// How much faster than true time it runs, in parts per million; more than -1,000,000. A quartz
+    /// is off by some 50, one that has lost its mind by 1000.
     pub drift_ppm: i32,
 }
 
@@ -48,8 +48,8 @@ impl LocalClock {
         plus(self.started, passed.div_ceil(self.rate.into()))
     }
 
-    /// The most nanoseconds that the clock advances in one of true time: how late it may wake a NIC, by its
-    /// own measure, is less than this.
+    /// The most nanoseconds that the clock advances in one of true time: how late it may wake a
+    /// NIC, by its own measure, is less than this.
     #[must_use]
     pub const fn step_nanos(&self) -> u64 {
         self.rate.div_ceil(1 << u32::BITS)

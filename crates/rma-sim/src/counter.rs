@@ -1,11 +1,11 @@
-//! Where simulated hosts get the values of their message counters from (P4): blocks that they reserve as real hosts do,
-//! on a disk each, which takes its time and forgets what was not synced.
+//! Where simulated hosts get the values of their message counters from (P4): blocks that they
+//! reserve as real hosts do, on a disk each, which takes its time and forgets what was not synced.
 //!
-//! The reservation itself is shipped code, [`rma_core::counter_mark`]. Its clock is the node's own, which starts
-//! anywhere and steps either way when a node is restarted.
+//! The reservation itself is shipped code, [`rma_core::counter_mark`]. Its clock is the node's own,
+//! which starts anywhere and steps either way when a node is restarted.
 //!
-//! Not here: a mark that is lost, which only a right clock can make good, and hosts that share one disk; real files
-//! and locks. They are tested where they are.
+//! Not here: a mark that is lost, which only a right clock can make good, and hosts that share one
+//! disk; real files and locks. They are tested where they are.
 
 use core::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::{disk::MarkDisk, node::NodeId, prng::Prng};
 /// How hosts reserve counter values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterOptions {
-    /// How many values a host's first block has; and the least of any. In the liveness phase, blocks of less than 8 may
-    /// be used up before the next one is there.
+    /// How many values a host's first block has; and the least of any. In the liveness phase,
+    /// blocks of less than 8 may be used up before the next one is there.
     pub first: u64,
     /// How many values any block has at most.
     pub most: u64,

@@ -1,5 +1,5 @@
-//! The disk that a simulated host keeps the high-water mark of its message counter on: it forgets what was not synced
-//! when the power goes, and the host may end at any step of a reservation.
+//! The disk that a simulated host keeps the high-water mark of its message counter on: it forgets
+//! what was not synced when the power goes, and the host may end at any step of a reservation.
 //!
 //! Invariant: what was synced, and then the directory, is there after any crash.
 

@@ -1,5 +1,5 @@
-//! Simulated applications on the shipped CommandExecutor: transfers between hosts with hardware-like parameters, to see
-//! what congestion control makes of them (1RMA §6, §7.2, §7.4).
+//! Simulated applications on the shipped CommandExecutor: transfers between hosts with
+//! hardware-like parameters, to see what congestion control makes of them (1RMA §6, §7.2, §7.4).
 //!
 //! | module | what it is |
 //! |---|---|
@@ -9,10 +9,12 @@
 //! | [`scenes`] | the paper's experiments: figures 12 and 15, with numbers |
 //! | [`plot`] | tables, CSV and curves of text |
 //!
-//! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here: mishaps and faults
-//! ([`crate::scenario`]); applications that think, or look only now and then: these look at each completion at once.
+//! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here:
+//! mishaps and faults ([`crate::scenario`]); applications that think, or look only now and then:
+//! these look at each completion at once.
 //!
-//! A run is a function of its options, seed included; all promises are checked after every event, as in the swarm.
+//! A run is a function of its options, seed included; all promises are checked after every event,
+//! as in the swarm.
 
 pub mod network;
 pub mod plot;

@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets. They live here so that the fuzzer, which needs a nightly compiler, and the
-//! ordinary test that replays the corpus run the same code.
+//! The bodies of the fuzz targets. They live here so that the fuzzer, which needs a nightly
+//! compiler, and the ordinary test that replays the corpus run the same code.
 //!
 //! Each takes arbitrary bytes and panics if a promise is broken.
 
@@ -29,7 +29,8 @@ use rma_core::{
 pub use aead::aead;
 pub use nic::nic;
 
-/// Any bytes either are no frame, or a header that writes back to the same octets, and as much payload as it says.
+/// Any bytes either are no frame, or a header that writes back to the same octets, and as much
+/// payload as it says.
 pub fn wire(data: &[u8]) {
     let Ok(view) = FrameView::parse(data) else { return };
     match view {
@@ -80,12 +81,13 @@ fn assert_same(data: &[u8], header: &[u8], len: usize) {
     assert!(data.len() == len && len <= FRAME_LEN_MAX, "{} octets, not {len}", data.len());
 }
 
-/// A ring that is used by rules and against them; or, above it, an engine with two honest applications and one
-/// that writes what it likes into its portal's memory.
+/// A ring that is used by rules and against them; or, above it, an engine with two honest
+/// applications and one that writes what it likes into its portal's memory.
 ///
-/// Asserts: every call does what the memory says, whoever wrote it; the honest applications' ops all end with OK,
-/// without one turn of delay, and nobody else touches their memory; the hostile one gets a completion for each
-/// command that was taken, and nobody else's. Returns what the engine counted, if there was one.
+/// Asserts: every call does what the memory says, whoever wrote it; the honest applications' ops
+/// all end with OK, without one turn of delay, and nobody else touches their memory; the hostile
+/// one gets a completion for each command that was taken, and nobody else's. Returns what the
+/// engine counted, if there was one.
 pub fn ring(data: &[u8]) -> Option<Arc<NicCounters>> {
     let mut script = Script(data);
     if script.number() % 4 == 0 {

@@ -1,5 +1,5 @@
-//! What must hold after every event, whatever the network and the nodes do: the promises that can be checked
-//! from outside a NIC, from frames, verdicts, completions and clocks alone.
+//! What must hold after every event, whatever the network and the nodes do: the promises that can
+//! be checked from outside a NIC, from frames, verdicts, completions and clocks alone.
 //!
 //! | promise | here |
 //! |---|---|
@@ -14,11 +14,12 @@
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
 //!
-//! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only if its answer would
-//! come too late, or there is no place for it.
+//! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only
+//! if its answer would come too late, or there is no place for it.
 //!
-//! That data is right (P6), that no process gets at what another's key or region would be needed for (P8), and that only
-//! ops on a region that has changed fail for it (P11) is checked by [`crate::scenario`], which knows memory and keys.
+//! That data is right (P6), that no process gets at what another's key or region would be needed
+//! for (P8), and that only ops on a region that has changed fail for it (P11) is checked by
+//! [`crate::scenario`], which knows memory and keys.
 
 mod binding;
 mod fairness;

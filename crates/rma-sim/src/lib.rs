@@ -1,8 +1,8 @@
 //! A deterministic network of 1RMA NICs: virtual clock, links with faults, seeds that replay.
 //!
-//! The NICs are the shipped [`rma_core::nic::Nic`]; time, links and software around them are simulated. Nothing
-//! here reads a clock, starts a thread or depends on the order of a hash, so the same seed gives the same run,
-//! and a failing run prints the one line that repeats it (P12).
+//! The NICs are the shipped [`rma_core::nic::Nic`]; time, links and software around them are
+//! simulated. Nothing here reads a clock, starts a thread or depends on the order of a hash, so the
+//! same seed gives the same run, and a failing run prints the one line that repeats it (P12).
 //!
 //! | module | what it is |
 //! |---|---|

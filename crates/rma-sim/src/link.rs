@@ -1,7 +1,8 @@
 //! One direction of a path between two nodes: delay, jitter, rate, a queue, and faults.
 //!
-//! A link that only delays would deliver in order, and hide every mistake that reordering shows. So jitter
-//! is drawn for each frame by itself, and the default link has some: reordering is the normal case here.
+//! A link that only delays would deliver in order, and hide every mistake that reordering shows. So
+//! jitter is drawn for each frame by itself, and the default link has some: reordering is the
+//! normal case here.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub struct Faults {
     pub loss: Chance,
     /// A frame arrives twice, each copy with its own jitter.
     pub duplicate: Chance,
-    /// A copy of a frame arrives once more, up to `replay_within` later: a middlebox that held it, or an
-    /// attacker who replays it.
+    /// A copy of a frame arrives once more, up to `replay_within` later: a middlebox that held it,
+    /// or an attacker who replays it.
     pub replay: Chance,
     /// How much later a replayed copy may arrive.
     pub replay_within: Duration,
@@ -106,11 +107,11 @@ impl Link {
         self.options.faults = faults;
     }
 
-    /// Sends a frame of `wire_len` bytes, headers included. Returns what will leave at the other end: the
-    /// frame itself, if it is not lost, and the copies that the link makes.
+    /// Sends a frame of `wire_len` bytes, headers included. Returns what will leave at the other
+    /// end: the frame itself, if it is not lost, and the copies that the link makes.
     ///
-    /// Every random number is drawn whether it is used or not, so that changing one chance does not shift
-    /// the draws of all later frames.
+    /// Every random number is drawn whether it is used or not, so that changing one chance does not
+    /// shift the draws of all later frames.
     pub fn carry(&mut self, now: Instant, bytes: &[u8], wire_len: usize) -> [Option<Copied>; 3] {
         let Faults { loss, duplicate, replay, replay_within, corrupt } = self.options.faults;
         let happens =

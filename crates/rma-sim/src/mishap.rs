@@ -1,9 +1,9 @@
-//! What befalls nodes, besides what links do to frames: pauses, crashes, restarts, clocks that step, regions that
-//! change while ops are under way.
+//! What befalls nodes, besides what links do to frames: pauses, crashes, restarts, clocks that
+//! step, regions that change while ops are under way.
 //!
-//! Each node has its own schedule, drawn from its own generator, so that one node's mishaps shift no other's.
-//! This module says when and what; [`crate::scenario`] does it, as a restart means that software registers its
-//! regions again.
+//! Each node has its own schedule, drawn from its own generator, so that one node's mishaps shift
+//! no other's. This module says when and what; [`crate::scenario`] does it, as a restart means that
+//! software registers its regions again.
 
 use core::time::Duration;
 
@@ -24,18 +24,18 @@ pub struct MishapOptions {
     pub gap: Duration,
     /// How many of them are crashes.
     pub crash: Chance,
-    /// How many of the others are changes of the node's own regions: a key is rotated, a region is deregistered
-    /// and registered anew. The rest are pauses.
+    /// How many of the others are changes of the node's own regions: a key is rotated, a region is
+    /// deregistered and registered anew. The rest are pauses.
     pub change: Chance,
-    /// How often a node is stopped in the midst of handling a solicitation or solicited data, for as long as a
-    /// pause may take. Beside `count`.
+    /// How often a node is stopped in the midst of handling a solicitation or solicited data, for
+    /// as long as a pause may take. Beside `count`.
     pub stall: Chance,
     /// The longest pause.
     pub pause_max: Duration,
     /// The longest time between a crash and the restart.
     pub down_max: Duration,
-    /// How many of the restarts come with new keys and contents. Otherwise all is as it was, names of regions
-    /// included: what an attacker who replays old frames would wish for.
+    /// How many of the restarts come with new keys and contents. Otherwise all is as it was, names
+    /// of regions included: what an attacker who replays old frames would wish for.
     pub new_keys: Chance,
     /// How far a clock may be set back or forward across a restart.
     pub clock_step_max: Duration,

@@ -1,8 +1,9 @@
 //! What memory must look like: a plain model of it, beside the memory that NICs work on.
 //!
-//! Each command slot has an area of local memory of its own, and each write has one at its target. After an op: OK
-//! means that exactly the op's bytes have been transferred; an op that had to fail has changed nothing; any other op
-//! may have landed whole granules, and nothing else. From then on, until the next op, an area does not change (P2).
+//! Each command slot has an area of local memory of its own, and each write has one at its target.
+//! After an op: OK means that exactly the op's bytes have been transferred; an op that had to fail
+//! has changed nothing; any other op may have landed whole granules, and nothing else. From then
+//! on, until the next op, an area does not change (P2).
 
 use std::sync::Arc;
 

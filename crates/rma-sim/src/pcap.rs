@@ -1,9 +1,10 @@
-//! What one host would have captured, as a file that Wireshark and tcpdump open: classic pcap, times in
-//! nanoseconds, with Ethernet, IP and UDP headers made up around the frames.
+//! What one host would have captured, as a file that Wireshark and tcpdump open: classic pcap,
+//! times in nanoseconds, with Ethernet, IP and UDP headers made up around the frames.
 //!
-//! Like a capture on that host it has what the host sent, whether that arrived or not, and what its NIC took
-//! from the device, copies and corrupted ones included. Times are true time: captures of several hosts can be
-//! merged. Checksums are right for what arrived, since a simulated corruption is one that no checksum has seen.
+//! Like a capture on that host it has what the host sent, whether that arrived or not, and what its
+//! NIC took from the device, copies and corrupted ones included. Times are true time: captures of
+//! several hosts can be merged. Checksums are right for what arrived, since a simulated corruption
+//! is one that no checksum has seen.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! A seeded generator of numbers that look random: SplitMix64.
 //!
-//! Written here because a run must be a function of its seed for as long as this project lives, and a
-//! library may change its streams. Not for keys that protect anything.
+//! Written here because a run must be a function of its seed for as long as this project lives, and
+//! a library may change its streams. Not for keys that protect anything.
 
 use core::time::Duration;
 
@@ -52,8 +52,8 @@ impl Prng {
         Self(seed)
     }
 
-    /// A generator for one part of a run, so that what this part draws does not shift what others draw.
-    /// Draws nothing from `self`.
+    /// A generator for one part of a run, so that what this part draws does not shift what others
+    /// draw. Draws nothing from `self`.
     #[must_use]
     pub const fn fork(&self, part: u64) -> Self {
         Self(mix(self.0 ^ mix(part.wrapping_add(STEP))))
@@ -65,8 +65,8 @@ impl Prng {
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 if `bound` is 0. Always one draw, whatever the bound; the bias of at most
-    /// `bound` in 2^64 does not matter to a simulation.
+    /// A number below `bound`; 0 if `bound` is 0. Always one draw, whatever the bound; the bias of
+    /// at most `bound` in 2^64 does not matter to a simulation.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next() as u128 * bound as u128) >> 64) as u64
     }
@@ -93,8 +93,8 @@ impl Prng {
         if number > high { high } else { number }
     }
 
-    /// A duration drawn from the exponential distribution: the time to the next of events that come by chance, one in
-    /// `mean` on average.
+    /// A duration drawn from the exponential distribution: the time to the next of events that come
+    /// by chance, one in `mean` on average.
     ///
     /// By von Neumann's method, which only compares: a logarithm may differ between machines.
     pub const fn exponential(&mut self, mean: Duration) -> Duration {

@@ -28,8 +28,8 @@ impl Queue {
         Self { options, busy_until: Instant::ZERO }
     }
 
-    /// Takes a frame of `wire_len` bytes at `now`, which never goes backwards. Returns when its last byte has
-    /// left; `None` if there is no room.
+    /// Takes a frame of `wire_len` bytes at `now`, which never goes backwards. Returns when its
+    /// last byte has left; `None` if there is no room.
     pub fn take(&mut self, now: Instant, wire_len: u64) -> Option<Instant> {
         let QueueOptions { rate, len } = self.options;
         let backlog = bytes_in(rate, self.busy_until.nanos_since(now));

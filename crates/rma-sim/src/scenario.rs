@@ -1,9 +1,10 @@
-//! A workload of reads, writes and rekeys, run over a [`Sim`] with every invariant checked after every event.
+//! A workload of reads, writes and rekeys, run over a [`Sim`] with every invariant checked after
+//! every event.
 //!
-//! Two phases. *Safety*: the links have their faults, nodes are paused and crash, every node issues at its own
-//! pace, some of it wrong on purpose; ops may fail, and nothing may go wrong. *Liveness*: the faults are gone,
-//! all nodes run, and the network has come to rest; each op must end in exactly the way that it deserves,
-//! every honest one with OK and right bytes.
+//! Two phases. *Safety*: the links have their faults, nodes are paused and crash, every node issues
+//! at its own pace, some of it wrong on purpose; ops may fail, and nothing may go wrong.
+//! *Liveness*: the faults are gone, all nodes run, and the network has come to rest; each op must
+//! end in exactly the way that it deserves, every honest one with OK and right bytes.
 
 mod options;
 mod report;
@@ -251,8 +252,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         Duration::from_nanos(self.pace.below(nanos.saturating_mul(2)) + 1)
     }
 
-    /// Whether `node` may issue an op now. In the liveness phase only so few may be outstanding that no
-    /// queue of any node can be full.
+    /// Whether `node` may issue an op now. In the liveness phase only so few may be outstanding
+    /// that no queue of any node can be full.
     fn may_issue(&self, node: NodeId) -> bool {
         if self.sim.condition(node) != Condition::Running {
             return false;
@@ -264,7 +265,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         outstanding == 0 && self.checker.outstanding() < self.outstanding_max
     }
 
-    /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about that.
+    /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about
+    /// that.
     fn issue(&mut self, node: NodeId) {
         let slots = self.sim.nic(node).slot_count() as u64;
         // One more than there are.
@@ -340,7 +342,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         Ok(())
     }
 
-    /// `region` of `node` is gone or has another key. Ops on it may fail for that; but not `by`, which changed it.
+    /// `region` of `node` is gone or has another key. Ops on it may fail for that; but not `by`,
+    /// which changed it.
     fn region_changed(&mut self, node: NodeId, region: RegionId, by: Option<(NodeId, u16)>) {
         self.checker.region_changed(node, region);
         for (&name, planned) in &mut self.planned {
@@ -411,8 +414,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         if status == expected {
             return true;
         }
-        // A corrupted request does not authenticate, nor does one for a region that has changed. No other op has
-        // any reason to fail so (P11).
+        // A corrupted request does not authenticate, nor does one for a region that has changed. No
+        // other op has any reason to fail so (P11).
         let in_safety = self.phase == Phase::Safety;
         let may_be_refused = planned.stale
             || in_safety && !self.options.link.faults.corrupt.is_never()

@@ -1,11 +1,13 @@
-//! The simulated network: nodes, a link for each ordered pair of them, perhaps a switch at the end of all
-//! links, and one heap of events.
+//! The simulated network: nodes, a link for each ordered pair of them, perhaps a switch at the end
+//! of all links, and one heap of events.
 //!
-//! The clock stands still while something happens, and then jumps to the next event. Events of one instant
-//! happen in the order in which they were scheduled, frames before timeouts, as in an engine's turn; nothing
-//! depends on a hash, a thread or a real clock. So a run is a function of its options and seed.
+//! The clock stands still while something happens, and then jumps to the next event. Events of one
+//! instant happen in the order in which they were scheduled, frames before timeouts, as in an
+//! engine's turn; nothing depends on a hash, a thread or a real clock. So a run is a function of
+//! its options and seed.
 //!
-//! What is not here: what software does ([`crate::scenario`]) and what must hold ([`crate::invariant`]).
+//! What is not here: what software does ([`crate::scenario`]) and what must hold
+//! ([`crate::invariant`]).
 
 use core::{cmp::Reverse, time::Duration};
 use std::{collections::BinaryHeap, sync::Arc};
@@ -95,7 +97,8 @@ pub struct Sim {
     sent: Vec<Sent>,
 }
 
-/// How often a node is stopped in the midst of handling a frame of a mutation, between two readings of its clock.
+/// How often a node is stopped in the midst of handling a frame of a mutation, between two readings
+/// of its clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StallOptions {
     /// The chance for each solicitation and each frame of solicited data.
@@ -105,8 +108,8 @@ pub struct StallOptions {
 }
 
 impl Sim {
-    /// A network of `nodes`, each joined to each by a link like `link`, which ends at the receiver, or at a
-    /// switch whose ports are like `switch`. Time begins at zero.
+    /// A network of `nodes`, each joined to each by a link like `link`, which ends at the receiver,
+    /// or at a switch whose ports are like `switch`. Time begins at zero.
     ///
     /// # Errors
     /// If a NIC cannot be built from its settings.
@@ -162,8 +165,8 @@ impl Sim {
         self.nodes[node.index()].clock.when(local)
     }
 
-    /// How much later than asked for a running NIC may be woken, by its own clock, because true time has no
-    /// instant between two nanoseconds.
+    /// How much later than asked for a running NIC may be woken, by its own clock, because true
+    /// time has no instant between two nanoseconds.
     #[must_use]
     pub fn wake_slack(&self, node: NodeId) -> Duration {
         Duration::from_nanos(self.nodes[node.index()].clock.step_nanos() - 1)
@@ -264,8 +267,8 @@ impl Sim {
         result
     }
 
-    /// Stops the software of `node` for `length`, which must run. Frames wait in its device, as many as there
-    /// is room for; then everything that is due happens at once.
+    /// Stops the software of `node` for `length`, which must run. Frames wait in its device, as
+    /// many as there is room for; then everything that is due happens at once.
     ///
     /// # Panics
     /// If `node` does not run.
@@ -284,8 +287,8 @@ impl Sim {
         self.schedule(self.now + length, node, Kind::Resume { pause: self.pauses });
     }
 
-    /// Takes `node` down. Its NIC, its software and what waits in its device are gone; what it has sent stays
-    /// on the wire.
+    /// Takes `node` down. Its NIC, its software and what waits in its device are gone; what it has
+    /// sent stays on the wire.
     pub fn crash(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
         node.condition = Condition::Down;
@@ -484,7 +487,8 @@ impl Sim {
         if chance.is_never() {
             return Stall::default();
         }
-        // A NIC reads its clock once for a solicitation, before and after the copy for data, and else never.
+        // A NIC reads its clock once for a solicitation, before and after the copy for data, and
+        // else never.
         let readings = match FrameView::parse(&frame.bytes) {
             Ok(FrameView::Solicitation(_)) => 1,
             Ok(FrameView::SolicitedData(_)) => 2,

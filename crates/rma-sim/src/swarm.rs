@@ -1,4 +1,5 @@
-//! Options drawn from a seed, so that many seeds try many networks, and the line that repeats a failure.
+//! Options drawn from a seed, so that many seeds try many networks, and the line that repeats a
+//! failure.
 
 use core::{fmt, time::Duration};
 
@@ -32,8 +33,8 @@ const RATES: [u64; 3] = [125_000_000, 1_250_000_000, 12_500_000_000];
 impl Options {
     /// The options of swarm run number `seed`.
     ///
-    /// Timeouts are drawn above what an op needs when each node has one outstanding and nothing is lost, so
-    /// that the liveness phase may demand what it demands.
+    /// Timeouts are drawn above what an op needs when each node has one outstanding and nothing is
+    /// lost, so that the liveness phase may demand what it demands.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let prng = Prng::new(seed);
@@ -121,8 +122,8 @@ fn flooded(options: Options, prng: &mut Prng) -> Options {
     Options { nodes, link, mishaps, safety_ops, hopeless, old_keys, ..options }
 }
 
-/// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by the fastest
-/// of clocks. Frames may wait for `turn` before they are received.
+/// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by
+/// the fastest of clocks. Frames may wait for `turn` before they are received.
 fn turnaround(
     count: u64,
     link: &LinkOptions,
@@ -131,8 +132,8 @@ fn turnaround(
     turn: Duration,
 ) -> Duration {
     let op = |rate| serialization(rate, OP_WIRE_LEN);
-    // Of two hops in turn, each may wait for another op's data on its link, and for everything else that goes to the
-    // same node, in a device and in a switch.
+    // Of two hops in turn, each may wait for another op's data on its link, and for everything else
+    // that goes to the same node, in a device and in a switch.
     let serialized = op(link.rate) * 2
         + op(rate) * 2 * (count as u32 + 1)
         + switch.map_or(Duration::ZERO, |port| op(port.rate) * 2 * (count as u32 + 1));
@@ -163,7 +164,8 @@ fn draw_switch(prng: &mut Prng) -> Option<QueueOptions> {
     (prng.below(2) > 0).then_some(port)
 }
 
-/// In half of all runs nodes are spared. `timeout` is the longest, `length` is about how long the safety phase takes.
+/// In half of all runs nodes are spared. `timeout` is the longest, `length` is about how long the
+/// safety phase takes.
 fn draw_mishaps(prng: &mut Prng, timeout: Duration, length: Duration) -> MishapOptions {
     let count = prng.between(1, 4) as u32;
     let most = |prng: &mut Prng, most: Duration| {
@@ -245,9 +247,10 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
     }
 }
 
-/// A fixed load on a small network: reads, writes and rekeys of all sizes, some loss, duplicates and pauses. To measure
-/// how fast simulations run, with the cryptography and all checks of every run, time [`run`] of it and divide
-/// [`Report::frame_events`] by that: the figure `sim_events_per_s`.
+/// A fixed load on a small network: reads, writes and rekeys of all sizes, some loss, duplicates
+/// and pauses. To measure how fast simulations run, with the cryptography and all checks of every
+/// run, time [`run`] of it and divide [`Report::frame_events`] by that: the figure
+/// `sim_events_per_s`.
 ///
 /// ```
 /// let mut options = rma_sim::swarm::load();
@@ -334,15 +337,15 @@ impl core::error::Error for Found {
     }
 }
 
-/// The command that repeats the run of `seed`. With the variable `RMA_SIM_PCAP` it writes a capture of each
-/// node's packets into the directory that this names.
+/// The command that repeats the run of `seed`. With the variable `RMA_SIM_PCAP` it writes a capture
+/// of each node's packets into the directory that this names.
 #[must_use]
 pub fn replay_line(seed: u64) -> String {
     format!("RMA_SIM_SEED={seed} cargo test -p rma-sim swarm -- --nocapture")
 }
 
-/// Runs one seed. `watch` is shown all that happens. If the run panics, its options and the line that repeats
-/// it are printed.
+/// Runs one seed. `watch` is shown all that happens. If the run panics, its options and the line
+/// that repeats it are printed.
 ///
 /// # Errors
 /// The first promise that was not kept.

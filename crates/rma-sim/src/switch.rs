@@ -1,5 +1,5 @@
-//! A switch: an output port for each node, with a rate and a drop-tail queue that all senders to that node
-//! share. So incast happens here, and cross traffic delays others.
+//! A switch: an output port for each node, with a rate and a drop-tail queue that all senders to
+//! that node share. So incast happens here, and cross traffic delays others.
 //!
 //! It forwards and drops, and does nothing else: no pause frames, no marking, one class of traffic.
 
@@ -23,7 +23,8 @@ impl Switch {
         Self { ports: vec![Queue::new(port); nodes] }
     }
 
-    /// Takes a frame for `to` at `now`. Returns when `to` has all of it; `None` if its port has no room.
+    /// Takes a frame for `to` at `now`. Returns when `to` has all of it; `None` if its port has no
+    /// room.
     pub fn take(&mut self, now: Instant, to: NodeId, wire_len: usize) -> Option<Instant> {
         self.ports[to.index()].take(now, wire_len as u64)
     }

@@ -1,5 +1,5 @@
-//! What happened in a simulation, as data: the invariants read it, a person can print it, and its digest
-//! tells whether two runs were the same.
+//! What happened in a simulation, as data: the invariants read it, a person can print it, and its
+//! digest tells whether two runs were the same.
 
 use core::{fmt, time::Duration};
 use std::sync::Arc;
@@ -88,7 +88,8 @@ pub enum What {
         /// one.
         pushed_out: bool,
     },
-    /// A copy of a frame that had reached the end of its link was lost there. The node is the receiver.
+    /// A copy of a frame that had reached the end of its link was lost there. The node is the
+    /// receiver.
     Lost {
         /// The frame as it was sent.
         frame: Arc<Frame>,

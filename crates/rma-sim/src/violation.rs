@@ -68,7 +68,8 @@ pub enum Violation {
         /// The same by the clock.
         measured: (Duration, Duration),
     },
-    /// An op completed OK before all its bytes had arrived, or shed after it entered service, and so on.
+    /// An op completed OK before all its bytes had arrived, or shed after it entered service, and
+    /// so on.
     #[error("{node} slot {slot} ended with {status}, which its frames do not explain")]
     Unexplained {
         /// The initiator.
@@ -177,8 +178,8 @@ pub enum Violation {
         /// Its command slot.
         slot: u16,
     },
-    /// P2. A responder that did not run was still applying data when the op was reported as failed, and did
-    /// not count it.
+    /// P2. A responder that did not run was still applying data when the op was reported as failed,
+    /// and did not count it.
     #[error(
         "P2: data of slot {slot} of {node} was applied until after the op had failed, uncounted"
     )]
@@ -194,8 +195,8 @@ pub enum Violation {
         /// The responder.
         node: NodeId,
     },
-    /// P10. A failure notice that answers no request that came, or one that it has answered before, or that is not
-    /// bound to it, or that says something else than what became of it.
+    /// P10. A failure notice that answers no request that came, or one that it has answered before,
+    /// or that is not bound to it, or that says something else than what became of it.
     #[error("P10: {node} sent {destination} a notice of {status}, and no request asks for it")]
     UnaskedNotice {
         /// The responder.
@@ -266,7 +267,8 @@ pub enum Violation {
         /// What for.
         turn: Turn,
     },
-    /// A read was refused that would have been answered in time, or accepted too late (section 6.1).
+    /// A read was refused that would have been answered in time, or accepted too late (section
+    /// 6.1).
     #[error("{node} had {jobs} reads and {bytes} B before one of which it said NACK: {nacked}")]
     Nacked {
         /// The responder.
@@ -278,8 +280,8 @@ pub enum Violation {
         /// Whether it was refused.
         nacked: bool,
     },
-    /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is not its own,
-    /// too long for its way, or an answer to nothing.
+    /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is
+    /// not its own, too long for its way, or an answer to nothing.
     #[error("{node} sent a frame of {len} bytes to {destination} that it should not have sent")]
     WrongFrame {
         /// The sender.

@@ -1,10 +1,11 @@
-//! What software does: regions with known contents; reads, writes and rekeys of them, right and wrong; and what
-//! it does to its own regions meanwhile.
+//! What software does: regions with known contents; reads, writes and rekeys of them, right and
+//! wrong; and what it does to its own regions meanwhile.
 //!
-//! Each host has two *targets* that others read and write. The key of one never changes in a life of the host. The
-//! other is *restless*: others may rekey it, its owner rotates its key, or takes it away and registers it anew.
-//! In both, the first bytes are only ever read, and then come areas of which each write under way has one to itself. So what
-//! memory must hold is known exactly, whatever the order in which ops end.
+//! Each host has two *targets* that others read and write. The key of one never changes in a life
+//! of the host. The other is *restless*: others may rekey it, its owner rotates its key, or takes
+//! it away and registers it anew. In both, the first bytes are only ever read, and then come areas
+//! of which each write under way has one to itself. So what memory must hold is known exactly,
+//! whatever the order in which ops end.
 
 mod host;
 mod plan;
@@ -129,7 +130,8 @@ impl World {
         Ok(())
     }
 
-    /// Solicited data of a Rekey was accepted by `node` for its region: it has the new key from now on, in one step.
+    /// Solicited data of a Rekey was accepted by `node` for its region: it has the new key from now
+    /// on, in one step.
     pub(crate) fn rekeyed(
         &mut self,
         sim: &Sim,
@@ -154,8 +156,8 @@ impl World {
         target.id
     }
 
-    /// The owner takes its restless region away and registers it anew, with another key. Returns the name that
-    /// it had.
+    /// The owner takes its restless region away and registers it anew, with another key. Returns
+    /// the name that it had.
     pub(crate) fn churn(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
         let host = &mut self.hosts[node.index()];
         let key = host::draw_key(&mut host.prng);
@@ -174,9 +176,9 @@ impl World {
         host.churn_local(sim, node, process);
     }
 
-    /// What the software of `node` does when it starts again: the same as the first time, so that regions have
-    /// names of before; with new keys and contents if `new_keys`, and those of before otherwise. Returns
-    /// the names that mean nothing any more, or something else.
+    /// What the software of `node` does when it starts again: the same as the first time, so that
+    /// regions have names of before; with new keys and contents if `new_keys`, and those of before
+    /// otherwise. Returns the names that mean nothing any more, or something else.
     pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) -> Vec<RegionId> {
         let seeds = self.prng.fork(node.0.into());
         let host = &mut self.hosts[node.index()];
@@ -210,8 +212,8 @@ impl World {
         self.hosts[node.index()].areas.iter().try_for_each(|area| area.check_rest())
     }
 
-    /// Nothing is under way any more. Checks that nothing has changed that nobody wrote to, and that every region
-    /// has the key that it must have.
+    /// Nothing is under way any more. Checks that nothing has changed that nobody wrote to, and
+    /// that every region has the key that it must have.
     pub(crate) fn check_rest(&mut self, sim: &Sim) -> Result<(), Violation> {
         for (_, planned) in core::mem::take(&mut self.orphans) {
             self.end_at_target(sim, OpStatus::Timeout, &planned)?;
@@ -232,7 +234,8 @@ const fn pid(node: NodeId, process: usize) -> rma_core::addr::Pid {
     rma_core::addr::Pid(1000 + node.0 as u32 * 10 + process as u32)
 }
 
-/// The addresses of both nodes in one family: IPv4 if asked for and there is one, or else there is no other.
+/// The addresses of both nodes in one family: IPv4 if asked for and there is one, or else there is
+/// no other.
 fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr) {
     let all = |node| sim.nic(node).config().settings().addresses.iter();
     let preferred = all(a).find(|addr| addr.is_ipv4() == ipv4);

@@ -143,8 +143,9 @@ fn a_busy_responder_says_so_and_its_queue_does_not_grow() {
     assert!(count(&report, OpStatus::Nack) > 0, "{report}");
 }
 
-/// The run itself checks that each NACK has its reason, and that none is missing. Here no queue can be full, so the reason
-/// is how many bytes wait: more than are sent in the time that is left (section 6.1).
+/// The run itself checks that each NACK has its reason, and that none is missing. Here no queue can
+/// be full, so the reason is how many bytes wait: more than are sent in the time that is left
+/// (section 6.1).
 //= 1rma#6.1-nack-threshold
 //= type=test
 #[test]
@@ -264,7 +265,8 @@ fn writers_share_the_targets_window_and_those_who_wait_too_long_are_refused() {
     assert!(peak > u64::from(window) / 2 && peak <= window.into(), "{peak} of {window}");
 }
 
-/// P2: what an engine applied while it was stopped for too long is counted, and nothing is applied later.
+/// P2: what an engine applied while it was stopped for too long is counted, and nothing is applied
+/// later.
 #[test]
 fn an_engine_that_is_stopped_between_its_clock_and_the_copy_counts_what_may_have_been_late() {
     let mut options = mutating(3, Chance::ppm(100_000));
@@ -327,8 +329,8 @@ fn a_paused_node_goes_on_with_what_its_device_held_and_with_all_that_is_due() {
     assert!(report.lost > 20, "{report}");
 }
 
-/// P4 and P7 in the worst case: regions have the names and keys of before, counters go on a few values above, clocks
-/// step, and every frame of before arrives again.
+/// P4 and P7 in the worst case: regions have the names and keys of before, counters go on a few
+/// values above, clocks step, and every frame of before arrives again.
 #[test]
 fn a_restarted_node_is_not_taken_in_by_frames_of_its_former_life() {
     let mut options = struck(Chance::ppm(1_000_000));
@@ -375,8 +377,8 @@ fn the_same_seed_is_the_same_run_and_another_seed_is_another() {
     }
 }
 
-/// A change of this digest means that frames, timing or random streams have changed: expected when the wire
-/// format or the NIC's order of work changes, a mistake otherwise.
+/// A change of this digest means that frames, timing or random streams have changed: expected when
+/// the wire format or the NIC's order of work changes, a mistake otherwise.
 #[test]
 fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
     let report = run_seed(132, |_| ()).unwrap_or_else(|found| panic!("{found}"));

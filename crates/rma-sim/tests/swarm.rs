@@ -1,7 +1,7 @@
 //! Many seeds, each another network: faults and mishaps first, then none.
 //!
-//! `RMA_SIM_SEEDS` says how many, `RMA_SIM_FIRST` where to begin. `RMA_SIM_SEED` runs one of them and prints all
-//! that happens; `RMA_SIM_PCAP` names a directory for the captures of its nodes.
+//! `RMA_SIM_SEEDS` says how many, `RMA_SIM_FIRST` where to begin. `RMA_SIM_SEED` runs one of them
+//! and prints all that happens; `RMA_SIM_PCAP` names a directory for the captures of its nodes.
 
 use std::{
     fs::{self, File},
@@ -27,8 +27,8 @@ use rma_sim::{
 /// How many seeds the swarm runs, unless RMA_SIM_SEEDS says otherwise.
 const SEEDS: u64 = 2000;
 
-/// How many seeds a thread takes at once. Their reports are added in the order of the seeds, so that the digest
-/// of all does not depend on which thread ran which.
+/// How many seeds a thread takes at once. Their reports are added in the order of the seeds, so
+/// that the digest of all does not depend on which thread ran which.
 const PART: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {

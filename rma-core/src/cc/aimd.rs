@@ -1,7 +1,7 @@
 //! Algorithm 1 of the 1RMA paper: additive increase, multiplicative decrease (§6).
 //!
-//! The paper writes it down for the local window. The one for a remote NIC is the same with another [`Signal`] and
-//! another target delay, and so is the baseline that looks at the total delay only.
+//! The paper writes it down for the local window. The one for a remote NIC is the same with another
+//! [`Signal`] and another target delay, and so is the baseline that looks at the total delay only.
 
 use core::time::Duration;
 
@@ -56,7 +56,8 @@ impl Aimd {
         self.cwnd = self.cwnd.min(cwnd_old);
     }
 
-    /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the last RTT time.
+    /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the
+    /// last RTT time.
     fn decrease(&mut self, factor: f64, least: f64, feedback: &Feedback, rtt: Rtt) {
         if !self.last_decrease.is_an_rtt_ago(feedback, rtt) {
             return;
@@ -79,9 +80,10 @@ impl CongestionController for Aimd {
         match self.signal.read(feedback) {
             //= 1rma#6-additive-increase
             Reading::Delay(delay) if delay < self.target_delay_nanos => {
-                // One op a round trip for each 1 / `ai`: a window has as many completions in that time as ops. Below
-                // one op the paper adds `ai` whole, which the larger divisor comes to. Small ops count by their
-                // share of an op, as they do when they are outstanding.
+                // One op a round trip for each 1 / `ai`: a window has as many completions in that
+                // time as ops. Below one op the paper adds `ai` whole, which the larger divisor
+                // comes to. Small ops count by their share of an op, as they do when they are
+                // outstanding.
                 let ai = self.ai * self.op_charge.ops(feedback.op_size);
                 self.cwnd = (self.cwnd + ai / self.cwnd.max(1.0)).min(self.cwnd_max);
             }

@@ -1,4 +1,5 @@
-//! Settings of congestion control: the paper's constants, and what the paper leaves open (1RMA §6, Algorithm 1).
+//! Settings of congestion control: the paper's constants, and what the paper leaves open (1RMA §6,
+//! Algorithm 1).
 
 use core::time::Duration;
 
@@ -17,8 +18,8 @@ pub enum Algorithm {
     /// Algorithm 1 for the local window, its twin for the remote ones: the paper's.
     #[default]
     Aimd,
-    /// The paper's baseline of figure 15c: each remote window reacts to `total_delay` and to every failure, and
-    /// there is no local one.
+    /// The paper's baseline of figure 15c: each remote window reacts to `total_delay` and to every
+    /// failure, and there is no local one.
     TotalDelayOnly,
     /// Windows stay at `cwnd_initial`, and are not paced. Not in the paper.
     Fixed,
@@ -51,20 +52,23 @@ impl Algorithm {
 pub struct SwiftParameters {
     /// Additive increment, in ops a round trip. Above 0, at most 16. Default: 1.
     pub ai: f64,
-    /// How strongly a window reacts to the part of a delay that is above target. Above 0, at most 1. Default: 0.8.
+    /// How strongly a window reacts to the part of a delay that is above target. Above 0, at
+    /// most 1. Default: 0.8.
     pub beta: f64,
-    /// Maximum multiplicative decrease factor: the largest part of a window that goes in one decrease. Above 0,
-    /// below 1. Default: 0.5.
+    /// Maximum multiplicative decrease factor: the largest part of a window that goes in one
+    /// decrease. Above 0, below 1. Default: 0.5.
     pub max_mdf: f64,
-    /// What flow scaling adds to the target delay of a small window at most; zero switches it off. At most 1 s;
-    /// target and range should stay below the op timeout. Default: 10 µs, two round trips.
+    /// What flow scaling adds to the target delay of a small window at most; zero switches it off.
+    /// At most 1 s; target and range should stay below the op timeout. Default: 10 µs, two round
+    /// trips.
     pub fs_range: Duration,
     /// The window, in ops, up to which flow scaling adds all of its range. Above 0. Default: 0.1.
     pub fs_min_cwnd: f64,
-    /// The window, in ops, from which flow scaling adds nothing. Above `fs_min_cwnd`, at most 65535. Default: 100.
+    /// The window, in ops, from which flow scaling adds nothing. Above `fs_min_cwnd`, at
+    /// most 65535. Default: 100.
     pub fs_max_cwnd: f64,
-    /// After how many round trips with timeouts in a row, nothing else between them, a window falls to `cwnd_min`. At
-    /// least 1. Default: 5.
+    /// After how many round trips with timeouts in a row, nothing else between them, a window falls
+    /// to `cwnd_min`. At least 1. Default: 5.
     pub retx_reset_threshold: u32,
 }
 
@@ -84,60 +88,69 @@ impl Default for SwiftParameters {
 
 /// Settings of congestion control. Nothing is believed until [`CcConfigBuilder::build`].
 ///
-/// The default is the paper's: its constants, and for what it does not give (target delays, limits and start of
-/// windows) values for its network, 100 Gbps and a round trip of 5 µs. For a software engine see
-/// [`CcConfigBuilder::software`].
+/// The default is the paper's: its constants, and for what it does not give (target delays, limits
+/// and start of windows) values for its network, 100 Gbps and a round trip of 5 µs. For a software
+/// engine see [`CcConfigBuilder::software`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
 pub struct CcConfigBuilder {
     /// How windows react. Default: Algorithm 1.
     pub algorithm: Algorithm,
-    /// OpSize: what transfers are cut into, in bytes; a window counts ops of this size. 1 to 4096. Default: 4096.
+    /// OpSize: what transfers are cut into, in bytes; a window counts ops of this size. 1 to 4096.
+    /// Default: 4096.
     pub op_size: u32,
-    /// What an op takes from a window at least, in bytes. 1 to `op_size`. Default: `op_size` as it is by default,
-    /// so that every op counts as one, which is the paper's way. Smaller: small ops take less of a window, in
-    /// which then more of them are outstanding, and they move it less.
+    /// What an op takes from a window at least, in bytes. 1 to `op_size`. Default: `op_size` as it
+    /// is by default, so that every op counts as one, which is the paper's way. Smaller: small ops
+    /// take less of a window, in which then more of them are outstanding, and they move it less.
     pub op_charge_min: u32,
-    /// How many remote windows there are: remote NICs, twice where ops go both ways. Those that nobody holds are
-    /// remembered until their place is needed. 1 to 1,048,576. Default: 1024, about 0.2 KiB each.
+    /// How many remote windows there are: remote NICs, twice where ops go both ways. Those that
+    /// nobody holds are remembered until their place is needed. 1 to 1,048,576. Default: 1024,
+    /// about 0.2 KiB each.
     pub remotes: u32,
-    /// The round-trip time of a read when nothing waits: what RTT starts from, before ops have measured it. 1 ns to
-    /// 1 s. Default: 5 µs.
+    /// The round-trip time of a read when nothing waits: what RTT starts from, before ops have
+    /// measured it. 1 ns to 1 s. Default: 5 µs.
     pub rtt: Duration,
-    /// The target of `issue_delay`, for the local window. 1 ns to 1 s, and below the NIC's dispatch timeout, or
-    /// ops are shed before their delay shows. Default: 1.5 µs, four ops of 4 KiB at 100 Gbps. Below 1.3 µs, what a
-    /// decrease by a delay of twice the target leaves does not fill the link of the paper's network; above 1.7 µs, a
-    /// transfer alone has so large a window that one which joins it needs longer for its share.
+    /// The target of `issue_delay`, for the local window. 1 ns to 1 s, and below the NIC's dispatch
+    /// timeout, or ops are shed before their delay shows. Default: 1.5 µs, four ops of 4 KiB at 100
+    /// Gbps. Below 1.3 µs, what a decrease by a delay of twice the target leaves does not fill the
+    /// link of the paper's network; above 1.7 µs, a transfer alone has so large a window that one
+    /// which joins it needs longer for its share.
     pub issue_target_delay: Duration,
-    /// The target of `remote_delay` for reads. 1 ns to 1 s, above `rtt` and below the NIC's timeout. Default:
-    /// 7.5 µs, half an RTT in queues.
+    /// The target of `remote_delay` for reads. 1 ns to 1 s, above `rtt` and below the NIC's
+    /// timeout. Default: 7.5 µs, half an RTT in queues.
     pub inbound_target_delay: Duration,
-    /// The target of `remote_delay` for writes, which take two round trips (§5.1). 1 ns to 1 s. Default: 12.5 µs,
-    /// the same half RTT in queues.
+    /// The target of `remote_delay` for writes, which take two round trips (§5.1). 1 ns to 1 s.
+    /// Default: 12.5 µs, the same half RTT in queues.
     pub outbound_target_delay: Duration,
     /// AI, additive increment, in ops a round trip. Above 0, at most 16. Default: the paper's 0.25.
     pub ai: f64,
-    /// MD: what a decrease by delay leaves of a window at least. Above 0, at most 1. Default: the paper's 0.5.
+    /// MD: what a decrease by delay leaves of a window at least. Above 0, at most 1. Default: the
+    /// paper's 0.5.
     pub md: f64,
-    /// β: how strongly a window reacts to the part of a delay that is above target. Above 0, at most 1. Default:
-    /// the paper's 0.8.
+    /// β: how strongly a window reacts to the part of a delay that is above target. Above 0, at
+    /// most 1. Default: the paper's 0.8.
     pub beta: f64,
-    /// TIMEOUT_DECR: what a failure leaves of a window. Above 0, at most 1. Default: the paper's 0.1.
+    /// TIMEOUT_DECR: what a failure leaves of a window. Above 0, at most 1. Default: the paper's
+    /// 0.1.
     pub timeout_decr: f64,
-    /// CWND_MIN, in ops: how slow a window can get, one op in RTT / CWND_MIN. 0.000001 to 1. Default: 0.01, one op
-    /// in half a millisecond at 5 µs. The reciprocal bounds how many windows can share one bottleneck.
+    /// CWND_MIN, in ops: how slow a window can get, one op in RTT / CWND_MIN. 0.000001 to 1.
+    /// Default: 0.01, one op in half a millisecond at 5 µs. The reciprocal bounds how many windows
+    /// can share one bottleneck.
     pub cwnd_min: f64,
     /// What delays alone leave of a window, in ops; NACK and timeouts take it further down, to
-    /// `cwnd_min`. 0.000001 to 65535; below `cwnd_min` it has no effect. Default: 0.01, as in the paper. Larger: hosts whose delays are not those of queues (engines that sleep or
-    /// are descheduled, a round trip that is longer than was configured) go on at a good pace; and a bottleneck that
-    /// more hosts share than fit with so many ops each loses frames before it is left in peace.
+    /// `cwnd_min`. 0.000001 to 65535; below `cwnd_min` it has no effect. Default: 0.01, as in the
+    /// paper. Larger: hosts whose delays are not those of queues (engines that sleep or are
+    /// descheduled, a round trip that is longer than was configured) go on at a good pace; and a
+    /// bottleneck that more hosts share than fit with so many ops each loses frames before it is
+    /// left in peace.
     pub cwnd_delay_min: f64,
     /// CWND_MAX, in ops. 1 to 65535. Default: 64, four times the bandwidth-delay product.
     pub cwnd_max: f64,
-    /// The window of a remote NIC that is new, and the local one at the start, in ops. `cwnd_min` to `cwnd_max`.
-    /// Default: 16, the bandwidth-delay product. An increment of 0.25 a round trip fills a link only from near
-    /// there: the paper's transfers ramp up to 15 ops within 8 round trips, and solicitation makes it safe.
+    /// The window of a remote NIC that is new, and the local one at the start, in ops. `cwnd_min`
+    /// to `cwnd_max`. Default: 16, the bandwidth-delay product. An increment of 0.25 a round trip
+    /// fills a link only from near there: the paper's transfers ramp up to 15 ops within 8 round
+    /// trips, and solicitation makes it safe.
     pub cwnd_initial: f64,
     /// For [`Algorithm::Swift`].
     pub swift: SwiftParameters,
@@ -171,15 +184,16 @@ impl Default for CcConfigBuilder {
 }
 
 impl CcConfigBuilder {
-    /// For engines in software, on a network whose round-trip time, measured with nothing else to do, is `rtt`:
-    /// 5 to 50 µs are usual.
+    /// For engines in software, on a network whose round-trip time, measured with nothing else to
+    /// do, is `rtt`: 5 to 50 µs are usual.
     ///
-    /// The constants are the paper's. Targets leave a whole round trip for queues, as an engine takes ops in turns
-    /// and not one by one. Small ops are charged a quarter of a large one, about what their frame and its
-    /// encryption cost of those of 4 KiB. Delays alone leave a window the 16 ops, 64 KiB, that it begins with: in software a
-    /// delay may well be the scheduler's, and a smaller window does not make that any shorter. (With 8, large reads and
-    /// writes on a veth pair get a tenth less through, and small reads beside them are no faster.) Nothing but NACK and
-    /// timeouts goes below.
+    /// The constants are the paper's. Targets leave a whole round trip for queues, as an engine
+    /// takes ops in turns and not one by one. Small ops are charged a quarter of a large one, about
+    /// what their frame and its encryption cost of those of 4 KiB. Delays alone leave a window the
+    /// 16 ops, 64 KiB, that it begins with: in software a delay may well be the scheduler's, and a
+    /// smaller window does not make that any shorter. (With 8, large reads and writes on a veth
+    /// pair get a tenth less through, and small reads beside them are no faster.) Nothing but NACK
+    /// and timeouts goes below.
     pub fn software(rtt: Duration) -> Self {
         Self {
             op_charge_min: OP_SIZE_MAX / 4,

@@ -1,8 +1,10 @@
-//! The round-trip time: decreases go by the smoothed one, pacing by the best (RTT in 1RMA §6 and Algorithm 1).
+//! The round-trip time: decreases go by the smoothed one, pacing by the best (RTT in 1RMA §6 and
+//! Algorithm 1).
 //!
-//! The paper does not say how RTT is measured. Here it is the smoothed `total_delay` of ops that succeeded, of one
-//! remote NIC and direction: the time after which a change of the window shows in completions, waiting in the
-//! local NIC included, and the one with which OpSize × CWND / RTT is the rate that a full window has anyway.
+//! The paper does not say how RTT is measured. Here it is the smoothed `total_delay` of ops that
+//! succeeded, of one remote NIC and direction: the time after which a change of the window shows in
+//! completions, waiting in the local NIC included, and the one with which OpSize × CWND / RTT is
+//! the rate that a full window has anyway.
 
 use core::time::Duration;
 
@@ -20,13 +22,13 @@ impl Rtt {
     /// The weight of a new sample: that of TCP (RFC 6298), a window of ops being a sample each.
     const GAIN: f64 = 0.125;
 
-    /// The weights of a sample below the best and of one above it: what the best is without queues shows now and then
-    /// only, and may change.
+    /// The weights of a sample below the best and of one above it: what the best is without queues
+    /// shows now and then only, and may change.
     const FALL: f64 = 0.5;
     const RISE: f64 = 0.001;
 
-    /// Samples outside of these are no round trips, in nanoseconds: with none at all windows below one op would not be
-    /// paced, and with an endless one nothing would be issued any more.
+    /// Samples outside of these are no round trips, in nanoseconds: with none at all windows below
+    /// one op would not be paced, and with an endless one nothing would be issued any more.
     const MIN: f64 = 100.0;
     const MAX: f64 = 10e9;
 
@@ -43,15 +45,16 @@ impl Rtt {
         self.nanos
     }
 
-    /// At its best, in nanoseconds: nearly what it is when nothing waits and nobody is descheduled. Ops are paced by
-    /// it. By the smoothed one, a host that was slow once would be asked slowly from then on, and so be seen to be slow.
+    /// At its best, in nanoseconds: nearly what it is when nothing waits and nobody is descheduled.
+    /// Ops are paced by it. By the smoothed one, a host that was slow once would be asked slowly
+    /// from then on, and so be seen to be slow.
     #[must_use]
     pub const fn best_nanos(self) -> f64 {
         self.best_nanos
     }
 
-    /// Takes the sample of a completion. Failures have none: a timeout measures its timer, and a refused op
-    /// transferred nothing.
+    /// Takes the sample of a completion. Failures have none: a timeout measures its timer, and a
+    /// refused op transferred nothing.
     pub fn on_completion(&mut self, feedback: &Feedback) {
         if feedback.status == OpStatus::Ok {
             let sample = (feedback.total_delay_nanos as f64).clamp(Self::MIN, Self::MAX);

@@ -47,8 +47,8 @@ impl Signal {
             (OpStatus::Nack, Self::RemoteDelay | Self::TotalDelay) => Reading::Refused,
             (OpStatus::DispatchTimeout, Self::RemoteDelay)
             | (OpStatus::Timeout | OpStatus::Nack, Self::IssueDelay) => Reading::Nothing,
-            // Wrong keys, regions and commands are the caller's fault, and no measure of load. Neither are their
-            // delays: nothing was transferred.
+            // Wrong keys, regions and commands are the caller's fault, and no measure of load.
+            // Neither are their delays: nothing was transferred.
             (
                 OpStatus::RemoteAuthenticationFailure
                 | OpStatus::RemoteOutOfBounds

@@ -1,12 +1,14 @@
-//! Swift (Kumar et al., SIGCOMM 2020), which 1RMA's congestion control is modelled on, as a modern peer.
+//! Swift (Kumar et al., SIGCOMM 2020), which 1RMA's congestion control is modelled on, as a modern
+//! peer.
 //!
-//! Two windows as there: one for the endpoint, here the local NIC and its `issue_delay`, with a fixed target; one
-//! for the fabric, here `remote_delay`, whose target grows as the window shrinks (*flow scaling*), because many
-//! flows that share a link make a longer queue, and as small windows must not starve beside large ones.
+//! Two windows as there: one for the endpoint, here the local NIC and its `issue_delay`, with a
+//! fixed target; one for the fabric, here `remote_delay`, whose target grows as the window shrinks
+//! (*flow scaling*), because many flows that share a link make a longer queue, and as small windows
+//! must not starve beside large ones.
 //!
-//! What differs from Algorithm 1: flow scaling, the increment, a milder reaction to failures until several follow
-//! each other, and that only windows below one op are paced. What differs from the publication: hops are not
-//! counted (the target delay includes them), and delays are not filtered.
+//! What differs from Algorithm 1: flow scaling, the increment, a milder reaction to failures until
+//! several follow each other, and that only windows below one op are paced. What differs from the
+//! publication: hops are not counted (the target delay includes them), and delays are not filtered.
 
 use core::time::Duration;
 
@@ -61,8 +63,8 @@ impl FlowScaling {
 }
 
 impl Swift {
-    /// The window that reacts to `signal`. `base_target` is the target delay before flow scaling, which the
-    /// endpoint's window does not have.
+    /// The window that reacts to `signal`. `base_target` is the target delay before flow scaling,
+    /// which the endpoint's window does not have.
     pub(super) fn new(config: &CcConfig, signal: Signal, base_target: Duration) -> Self {
         let settings = config.settings();
         let swift = &settings.swift;
@@ -114,7 +116,8 @@ impl Swift {
     /// Sets the window, within its limits.
     pub(super) fn set(&mut self, cwnd: f64, now: Instant) {
         let cwnd = cwnd.max(self.cwnd_min).min(self.cwnd_max);
-        // The publication also counts an unchanged window as decreased. At its maximum such a window would never be.
+        // The publication also counts an unchanged window as decreased. At its maximum such a
+        // window would never be.
         if cwnd < self.cwnd {
             self.last_decrease = LastDecrease(Some(now));
         }
@@ -140,13 +143,14 @@ impl CongestionController for Swift {
                     self.decrease(factor.max(least), feedback, rtt);
                 }
             }
-            // As a loss that is found by its acknowledgements: the remote NIC is there, and says so.
+            // As a loss that is found by its acknowledgements: the remote NIC is there, and says
+            // so.
             Reading::Refused => {
                 self.timeouts = 0;
                 self.decrease(self.least_factor, feedback, rtt);
             }
-            // Ops that are outstanding together time out together; a transport would have had one retransmission
-            // timeout. So they count once in a round trip.
+            // Ops that are outstanding together time out together; a transport would have had one
+            // retransmission timeout. So they count once in a round trip.
             Reading::TimedOut => {
                 if self.last_decrease.is_an_rtt_ago(feedback, rtt) {
                     self.timeouts = self.timeouts.saturating_add(1);

@@ -1,9 +1,10 @@
-//! The congestion windows of one CommandExecutor: one for the local NIC, and one for each remote NIC and direction
-//! (1RMA §6).
+//! The congestion windows of one CommandExecutor: one for the local NIC, and one for each remote
+//! NIC and direction (1RMA §6).
 //!
-//! The paper keeps this state in host memory, for as many remote NICs as there are. Here the table has a fixed
-//! size: an entry that nobody holds keeps its window until its place is needed for another (a clock hand picks one
-//! that has not been used for a while). A remote NIC that was forgotten starts anew.
+//! The paper keeps this state in host memory, for as many remote NICs as there are. Here the table
+//! has a fixed size: an entry that nobody holds keeps its window until its place is needed for
+//! another (a clock hand picks one that has not been used for a while). A remote NIC that was
+//! forgotten starts anew.
 //!
 //! Invariant: an entry that is held does not move and is not forgotten.
 
@@ -23,7 +24,8 @@ impl RemoteWindowId {
     /// That of nobody, in a place that is not used.
     pub(crate) const NONE: Self = Self(NONE);
 
-    /// The window's place in the table, below [`CcConfigBuilder::remotes`](super::CcConfigBuilder::remotes).
+    /// The window's place in the table, below
+    /// [`CcConfigBuilder::remotes`](super::CcConfigBuilder::remotes).
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -38,8 +40,8 @@ impl RemoteWindowId {
 pub struct Held {
     /// Its name.
     pub id: RemoteWindowId,
-    /// Whether nothing was known of the remote NIC: the window starts anew, and may have the name of one that was
-    /// forgotten.
+    /// Whether nothing was known of the remote NIC: the window starts anew, and may have the name
+    /// of one that was forgotten.
     pub is_new: bool,
 }
 
@@ -111,10 +113,11 @@ impl CongestionControl {
         }
     }
 
-    /// Names the window to `addr` in `direction`, and keeps it until as many [`CongestionControl::release`]s.
+    /// Names the window to `addr` in `direction`, and keeps it until as many
+    /// [`CongestionControl::release`]s.
     ///
-    /// Two windows of one remote NIC in both directions are two; the ops of all transfers that have one in common
-    /// share it.
+    /// Two windows of one remote NIC in both directions are two; the ops of all transfers that have
+    /// one in common share it.
     ///
     /// # Errors
     /// If all windows are held.
@@ -191,10 +194,11 @@ impl CongestionControl {
         remote.used = true;
     }
 
-    /// Reacts to the completion of an op to the remote NIC that `id` names. `outstanding`: the sum of what ops to it
-    /// were charged when this one had been issued, itself among them, in bytes.
+    /// Reacts to the completion of an op to the remote NIC that `id` names. `outstanding`: the sum
+    /// of what ops to it were charged when this one had been issued, itself among them, in bytes.
     ///
-    /// A window of which less than half was used does not grow: that nothing was congested says nothing about it.
+    /// A window of which less than half was used does not grow: that nothing was congested says
+    /// nothing about it.
     //= 1rma#6-additive-increase
     //= type=deviation
     #[inline]
@@ -211,11 +215,12 @@ impl CongestionControl {
         }
     }
 
-    /// What may be outstanding to the remote NIC that `id` names, and how fast ops may follow each other.
+    /// What may be outstanding to the remote NIC that `id` names, and how fast ops may follow each
+    /// other.
     ///
-    /// The local window bounds every remote one by itself, not their sum: the rate of each transfer follows from
-    /// the more restrictive of its two windows. Transfers to several remote NICs that compete for the local one so
-    /// have equal shares as soon as its window is the smaller one.
+    /// The local window bounds every remote one by itself, not their sum: the rate of each transfer
+    /// follows from the more restrictive of its two windows. Transfers to several remote NICs that
+    /// compete for the local one so have equal shares as soon as its window is the smaller one.
     //= 1rma#6-smaller-window-rules
     #[must_use]
     #[inline]
@@ -289,8 +294,8 @@ impl CongestionControl {
         self.remotes[before as usize].next = next;
     }
 
-    /// Addresses come from the application itself: nothing is to be gained by choosing ones that collide. But those of
-    /// one network differ in a few bits only, wherever these are.
+    /// Addresses come from the application itself: nothing is to be gained by choosing ones that
+    /// collide. But those of one network differ in a few bits only, wherever these are.
     fn bucket(&self, addr: HostAddr, direction: Direction) -> usize {
         let octets = u128::from_le_bytes(addr.to_octets());
         let (low, high) = (octets as u64, (octets >> 64) as u64);

@@ -1,4 +1,5 @@
-//! Congestion control, from outside: what each rule of the paper says, laws that hold for any feedback, and curves.
+//! Congestion control, from outside: what each rule of the paper says, laws that hold for any
+//! feedback, and curves.
 
 mod curves;
 mod laws;

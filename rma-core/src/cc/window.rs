@@ -1,11 +1,13 @@
-//! What congestion control tells the CommandExecutor: how much may be outstanding, and how fast (1RMA §6).
+//! What congestion control tells the CommandExecutor: how much may be outstanding, and how fast
+//! (1RMA §6).
 
 use super::Rtt;
 
 /// What an op takes from a window.
 ///
-/// The paper counts ops, and cuts transfers into ops of one size. Ops of other sizes take a share of a window: by
-/// their bytes, but not less than a minimum, since every op costs a request and a place in queues.
+/// The paper counts ops, and cuts transfers into ops of one size. Ops of other sizes take a share
+/// of a window: by their bytes, but not less than a minimum, since every op costs a request and a
+/// place in queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpCharge {
     charge_min: u32,
@@ -32,7 +34,8 @@ impl OpCharge {
     }
 }
 
-/// The window to one remote NIC in one direction at one moment: the more restrictive of the local and the remote.
+/// The window to one remote NIC in one direction at one moment: the more restrictive of the local
+/// and the remote.
 ///
 /// Windows change with every completion; ask for a new one for each op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,11 +80,11 @@ impl Window {
         self.op_charge.bytes(op_size)
     }
 
-    /// Whether an op of `op_size` bytes may be issued beside `outstanding` bytes, the sum of what ops to this
-    /// remote NIC in this direction were charged.
+    /// Whether an op of `op_size` bytes may be issued beside `outstanding` bytes, the sum of what
+    /// ops to this remote NIC in this direction were charged.
     ///
-    /// A single op always may, however small the window: [`Window::pacing_interval_nanos`] is what keeps windows
-    /// below one op, so the time since the last op must be heeded as well.
+    /// A single op always may, however small the window: [`Window::pacing_interval_nanos`] is what
+    /// keeps windows below one op, so the time since the last op must be heeded as well.
     //= 1rma#6-outstanding-ops
     #[must_use]
     pub fn admits(&self, outstanding: u64, op_size: u32) -> bool {
@@ -89,8 +92,8 @@ impl Window {
         outstanding == 0 || after as f64 <= self.bytes()
     }
 
-    /// How long after an op of `op_size` bytes the next one may be issued at the earliest, in nanoseconds: the op's
-    /// charge at the rate of OpSize × CWND / RTT.
+    /// How long after an op of `op_size` bytes the next one may be issued at the earliest, in
+    /// nanoseconds: the op's charge at the rate of OpSize × CWND / RTT.
     ///
     /// For Swift and fixed windows: zero, unless the window is below one op.
     //= 1rma#6-issue-rate

@@ -1,8 +1,8 @@
 //! Initialization vectors that never repeat under one key (1RMA Appendix A).
 //!
-//! IV = sender part ‖ counter. The sender part is one octet of direction, a zero octet and the engine's
-//! number; K_d already binds the two hosts, so direction and engine name the sender. The counter ascends
-//! over all frames that the engine ever seals.
+//! IV = sender part ‖ counter. The sender part is one octet of direction, a zero octet and the
+//! engine's number; K_d already binds the two hosts, so direction and engine name the sender. The
+//! counter ascends over all frames that the engine ever seals.
 
 /// Octets of an IV.
 pub const IV_LEN: usize = 12;
@@ -17,8 +17,8 @@ pub enum Direction {
     ToInitiator = 1,
 }
 
-/// The number of an engine on its host: several engines share the host's address, and each counts for
-/// itself.
+/// The number of an engine on its host: several engines share the host's address, and each counts
+/// for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EngineId(pub u16);
 
@@ -34,7 +34,8 @@ impl Iv {
     //= 1rma#A-iv-counter-and-sender
     #[must_use]
     pub const fn new(direction: Direction, engine: EngineId, counter: u64) -> Self {
-        // As eight and four octets, which is how AES-GCM loads them: a load from several stores waits for them.
+        // As eight and four octets, which is how AES-GCM loads them: a load from several stores
+        // waits for them.
         let head = (direction as u64) << 56 | (engine.0 as u64) << 32 | counter >> 32;
         let [h0, h1, h2, h3, h4, h5, h6, h7] = head.to_be_bytes();
         let [t0, t1, t2, t3] = (counter as u32).to_be_bytes();
@@ -48,12 +49,12 @@ impl Iv {
     }
 }
 
-/// A range of counter values that belongs to one engine alone: from `first` up to, but not including,
-/// `end`.
+/// A range of counter values that belongs to one engine alone: from `first` up to, but not
+/// including, `end`.
 ///
-/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes one
-/// vouches for it: no other block of this sender, before or after, on whatever thread or in whatever
-/// process, may share a value with it.
+/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes
+/// one vouches for it: no other block of this sender, before or after, on whatever thread or in
+/// whatever process, may share a value with it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct CounterBlock {
@@ -94,9 +95,10 @@ impl CounterBlock {
 
 /// The ascending message counter of one engine.
 ///
-/// It counts in blocks that were reserved for it, so that no restart, crash or step of the clock makes it
-/// repeat a value: what it may use is gone for all others before it begins. There is room for the block in
-/// use and the one after it. Without a block there is no value, and nothing may be sealed.
+/// It counts in blocks that were reserved for it, so that no restart, crash or step of the clock
+/// makes it repeat a value: what it may use is gone for all others before it begins. There is room
+/// for the block in use and the one after it. Without a block there is no value, and nothing may be
+/// sealed.
 #[derive(Debug)]
 pub struct IvCounter {
     /// What is left of the block in use.
@@ -130,8 +132,8 @@ impl IvCounter {
     /// Gives the counter the block to go on with.
     ///
     /// # Errors
-    /// The block comes back if there is no room for it, if it has no value, or if it does not lie above what
-    /// the counter has had: it might repeat a value.
+    /// The block comes back if there is no room for it, if it has no value, or if it does not lie
+    /// above what the counter has had: it might repeat a value.
     pub fn add(&mut self, block: CounterBlock) -> Result<(), CounterBlock> {
         if self.spare.is_some() || block.is_empty() || block.first < self.block.end {
             return Err(block);

@@ -12,8 +12,9 @@ use crate::{
 
 //= 1rma#4.2-keys-stay
 //= type=deviation
-/// K_r: 128 bits that protect one region. Whoever has it can derive every K_d of the region, so it stays
-/// with the region's owner. It travels in one frame only: encrypted, as the data of the Rekey that installs it.
+/// K_r: 128 bits that protect one region. Whoever has it can derive every K_d of the region, so it
+/// stays with the region's owner. It travels in one frame only: encrypted, as the data of the Rekey
+/// that installs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RegionKey([u8; REGION_KEY_LEN]);
 
@@ -39,16 +40,17 @@ impl fmt::Debug for RegionKey {
 
 /// K_d: the key of one initiating process at one responder, for one op type.
 ///
-/// Not erased when it is dropped: commands carry it through the memory of a portal, and ops' records through tables that are
-/// used again and again, so copies of it lie about as long as a NIC runs. Expanded keys and those that a provider holds are
-/// erased. What a K_d opens is what its one process may have, until the region's key is rotated.
+/// Not erased when it is dropped: commands carry it through the memory of a portal, and ops'
+/// records through tables that are used again and again, so copies of it lie about as long as a NIC
+/// runs. Expanded keys and those that a provider holds are erased. What a K_d opens is what its one
+/// process may have, until the region's key is rotated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DerivedRegionKey([u8; 16]);
 
 impl DerivedRegionKey {
-    /// The well-known key under which a responder seals REMOTE_AUTHENTICATION_FAILURE, because it shares
-    /// no key with the sender (§4.2). The request's tag, which such a notice is
-    /// bound to, shows only that its sender has seen the request.
+    /// The well-known key under which a responder seals REMOTE_AUTHENTICATION_FAILURE, because it
+    /// shares no key with the sender (§4.2). The request's tag, which such a notice is bound to,
+    /// shows only that its sender has seen the request.
     pub const RESERVED: Self = Self(*b"1RMA reserved k.");
 
     /// The key with these octets.
@@ -83,8 +85,8 @@ impl fmt::Debug for DerivedRegionKey {
 
 /// Who a K_d is for.
 ///
-/// The paper names initiator, PID and op type. The responder is ours: with it, only two parties ever send
-/// under one K_d, and hosts may share a K_r.
+/// The paper names initiator, PID and op type. The responder is ours: with it, only two parties
+/// ever send under one K_d, and hosts may share a K_r.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyBinding {
     /// The initiator's address.
@@ -105,8 +107,8 @@ mod domain {
 
 /// What a K_d is derived from: the fields of a [`KeyBinding`], one after the other.
 ///
-/// Between IPv4 addresses they are one AES block, as in the paper. IPv6 addresses do not fit one block: AES-CMAC
-/// (RFC 4493) over the same fields, with its own domain octet.
+/// Between IPv4 addresses they are one AES block, as in the paper. IPv6 addresses do not fit one
+/// block: AES-CMAC (RFC 4493) over the same fields, with its own domain octet.
 //= 1rma#4.2-derived-key
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindingFields {
@@ -156,7 +158,8 @@ impl RegionKeySchedule {
         Self::with(fastest(), key)
     }
 
-    /// Expands `key` for `aead`. Another provider would begin from the key each time, which costs it time.
+    /// Expands `key` for `aead`. Another provider would begin from the key each time, which costs
+    /// it time.
     #[must_use]
     pub fn with(aead: &dyn AeadProvider, key: &RegionKey) -> Self {
         Self(aead.schedule(Key::from_ref(&key.0)))

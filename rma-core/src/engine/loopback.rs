@@ -1,8 +1,9 @@
-//! Frames from a host to itself: they never reach a device, which would send them away (not in the paper).
+//! Frames from a host to itself: they never reach a device, which would send them away (not in the
+//! paper).
 //!
-//! A fixed ring of whole frames, filled while the engine transmits and emptied in its next turn. It is not a way past
-//! a device without room: which host a frame is for is only known once it has been written, and by then one for another
-//! host would need a place.
+//! A fixed ring of whole frames, filled while the engine transmits and emptied in its next turn. It
+//! is not a way past a device without room: which host a frame is for is only known once it has
+//! been written, and by then one for another host would need a place.
 
 use arrayvec::ArrayVec;
 
@@ -12,8 +13,8 @@ use crate::{
     wire::FRAME_LEN_MAX,
 };
 
-/// How many frames may be under way: a burst. While it is full the engine sends nothing at all: there is no telling
-/// which of the next frames would be for this host.
+/// How many frames may be under way: a burst. While it is full the engine sends nothing at all:
+/// there is no telling which of the next frames would be for this host.
 const FRAMES: usize = 64;
 
 struct Looped {
@@ -45,7 +46,8 @@ impl Loopback {
         FRAMES - self.used
     }
 
-    /// Takes a frame away from the device if it is for one of `local`. The caller has seen to it that there is room.
+    /// Takes a frame away from the device if it is for one of `local`. The caller has seen to it
+    /// that there is room.
     pub(super) fn divert(&mut self, local: &LocalAddresses, frame: &mut TxFrame<'_>) {
         let Some(transmit) = frame.transmit.take_if(|it| local.contains(it.destination)) else {
             return;

@@ -1,4 +1,5 @@
-//! What an application asks of a [`CommandExecutor`](super::CommandExecutor), and what it gets back.
+//! What an application asks of a [`CommandExecutor`](super::CommandExecutor), and what it gets
+//! back.
 
 use core::{fmt, time::Duration};
 
@@ -34,21 +35,22 @@ pub struct Piece<'a> {
 
 /// One read or write of any size, scattered or gathered over any number of pieces.
 ///
-/// All pieces are with one host, and all grants for one type of op. There is no order among the bytes of a call: an
-/// application that polls memory may see any of them first.
+/// All pieces are with one host, and all grants for one type of op. There is no order among the
+/// bytes of a call: an application that polls memory may see any of them first.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// What to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written must not overlap.
+    /// What to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written must
+    /// not overlap.
     pub pieces: &'a [Piece<'a>],
-    /// With which class of service. `None`: [`ClassOfService::Latency`] if one op can do it, or else
-    /// [`ClassOfService::Throughput`].
+    /// With which class of service. `None`: [`ClassOfService::Latency`] if one op can do it, or
+    /// else [`ClassOfService::Throughput`].
     pub class: Option<ClassOfService>,
     /// What to do when ops fail.
     pub retry: RetryPolicy,
-    /// When to give up: no op is issued from then on. The call is over when those that are under way are, which
-    /// promise P1 bounds. `None`: when no op was OK for
+    /// When to give up: no op is issued from then on. The call is over when those that are under
+    /// way are, which promise P1 bounds. `None`: when no op was OK for
     /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall).
     pub deadline: Option<Instant>,
 }
@@ -71,9 +73,8 @@ impl<'a> Call<'a> {
 /// with a remote NIC that does not answer.
 ///
 /// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion, loss and
-/// silence. A write may be
-/// repeated after any of them, as an op that was reported as failed changes nothing any more (promise P2). The others
-/// say that the same op would fail again.
+/// silence. A write may be repeated after any of them, as an op that was reported as failed changes
+/// nothing any more (promise P2). The others say that the same op would fail again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -81,8 +82,8 @@ pub struct RetryPolicy {
     /// After TIMEOUT, if the remote NIC answers other ops: so this is for loss. More: more lost
     /// frames are made good.
     pub timeouts: u8,
-    /// After NACK or DISPATCH_TIMEOUT, which come soon. Each of them cuts a congestion window to a tenth, so that the
-    /// next ones are further and further apart, up to RTT / `cwnd_min`.
+    /// After NACK or DISPATCH_TIMEOUT, which come soon. Each of them cuts a congestion window to a
+    /// tenth, so that the next ones are further and further apart, up to RTT / `cwnd_min`.
     pub refusals: u8,
     /// How long the call stays with a remote NIC that answers nothing at all: from its last answer,
     /// or from the call's beginning if that was later. TIMEOUTs in that time do not count. `None`:
@@ -123,8 +124,8 @@ impl CallId {
     const NONE: Self = Self { index: u16::MAX, generation: 0 };
 
     /// A small number that no other call has at the same time: below
-    /// [`ExecutorConfig::calls`](super::ExecutorConfig::calls). Lets an application keep what belongs to a call in a
-    /// table.
+    /// [`ExecutorConfig::calls`](super::ExecutorConfig::calls). Lets an application keep what
+    /// belongs to a call in a table.
     #[must_use]
     pub const fn index(self) -> usize {
         self.index as usize
@@ -179,14 +180,14 @@ pub struct Missing {
     pub offset: u64,
     /// How many bytes.
     pub len: u64,
-    /// How the last op that tried ended. Then the bytes at the sink, or at the target, may have changed in part.
-    /// `None`: no op has tried, and nothing has changed.
+    /// How the last op that tried ended. Then the bytes at the sink, or at the target, may have
+    /// changed in part. `None`: no op has tried, and nothing has changed.
     pub tried: Option<OpStatus>,
 }
 
 impl Missing {
-    /// These, in the order of pieces and bytes, with those made one that touch and ended alike: as an [`Outcome`] has
-    /// them.
+    /// These, in the order of pieces and bytes, with those made one that touch and ended alike: as
+    /// an [`Outcome`] has them.
     #[must_use]
     pub fn in_order(mut all: Vec<Self>) -> Vec<Self> {
         all.sort_unstable_by_key(|missing| (missing.piece, missing.offset));
@@ -222,7 +223,8 @@ pub struct Outcome {
     pub bytes_done: u64,
     /// How many ops were issued again.
     pub retries: u32,
-    /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK, and only then.
+    /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK,
+    /// and only then.
     pub missing: Vec<Missing>,
 }
 
@@ -243,14 +245,17 @@ impl Outcome {
         Self { call, op_type, responder, region, status, bytes_done: 0, retries, missing }
     }
 
-    /// The part of `pieces`, those of the call, that is missing: what to ask of another replica, with the grants
-    /// that `grant_of` has for each. One piece for each [`Missing`], in their order.
+    /// The part of `pieces`, those of the call, that is missing: what to ask of another replica,
+    /// with the grants that `grant_of` has for each. One piece for each [`Missing`], in their
+    /// order.
     ///
-    /// A call of these is another call: its outcome counts in *its* pieces. If it fails as well, the rest of the rest is
-    /// what its outcome's `remaining` makes of the pieces that this returned, and not of the first call's.
+    /// A call of these is another call: its outcome counts in *its* pieces. If it fails as well,
+    /// the rest of the rest is what its outcome's `remaining` makes of the pieces that this
+    /// returned, and not of the first call's.
     ///
-    /// These may be more than [`PIECES_MAX`], if ops failed here and there: one call is too small for them then. Make
-    /// several, of [`PIECES_MAX`] at most each (`remaining.chunks(PIECES_MAX)`).
+    /// These may be more than [`PIECES_MAX`], if ops failed here and there: one call is too small
+    /// for them then. Make several, of [`PIECES_MAX`] at most each
+    /// (`remaining.chunks(PIECES_MAX)`).
     ///
     /// # Panics
     /// If `pieces` are fewer than the call's. Those of yet another call are not told apart.
@@ -338,7 +343,8 @@ pub enum CallError {
         /// The refused length.
         len: u64,
     },
-    /// An outcome says that something is missing which the transfer of the rest has not: it is another transfer's.
+    /// An outcome says that something is missing which the transfer of the rest has not: it is
+    /// another transfer's.
     #[error(
         "{len} bytes at offset {offset} of piece {piece} are missing, and this transfer has no such bytes; ask for \
          the rest with all pieces of the transfer that failed, and buffers as long as they were then"
@@ -434,7 +440,8 @@ fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Whether two pieces change the same bytes: local ones if they are read, remote ones if they are written.
+/// Whether two pieces change the same bytes: local ones if they are read, remote ones if they are
+/// written.
 fn check_overlap(op_type: OpType, pieces: &[Piece<'_>]) -> Result<(), CallError> {
     let changed = |index: usize| {
         let piece = &pieces[index];

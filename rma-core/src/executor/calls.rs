@@ -1,7 +1,7 @@
 //! The calls of one executor: what each has still to issue, and what became of the rest.
 //!
-//! Bytes are issued in the order of the pieces, so what was transferred needs no map: it is all that lies before the
-//! cursor, but for the spans of ops that failed.
+//! Bytes are issued in the order of the pieces, so what was transferred needs no map: it is all
+//! that lies before the cursor, but for the spans of ops that failed.
 
 use core::{
     ops::{Index, IndexMut},
@@ -143,8 +143,9 @@ pub(super) enum Phase {
     Over,
 }
 
-/// Two cache lines: what a call of one piece needs, if none of its ops fails. With a list of its pieces elsewhere, and
-/// those of failed ops here, it was 7 ns more of an op, as hundreds of calls do not fit into the nearest cache.
+/// Two cache lines: what a call of one piece needs, if none of its ops fails. With a list of its
+/// pieces elsewhere, and those of failed ops here, it was 7 ns more of an op, as hundreds of calls
+/// do not fit into the nearest cache.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct CallState {
@@ -358,7 +359,8 @@ impl Calls {
         self.entries.len() - self.free.len()
     }
 
-    /// How many have something that has not been issued. Entries that were never used come last, and are not looked at.
+    /// How many have something that has not been issued. Entries that were never used come last,
+    /// and are not looked at.
     pub(super) fn waiting(&self) -> usize {
         let waits = |call: &&CallState| match call.phase {
             Phase::Held => true,
@@ -417,7 +419,8 @@ impl Calls {
         self.phase(call) == Some(Phase::Held)
     }
 
-    /// Of the call that `call` names, if its entry is not another's by now, nor of another executor.
+    /// Of the call that `call` names, if its entry is not another's by now, nor of another
+    /// executor.
     fn phase(&self, call: CallId) -> Option<Phase> {
         let state = self.entries.get(call.index())?;
         (state.generation == call.generation).then_some(state.phase)

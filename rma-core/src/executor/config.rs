@@ -16,14 +16,14 @@ use crate::{
 #[must_use]
 #[non_exhaustive]
 pub struct ExecutorConfig {
-    /// How many calls there can be that are not over, or whose outcomes have not been taken. 1 to 65535. Default:
-    /// 1024, about 0.2 KiB each.
+    /// How many calls there can be that are not over, or whose outcomes have not been taken. 1
+    /// to 65535. Default: 1024, about 0.2 KiB each.
     pub calls: u16,
-    /// The largest payload of one frame, in bytes, with IPv4 and with IPv6: transfers are cut by it. Default: what
-    /// an MTU of 1500 leaves.
+    /// The largest payload of one frame, in bytes, with IPv4 and with IPv6: transfers are cut by
+    /// it. Default: what an MTU of 1500 leaves.
     pub payload_len_max: PayloadLenMax,
-    /// The largest op that a transfer is cut into, in bytes; 64 to 4096, and what the frame makes of it. Default:
-    /// 4096. Smaller: other transfers wait for less, and each byte costs more.
+    /// The largest op that a transfer is cut into, in bytes; 64 to 4096, and what the frame makes
+    /// of it. Default: 4096. Smaller: other transfers wait for less, and each byte costs more.
     pub op_size_max: u32,
     /// How long an op in service may wait for its data, by the NIC's
     /// [`Timing`](crate::nic::Timing). Default: 100 ms. What the executor does about remote NICs

@@ -1,8 +1,9 @@
 //! How transfers are cut into ops (1RMA §4.4).
 //!
-//! An op carries at most 4 KiB, and travels in as many frames as its payload needs. A cut that leaves a nearly empty
-//! last frame in each op wastes a frame's worth of work, and one that fills only few frames wastes requests: the cut
-//! is the one with the fewest frames for a byte, requests included. All but the last op of a piece have that size.
+//! An op carries at most 4 KiB, and travels in as many frames as its payload needs. A cut that
+//! leaves a nearly empty last frame in each op wastes a frame's worth of work, and one that fills
+//! only few frames wastes requests: the cut is the one with the fewest frames for a byte, requests
+//! included. All but the last op of a piece have that size.
 
 use super::call::Piece;
 use crate::{
@@ -21,7 +22,8 @@ impl Cut {
     /// Of a call that is none.
     pub(super) const NONE: Self = Self { op_size: 0, op_size_max: 0 };
 
-    /// The best cut if a frame carries at most `payload_len_max` bytes; at most `op_size_max` in an op.
+    /// The best cut if a frame carries at most `payload_len_max` bytes; at most `op_size_max` in an
+    /// op.
     //= 1rma#4.4-executor
     pub(super) fn new(payload_len_max: u32, op_size_max: u32) -> Self {
         let op_size_max = op_size_max.clamp(1, OP_SIZE_MAX);

@@ -1,9 +1,10 @@
 //! Which call issues the next op: turns of paths, of classes of service, and of calls.
 //!
-//! A path is one remote NIC in one direction: what a remote congestion window is for. It is *ready* while it has
-//! calls with something to issue and nothing is known to forbid it. Ready paths wait in a ring. One that may not issue
-//! leaves it, and returns when a completion opens its window, when its time has come, or when ops of the throughput
-//! class may have slots again; then before all others, as it has not had its turn.
+//! A path is one remote NIC in one direction: what a remote congestion window is for. It is *ready*
+//! while it has calls with something to issue and nothing is known to forbid it. Ready paths wait
+//! in a ring. One that may not issue leaves it, and returns when a completion opens its window,
+//! when its time has come, or when ops of the throughput class may have slots again; then before
+//! all others, as it has not had its turn.
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -116,7 +117,8 @@ pub(super) struct Paths {
     paced: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Paths that wait for slots of the throughput class, in the order of their turns.
     without_slot: VecDeque<u32>,
-    /// How many slots ops of the throughput class may have, how many they have, and of how many paths.
+    /// How many slots ops of the throughput class may have, how many they have, and of how many
+    /// paths.
     bulk_slots: usize,
     bulk: usize,
     bulk_paths: usize,
@@ -240,8 +242,8 @@ impl Paths {
                 path.state = State::Ready;
                 self.ready.push_back(id.index() as u32);
             }
-            // It has something now that needs no such slot, or may be small enough for what is left of its window. Of
-            // those that wait for a slot it keeps its place.
+            // It has something now that needs no such slot, or may be small enough for what is left
+            // of its window. Of those that wait for a slot it keeps its place.
             State::NoSlot | State::Full if class == ClassOfService::Latency && is_first => {
                 path.state = State::Ready;
                 self.ready.push_back(id.index() as u32);
@@ -309,8 +311,8 @@ impl Paths {
         self.ready.front().map(|&path| RemoteWindowId::from_index(path))
     }
 
-    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others. `next_of`: the next op
-    /// of a call.
+    /// The turn of the path that is [`Paths::next`]. Its next one comes after those of all others.
+    /// `next_of`: the next op of a call.
     pub(super) fn turn(
         &mut self,
         now: Instant,
@@ -340,7 +342,8 @@ impl Paths {
             }
             return Turn::Nothing;
         }
-        // Those of hosts that do not answer come back late: none has all, and all have equal shares.
+        // Those of hosts that do not answer come back late: none has all, and all have equal
+        // shares.
         let share = || {
             let most = self.bulk_slots - self.bulk_slots / 4;
             most.min(self.bulk_slots / self.bulk_paths.max(1)).max(1)
@@ -407,10 +410,12 @@ impl Paths {
     }
 }
 
-/// What part of a round trip ops may be late by and still keep their pace, as the application's thread looks only now
-/// and then. Smaller: a thread that looks seldom falls behind the window. Larger: it makes bursts.
+/// What part of a round trip ops may be late by and still keep their pace, as the application's
+/// thread looks only now and then. Smaller: a thread that looks seldom falls behind the window.
+/// Larger: it makes bursts.
 const SLACK_PART: u64 = 2;
 
-/// The part of the slots that ops of the throughput class leave free, at least one if there are two. Smaller: bulk
-/// transfers have more slots. Larger: more small ops find one at once when hosts do not answer.
+/// The part of the slots that ops of the throughput class leave free, at least one if there are
+/// two. Smaller: bulk transfers have more slots. Larger: more small ops find one at once when hosts
+/// do not answer.
 pub(super) const RESERVED_PART: usize = 8;

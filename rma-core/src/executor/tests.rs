@@ -101,7 +101,8 @@ impl Bench {
         command
     }
 
-    /// Runs until nothing is under way; every op ends with what `status` says of it. Returns all commands.
+    /// Runs until nothing is under way; every op ends with what `status` says of it. Returns all
+    /// commands.
     fn run(&mut self, mut status: impl FnMut(&Command) -> OpStatus) -> Vec<Command> {
         self.run_watched(|bench| status(bench.taken.front().expect("one is under way")))
     }
@@ -263,8 +264,8 @@ fn ops_are_paced_at_the_window_per_round_trip() {
 }
 
 proptest! {
-    /// Whatever fails and however often: what the outcome says is there was transferred, and what it says is
-    /// missing was not.
+    /// Whatever fails and however often: what the outcome says is there was transferred, and what
+    /// it says is missing was not.
     #[test]
     fn an_outcome_tells_exactly_which_bytes_were_transferred(
         lens in prop::collection::vec(1..20_000_u64, 1..5),

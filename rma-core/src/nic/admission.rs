@@ -1,8 +1,8 @@
 //! Hop 1 at the responder: a request is authenticated and permitted, or refused (1RMA §4.2, §4.5).
 //!
-//! Nothing here grows with the number of peers. K_d is derived anew for each op.
-//! Whoever could not be authenticated is told so by a notice that is shorter than the request, and limited in
-//! rate (P10): see `notices`.
+//! Nothing here grows with the number of peers. K_d is derived anew for each op. Whoever could not
+//! be authenticated is told so by a notice that is shorter than the request, and limited in rate
+//! (P10): see `notices`.
 //!
 //! A request that cannot be authenticated costs the same work whatever its RegionId names: one
 //! derivation and one opening, under a decoy where it names nothing, and as many again as any
@@ -93,8 +93,8 @@ impl Admission {
     }
 
     //= 1rma#4.2-attacker-without-key
-    /// Sees whether a request is authentic, whether the region permits it and holds its bytes, and whether there is a
-    /// place for it. Otherwise it is refused, and why is returned.
+    /// Sees whether a request is authentic, whether the region permits it and holds its bytes, and
+    /// whether there is a place for it. Otherwise it is refused, and why is returned.
     pub(super) fn admit<T: Copy>(
         &mut self,
         now: Instant,

@@ -23,15 +23,16 @@ use crate::{
 #[must_use]
 #[non_exhaustive]
 pub struct Timing {
-    /// How long an op may wait to enter service. Longer: congestion at home is noticed later. Shorter: a
-    /// short burst is shed that would have been served.
+    /// How long an op may wait to enter service. Longer: congestion at home is noticed later.
+    /// Shorter: a short burst is shed that would have been served.
     pub dispatch_timeout: Duration,
-    /// How long an op in service may wait for its data. Longer: a lost frame costs more, and holds its
-    /// share of the solicitation window for longer. Shorter: an answer that was only late is wasted.
+    /// How long an op in service may wait for its data. Longer: a lost frame costs more, and holds
+    /// its share of the solicitation window for longer. Shorter: an answer that was only late is
+    /// wasted.
     ///
-    /// A mutation has this long for the solicitation, and once more from there to its end (§5.1). A command so
-    /// completes within `dispatch_timeout` + `timeout` (READ) or `dispatch_timeout` + 2 × `timeout` (WRITE,
-    /// Rekey), promise P1.
+    /// A mutation has this long for the solicitation, and once more from there to its end (§5.1). A
+    /// command so completes within `dispatch_timeout` + `timeout` (READ) or `dispatch_timeout` + 2
+    /// × `timeout` (WRITE, Rekey), promise P1.
     pub timeout: Duration,
 }
 
@@ -48,8 +49,8 @@ impl Timing {
     }
 
     /// A software engine's setting (not in the paper): the paper's multiples of the RTT (2 to enter
-    /// service, 5 for the data), but never below `floor` for the data, which covers the time for which a
-    /// scheduler may stop either engine; and 2/5 of it to enter service.
+    /// service, 5 for the data), but never below `floor` for the data, which covers the time for
+    /// which a scheduler may stop either engine; and 2/5 of it to enter service.
     pub fn software(rtt: Duration, floor: Duration) -> Self {
         let timeout = rtt.saturating_mul(5).max(floor);
         Self { dispatch_timeout: timeout / 5 * 2, timeout }
@@ -68,8 +69,8 @@ impl Timing {
 }
 
 impl Default for Timing {
-    /// For engines on machines that are busy with other things: 100 ms for the data, several time slices of
-    /// a loaded two-core machine, and 40 ms to enter service.
+    /// For engines on machines that are busy with other things: 100 ms for the data, several time
+    /// slices of a loaded two-core machine, and 40 ms to enter service.
     fn default() -> Self {
         Self::software(Duration::from_micros(10), Duration::from_millis(100))
     }
@@ -82,17 +83,18 @@ impl Default for Timing {
 pub struct NicConfigBuilder {
     /// The host's addresses. Default: none, and at least one is needed.
     pub addresses: LocalAddresses,
-    /// The number of this engine among those of its host. Default: 0. Two engines of one host with one
-    /// number would repeat IVs.
+    /// The number of this engine among those of its host. Default: 0. Two engines of one host with
+    /// one number would repeat IVs.
     pub engine: EngineId,
-    /// Where the message counter starts: above every value that this engine number has used before on
-    /// this host. Default: 0, right for a simulation only.
+    /// Where the message counter starts: above every value that this engine number has used before
+    /// on this host. Default: 0, right for a simulation only.
     pub counter_start: u64,
-    /// Where the values reserved for this engine end: it seals none with this one or above, before it gets
-    /// another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a simulation only.
+    /// Where the values reserved for this engine end: it seals none with this one or above, before
+    /// it gets another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a
+    /// simulation only.
     pub counter_end: u64,
-    /// Entries of the command slot table: how many ops this host can have outstanding. Default: 1024, about
-    /// 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
+    /// Entries of the command slot table: how many ops this host can have outstanding. Default:
+    /// 1024, about 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
     /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are
     /// used.
@@ -121,13 +123,14 @@ pub struct NicConfigBuilder {
     /// wait, honest mutations are parked as well, and if that fills the table, forgotten, and end
     /// with TIMEOUT where they would have been NACKed. Default: 10 µs.
     pub rtt: Duration,
-    /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is NACKed when
-    /// more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of answers wait before it (§6.1).
-    /// Too high: answers come too late and are wasted. Too low: requests are refused that would have been
-    /// answered in time. Default: 1.25 GB/s, as 10 Gb/s Ethernet.
+    /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is
+    /// NACKed when more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of
+    /// answers wait before it (§6.1). Too high: answers come too late and are wasted. Too low:
+    /// requests are refused that would have been answered in time. Default: 1.25 GB/s, as 10 Gb/s
+    /// Ethernet.
     pub bandwidth: u64,
-    /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default: what
-    /// an MTU of 1500 leaves.
+    /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default:
+    /// what an MTU of 1500 leaves.
     pub receive_len_max: ReceiveLenMax,
     /// Failure notices a second to senders that did not authenticate, in the long run; and as many,
     /// but 1,000 at least, to those who have used an old key. 0: strangers are told nothing.
@@ -264,7 +267,8 @@ impl NicConfigBuilder {
 /// nearly as long as honest ones that are lost.
 const HOLD_PART: u64 = 8;
 
-/// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32 bits.
+/// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32
+/// bits.
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// The shortest: the wire says timeouts in microseconds.

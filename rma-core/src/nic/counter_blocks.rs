@@ -1,8 +1,8 @@
 //! The NIC's supply of counter values: blocks that the host has reserved for it (P4).
 //!
 //! Each frame that is sealed takes one value. When there is none, no frame is sealed: ops time out,
-//! requests go unanswered, and it is counted. The NIC does not reserve blocks and does not know where they
-//! come from.
+//! requests go unanswered, and it is counted. The NIC does not reserve blocks and does not know
+//! where they come from.
 
 use super::Nic;
 use crate::crypto::CounterBlock;
@@ -11,7 +11,8 @@ impl Nic {
     /// Gives the NIC the block of counter values to go on with when the present one is used up.
     ///
     /// # Errors
-    /// The block comes back if the NIC has one to go on with already, or if it might repeat a value.
+    /// The block comes back if the NIC has one to go on with already, or if it might repeat a
+    /// value.
     pub fn add_counter_block(&mut self, block: CounterBlock) -> Result<(), CounterBlock> {
         self.security.counter_mut().add(block)
     }

@@ -12,8 +12,8 @@ use crate::{
     op::{OpStatus, OpType},
 };
 
-/// Counters of one NIC. Relaxed and written by the engine thread alone, so that counting costs what an
-/// ordinary addition costs; a reader sees each counter whole, but not all at one instant.
+/// Counters of one NIC. Relaxed and written by the engine thread alone, so that counting costs what
+/// an ordinary addition costs; a reader sees each counter whole, but not all at one instant.
 #[derive(Debug, Default)]
 pub struct NicCounters {
     statuses: [AtomicU64; OpStatus::ALL.len()],
@@ -41,8 +41,8 @@ impl NicCounters {
         self.statuses[status as usize].load(Relaxed)
     }
 
-    /// How long ops of this type waited to enter service (`issue_delay`): of those that ended with OK, as what failed
-    /// took as long as it took to fail.
+    /// How long ops of this type waited to enter service (`issue_delay`): of those that ended with
+    /// OK, as what failed took as long as it took to fail.
     pub fn issue_delay(&self, op_type: OpType) -> DelayHistogram {
         self.delays[row(op_type)][0].load()
     }
@@ -52,8 +52,8 @@ impl NicCounters {
         self.delays[row(op_type)][1].load()
     }
 
-    /// How full the NIC's tables and queues were when the engine last looked. An engine looks every thousand turns or
-    /// so, and before it sleeps.
+    /// How full the NIC's tables and queues were when the engine last looked. An engine looks every
+    /// thousand turns or so, and before it sleeps.
     pub fn gauges(&self) -> NicGauges {
         self.gauges.load()
     }
@@ -83,7 +83,8 @@ impl NicCounters {
         self.frames_sent.load(Relaxed)
     }
 
-    /// Commands for which no completion could be given: for slots that are not the portal's, or busy.
+    /// Commands for which no completion could be given: for slots that are not the portal's, or
+    /// busy.
     pub fn commands_refused(&self) -> u64 {
         self.commands_refused.load(Relaxed)
     }
@@ -99,21 +100,21 @@ impl NicCounters {
         add_one(&self.shed_with_room);
     }
 
-    /// Requests that were taken and then not answered, because they had waited for so long that their initiators
-    /// had given up.
+    /// Requests that were taken and then not answered, because they had waited for so long that
+    /// their initiators had given up.
     pub fn requests_abandoned(&self) -> u64 {
         self.requests_abandoned.load(Relaxed)
     }
 
-    /// How often an engine found an index in a portal's rings that cannot be. Not 0: an application that has a
-    /// portal here is broken or hostile. It stalls itself alone (P8).
+    /// How often an engine found an index in a portal's rings that cannot be. Not 0: an application
+    /// that has a portal here is broken or hostile. It stalls itself alone (P8).
     pub fn impossible_indexes(&self) -> u64 {
         self.impossible_indexes.load(Relaxed)
     }
 
-    /// Mutations that this NIC may have applied after their initiators had reported a timeout, because this engine
-    /// was not running for longer than the guard between its last look at the clock and the end of the copy: the
-    /// cases in which promise P2 could not be kept.
+    /// Mutations that this NIC may have applied after their initiators had reported a timeout,
+    /// because this engine was not running for longer than the guard between its last look at the
+    /// clock and the end of the copy: the cases in which promise P2 could not be kept.
     pub fn late_effects(&self) -> u64 {
         self.late_effects.load(Relaxed)
     }

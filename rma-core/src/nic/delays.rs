@@ -1,8 +1,8 @@
 //! Histograms of delays: what `issue_delay` and `total_delay` of a host's ops were (1RMA §4.5).
 //!
-//! Buckets are powers of two of nanoseconds: coarse, but then a bucket is found with one instruction, and the same
-//! buckets suit a veth pair and a congested network. One thread counts, any may read. Not for measuring: `rma-bench`
-//! keeps every digit.
+//! Buckets are powers of two of nanoseconds: coarse, but then a bucket is found with one
+//! instruction, and the same buckets suit a veth pair and a congested network. One thread counts,
+//! any may read. Not for measuring: `rma-bench` keeps every digit.
 
 use core::{
     array,
@@ -13,7 +13,8 @@ use super::counters::{add, add_one};
 
 /// The first bucket has what took up to 2^7 ns = 128 ns: no op is faster.
 const FIRST_LOG: u32 = 7;
-/// The last bound is 2^34 ns = 17 s: above all sensible timeouts. Then comes the bucket without a bound.
+/// The last bound is 2^34 ns = 17 s: above all sensible timeouts. Then comes the bucket without a
+/// bound.
 const LAST_LOG: u32 = 34;
 
 /// How delays were distributed, as far as powers of two tell.
@@ -23,7 +24,8 @@ pub struct DelayHistogram {
     /// How many delays fell into each bucket: longer than the bound before, at most its own
     /// ([`DelayHistogram::bound_nanos`]).
     pub counts: [u64; Self::BUCKETS],
-    /// The sum of all delays in nanoseconds. Read an instant after `counts`, it may have an op more.
+    /// The sum of all delays in nanoseconds. Read an instant after `counts`, it may have an op
+    /// more.
     pub sum_nanos: u64,
 }
 
@@ -31,7 +33,8 @@ impl DelayHistogram {
     /// How many buckets there are.
     pub const BUCKETS: usize = (LAST_LOG - FIRST_LOG + 2) as usize;
 
-    /// The longest delay that falls into a bucket, in nanoseconds; `None` for the last one, which has no bound.
+    /// The longest delay that falls into a bucket, in nanoseconds; `None` for the last one, which
+    /// has no bound.
     ///
     /// # Panics
     /// If there is no such bucket.

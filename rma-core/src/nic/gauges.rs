@@ -1,7 +1,7 @@
 //! How full a NIC is: of its window, its queues and its tables.
 //!
-//! The NIC tells it when asked. An engine asks now and then and puts the answer where other threads can read it;
-//! nothing here is done for each frame or op.
+//! The NIC tells it when asked. An engine asks now and then and puts the answer where other threads
+//! can read it; nothing here is done for each frame or op.
 
 use core::{
     array,
@@ -11,7 +11,8 @@ use core::{
 use super::Nic;
 use crate::op::ClassOfService;
 
-/// How full a NIC is, and how large what may be full. Pairs are by [`ClassOfService`], in the order of its codes.
+/// How full a NIC is, and how large what may be full. Pairs are by [`ClassOfService`], in the order
+/// of its codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicGauges {
@@ -129,7 +130,8 @@ impl NicGauges {
     }
 }
 
-/// The gauges as they were when they were last published. Each is whole; they may be of two publications.
+/// The gauges as they were when they were last published. Each is whole; they may be of two
+/// publications.
 #[derive(Debug, Default)]
 pub(super) struct GaugeCells([AtomicU64; COUNT]);
 
@@ -172,8 +174,8 @@ impl Nic {
         }
     }
 
-    /// Puts [`Nic::gauges`] where readers of [`super::NicCounters`] find them. Some tens of stores: for an engine's
-    /// housekeeping, not for every turn.
+    /// Puts [`Nic::gauges`] where readers of [`super::NicCounters`] find them. Some tens of stores:
+    /// for an engine's housekeeping, not for every turn.
     pub fn publish_gauges(&self) {
         self.counters.publish(&self.gauges());
     }

@@ -1,13 +1,15 @@
-//! How the data of an op is cut into frames, and which of them have arrived: read responses and solicited data alike.
+//! How the data of an op is cut into frames, and which of them have arrived: read responses and
+//! solicited data alike.
 
 use crate::limits::GRANULE;
 
-/// How many of the `left` bytes of an op go into the next frame: as few frames as `most` bytes each allow, whole
-/// granules but for the last.
+/// How many of the `left` bytes of an op go into the next frame: as few frames as `most` bytes each
+/// allow, whole granules but for the last.
 ///
-/// All but the last are full: the receiver opens one while the next is under way, so what it waits for in
-/// the end is the last one alone, and that should be short. But not tiny, which would be a frame for nearly
-/// nothing: then the rest is cut evenly. (4 KiB at an MTU of 3400: 7.3 µs in place of 7.5 on a veth pair.)
+/// All but the last are full: the receiver opens one while the next is under way, so what it waits
+/// for in the end is the last one alone, and that should be short. But not tiny, which would be a
+/// frame for nearly nothing: then the rest is cut evenly. (4 KiB at an MTU of 3400: 7.3 µs in place
+/// of 7.5 on a veth pair.)
 pub(super) fn cut(left: usize, most: usize) -> usize {
     const GRANULE_LEN: usize = GRANULE as usize;
     if left <= most {

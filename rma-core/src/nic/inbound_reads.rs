@@ -1,4 +1,5 @@
-//! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA §3.1, §4.3).
+//! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA
+//! §3.1, §4.3).
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data
 //! before it that its own would come too late (§6.1). Within a class initiators take turns, an op
@@ -102,7 +103,8 @@ impl InboundReads {
     /// Whether one more read of `class` would be answered too late if it were the last.
     //= 1rma#6.1-nack-threshold
     fn is_deep(&self, class: ClassOfService) -> bool {
-        // The classes take turns: before a new job goes all of its own queue, and as much of the other's.
+        // The classes take turns: before a new job goes all of its own queue, and as much of the
+        // other's.
         let [own, other] = [class, class.other()].map(|class| &self.queues[class as usize]);
         own.bytes + own.bytes.min(other.bytes) > self.nack_threshold
     }

@@ -1,10 +1,11 @@
-//! The initiating side: command slot table, FIFO arbiters, solicitation window, completions (1RMA §3.1,
-//! §4.3, figure 6).
+//! The initiating side: command slot table, FIFO arbiters, solicitation window, completions (1RMA
+//! §3.1, §4.3, figure 6).
 //!
-//! A slot goes round: free → queued (waits for its class's arbiter and for window) → in service (its
-//! request is out) → for a mutation: solicited (its data is asked for) → completed (its completion waits to be
-//! polled) → free. Every command that a slot takes leads to exactly one completion (P1), and each completion
-//! refunds what the op debited (P3). What follows on a solicitation is in `mutation`.
+//! A slot goes round: free → queued (waits for its class's arbiter and for window) → in service
+//! (its request is out) → for a mutation: solicited (its data is asked for) → completed (its
+//! completion waits to be polled) → free. Every command that a slot takes leads to exactly one
+//! completion (P1), and each completion refunds what the op debited (P3). What follows on a
+//! solicitation is in `mutation`.
 
 mod mutation;
 
@@ -38,7 +39,8 @@ use crate::{
 };
 use mutation::Solicited;
 
-/// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from state to state.
+/// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from
+/// state to state.
 struct Slot {
     state: State,
     /// Which use of the slot this is.
@@ -100,7 +102,8 @@ pub(super) struct Initiator {
 }
 
 impl Initiator {
-    /// Bytes that each command slot takes: the slot, its links, and its place among the completions.
+    /// Bytes that each command slot takes: the slot, its links, and its place among the
+    /// completions.
     pub(super) const ENTRY_LEN: usize =
         size_of::<Slot>() + 2 * Links::ENTRY_LEN + size_of::<Completion>();
 
@@ -151,7 +154,8 @@ impl Initiator {
         self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
     }
 
-    /// Takes a command into its slot, and tells whether it waits there. A command that makes no sense completes at once.
+    /// Takes a command into its slot, and tells whether it waits there. A command that makes no
+    /// sense completes at once.
     pub(super) fn handle_command(
         &mut self,
         now: Instant,
@@ -257,8 +261,8 @@ impl Initiator {
         dispatch.chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
     }
 
-    /// About how many frames there are to send: ops with data to send, and those that could enter service now. 0 only
-    /// if there is none.
+    /// About how many frames there are to send: ops with data to send, and those that could enter
+    /// service now. 0 only if there is none.
     pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
         let ops = |class| {
             let reads =
@@ -288,7 +292,8 @@ impl Initiator {
         })
     }
 
-    /// What frames are opened with that claim to answer the request of an op: its K_d, and the request's seal.
+    /// What frames are opened with that claim to answer the request of an op: its K_d, and the
+    /// request's seal.
     pub(super) fn request_of(
         &self,
         source: HostAddr,
@@ -318,8 +323,8 @@ impl Initiator {
         ClassOfService::ALL.into_iter().any(|it| !self.waiting[fifo(it, OpType::Read)].is_empty())
     }
 
-    /// The op of `class` that came first, of those that may enter service: a read needs window, a mutation does
-    /// not, as its data goes out.
+    /// The op of `class` that came first, of those that may enter service: a read needs window, a
+    /// mutation does not, as its data goes out.
     fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
         let head = |op_type| self.waiting[fifo(class, op_type)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
@@ -420,7 +425,8 @@ impl Initiator {
     }
 
     //= 1rma#4.3-two-arbiters
-    /// The next op of the class whose turn it is; of the other, if that class has none that may enter service.
+    /// The next op of the class whose turn it is; of the other, if that class has none that may
+    /// enter service.
     fn next_ready(&mut self, admits_read: bool) -> Option<CommandSlotId> {
         let (turn, other) = (self.first, self.first.other());
         if let Some(id) = self.ready(turn, admits_read) {
@@ -473,8 +479,8 @@ impl Initiator {
         Ok(())
     }
 
-    /// Ends an op that its responder refused. Not a mutation whose data was solicited: that data may be on its
-    /// way, and may still change the target.
+    /// Ends an op that its responder refused. Not a mutation whose data was solicited: that data
+    /// may be on its way, and may still change the target.
     pub(super) fn handle_failure(
         &mut self,
         now: Instant,
@@ -493,8 +499,8 @@ impl Initiator {
         Ok(())
     }
 
-    /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the tag, which
-    /// is bound to the op's key and to its request's IV, decides.
+    /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the
+    /// tag, which is bound to the op's key and to its request's IV, decides.
     fn slot_of(
         &mut self,
         source: HostAddr,
@@ -591,7 +597,8 @@ impl Initiator {
         self.in_service.len() + self.solicited.len()
     }
 
-    /// How many slots have no op: each op waits, is in service, or has a completion that was not polled.
+    /// How many slots have no op: each op waits, is in service, or has a completion that was not
+    /// polled.
     pub(super) fn free_slots(&self) -> usize {
         let waiting = self.waiting.iter().map(IndexList::len).sum::<usize>();
         self.slots.len() - waiting - self.ops_in_service() - self.completions.len()
@@ -609,8 +616,8 @@ pub(super) struct Context<'a> {
 /// How many outgoing FIFOs there are.
 const FIFOS: usize = 4;
 
-/// Which FIFO an op waits in. Each class has two: those that need window wait for it without holding up the
-/// others.
+/// Which FIFO an op waits in. Each class has two: those that need window wait for it without
+/// holding up the others.
 //= 1rma#4.3-two-arbiters
 //= type=deviation
 const fn fifo(class: ClassOfService, op_type: OpType) -> usize {

@@ -28,8 +28,9 @@ impl TableMemory {
 
 impl Nic {
     //= 1rma#4.2-no-peer-state
-    /// What the NIC has allocated, table by table. It depends on the settings alone: not on how many hosts there are,
-    /// nor on what they do. A region that is registered brings the memory of its entry with it.
+    /// What the NIC has allocated, table by table. It depends on the settings alone: not on how
+    /// many hosts there are, nor on what they do. A region that is registered brings the memory of
+    /// its entry with it.
     #[must_use]
     pub fn memory(&self) -> [TableMemory; 10] {
         let settings = &self.config.settings;

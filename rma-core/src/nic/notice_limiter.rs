@@ -22,7 +22,8 @@ impl NoticeLimiter {
         let nanos_per_notice = if notices_per_second == 0 {
             u64::MAX
         } else {
-            // Rounded up: never faster than the rate, and no rate is so high that notices cost nothing.
+            // Rounded up: never faster than the rate, and no rate is so high that notices cost
+            // nothing.
             1_000_000_000_u64.div_ceil(notices_per_second as u64)
         };
         Self { nanos_per_notice, earned_nanos: u64::MAX, seen: Instant::ZERO }

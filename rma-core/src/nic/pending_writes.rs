@@ -1,10 +1,11 @@
 //! The pending-write table: the responder's side of mutations, WRITE and Rekey (1RMA §5, figure 7).
 //!
-//! An entry goes round: free → waiting (admitted, waits for the solicitation window) → solicited (hop 2 is out, data
-//! may come) → answering (its last frame waits to be sent) → free. The table has a fixed size; a request that finds no
-//! entry is NACKed, and so is one that waits too long. No class of service can take all entries. An entry keeps its
-//! share of the window until all its data has come or cannot be under way any more, also when its region has another
-//! key by then: that data is authenticated, and not applied. But for one thing:
+//! An entry goes round: free → waiting (admitted, waits for the solicitation window) → solicited
+//! (hop 2 is out, data may come) → answering (its last frame waits to be sent) → free. The table
+//! has a fixed size; a request that finds no entry is NACKed, and so is one that waits too long. No
+//! class of service can take all entries. An entry keeps its share of the window until all its data
+//! has come or cannot be under way any more, also when its region has another key by then: that
+//! data is authenticated, and not applied. But for one thing:
 //!
 //! # Nobody starves (P13, not in the paper)
 //!
@@ -20,19 +21,22 @@
 //! for somebody of a shorter one: initiators take turns by lists, as in
 //! [`fair_queue`](super::fair_queue).
 //!
-//! A request that has come before is dropped as long as that can be told: until another's is remembered in its place,
-//! which is seldom before its op has ended. So the network's own duplicates cost nothing.
+//! A request that has come before is dropped as long as that can be told: until another's is
+//! remembered in its place, which is seldom before its op has ended. So the network's own
+//! duplicates cost nothing.
 //!
 //! # No late effect (P2)
 //!
-//! An entry is solicited for a *limit*: the smaller of both hosts' timeouts, counted from before hop 2 is sent. The
-//! initiator waits at least as long, from after it has received hop 2. So whatever changes memory within the limit
-//! does so before the initiator gives up: it times out last.
+//! An entry is solicited for a *limit*: the smaller of both hosts' timeouts, counted from before
+//! hop 2 is sent. The initiator waits at least as long, from after it has received hop 2. So
+//! whatever changes memory within the limit does so before the initiator gives up: it times out
+//! last.
 //!
-//! Hardware applies data the moment it looks at the clock. An engine can be descheduled in between, and two hosts'
-//! clocks do not run alike. So data is applied only up to the *deadline*, an eighth of the limit earlier (the
-//! *guard*), by a clock that is read after the data was authenticated, right before the copy; and the clock is read
-//! again right after it. If by then the limit may have passed, the promise may be broken, and that is counted
+//! Hardware applies data the moment it looks at the clock. An engine can be descheduled in between,
+//! and two hosts' clocks do not run alike. So data is applied only up to the *deadline*, an eighth
+//! of the limit earlier (the *guard*), by a clock that is read after the data was authenticated,
+//! right before the copy; and the clock is read again right after it. If by then the limit may have
+//! passed, the promise may be broken, and that is counted
 //! ([`NicCounters::late_effects`](super::NicCounters::late_effects)): it is never silent.
 
 mod pending;
@@ -66,7 +70,8 @@ pub(super) struct PendingWrites {
     /// How many entries each class has in use, parked ones aside, and how many it may have.
     used: [usize; 2],
     share: usize,
-    /// Which entry a request was given, by the low bits of its counter. Their number is a power of two.
+    /// Which entry a request was given, by the low bits of its counter. Their number is a power of
+    /// two.
     traces: Box<[u16]>,
     /// One for each class of service.
     waiting: [FairQueue; 2],
@@ -176,9 +181,9 @@ impl PendingWrites {
         self.parked_bytes
     }
 
-    /// Whether this request has come before, as far as that can still be told. Only requests that were admitted
-    /// are remembered, and a request is known by its tag: nobody can claim another's IV for his own to have it
-    /// dropped. So it need not be authenticated again.
+    /// Whether this request has come before, as far as that can still be told. Only requests that
+    /// were admitted are remembered, and a request is known by its tag: nobody can claim another's
+    /// IV for his own to have it dropped. So it need not be authenticated again.
     //= 1rma#5.1-replay
     pub(super) fn has_come(&self, asked: &Asked) -> bool {
         let before = &self.entries[usize::from(self.traces[self.trace(asked)])].asked;
@@ -308,8 +313,8 @@ impl PendingWrites {
             None => Err(DropReason::UnknownPendingWrite),
         };
         if opened.authentic && !is_write {
-            // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of one. Also not of
-            // the second of two copies, which finds no entry any more.
+            // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of
+            // one. Also not of the second of two copies, which finds no entry any more.
             frame.bytes.fill(0);
         }
         landed
@@ -367,7 +372,8 @@ impl PendingWrites {
         applied
     }
 
-    /// Ends an op whose data has all come: its share of the window is free again, and its answer waits to be sent.
+    /// Ends an op whose data has all come: its share of the window is free again, and its answer
+    /// waits to be sent.
     fn settle(&mut self, index: u16, window: &mut SolicitationWindow) {
         let entry = &self.entries[usize::from(index)];
         if entry.state == State::Parked {
@@ -393,7 +399,8 @@ impl PendingWrites {
         self.waiting[class as usize].remove(&mut self.waiting_links, index);
     }
 
-    /// NACKs what has waited too long for the window, and forgets what was solicited and never came.
+    /// NACKs what has waited too long for the window, and forgets what was solicited and never
+    /// came.
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -474,8 +481,8 @@ impl PendingWrites {
         self.answering.len() + waiting
     }
 
-    /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first: there are
-    /// never more of them than solicitations before them.
+    /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first:
+    /// there are never more of them than solicitations before them.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
@@ -517,7 +524,8 @@ impl PendingWrites {
         entry.write_solicitation(index, serving, out)
     }
 
-    /// Takes the next entry whose initiator still waits for the solicitation; the others it forgets.
+    /// Takes the next entry whose initiator still waits for the solicitation; the others it
+    /// forgets.
     fn next_in_time(&mut self, now: Instant, serving: &Serving<'_>) -> Option<u16> {
         loop {
             let index = self.next_waiting()?;

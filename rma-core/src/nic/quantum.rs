@@ -2,7 +2,8 @@
 
 use crate::op::ClassOfService;
 
-/// A number of bytes that frames may use up. The first frame always may; a next one, if one like the last would fit.
+/// A number of bytes that frames may use up. The first frame always may; a next one, if one like
+/// the last would fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum {
     left: usize,
@@ -17,8 +18,8 @@ impl Quantum {
         Self { left: len, bulk_min: 0, last: None }
     }
 
-    /// The same, where a frame of the throughput class uses up a quarter at least, however short it is: what it costs besides
-    /// its bytes holds up ops of the latency class too.
+    /// The same, where a frame of the throughput class uses up a quarter at least, however short it
+    /// is: what it costs besides its bytes holds up ops of the latency class too.
     #[must_use]
     pub const fn beside_latency(len: usize) -> Self {
         Self { bulk_min: len / 4, ..Self::new(len) }

@@ -1,8 +1,9 @@
-//! A batch of received frames: what each of them is, and what it is opened with (1RMA §4.2, "Line-rate operation").
+//! A batch of received frames: what each of them is, and what it is opened with (1RMA §4.2,
+//! "Line-rate operation").
 //!
-//! Nothing changes here. The tables are asked which op each frame claims to belong to; keys of requests are derived, and
-//! all frames are opened, side by side. Then they are handled one after the other, each by tables that those before it
-//! may have changed.
+//! Nothing changes here. The tables are asked which op each frame claims to belong to; keys of
+//! requests are derived, and all frames are opened, side by side. Then they are handled one after
+//! the other, each by tables that those before it may have changed.
 
 use arrayvec::ArrayVec;
 
@@ -53,8 +54,8 @@ fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usiz
 pub(super) type Batch = ArrayVec<Seen, BATCH>;
 
 impl Nic {
-    /// Looks at a batch of frames, and opens those that claim to belong to something. In place: payloads that are
-    /// authentic are decrypted from now on.
+    /// Looks at a batch of frames, and opens those that claim to belong to something. In place:
+    /// payloads that are authentic are decrypted from now on.
     pub(super) fn open(&mut self, frames: &mut [RxFrame<'_>], batch: &mut Batch) {
         let Self { config, security, regions, initiator, responder, .. } = self;
         let mut derivations = Derivations::new();

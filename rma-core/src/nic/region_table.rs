@@ -1,7 +1,8 @@
-//! The registered region table, RRT (1RMA §4.3): which memory remote hosts may name, and with which key.
+//! The registered region table, RRT (1RMA §4.3): which memory remote hosts may name, and with which
+//! key.
 //!
-//! Its size is fixed when the NIC starts and does not depend on the number of peers. Every access of the
-//! NIC to host memory goes through exactly one entry.
+//! Its size is fixed when the NIC starts and does not depend on the number of peers. Every access
+//! of the NIC to host memory goes through exactly one entry.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub struct RegionEntry {
     pub permissions: Permissions,
     /// The process whose commands may use the region as their local end.
     pub owner: Pid,
-    /// Under which of all the keys that this table has ever held the region is now. What was authenticated
-    /// under one revision is not for another.
+    /// Under which of all the keys that this table has ever held the region is now. What was
+    /// authenticated under one revision is not for another.
     pub(super) revision: u64,
 }
 
@@ -154,7 +155,8 @@ impl RegionTable {
         Ok(RegionId::new(index, row.generation))
     }
 
-    /// Takes a region out of the table. Its name will mean nothing until 2^16 later uses of its row.
+    /// Takes a region out of the table. Its name will mean nothing until 2^16 later uses of its
+    /// row.
     ///
     /// # Errors
     /// If no region of that name is registered.

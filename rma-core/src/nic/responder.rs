@@ -1,9 +1,9 @@
-//! The responding side: requests are admitted or refused, reads are answered, mutations applied (1RMA §3.1, §4.2,
-//! §5).
+//! The responding side: requests are admitted or refused, reads are answered, mutations applied
+//! (1RMA §3.1, §4.2, §5).
 //!
-//! What is refused, read and mutated has a module each: `admission`, `inbound_reads`, `pending_writes`. They take turns
-//! to send, so that requests that are refused, which may come as fast as frames can be sent, do not stop those that
-//! were accepted.
+//! What is refused, read and mutated has a module each: `admission`, `inbound_reads`,
+//! `pending_writes`. They take turns to send, so that requests that are refused, which may come as
+//! fast as frames can be sent, do not stop those that were accepted.
 
 use super::{
     NicConfig, NicCounters, RegionTable,
@@ -134,7 +134,8 @@ impl Responder {
         self.writes.has_come(&asked(*header, frame))
     }
 
-    /// What solicited data is opened with: K_d, and the IV of the solicitation that it claims to answer.
+    /// What solicited data is opened with: K_d, and the IV of the solicitation that it claims to
+    /// answer.
     pub(super) fn solicitation_of(
         &self,
         source: HostAddr,
@@ -163,8 +164,8 @@ impl Responder {
         self.writes.handle_timeout(now, window, &mut self.admission, serving);
     }
 
-    /// When `handle_timeout` has work next. Reads that are too late to be answered wait for room in the device,
-    /// and need no timer.
+    /// When `handle_timeout` has work next. Reads that are too late to be answered wait for room in
+    /// the device, and need no timer.
     pub(super) fn poll_timeout(
         &self,
         window: &SolicitationWindow,

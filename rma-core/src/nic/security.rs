@@ -1,16 +1,17 @@
 //! Which frame is sealed under which key, with which IV and which AAD (1RMA §4.2, Appendix A).
 //!
 //! AAD = the frame's whole header, and for every frame that answers another, the IV of the frame it
-//! answers. So no frame can be moved to another op, another slot or another use of a slot. A failure notice also
-//! has the request's tag in it: where it comes under the reserved key, that is what shows that its sender has
-//! seen the request (not in the paper).
+//! answers. So no frame can be moved to another op, another slot or another use of a slot. A
+//! failure notice also has the request's tag in it: where it comes under the reserved key, that is
+//! what shows that its sender has seen the request (not in the paper).
 //!
-//! Frames are written first, and sealed together. Received ones are opened together, each with what the tables say
-//! that it answers at that time, before the first of them changes anything. Whoever handles a frame looks at the tables
-//! again: a frame counts as authentic only if it was opened with what they say now ([`Opened`]).
+//! Frames are written first, and sealed together. Received ones are opened together, each with what
+//! the tables say that it answers at that time, before the first of them changes anything. Whoever
+//! handles a frame looks at the tables again: a frame counts as authentic only if it was opened
+//! with what they say now ([`Opened`]).
 //!
-//! [`Authentic`] is made here and nowhere else: a value inside it came with a right tag. Claims that were
-//! only parsed cannot be mistaken for it (P6).
+//! [`Authentic`] is made here and nowhere else: a value inside it came with a right tag. Claims
+//! that were only parsed cannot be mistaken for it (P6).
 
 mod protection;
 
@@ -137,10 +138,11 @@ impl Security {
     }
 }
 
-/// Frames that are sealed. Each is written now, with its payload in clear; [`Security::seal`] does the rest for all of
-/// them.
+/// Frames that are sealed. Each is written now, with its payload in clear; [`Security::seal`] does
+/// the rest for all of them.
 ///
-/// Headers are written twice, to not wait for the octets of the frame before they can be read again.
+/// Headers are written twice, to not wait for the octets of the frame before they can be read
+/// again.
 impl Security {
     /// Writes a read request. Returns its IV.
     //= 1rma#3.1-request-signed
@@ -171,7 +173,8 @@ impl Security {
         iv
     }
 
-    /// Writes a failure notice that is stamped; under the reserved key if there is no key that both share.
+    /// Writes a failure notice that is stamped; under the reserved key if there is no key that both
+    /// share.
     //= 1rma#4.2-failure-under-reserved-key
     pub(super) fn write_failure(
         &mut self,
@@ -186,7 +189,8 @@ impl Security {
         self.sealing.push_answer(key, iv, head::<FAILURE_HEADER_LEN>(out), &request.octets());
     }
 
-    /// Writes the header of a response whose payload is already in `out`, which is exactly as long as the frame.
+    /// Writes the header of a response whose payload is already in `out`, which is exactly as long
+    /// as the frame.
     //= 1rma#3.1-response-sealed
     pub(super) fn write_response(
         &mut self,
@@ -220,7 +224,8 @@ impl Security {
         iv
     }
 
-    /// Writes the header of solicited data whose payload is already in `out`, which is exactly as long as the frame.
+    /// Writes the header of solicited data whose payload is already in `out`, which is exactly as
+    /// long as the frame.
     //= 1rma#5.1-solicited-salt
     pub(super) fn write_data(
         &mut self,
@@ -253,8 +258,8 @@ impl Security {
         self.sealing.push_answer(key, iv, header, solicitation_iv.octets());
     }
 
-    /// Seals the frames that were written since the last time, in their order: at most a batch. Tells `on_request` the
-    /// tags of requests.
+    /// Seals the frames that were written since the last time, in their order: at most a batch.
+    /// Tells `on_request` the tags of requests.
     pub(super) fn seal(
         &mut self,
         frames: &mut [TxFrame<'_>],
@@ -276,8 +281,8 @@ impl Security {
         self.opening.set_request(index, header.iv(Direction::ToResponder), header_len);
     }
 
-    /// Frame `index` is a failure notice for `request`. Only REMOTE_AUTHENTICATION_FAILURE may come under the reserved
-    /// key, and only under it.
+    /// Frame `index` is a failure notice for `request`. Only REMOTE_AUTHENTICATION_FAILURE may come
+    /// under the reserved key, and only under it.
     pub(super) fn expect_failure(
         &mut self,
         index: usize,
@@ -316,7 +321,8 @@ impl Security {
         self.opening.open(self.aead, frames, which)
     }
 
-    /// Checks the tag of a request, of any type, under the key that its region has now. Returns the K_d too.
+    /// Checks the tag of a request, of any type, under the key that its region has now. Returns the
+    /// K_d too.
     //= 1rma#3.1-request-authenticated
     pub(super) fn open_request<T>(
         &self,
@@ -401,7 +407,8 @@ pub(super) enum OpenedWith {
     Answered(Iv),
 }
 
-/// What opening a frame has shown. It is still to be seen whether that was the right thing to open it with.
+/// What opening a frame has shown. It is still to be seen whether that was the right thing to open
+/// it with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opened {
     /// Which frame of its batch it is.

@@ -54,8 +54,8 @@ impl SolicitationWindow {
         if half > OP_SIZE_MAX { half } else { OP_SIZE_MAX }
     }
 
-    /// Whether an op may enter service: only when a whole op of the largest size is free, whatever its
-    /// own size, so that small ops do not starve large ones.
+    /// Whether an op may enter service: only when a whole op of the largest size is free, whatever
+    /// its own size, so that small ops do not starve large ones.
     //= 1rma#3.1-window-admission
     pub(super) const fn admits_op(&self) -> bool {
         self.free >= OP_SIZE_MAX
@@ -76,8 +76,9 @@ impl SolicitationWindow {
         self.contended = both_wait;
     }
 
-    /// Whether an op of `solicitor` may enter service. While the other one waits too they take turns, whatever
-    /// the rhythm in which they ask; nobody waits for another that has no room itself.
+    /// Whether an op of `solicitor` may enter service. While the other one waits too they take
+    /// turns, whatever the rhythm in which they ask; nobody waits for another that has no room
+    /// itself.
     pub(super) fn admits(&self, solicitor: Solicitor) -> bool {
         self.has_room(solicitor)
             && !(self.contended && self.last == solicitor && self.has_room(solicitor.other()))

@@ -1,4 +1,5 @@
-//! Stories of two NICs: frames are taken out, lost, copied, reordered, changed, and put back by hand.
+//! Stories of two NICs: frames are taken out, lost, copied, reordered, changed, and put back by
+//! hand.
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The failure notice: a responder refuses a request (1RMA §4.2, "Authentication failures"; §4.5).
 //!
-//! After the common header, whose status octet says why, come four reserved octets of zero and the tag.
-//! A notice is shorter than the request that caused it, so it amplifies nothing. It answers the first hop of an
-//! op, whatever the op.
+//! After the common header, whose status octet says why, come four reserved octets of zero and the
+//! tag. A notice is shorter than the request that caused it, so it amplifies nothing. It answers
+//! the first hop of an op, whatever the op.
 //!
 //! ```text
 //! +---------------------------------------------------------------+

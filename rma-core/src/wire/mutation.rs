@@ -1,5 +1,5 @@
-//! The four hops of a mutation, WRITE or Rekey (1RMA §5): request, solicitation, solicited data in any order,
-//! acknowledgement.
+//! The four hops of a mutation, WRITE or Rekey (1RMA §5): request, solicitation, solicited data in
+//! any order, acknowledgement.
 //!
 //! Hop 1, request, after the common header; the tag follows at once:
 //!
@@ -22,7 +22,8 @@
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
-//! Hop 3, solicited data; payload and tag follow. Cut as responses to a read are, see [`super::read`]:
+//! Hop 3, solicited data; payload and tag follow. Cut as responses to a read are, see
+//! [`super::read`]:
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -148,8 +149,9 @@ pub struct MutationRequest {
     pub header: Header,
     /// What.
     pub mutation: Mutation,
-    /// How long the initiator will wait for the acknowledgement once it has the solicitation, in microseconds,
-    /// rounded down; at least 1. The responder changes nothing after that long (§5.1, "time out last").
+    /// How long the initiator will wait for the acknowledgement once it has the solicitation, in
+    /// microseconds, rounded down; at least 1. The responder changes nothing after that long (§5.1,
+    /// "time out last").
     pub timeout_micros: u32,
 }
 
@@ -200,7 +202,8 @@ pub struct Solicitation {
     pub header: Header,
     /// The responder's name for the op from now on.
     pub pending: u16,
-    /// The largest payload of one frame that the responder can receive, in bytes: at least one [`GRANULE`].
+    /// The largest payload of one frame that the responder can receive, in bytes: at least one
+    /// [`GRANULE`].
     pub payload_len_max: u16,
 }
 
@@ -290,8 +293,8 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Whether a responder may end a solicited op with `status`: done, or the key that it came under is no
-    /// longer the region's.
+    /// Whether a responder may end a solicited op with `status`: done, or the key that it came
+    /// under is no longer the region's.
     #[must_use]
     pub const fn may_carry(status: OpStatus) -> bool {
         matches!(status, OpStatus::Ok | OpStatus::RemoteAuthenticationFailure)

@@ -19,8 +19,8 @@
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
-//! A response's payload begins at a multiple of [`GRANULE`] and is whole granules long, unless it ends
-//! the op. So each granule arrives in one frame, and one bit tells whether it has.
+//! A response's payload begins at a multiple of [`GRANULE`] and is whole granules long, unless it
+//! ends the op. So each granule arrives in one frame, and one bit tells whether it has.
 
 use super::{
     Meaning,

@@ -255,8 +255,8 @@ fn emitted(view: &FrameView, frame: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Octets that are nearly a frame: the right version and a length that a type has, all else at random, but for
-/// fields that are rarely right by chance.
+/// Octets that are nearly a frame: the right version and a length that a type has, all else at
+/// random, but for fields that are rarely right by chance.
 fn nearly_frames() -> impl Strategy<Value = Vec<u8>> {
     let lens = prop::sample::select(vec![48, 56, 60, 112, 148]);
     let status = prop::sample::select(vec![0_u8, 0, 0, 1, 2, 5]);

@@ -1,9 +1,9 @@
-//! The golden vectors of `docs/vectors/1rma-v1.json`: two NICs with fixed keys and counters must produce every
-//! octet of the file, in both address families. `docs/vectors/check.py` checks the same file against another
-//! implementation of AES.
+//! The golden vectors of `docs/vectors/1rma-v1.json`: two NICs with fixed keys and counters must
+//! produce every octet of the file, in both address families. `docs/vectors/check.py` checks the
+//! same file against another implementation of AES.
 //!
-//! A difference means that the wire format has changed: then `VERSION` changes, and a new file is written by
-//! `cargo test -p rma-core --test vectors -- --ignored`.
+//! A difference means that the wire format has changed: then `VERSION` changes, and a new file is
+//! written by `cargo test -p rma-core --test vectors -- --ignored`.
 
 mod parts;
 mod stories;

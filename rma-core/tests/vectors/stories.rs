@@ -1,4 +1,5 @@
-//! The ops whose frames are the golden vectors. New ones go last: what comes before them keeps its octets.
+//! The ops whose frames are the golden vectors. New ones go last: what comes before them keeps its
+//! octets.
 
 use rma_core::{
     command::Command,
@@ -141,7 +142,8 @@ impl Vectors {
         self.completes_with(OpStatus::Ok);
     }
 
-    /// What came under the region's key before may not be served any more, even though all keys stay the same.
+    /// What came under the region's key before may not be served any more, even though all keys
+    /// stay the same.
     fn install_the_same_key_again(&mut self) {
         let key = RegionKey::from_bytes(region_key());
         self.responder.regions_mut().rekey(self.target, &key).expect("it is registered");

@@ -83,8 +83,8 @@ pub enum CounterError {
         path: PathBuf,
         /// How it begins.
         found: Box<str>,
-        /// What may have been the mark, if there is something to be read. Where the file is damaged in one place, the mark was
-        /// no higher.
+        /// What may have been the mark, if there is something to be read. Where the file is damaged
+        /// in one place, the mark was no higher.
         mark: Option<u64>,
     },
     /// Another process has the lock and does not go on.
@@ -116,7 +116,8 @@ pub enum CounterError {
          message counter yet; set the clock once"
     )]
     NoClock,
-    /// A start was chosen that the clock does not confirm, and nothing would remember that it was used.
+    /// A start was chosen that the clock does not confirm, and nothing would remember that it was
+    /// used.
     #[error(
         "`nic.counter_start` is {start}, the system clock is not set or behind that, and no mark is kept, so that the \
          next start would repeat its values: set the clock, or see that the mark can be kept: {reason}"
@@ -139,8 +140,8 @@ pub enum CounterError {
 }
 
 impl CounterError {
-    /// Whether there is no state directory and none can be made: the wall clock is then as good as it gets. Where
-    /// there is one, there may be or have been a mark.
+    /// Whether there is no state directory and none can be made: the wall clock is then as good as
+    /// it gets. Where there is one, there may be or have been a mark.
     pub(super) const fn no_directory(&self) -> bool {
         matches!(self, Self::NoDirectory | Self::NoneMade { .. })
     }

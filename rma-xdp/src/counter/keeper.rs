@@ -1,8 +1,8 @@
 //! The thread that reserves the next block while an engine uses up the present one.
 //!
-//! The engine says that it wants a block, and later finds it in a queue; it neither waits nor touches the
-//! disk. Both kinds of host have this thread: an application that drives its engine itself does not wait
-//! for a disk either. It sleeps until it is wanted.
+//! The engine says that it wants a block, and later finds it in a queue; it neither waits nor
+//! touches the disk. Both kinds of host have this thread: an application that drives its engine
+//! itself does not wait for a disk either. It sleeps until it is wanted.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -31,8 +31,8 @@ struct Shared {
     trouble: Mutex<Option<CounterError>>,
 }
 
-/// The thread. Dropped, it ends at once, or when a write of a few octets that is under way is over: it waits for
-/// nobody else then.
+/// The thread. Dropped, it ends at once, or when a write of a few octets that is under way is over:
+/// it waits for nobody else then.
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -84,8 +84,8 @@ impl Drop for Keeper {
 
 /// The body of the thread.
 ///
-/// `wanted` stays true until the block is in the queue, so an engine that asks meanwhile does not ask twice. A
-/// wish that crosses with that is forgotten; the engine has it again the next time.
+/// `wanted` stays true until the block is in the queue, so an engine that asks meanwhile does not
+/// ask twice. A wish that crosses with that is forgotten; the engine has it again the next time.
 fn keep(store: &Store, mut after: u64, shared: &Shared) {
     let stopped = || shared.stop.load(SeqCst);
     while !stopped() {
@@ -134,8 +134,8 @@ impl BlockSupply {
         Self(None)
     }
 
-    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time. To be
-    /// called now and then.
+    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time.
+    /// To be called now and then.
     pub(crate) fn turn(&self, nic: &mut Nic) {
         let Some((shared, keeper)) = &self.0 else { return };
         if !nic.wants_counter_block() {

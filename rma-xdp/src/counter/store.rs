@@ -1,10 +1,10 @@
 //! The high-water mark in a directory of the file system, and who may reserve when.
 //!
-//! How a block is reserved, step by step, is [`rma_core::counter_mark`]; here are the files, and the lock that
-//! reserving asks for.
+//! How a block is reserved, step by step, is [`rma_core::counter_mark`]; here are the files, and
+//! the lock that reserving asks for.
 //!
-//! One file for all hosts of the machine that share the directory, whatever their addresses: values are
-//! plenty, and one file has no names to get wrong.
+//! One file for all hosts of the machine that share the directory, whatever their addresses: values
+//! are plenty, and one file has no names to get wrong.
 //!
 //! The lock is on a file that is never renamed, so that who waits for it does not wait for a file
 //! of the past; and who has it looks whether it is still the one in the directory, as people remove
@@ -48,10 +48,10 @@ const SHOWN: usize = 70;
 
 /// How many values a host's first block has at most: 0.13 s of clock.
 ///
-/// A first block begins at the clock or above, so each opening of a host moves the mark on by as much.
-/// So short, hosts may be opened seven times a second for ever, and the mark stays behind the clock. And long enough for
-/// the next block to arrive: half of it lasts for 13 s at five million frames a second, which is more than waiting for the lock
-/// and for another attempt takes.
+/// A first block begins at the clock or above, so each opening of a host moves the mark on by as
+/// much. So short, hosts may be opened seven times a second for ever, and the mark stays behind the
+/// clock. And long enough for the next block to arrive: half of it lasts for 13 s at five million
+/// frames a second, which is more than waiting for the lock and for another attempt takes.
 pub(super) const FIRST_LEN: u64 = 1 << 27;
 
 /// The state directory.
@@ -95,14 +95,14 @@ impl Store {
         &self.directory.mark
     }
 
-    /// Reserves a host's first block, of values not below `floor` that nobody has had or will have. May block for
-    /// as long as the disk takes and others reserve.
+    /// Reserves a host's first block, of values not below `floor` that nobody has had or will have.
+    /// May block for as long as the disk takes and others reserve.
     pub(super) fn reserve(&self, floor: u64) -> Result<CounterBlock, CounterError> {
         self.grant(Wish::First { floor }, || false)
     }
 
-    /// Reserves the block to go on with, for a host whose last one ended with `after`. Others that reserve
-    /// are waited for until `give_up` says so; it is asked often.
+    /// Reserves the block to go on with, for a host whose last one ended with `after`. Others that
+    /// reserve are waited for until `give_up` says so; it is asked often.
     pub(super) fn reserve_next(
         &self,
         after: u64,
@@ -196,8 +196,8 @@ impl Directory {
         }
     }
 
-    /// `doing` failed: with what consequence depends on whether there is a mark. Where that cannot be told, there
-    /// may be one.
+    /// `doing` failed: with what consequence depends on whether there is a mark. Where that cannot
+    /// be told, there may be one.
     fn error(&self, doing: &'static str, source: io::Error) -> CounterError {
         let path = self.mark.clone();
         match self.read_mark() {
@@ -263,8 +263,8 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     sync_dir(parent.unwrap_or(Path::new(".")))
 }
 
-/// Whether there is no such directory, and so no mark in it. A directory that cannot be looked for may be
-/// there, and a link that leads nowhere shows that something was.
+/// Whether there is no such directory, and so no mark in it. A directory that cannot be looked for
+/// may be there, and a link that leads nowhere shows that something was.
 fn is_certainly_absent(dir: &Path) -> bool {
     for path in dir.ancestors() {
         match fs::symlink_metadata(path) {

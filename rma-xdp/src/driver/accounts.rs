@@ -1,6 +1,7 @@
 //! Who has what: the host's tenants, and what of each pool has been allocated for them.
 //!
-//! It decides and keeps the books; it does not speak with the engine. The rules are those of [`crate::tenant`].
+//! It decides and keeps the books; it does not speak with the engine. The rules are those of
+//! [`crate::tenant`].
 
 use core::ops::Range;
 use std::{collections::BTreeMap, sync::Arc};
@@ -232,8 +233,8 @@ impl Accounts {
         Err(AllocationError::Fragmented { tenant: name.clone(), wanted: amount, free, longest })
     }
 
-    /// Whether `take_slots` could succeed once the portals with these slots are given back. Where they lie is not
-    /// looked at: then it may still fail.
+    /// Whether `take_slots` could succeed once the portals with these slots are given back. Where
+    /// they lie is not looked at: then it may still fail.
     pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
         let (account, wanted) = (&self.tenants[&tenant], u64::from(wanted));
         let (mut own, mut own_reserved, mut to_rest) = (0, 0, 0);
@@ -252,7 +253,8 @@ impl Accounts {
         if wanted > account.slots.max().saturating_sub(account.slots.used() - own) {
             return false;
         }
-        // A tenant that ends gives back a reservation, and others may leave less free then: no use in counting.
+        // A tenant that ends gives back a reservation, and others may leave less free then: no use
+        // in counting.
         tenant_ends
             || wanted <= account.slots.reserved_free() + own_reserved
             || wanted <= self.slots.rest_after(to_rest, self.percent(tenant))

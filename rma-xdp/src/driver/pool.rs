@@ -1,7 +1,8 @@
 //! The arithmetic of one pool: what is reserved, what is left for all, and what of it is in use.
 //!
-//! It knows amounts only: not which slots or bytes they are, nor whose they are called. Always true: the
-//! reservations and the rest make up the capacity, and of each no more is in use than there is.
+//! It knows amounts only: not which slots or bytes they are, nor whose they are called. Always
+//! true: the reservations and the rest make up the capacity, and of each no more is in use than
+//! there is.
 
 use crate::tenant::{PoolUsage, Quota};
 
@@ -91,14 +92,16 @@ impl Pool {
         hundredths.div_ceil(100) as u64
     }
 
-    /// How much could be had of the rest, leaving `percent` of it free; and how much more is free and left.
+    /// How much could be had of the rest, leaving `percent` of it free; and how much more is free
+    /// and left.
     pub(super) fn rest_for(&self, percent: u8) -> (u64, u64) {
         let free = self.rest.free();
         let available = free.saturating_sub(self.kept(percent));
         (available, free - available)
     }
 
-    /// How much could be had of the rest, leaving `percent` of it free, once `returned` are given back to it.
+    /// How much could be had of the rest, leaving `percent` of it free, once `returned` are given
+    /// back to it.
     pub(super) fn rest_after(&self, returned: u64, percent: u8) -> u64 {
         (self.rest.free() + returned).saturating_sub(self.kept(percent))
     }

@@ -1,10 +1,12 @@
 //! Buffers that are lent to the NIC: [`BufferPool`] and [`RegionBuf`].
 //!
-//! A buffer is a range of a registered region. There is one handle to it, which cannot be cloned, and a call takes it:
-//! so nobody reads or changes the bytes while the NIC may, and the type system says so. It is not a slice, as remote
-//! hosts write registered memory with no regard to Rust's borrows; bytes are copied in and out.
+//! A buffer is a range of a registered region. There is one handle to it, which cannot be cloned,
+//! and a call takes it: so nobody reads or changes the bytes while the NIC may, and the type system
+//! says so. It is not a slice, as remote hosts write registered memory with no regard to Rust's
+//! borrows; bytes are copied in and out.
 //!
-//! Invariant: each buffer of a pool is either free, or in one [`RegionBuf`], which an application or a call has.
+//! Invariant: each buffer of a pool is either free, or in one [`RegionBuf`], which an application
+//! or a call has.
 
 use core::{
     fmt, mem,
@@ -106,9 +108,10 @@ pub(crate) fn region_len(count: u32, buffer_len: u32) -> Result<usize, BufferPoo
 impl BufferPool {
     /// As many buffers of `buffer_len` bytes as fit into `region`, at most 2³² - 1.
     ///
-    /// The pool keeps its own buffers apart. Whoever keeps a clone of `region`, or a grant for it, can reach the bytes
-    /// of all of them: a region with [`Permissions::NONE`](crate::Permissions::NONE) that is used for nothing else
-    /// has no such surprises.
+    /// The pool keeps its own buffers apart. Whoever keeps a clone of `region`, or a grant for it,
+    /// can reach the bytes of all of them: a region with
+    /// [`Permissions::NONE`](crate::Permissions::NONE) that is used for nothing else has no such
+    /// surprises.
     ///
     /// # Errors
     /// If not even one fits.
@@ -127,7 +130,8 @@ impl BufferPool {
         })
     }
 
-    /// A buffer, as long as all of the pool are, with whatever bytes its last user left; `None` if none is free.
+    /// A buffer, as long as all of the pool are, with whatever bytes its last user left; `None` if
+    /// none is free.
     #[must_use]
     pub fn try_acquire(&self) -> Option<RegionBuf> {
         let index = self.shared.state().free.pop()?;
@@ -349,8 +353,8 @@ impl RegionBuf {
     }
 }
 
-/// A run of bytes that is one both in a remote region and in a buffer: what a [`Piece`] is to a [`Call`], for
-/// [`Client::read_pieces`] and [`Client::write_pieces`].
+/// A run of bytes that is one both in a remote region and in a buffer: what a [`Piece`] is to a
+/// [`Call`], for [`Client::read_pieces`] and [`Client::write_pieces`].
 ///
 /// [`Call`]: rma_core::executor::Call
 /// [`Client::read_pieces`]: super::Client::read_pieces

@@ -2,15 +2,17 @@
 //!
 //! # Buffers
 //!
-//! A call takes its [`RegionBuf`], or several, and gives them back with its result. A future that is dropped before gives
-//! up its call; the buffers go back to their pools when the NIC is done with them, and not before: so no late frame ever lands in
-//! memory that somebody else has meanwhile.
+//! A call takes its [`RegionBuf`], or several, and gives them back with its result. A future that
+//! is dropped before gives up its call; the buffers go back to their pools when the NIC is done
+//! with them, and not before: so no late frame ever lands in memory that somebody else has
+//! meanwhile.
 //!
 //! # Who makes progress
 //!
-//! Every future that is polled polls the executor. Between that somebody must: a thread of the client's own
-//! ([`Client::start`]), a thread of the application's ([`Client::poller`]), or the thread that blocks on the future
-//! ([`Client::block_on`]), which saves the way from one thread to the other.
+//! Every future that is polled polls the executor. Between that somebody must: a thread of the
+//! client's own ([`Client::start`]), a thread of the application's ([`Client::poller`]), or the
+//! thread that blocks on the future ([`Client::block_on`]), which saves the way from one thread to
+//! the other.
 
 use core::{
     pin::{Pin, pin},
@@ -37,7 +39,8 @@ use super::{
 };
 use crate::error::{HostError, TransferError, WaitError};
 
-/// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any thread.
+/// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any
+/// thread.
 ///
 /// There may be more futures than the executor has places for calls ([`ExecutorConfig::calls`],
 /// 1024 by default). The others wait for one: first come, first served in each class of service,
@@ -50,8 +53,9 @@ use crate::error::{HostError, TransferError, WaitError};
 ///
 /// [`ExecutorConfig::calls`]: crate::ExecutorConfig::calls
 ///
-/// When the last clone and the last future are gone, calls that were given up are waited for by whoever polls, or else
-/// by a thread that lives as long as they do, which promise P1 bounds. Then the portal's slots are the host's again.
+/// When the last clone and the last future are gone, calls that were given up are waited for by
+/// whoever polls, or else by a thread that lives as long as they do, which promise P1 bounds. Then
+/// the portal's slots are the host's again.
 ///
 /// ```
 #[doc = include_str!("../../examples/async_read.rs")]
@@ -105,8 +109,8 @@ fn poll_until_done(shared: &Shared) -> Result<(), WaitError> {
 }
 
 impl Client {
-    /// A client whose futures make progress when they are polled, in [`Client::block_on`], and while a
-    /// [`Poller`] runs. Starts no thread.
+    /// A client whose futures make progress when they are polled, in [`Client::block_on`], and
+    /// while a [`Poller`] runs. Starts no thread.
     ///
     /// # Panics
     /// If a call of the executor is not over, or its outcome has not been taken: nobody would take
@@ -229,15 +233,16 @@ impl Client {
         Transfer { client: self.clone(), phase: Phase::New { order, bufs }, give_back }
     }
 
-    /// From now on, what is submitted waits until everything that was submitted before is over, well or not; also by
-    /// clones of this client. A transfer is submitted when it is first polled: for one alone there is
-    /// [`Transfer::fenced`].
+    /// From now on, what is submitted waits until everything that was submitted before is over,
+    /// well or not; also by clones of this client. A transfer is submitted when it is first polled:
+    /// for one alone there is [`Transfer::fenced`].
     pub fn fence(&self) {
         self.handle.owner.shared.with(|state, _| state.fence());
     }
 
-    /// Runs a future to its end on this thread, which polls the executor meanwhile if no other thread does. It spins,
-    /// then sleeps, as [`Executor::set_idle`] said. Several threads may do this at once.
+    /// Runs a future to its end on this thread, which polls the executor meanwhile if no other
+    /// thread does. It spins, then sleeps, as [`Executor::set_idle`] said. Several threads may do
+    /// this at once.
     ///
     /// # Errors
     /// If the engine is inline: [`crate::InlineHost::block_on`] is for those.
@@ -245,8 +250,8 @@ impl Client {
         block_on(&self.handle.owner.shared, pin!(future))
     }
 
-    /// Makes what progress can be made, and wakes the futures that can go on. Returns how much there was to do. For
-    /// applications that poll in a loop of their own.
+    /// Makes what progress can be made, and wakes the futures that can go on. Returns how much
+    /// there was to do. For applications that poll in a loop of their own.
     pub fn poll(&self) -> usize {
         self.handle.owner.shared.with(State::turn)
     }
@@ -298,8 +303,8 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Polls until the last client and future are gone and their calls over, or the engine is. Sleeps when there is
-    /// nothing to do.
+    /// Polls until the last client and future are gone and their calls over, or the engine is.
+    /// Sleeps when there is nothing to do.
     ///
     /// # Errors
     /// If the engine is inline.
@@ -308,11 +313,11 @@ impl Poller {
     }
 }
 
-/// A read or write under way: [`Client::read`], [`Client::write`], [`Client::read_pieces`], [`Client::write_pieces`].
-/// Submitted when it is first polled.
+/// A read or write under way: [`Client::read`], [`Client::write`], [`Client::read_pieces`],
+/// [`Client::write_pieces`]. Submitted when it is first polled.
 ///
-/// Gives its buffers back with the result. Dropped before, it gives up the call: no more ops of it are issued, and the
-/// buffers are their pools' again when those under way are over.
+/// Gives its buffers back with the result. Dropped before, it gives up the call: no more ops of it
+/// are issued, and the buffers are their pools' again when those under way are over.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Transfer<B = RegionBuf> {
@@ -360,15 +365,15 @@ impl<B> Transfer<B> {
         self.with(|order| order.options = order.options.timeout(timeout))
     }
 
-    /// Transfers only what another transfer of these bytes left missing, such as one with another replica. The pieces
-    /// and buffers are those of that transfer, all of them.
+    /// Transfers only what another transfer of these bytes left missing, such as one with another
+    /// replica. The pieces and buffers are those of that transfer, all of them.
     ///
-    /// An outcome or an error of this transfer has the numbers of the whole, too: what it leaves missing is in its
-    /// outcome, which goes to `remaining` of the next. Its `bytes_done`, `retries` and [`Missing::tried`] tell of this
-    /// transfer alone.
+    /// An outcome or an error of this transfer has the numbers of the whole, too: what it leaves
+    /// missing is in its outcome, which goes to `remaining` of the next. Its `bytes_done`,
+    /// `retries` and [`Missing::tried`] tell of this transfer alone.
     ///
-    /// An outcome with more than [`PIECES_MAX`] of `missing` is too much for one transfer. Make several, one after the
-    /// other, each with a copy of it that has only as many of these.
+    /// An outcome with more than [`PIECES_MAX`] of `missing` is too much for one transfer. Make
+    /// several, one after the other, each with a copy of it that has only as many of these.
     ///
     /// [`PIECES_MAX`]: rma_core::executor::PIECES_MAX
     /// [`Missing::tried`]: rma_core::executor::Missing::tried
@@ -376,9 +381,9 @@ impl<B> Transfer<B> {
         self.with(|order| order.only = Some(Arc::new(outcome.clone())))
     }
 
-    /// Begins when everything is over, well or not, that was submitted before it is first polled: [`Client::fence`] and
-    /// this transfer in one. What is submitted after it waits for the same, and not for this transfer. If this transfer
-    /// is refused, there is no fence either.
+    /// Begins when everything is over, well or not, that was submitted before it is first polled:
+    /// [`Client::fence`] and this transfer in one. What is submitted after it waits for the same,
+    /// and not for this transfer. If this transfer is refused, there is no fence either.
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Grant, RegionBuf};

@@ -1,9 +1,9 @@
 //! What the executors of a host tell about themselves: [`ExecutorGauges`].
 //!
-//! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it stores a few numbers
-//! now and then ([`EVERY`], and before a thread sleeps), in memory that it alone writes, without a lock or an atomic
-//! read-modify-write. Between two such moments a poll pays one comparison, and the first call and the end of the last a
-//! store or two.
+//! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it
+//! stores a few numbers now and then ([`EVERY`], and before a thread sleeps), in memory that it
+//! alone writes, without a lock or an atomic read-modify-write. Between two such moments a poll
+//! pays one comparison, and the first call and the end of the last a store or two.
 
 use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -15,7 +15,8 @@ use rma_core::executor::{CommandExecutor, SilentPeers};
 
 use crate::portal::Portal;
 
-/// How often an executor that is busy tells. Looking at all its windows and calls takes some microseconds.
+/// How often an executor that is busy tells. Looking at all its windows and calls takes some
+/// microseconds.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
 
 /// Bounds between the classes of windows, in ops.
@@ -23,9 +24,9 @@ const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 6
 
 /// What all executors of a host do, by what each told last. Those of tenants are among them.
 ///
-/// One that is polled told a tenth of a second ago at most, one whose thread sleeps when it went to sleep, and one
-/// without calls when the last was over. One that has calls and is neither polled nor slept for tells what was at its
-/// last poll, but never that it has no call.
+/// One that is polled told a tenth of a second ago at most, one whose thread sleeps when it went to
+/// sleep, and one without calls when the last was over. One that has calls and is neither polled
+/// nor slept for tells what was at its last poll, but never that it has no call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExecutorGauges {
@@ -35,8 +36,9 @@ pub struct ExecutorGauges {
     pub command_slots: u64,
     /// Calls that are not over, or whose outcomes have not been taken.
     pub calls: u64,
-    /// Calls with something that has not been issued: for want of a window or a slot, or as its time or the passing of
-    /// a fence has not come. If calls wait and windows are large, there are too few slots.
+    /// Calls with something that has not been issued: for want of a window or a slot, or as its
+    /// time or the passing of a fence has not come. If calls wait and windows are large, there are
+    /// too few slots.
     pub calls_waiting: u64,
     /// Futures of [`Client`](crate::Client)s that wait for a place among the calls. If they do for
     /// long, there is more to do than these executors or the remote NICs can: see
@@ -47,18 +49,21 @@ pub struct ExecutorGauges {
     /// Remote NICs that do not answer, of those that executors have asked. Two executors count one
     /// twice. One stays here until it is asked again and answers, or is forgotten.
     pub silent_peers: SilentPeers,
-    /// Remote congestion windows, of one remote NIC in one direction each, that calls have just now: how many there are
-    /// of each of [`ExecutorGauges::CWND_CLASSES`]. Two executors have two windows to one remote NIC.
+    /// Remote congestion windows, of one remote NIC in one direction each, that calls have just
+    /// now: how many there are of each of [`ExecutorGauges::CWND_CLASSES`]. Two executors have two
+    /// windows to one remote NIC.
     pub remote_cwnds: [u64; Self::CWND_CLASSES.len()],
-    /// The smallest of these, in ops: below 1, the remote NIC or the way to it is overloaded. `None` if there is none.
+    /// The smallest of these, in ops: below 1, the remote NIC or the way to it is overloaded.
+    /// `None` if there is none.
     pub remote_cwnd_min: Option<f64>,
-    /// The smallest local congestion window, in ops: if it is the smaller one, this host is what is too slow. `None`
-    /// without an executor.
+    /// The smallest local congestion window, in ops: if it is the smaller one, this host is what is
+    /// too slow. `None` without an executor.
     pub local_cwnd_min: Option<f64>,
 }
 
 impl ExecutorGauges {
-    /// Classes of congestion windows by their size in ops: from the first number to below the second.
+    /// Classes of congestion windows by their size in ops: from the first number to below the
+    /// second.
     pub const CWND_CLASSES: [&str; 6] = ["0-1", "1-4", "4-16", "16-64", "64-256", "256-"];
 
     const NONE: Self = Self {
@@ -109,7 +114,8 @@ impl Told {
         told
     }
 
-    /// Stores what is to be told of `executor`, which has `calls` whose outcomes the application has not taken.
+    /// Stores what is to be told of `executor`, which has `calls` whose outcomes the application
+    /// has not taken.
     pub(super) fn tell(&self, executor: &mut CommandExecutor<Portal>, calls: usize) {
         let mut classes = [0; ExecutorGauges::CWND_CLASSES.len()];
         let mut min = f64::INFINITY;
@@ -172,7 +178,8 @@ impl Told {
     }
 }
 
-/// The executors of one host. Clones are the same list. Its lock is taken when an executor is made, and by who watches.
+/// The executors of one host. Clones are the same list. Its lock is taken when an executor is made,
+/// and by who watches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Executors(Arc<Mutex<Vec<Weak<Told>>>>);
 

@@ -1,8 +1,8 @@
 //! Transfers of what another transfer left missing.
 //!
-//! Such a call has one piece for each [`Missing`] of that transfer, and what it says of itself counts in these. The
-//! application counts in all that it has asked for, and whoever is asked next is asked in the same numbers: so whatever
-//! such a call says is told in the numbers of the whole.
+//! Such a call has one piece for each [`Missing`] of that transfer, and what it says of itself
+//! counts in these. The application counts in all that it has asked for, and whoever is asked next
+//! is asked in the same numbers: so whatever such a call says is told in the numbers of the whole.
 
 use rma_core::executor::{CallError, Missing, Outcome, Piece};
 
@@ -18,8 +18,8 @@ pub(super) fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(),
     Ok(())
 }
 
-/// What a call for what is missing by `only` left missing, in the numbers of the whole; in order, as an [`Outcome`] has
-/// it.
+/// What a call for what is missing by `only` left missing, in the numbers of the whole; in order,
+/// as an [`Outcome`] has it.
 pub(super) fn missing_in_whole(only: &[Missing], mut all: Vec<Missing>) -> Vec<Missing> {
     for missing in &mut all {
         let part = &only[missing.piece];

@@ -1,14 +1,16 @@
 //! Who polls while no future does.
 //!
-//! One thread at a time has the *seat*: it polls the executor, and sleeps on the portal when there is nothing to do.
-//! The others that block on futures are parked, and are woken by the futures' wakers. Who leaves the seat wakes one of
-//! those, which takes it. A thread leaves it to poll its future, which may take long, and may block on others itself.
+//! One thread at a time has the *seat*: it polls the executor, and sleeps on the portal when there
+//! is nothing to do. The others that block on futures are parked, and are woken by the futures'
+//! wakers. Who leaves the seat wakes one of those, which takes it. A thread leaves it to poll its
+//! future, which may take long, and may block on others itself.
 //!
 //! # Why no wake-up is lost
 //!
-//! A waker sets a flag, and then looks whether its thread sleeps on the portal. That thread says that it is going to
-//! sleep, and then looks at the flag, at completions and at timeouts: [`rma_shm::doorbell`] with more than one kind of
-//! news. A thread that is parked is unparked, which is never lost.
+//! A waker sets a flag, and then looks whether its thread sleeps on the portal. That thread says
+//! that it is going to sleep, and then looks at the flag, at completions and at timeouts:
+//! [`rma_shm::doorbell`] with more than one kind of news. A thread that is parked is unparked,
+//! which is never lost.
 
 use core::{
     pin::Pin,
@@ -31,7 +33,8 @@ use crate::{
     portal::Sleep,
 };
 
-/// How often a thread that spins looks at nothing between two polls: so long the lock is free for others.
+/// How often a thread that spins looks at nothing between two polls: so long the lock is free for
+/// others.
 const SPINS: u32 = 16;
 
 /// Wakes one thread that blocks on a future.

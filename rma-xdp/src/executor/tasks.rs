@@ -5,9 +5,9 @@
 //! sees that a call is over submits the next one: no place stays empty because a future is not
 //! polled, and none is lost with a future that is dropped.
 //!
-//! Invariant: the buffers that a call has stay here until the executor says that the call is over, which it does only
-//! when none of its ops is under way, or until the engine has ended. What the future does meanwhile, and whether it
-//! still exists, changes nothing.
+//! Invariant: the buffers that a call has stay here until the executor says that the call is over,
+//! which it does only when none of its ops is under way, or until the engine has ended. What the
+//! future does meanwhile, and whether it still exists, changes nothing.
 
 mod begin;
 
@@ -182,7 +182,8 @@ impl Shared {
         result
     }
 
-    /// [`State::turn`] of the thread that has the seat. Steps back when others want the lock: they poll, too.
+    /// [`State::turn`] of the thread that has the seat. Steps back when others want the lock: they
+    /// poll, too.
     pub(super) fn turn(&self, after: &mut After) -> usize {
         if self.wanted.load(Relaxed) > 0 {
             std::thread::yield_now();
@@ -373,8 +374,8 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Only if nobody can wait for them: an inline engine, or no thread could be started. They stay out of their
-        // pools for good.
+        // Only if nobody can wait for them: an inline engine, or no thread could be started. They
+        // stay out of their pools for good.
         if self.gone.is_none() {
             for task in self.tasks.drain(..) {
                 if let Task::Waiting { bufs, .. } | Task::Abandoned { bufs, .. } = task {

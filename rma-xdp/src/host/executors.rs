@@ -21,8 +21,9 @@ use crate::{
     executor::{BufferPool, Client, Executor, region_len},
 };
 
-/// The round trip that congestion control starts from over kernel UDP sockets: system calls and wake-ups of two
-/// engines. Shorter: windows shrink while nothing waits but for the scheduler. Longer: queues grow before they do.
+/// The round trip that congestion control starts from over kernel UDP sockets: system calls and
+/// wake-ups of two engines. Shorter: windows shrink while nothing waits but for the scheduler.
+/// Longer: queues grow before they do.
 const UDP_RTT: Duration = Duration::from_micros(200);
 
 impl HostShared {
@@ -33,7 +34,8 @@ impl HostShared {
             DeviceInfo::Udp(_) => {
                 let nic = self.nic.with(|it| it.rtt = self.nic.rtt.max(UDP_RTT));
                 let config = ExecutorConfig::for_nic(&nic);
-                // On a busy machine delays say how long a thread did not run, which fewer ops do not shorten.
+                // On a busy machine delays say how long a thread did not run, which fewer ops do
+                // not shorten.
                 let cc = config.cc.with(|it| it.cwnd_min = 1.0);
                 config.with(|it| it.cc = cc)
             }
@@ -50,9 +52,9 @@ impl Host {
         Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
     }
 
-    /// The settings of an executor that suit this host: ops cut for the frames of its device, congestion control for
-    /// the round-trip time of its NIC; over UDP for one of 200 µs at least, and for windows of at least one op.
-    /// [`Executor::new`] takes them, changed as you like.
+    /// The settings of an executor that suit this host: ops cut for the frames of its device,
+    /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
+    /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
     pub fn executor_config(&self) -> ExecutorConfig {
         self.shared.executor_config()
     }
@@ -90,8 +92,8 @@ impl InlineHost {
         Ok(BufferPool::new(region, len)?)
     }
 
-    /// One turn of the engine between two looks of `executor`: what it has to issue is taken at once, and completions
-    /// of that turn are seen at once. Returns how much there was to do.
+    /// One turn of the engine between two looks of `executor`: what it has to issue is taken at
+    /// once, and completions of that turn are seen at once. Returns how much there was to do.
     pub fn drive(&mut self, executor: &mut Executor) -> usize {
         executor.poll() + self.turn() + executor.poll()
     }
@@ -118,8 +120,8 @@ impl InlineHost {
         executor.wait_with(None, Some(&mut || self.turn()))
     }
 
-    /// Runs a future to its end, turning the engine and polling `client`, over one of this host's executors, between
-    /// its wake-ups. The future may also wait for what other threads do.
+    /// Runs a future to its end, turning the engine and polling `client`, over one of this host's
+    /// executors, between its wake-ups. The future may also wait for what other threads do.
     ///
     /// # Errors
     /// If the client is another host's.

@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Host {
-    /// Makes a tenant: one of several applications that share this host, each within its quotas. Sets aside what it
-    /// reserves.
+    /// Makes a tenant: one of several applications that share this host, each within its quotas.
+    /// Sets aside what it reserves.
     ///
     /// # Errors
     /// If that much cannot be reserved.

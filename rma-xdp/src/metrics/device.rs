@@ -1,6 +1,7 @@
 //! What the two kinds of device count, as rows: a name, what it means, a number.
 //!
-//! The structs are taken apart field by field, so that a counter that is added and forgotten here does not compile.
+//! The structs are taken apart field by field, so that a counter that is added and forgotten here
+//! does not compile.
 
 use std::sync::Arc;
 

@@ -1,11 +1,13 @@
 //! Metrics over HTTP: `GET /metrics`, and nothing else, on a thread of its own.
 //!
-//! It is as much of an HTTP/1.1 server as a scraper needs: one connection at a time, one request on each, of bounded
-//! size and in bounded time. Whoever can connect can read, and can keep others waiting for [`TIMEOUT`]: it belongs on
-//! loopback or a network of the operator's, and there is no TLS.
+//! It is as much of an HTTP/1.1 server as a scraper needs: one connection at a time, one request on
+//! each, of bounded size and in bounded time. Whoever can connect can read, and can keep others
+//! waiting for [`TIMEOUT`]: it belongs on loopback or a network of the operator's, and there is no
+//! TLS.
 //!
-//! Invariant: whatever is received, and however slowly, the thread neither panics nor waits for a client for longer
-//! than [`TIMEOUT`] and twice [`LINGER`], and it ends before the endpoint's drop returns.
+//! Invariant: whatever is received, and however slowly, the thread neither panics nor waits for a
+//! client for longer than [`TIMEOUT`] and twice [`LINGER`], and it ends before the endpoint's drop
+//! returns.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -31,18 +33,19 @@ use crate::{
     event_fd::{EventFd, timespec},
 };
 
-/// How long a client may take for its request and to take the answer. A scraper on the same network needs
-/// milliseconds; longer lets an idle connection keep others waiting.
+/// How long a client may take for its request and to take the answer. A scraper on the same network
+/// needs milliseconds; longer lets an idle connection keep others waiting.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a client is listened to after the answer. One that still sends would lose the answer with a connection
-/// that is closed at once (RFC 9112, section 9.6).
+/// How long a client is listened to after the answer. One that still sends would lose the answer
+/// with a connection that is closed at once (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_millis(200);
 
 /// The longest head of a request. Scrapers send a few hundred octets.
 const REQUEST_LEN_MAX: usize = 8 << 10;
 
-/// Pause after the system could not accept a connection, as when the process has no descriptors left.
+/// Pause after the system could not accept a connection, as when the process has no descriptors
+/// left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why an endpoint could not be started.
@@ -94,8 +97,9 @@ struct Stop {
 }
 
 impl MetricsEndpoint {
-    /// Listens on `address` (with port 0: on a port that the system chooses). The thread has the calling thread's CPU
-    /// affinity and network namespace: start it before the caller is pinned to an engine's core.
+    /// Listens on `address` (with port 0: on a port that the system chooses). The thread has the
+    /// calling thread's CPU affinity and network namespace: start it before the caller is pinned to
+    /// an engine's core.
     ///
     /// # Errors
     /// If that is not possible.
@@ -268,7 +272,8 @@ impl Server {
         }
     }
 
-    /// Sleeps until `socket` is ready, the endpoint is dropped, or `timeout` has passed; sometimes shorter.
+    /// Sleeps until `socket` is ready, the endpoint is dropped, or `timeout` has passed; sometimes
+    /// shorter.
     fn wait(&self, socket: &impl AsFd, readiness: PollFlags, timeout: Option<Duration>) {
         let mut fds = [PollFd::new(&self.stop.wake, PollFlags::IN), PollFd::new(socket, readiness)];
         // Interrupted by a signal: the caller looks and waits again.

@@ -4,7 +4,8 @@
 //! does is in `resolver`. It is a control thread: it allocates and makes system calls, and it must
 //! not be pinned to an engine's core.
 //!
-//! Invariant: the thread ends before the handle's drop returns, and the table is empty from then on.
+//! Invariant: the thread ends before the handle's drop returns, and the table is empty from then
+//! on.
 
 use std::{
     sync::{
@@ -32,7 +33,8 @@ use super::{
 /// busy with others' questions.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// Commands that may wait for the thread. Who wants an answer waits for a place, [`NetMonitor::prepare`] does not.
+/// Commands that may wait for the thread. Who wants an answer waits for a place,
+/// [`NetMonitor::prepare`] does not.
 const COMMANDS_MAX: usize = 256;
 
 /// After how long somebody who waits for a place looks again.
@@ -121,12 +123,14 @@ impl NetMonitor {
         self.ask(timeout, |reply| Command::Resolve { destination, deadline, reply })
     }
 
-    /// Has the path to `destination` looked for, without waiting: some of its frames may be answered before it has
-    /// proved who it is, and for those nobody looks (see [`PathTable::request`]).
+    /// Has the path to `destination` looked for, without waiting: some of its frames may be
+    /// answered before it has proved who it is, and for those nobody looks (see
+    /// [`PathTable::request`]).
     ///
-    /// It is a favour and no promise. Nothing is looked for while half of the table is taken, so that hosts that may
-    /// never come leave room for those that are there, or while too many others are asked for at once. A path that
-    /// nobody uses is forgotten as any other: after five minutes, or ten seconds if the neighbour does not answer.
+    /// It is a favour and no promise. Nothing is looked for while half of the table is taken, so
+    /// that hosts that may never come leave room for those that are there, or while too many others
+    /// are asked for at once. A path that nobody uses is forgotten as any other: after five
+    /// minutes, or ten seconds if the neighbour does not answer.
     pub fn prepare(&self, destination: HostAddr) {
         // Full, or the thread is gone: then there is nothing to be done.
         let _ = self.commands.try_send(Command::Prepare { destination });
@@ -207,7 +211,8 @@ impl Thread {
             // Before the queues are looked at: what is queued later signals again.
             self.waker.clear();
             let now = monotonic();
-            // No more than may have waited when the signal was taken back; for later ones there is another.
+            // No more than may have waited when the signal was taken back; for later ones there is
+            // another.
             for command in self.inbox.try_iter().take(COMMANDS_MAX) {
                 match command {
                     Command::Resolve { destination, deadline, reply } => {

@@ -314,7 +314,8 @@ fn socket(groups: u32, flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The messages of one datagram. Ends at the first that is cut off or not understood, with an error.
+/// The messages of one datagram. Ends at the first that is cut off or not understood, with an
+/// error.
 fn messages(
     mut bytes: &[u8],
 ) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {

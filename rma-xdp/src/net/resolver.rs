@@ -9,8 +9,8 @@
 //! # How neighbours are kept
 //!
 //! The kernel does not see our frames, so for it our peers are idle: entries go stale, and a peer
-//! that came back with another hardware address would not be noticed. Every [`REFRESH`], and while a
-//! destination waits for its first answer, we tell the kernel that we are using the neighbour
+//! that came back with another hardware address would not be noticed. Every [`REFRESH`], and while
+//! a destination waits for its first answer, we tell the kernel that we are using the neighbour
 //! (`NTF_USE`): an unknown one is then resolved and a stale one probed, at the kernel's own pace.
 //! Preferred to sending a datagram through a kernel socket, since the peer sees nothing but ARP or
 //! neighbour discovery; and to the `managed` flag, since that would outlive us after a kill.
@@ -49,8 +49,8 @@ const UNRESOLVED_IDLE: Duration = Duration::from_secs(10);
 /// does not keep this thread busy.
 const REROUTE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Destinations up to which others are looked for that nobody sends to yet. Half: hosts that may never come must not
-/// keep out those that are there.
+/// Destinations up to which others are looked for that nobody sends to yet. Half: hosts that may
+/// never come must not keep out those that are there.
 pub(super) const PREPARED_UP_TO: usize = DESTINATIONS_MAX / 2;
 
 /// Destinations refreshed in one turn, so that requests are not kept waiting.
@@ -544,8 +544,8 @@ impl<K: Kernel> Resolver<K> {
         self.answer(destination, Duration::MAX, error);
     }
 
-    /// Sends an error, made with the interface's name, to those who wait for `destination` and whose
-    /// deadline is not after `now`.
+    /// Sends an error, made with the interface's name, to those who wait for `destination` and
+    /// whose deadline is not after `now`.
     fn answer(
         &mut self,
         destination: HostAddr,

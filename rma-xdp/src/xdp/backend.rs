@@ -1,8 +1,9 @@
 //! The AF_XDP backend: one socket for each receive queue of an interface, and one program in front.
 //!
-//! It writes and reads headers and counts what it drops; what is in a frame is none of its business.
-//! All receive queues are polled in turn, so none starves. Everything is sent through the first queue:
-//! one engine thread drives all of them, and one transmit queue means one doorbell a turn.
+//! It writes and reads headers and counts what it drops; what is in a frame is none of its
+//! business. All receive queues are polled in turn, so none starves. Everything is sent through the
+//! first queue: one engine thread drives all of them, and one transmit queue means one doorbell a
+//! turn.
 //!
 //! Its interface may go away and come back under it: see [`super::follower`]. Then it has no
 //! [`Attachment`] for a while: nothing arrives, and what is sent is dropped and counted, so that
@@ -45,8 +46,8 @@ use crate::net::{Path, PathTable};
 /// Room for a frame that goes nowhere: a 4 KiB op in one frame, with its headers.
 const NOWHERE_LEN: usize = wire::FRAME_LEN_MAX;
 
-/// Frames over AF_XDP. One thread at a time drives it; it may be opened on another, inside the network
-/// namespace of the interface.
+/// Frames over AF_XDP. One thread at a time drives it; it may be opened on another, inside the
+/// network namespace of the interface.
 pub struct XdpBackend {
     /// `None` while the interface is gone.
     attachment: Option<Box<Attachment>>,
@@ -73,8 +74,8 @@ struct State {
 }
 
 impl XdpBackend {
-    /// Opens the interface: reserves the port, attaches the steering program, binds a socket to each
-    /// receive queue. Must be called in the network namespace of the interface.
+    /// Opens the interface: reserves the port, attaches the steering program, binds a socket to
+    /// each receive queue. Must be called in the network namespace of the interface.
     ///
     /// # Errors
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
@@ -144,8 +145,8 @@ impl XdpBackend {
         }
     }
 
-    /// The largest frames that can be received now. Follows the interface's MTU, as far as the buffers
-    /// reach that were made when it was opened.
+    /// The largest frames that can be received now. Follows the interface's MTU, as far as the
+    /// buffers reach that were made when it was opened.
     #[must_use]
     #[inline]
     pub fn receive_len_max(&self) -> ReceiveLenMax {
@@ -237,8 +238,9 @@ impl XdpBackend {
         filled
     }
 
-    /// Writes a frame into the scratch buffer and spreads it over as many chunks as it needs. (A chunk
-    /// cannot continue in its neighbour: xsk-rs starts each packet behind the kernel's headroom.)
+    /// Writes a frame into the scratch buffer and spreads it over as many chunks as it needs. (A
+    /// chunk cannot continue in its neighbour: xsk-rs starts each packet behind the kernel's
+    /// headroom.)
     fn transmit_scratch(
         attachment: &mut Attachment,
         state: &mut State,
@@ -323,7 +325,8 @@ impl Backend for XdpBackend {
                     } else if let Some(packet) = state.linearize(linearizer, bytes, *continued)
                         && let Some(frame) = state.received(packet)
                     {
-                        // Those before it first. The buffer that it lies in is used again for the next.
+                        // Those before it first. The buffer that it lies in is used again for the
+                        // next.
                         frames += received.len() + 1;
                         if !received.is_empty() {
                             on_frames(&mut received);
@@ -479,8 +482,8 @@ impl State {
             return None;
         }
         if headers_len != written_at {
-            // The guess was wrong: headers of the other family are 20 bytes longer or shorter, and a
-            // packet cannot start anywhere else. Hosts that speak both families pay a copy when
+            // The guess was wrong: headers of the other family are 20 bytes longer or shorter, and
+            // a packet cannot start anywhere else. Hosts that speak both families pay a copy when
             // they change over.
             packet.copy_within(written_at..written_at + len, headers_len);
             self.counters.tx_moved.add(1);

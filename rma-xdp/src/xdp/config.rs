@@ -6,7 +6,8 @@ use rma_core::addr::HostAddr;
 
 use super::{error::XdpError, steering::AttachMode};
 
-/// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order memory.
+/// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order
+/// memory.
 const RING_MIN: u32 = 64;
 const RING_MAX: u32 = 1 << 15;
 /// Chunks of a queue: enough for the largest packet on both sides; 256 MiB at most.
@@ -48,14 +49,16 @@ pub struct XdpConfig {
     pub local_addresses: Vec<HostAddr>,
     /// In which mode the steering program may be attached.
     pub mode: Mode,
-    /// Size of each queue's receive ring: a power of two, 64 to 32768. Smaller: frames are
-    /// lost when the engine is descheduled for longer than that many frames last. Larger: the memory
+    /// Size of each queue's receive ring: a power of two, 64 to 32768. Smaller: frames are lost
+    /// when the engine is descheduled for longer than that many frames last. Larger: the memory
     /// that frames go through no longer fits into the cache.
     pub rx_ring: u32,
-    /// Size of the completion ring, the most chunks that can be on their way: a power of two, 64 to 32768.
+    /// Size of the completion ring, the most chunks that can be on their way: a power of two, 64
+    /// to 32768.
     pub tx_ring: u32,
     /// Chunks of 4096 bytes for the queue that transmits: 64 to 65536. Half of them, at most
-    /// `tx_ring`, transmit; the others, at most `rx_ring`, receive. Other queues get the latter only.
+    /// `tx_ring`, transmit; the others, at most `rx_ring`, receive. Other queues get the latter
+    /// only.
     pub chunk_count: u32,
     /// Let the kernel busy-poll the device inside our system calls, for at most this many
     /// microseconds. `None` leaves it to interrupts. Of use on real devices only.

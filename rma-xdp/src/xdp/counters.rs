@@ -1,4 +1,5 @@
-//! What the backend counts: one counter for each reason a frame was dropped, and the traffic itself.
+//! What the backend counts: one counter for each reason a frame was dropped, and the traffic
+//! itself.
 //!
 //! The engine thread is the only writer, so an addition is a load and a store, without a locked
 //! instruction; any thread may read. Counters wrap after 2^64.
@@ -36,11 +37,11 @@ pub struct Counters {
     pub rx_udp_length: Counter,
     /// Dropped: [`PacketError::MappedAddress`].
     pub rx_mapped_address: Counter,
-    /// Descriptors from the kernel that were not lent to it or leave their chunk. Never in a healthy
-    /// system.
+    /// Descriptors from the kernel that were not lent to it or leave their chunk. Never in a
+    /// healthy system.
     pub descriptors_refused: Counter,
-    /// Receive chunks that found no place on the fill ring and are out of use. Never: the ring is larger
-    /// than all of them.
+    /// Receive chunks that found no place on the fill ring and are out of use. Never: the ring is
+    /// larger than all of them.
     pub chunks_lost: Counter,
     /// Frames put on the transmit ring.
     pub tx_frames: Counter,

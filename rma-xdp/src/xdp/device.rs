@@ -1,7 +1,8 @@
 //! What start-up must know about the interface itself: index, up or down, receive queues.
 //!
-//! Asked by `ioctl` of the calling thread's network namespace. `/sys/class/net` would not do: it shows
-//! the namespace that it was mounted in, which is another one for a thread that changed its own.
+//! Asked by `ioctl` of the calling thread's network namespace. `/sys/class/net` would not do: it
+//! shows the namespace that it was mounted in, which is another one for a thread that changed its
+//! own.
 
 use std::{
     ffi::c_ulong,
@@ -95,8 +96,9 @@ impl<'a> Device<'a> {
             *to = from as _;
         }
         // SAFETY: `request` has the layout that both codes expect, its name is ended by a zero (the
-        // length was checked in `open`), and it lives across the call; so does what its pointer names
-        // for SIOCETHTOOL, a `Channels` of the caller, which is as large as that command writes.
+        // length was checked in `open`), and it lives across the call; so does what its pointer
+        // names for SIOCETHTOOL, a `Channels` of the caller, which is as large as that command
+        // writes.
         let rc = unsafe { libc::ioctl(self.socket.as_raw_fd(), code as _, &raw mut request) };
         if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
     }

@@ -288,8 +288,8 @@ impl XdpError {
     }
 }
 
-/// The error of the system call behind an error of xsk-rs. It has one wherever the kernel failed; the
-/// others are broken promises of libxdp.
+/// The error of the system call behind an error of xsk-rs. It has one wherever the kernel failed;
+/// the others are broken promises of libxdp.
 fn cause(error: &(dyn Error + 'static)) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(io) => {

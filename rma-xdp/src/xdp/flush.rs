@@ -1,9 +1,9 @@
 //! When to ring the doorbell: the transmit side's only policy, kept apart from the system call.
 //!
-//! It is not the system call (that is [`super::socket`]) and knows no ring: it is told what happened
-//! and answers one question. Invariant: as long as descriptors may lie in the ring unseen by the
-//! kernel, [`FlushPolicy::wants_ring`] says so sooner or later; nothing is forgotten after a wake-up
-//! that the kernel refused.
+//! It is not the system call (that is [`super::socket`]) and knows no ring: it is told what
+//! happened and answers one question. Invariant: as long as descriptors may lie in the ring unseen
+//! by the kernel, [`FlushPolicy::wants_ring`] says so sooner or later; nothing is forgotten after a
+//! wake-up that the kernel refused.
 
 use core::time::Duration;
 
@@ -11,8 +11,8 @@ use rma_core::time::Instant;
 
 /// Pause after the interface was found down or the wake-up failed for good.
 ///
-/// Shorter: a system call in nearly every turn for nothing. Longer: that much more silence after the
-/// interface is up again. A millisecond is far below what a link needs to come up.
+/// Shorter: a system call in nearly every turn for nothing. Longer: that much more silence after
+/// the interface is up again. A millisecond is far below what a link needs to come up.
 const HOLD: Duration = Duration::from_millis(1);
 
 /// How a wake-up ended.
@@ -63,9 +63,9 @@ impl FlushPolicy {
         self.pending > 0
     }
 
-    /// Whether to ring at `now`, where `needs_wakeup` is the ring's flag. While the flag is clear the
-    /// driver polls the ring by itself, and what is pending stays so until it completes: the driver
-    /// may set the flag before it has seen the last descriptor.
+    /// Whether to ring at `now`, where `needs_wakeup` is the ring's flag. While the flag is clear
+    /// the driver polls the ring by itself, and what is pending stays so until it completes: the
+    /// driver may set the flag before it has seen the last descriptor.
     #[must_use]
     pub(crate) fn wants_ring(&self, now: Instant, needs_wakeup: bool) -> bool {
         self.is_pending() && needs_wakeup && now >= self.hold_until

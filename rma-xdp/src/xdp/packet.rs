@@ -1,12 +1,13 @@
 //! Ethernet, VLAN, IPv4, IPv6 and UDP headers around a frame, in userspace.
 //!
-//! Not a protocol stack: it accepts exactly what the steering program redirects (`ebpf/`), so that a
-//! packet is either for us in both places or in neither, and it also checks every length. Invariant:
-//! for arbitrary bytes [`parse`] returns a range inside the packet or an error, and never panics.
+//! Not a protocol stack: it accepts exactly what the steering program redirects (`ebpf/`), so that
+//! a packet is either for us in both places or in neither, and it also checks every length.
+//! Invariant: for arbitrary bytes [`parse`] returns a range inside the packet or an error, and
+//! never panics.
 //!
-//! UDP checksums are written where IPv6 demands them and never verified: a kernel sender on the same
-//! machine leaves only a partial checksum (`CHECKSUM_PARTIAL`), which veth passes on as it is. The
-//! authentication tag covers the payload, and both addresses enter the key.
+//! UDP checksums are written where IPv6 demands them and never verified: a kernel sender on the
+//! same machine leaves only a partial checksum (`CHECKSUM_PARTIAL`), which veth passes on as it is.
+//! The authentication tag covers the payload, and both addresses enter the key.
 
 use core::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -82,7 +83,8 @@ pub enum PacketError {
     /// The length in the UDP header is longer than the IP datagram or shorter than the UDP header.
     #[error("the length in the UDP header does not fit the datagram")]
     UdpLength,
-    /// An IPv4-mapped address in an IPv6 header: not valid on a wire, and it would name an IPv4 host.
+    /// An IPv4-mapped address in an IPv6 header: not valid on a wire, and it would name an IPv4
+    /// host.
     #[error("an IPv6 header carries an IPv4-mapped address")]
     MappedAddress,
 }
@@ -98,7 +100,8 @@ pub struct Datagram {
     pub payload: Range<usize>,
 }
 
-/// Finds the payload of an unfragmented UDP datagram to `port`, from the start of its Ethernet header.
+/// Finds the payload of an unfragmented UDP datagram to `port`, from the start of its Ethernet
+/// header.
 ///
 /// # Errors
 /// The first [`PacketError`] that applies.
@@ -227,8 +230,8 @@ impl Headers {
     /// already there.
     ///
     /// # Panics
-    /// If `packet` is shorter than its headers ([`Headers::len_for`]), if it is longer than 64 KiB, or
-    /// if the two addresses are not of one family: the caller has checked all three.
+    /// If `packet` is shorter than its headers ([`Headers::len_for`]), if it is longer than 64 KiB,
+    /// or if the two addresses are not of one family: the caller has checked all three.
     #[inline]
     pub fn write(&self, packet: &mut [u8]) {
         match (self.source.ip(), self.destination.ip()) {

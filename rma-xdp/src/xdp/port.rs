@@ -1,9 +1,10 @@
 //! Keeps the UDP port: kernel sockets that are bound and never read.
 //!
-//! They carry no data; the steering program takes our frames before they get here. They make a second
-//! instance or a kernel service on the port an error instead of a riddle, and they keep the kernel from
-//! answering stray datagrams (fragments, frames that came before the program was attached) with ICMP
-//! port-unreachable. What arrives fills the smallest possible receive buffer and is dropped from then on.
+//! They carry no data; the steering program takes our frames before they get here. They make a
+//! second instance or a kernel service on the port an error instead of a riddle, and they keep the
+//! kernel from answering stray datagrams (fragments, frames that came before the program was
+//! attached) with ICMP port-unreachable. What arrives fills the smallest possible receive buffer
+//! and is dropped from then on.
 
 use std::{
     net::{IpAddr, SocketAddr, SocketAddrV6},

@@ -1,14 +1,15 @@
 //! One AF_XDP socket: a receive queue of an interface, with its four rings and its UMEM.
 //!
 //! It moves packets from their Ethernet header on; it knows neither addresses nor frames of the
-//! protocol. Chunks are split once into those that receive and those that transmit; a chunk never changes
-//! sides. No ring can overflow: the rings that the kernel fills are as large as the chunks that can be on
-//! them, and the ones that we fill twice as large. Twice, because the kernel hands out chunks before it
-//! says that it took them (`xsk_flush` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so for a
-//! moment a chunk seems to be on two rings.
+//! protocol. Chunks are split once into those that receive and those that transmit; a chunk never
+//! changes sides. No ring can overflow: the rings that the kernel fills are as large as the chunks
+//! that can be on them, and the ones that we fill twice as large. Twice, because the kernel hands
+//! out chunks before it says that it took them (`xsk_flush` in
+//! <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so for a moment a chunk seems to
+//! be on two rings.
 //!
-//! Invariant: a chunk taken from the receive ring goes back to the fill ring within the same call; a
-//! chunk staged for transmission is on the transmit ring after [`Socket::commit`].
+//! Invariant: a chunk taken from the receive ring goes back to the fill ring within the same call;
+//! a chunk staged for transmission is on the transmit ring after [`Socket::commit`].
 //!
 //! Nothing here allocates, locks or blocks after `Socket::open`, and the only system call is the
 //! doorbell. xsk-rs is used for what it does well (set-up, rings); its `wakeup` is not, because it
@@ -42,14 +43,15 @@ use super::{
     umem::{Frame, FrameBytes, Side, Umem},
 };
 
-/// Descriptors moved between a ring and userspace at once. Larger: more of them leave the first-level
-/// cache before they are used. Smaller: more index updates, which are what costs.
+/// Descriptors moved between a ring and userspace at once. Larger: more of them leave the
+/// first-level cache before they are used. Smaller: more index updates, which are what costs.
 const BATCH: usize = 64;
 /// Bytes of a received chunk that are prefetched: the headers and a small payload.
 const PREFETCHED: usize = 256;
 
 /// Doorbells in one flush while each makes progress. The kernel sends 32 packets for each
-/// (`TX_BATCH_SIZE` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so this is more than a burst.
+/// (`TX_BATCH_SIZE` in <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>), so this is
+/// more than a burst.
 const RINGS_MAX: u32 = 8;
 
 /// What a [`Socket`] is opened with. The rules are checked by [`super::XdpConfig`].
@@ -65,7 +67,8 @@ pub(crate) struct Options<'a> {
     pub(crate) rx_chunks: u32,
     /// Chunks for transmitting, at most `tx_ring`.
     pub(crate) tx_chunks: u32,
-    /// Do not ask for zero-copy: in generic mode a driver's zero-copy queue would bypass the program.
+    /// Do not ask for zero-copy: in generic mode a driver's zero-copy queue would bypass the
+    /// program.
     pub(crate) force_copy: bool,
     /// Packets may span several chunks.
     pub(crate) multi_buffer: bool,
@@ -104,8 +107,9 @@ impl core::ops::AddAssign for XskStatistics {
 
 /// An AF_XDP socket bound to one receive queue. One thread at a time uses it.
 pub struct Socket {
-    // The queues come before the UMEM: fields are dropped in this order, and the last queue closes the
-    // socket. (xsk-rs keeps the memory mapped for as long as any queue lives, whatever the order.)
+    // The queues come before the UMEM: fields are dropped in this order, and the last queue closes
+    // the socket. (xsk-rs keeps the memory mapped for as long as any queue lives, whatever the
+    // order.)
     rx: RxQueue,
     tx: TxQueue,
     fill: FillQueue,
@@ -121,7 +125,8 @@ pub struct Socket {
     completed: Box<[FrameDesc; BATCH]>,
     /// Descriptors staged for the transmit ring. Never longer than the number of transmit chunks.
     staged: Vec<FrameDesc>,
-    /// Free transmit chunks; the last one used is the next one taken, while it is still in the cache.
+    /// Free transmit chunks; the last one used is the next one taken, while it is still in the
+    /// cache.
     free: Vec<Frame>,
     /// Transmit chunks with the kernel.
     in_flight: u32,
@@ -269,8 +274,8 @@ impl Socket {
         self.failure.map(Into::into)
     }
 
-    /// Hands at most `max` received chunks to `on_chunk`, with whether the packet goes on in the next
-    /// one, and gives each back to the kernel. Returns how many there were.
+    /// Hands at most `max` received chunks to `on_chunk`, with whether the packet goes on in the
+    /// next one, and gives each back to the kernel. Returns how many there were.
     #[inline]
     pub fn receive(&mut self, max: usize, mut on_chunk: impl FnMut(&mut [u8], bool)) -> usize {
         self.receive_some(max, |chunks| {
@@ -292,8 +297,8 @@ impl Socket {
         let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
         let mut kept = 0;
         for first in (0..count).step_by(backend::BATCH) {
-            // Lists are filled where they lie, here and in the backend: one that is collected or given away is copied whole,
-            // however little is in it, which took 0.26 us of a READ.
+            // Lists are filled where they lie, here and in the backend: one that is collected or
+            // given away is copied whole, however little is in it, which took 0.26 us of a READ.
             let mut frames: ArrayVec<Frame, { backend::BATCH }> = ArrayVec::new();
             for index in first..count.min(first + backend::BATCH) {
                 match self.umem.reclaim(self.rx_batch[index], Side::Receive) {
@@ -306,8 +311,9 @@ impl Socket {
                 for frame in &mut frames {
                     let continued = frame.is_continued();
                     let bytes = self.umem.bytes_mut(frame);
-                    // Another core has just written them. The first lines of all together, not one after the other as
-                    // headers are parsed; the processor sees by itself how a long packet goes on.
+                    // Another core has just written them. The first lines of all together, not one
+                    // after the other as headers are parsed; the processor sees by itself how a
+                    // long packet goes on.
                     prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
                     chunks.push(Chunk { bytes, continued });
                 }
@@ -325,8 +331,8 @@ impl Socket {
                 self.counters.chunks_lost.add((kept - filled) as u64);
             }
         }
-        // Only zero-copy drivers ever ask for this. Also when nothing came: a driver that ran out of
-        // chunks sleeps until it is told that there are some.
+        // Only zero-copy drivers ever ask for this. Also when nothing came: a driver that ran out
+        // of chunks sleeps until it is told that there are some.
         if (self.zero_copy && self.fill.needs_wakeup()) || (self.busy_poll && count == 0) {
             self.wake_receive();
         }
@@ -381,8 +387,9 @@ impl Socket {
         Some(frame)
     }
 
-    /// The UMEM, and at most `max` of the chunks that are free, as long as they can be, to be written where they lie. The
-    /// last one is the next to be taken. [`Socket::stage_free`] says which are sent.
+    /// The UMEM, and at most `max` of the chunks that are free, as long as they can be, to be
+    /// written where they lie. The last one is the next to be taken. [`Socket::stage_free`] says
+    /// which are sent.
     #[inline]
     pub(crate) fn free_chunks(&mut self, max: usize) -> (&Umem, &mut [Frame]) {
         let first = self.free.len().saturating_sub(max);
@@ -393,8 +400,8 @@ impl Socket {
         (&self.umem, chunks)
     }
 
-    /// Stages the first bytes of free chunks for sending, from the last one back: of each as many as the iterator says, or
-    /// none, and then it stays free.
+    /// Stages the first bytes of free chunks for sending, from the last one back: of each as many
+    /// as the iterator says, or none, and then it stays free.
     #[inline]
     pub(crate) fn stage_free(&mut self, lens: impl Iterator<Item = Option<usize>>) {
         let mut index = self.free.len();
@@ -422,8 +429,8 @@ impl Socket {
         self.umem.bytes_mut(frame)
     }
 
-    /// Stages the first `len` bytes of a chunk for sending; the packet goes on in the next one staged
-    /// if it is `continued`. Nothing is sent before [`Socket::commit`].
+    /// Stages the first `len` bytes of a chunk for sending; the packet goes on in the next one
+    /// staged if it is `continued`. Nothing is sent before [`Socket::commit`].
     #[inline]
     pub fn stage(&mut self, mut frame: Frame, len: usize, continued: bool) {
         // A completed descriptor has length zero, so the length is set for each transmission.

@@ -19,8 +19,8 @@ const XDP_OPTIONS_ZEROCOPY: u32 = 1;
 pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let mut flags = 0_u32;
     let mut len = size_of_val(&flags) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `flags`, and the new length to `len`;
-    // both live across the call. The descriptor is open: it is borrowed.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `flags`, and the new length to
+    // `len`; both live across the call. The descriptor is open: it is borrowed.
     let rc = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -44,8 +44,8 @@ pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
         tx_ring_empty_descs: 0,
     };
     let mut len = size_of_val(&kernel) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `kernel`, and the new length to `len`;
-    // both live across the call. The descriptor is open: it is borrowed.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `kernel`, and the new length to
+    // `len`; both live across the call. The descriptor is open: it is borrowed.
     let rc = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -68,9 +68,9 @@ pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
     })
 }
 
-/// Lets the kernel poll the device inside our system calls, for at most `us` microseconds and `budget`
-/// packets each, instead of by interrupt. Works best with the driver's `napi_defer_hard_irqs` and
-/// `gro_flush_timeout` set.
+/// Lets the kernel poll the device inside our system calls, for at most `us` microseconds and
+/// `budget` packets each, instead of by interrupt. Works best with the driver's
+/// `napi_defer_hard_irqs` and `gro_flush_timeout` set.
 pub(super) fn prefer_busy_poll(fd: BorrowedFd<'_>, us: u32, budget: u32) -> io::Result<()> {
     set(fd, libc::SO_PREFER_BUSY_POLL, 1)?;
     set(fd, libc::SO_BUSY_POLL, us)?;

@@ -1,12 +1,13 @@
 //! The steering program: loads it, attaches it to the interface, puts our sockets into its map.
 //!
-//! The program itself is in `ebpf/`. It redirects UDP datagrams to our port to the AF_XDP socket of the
-//! receive queue they came in on, and passes everything else to the kernel.
+//! The program itself is in `ebpf/`. It redirects UDP datagrams to our port to the AF_XDP socket of
+//! the receive queue they came in on, and passes everything else to the kernel.
 //!
 //! Invariant: the attachment lives exactly as long as a [`Steering`]. It is a `bpf_link`, which the
-//! kernel removes when its last descriptor is closed, so nothing stays attached after a kill either.
-//! (aya falls back to an attachment by netlink, which would stay, only where the kernel has no links
-//! for XDP; those came with Linux 5.9, and the multi-buffer program does not load before 5.18.)
+//! kernel removes when its last descriptor is closed, so nothing stays attached after a kill
+//! either. (aya falls back to an attachment by netlink, which would stay, only where the kernel has
+//! no links for XDP; those came with Linux 5.9, and the multi-buffer program does not load before
+//! 5.18.)
 
 use std::{
     error::Error,

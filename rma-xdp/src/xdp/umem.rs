@@ -1,18 +1,19 @@
 //! UMEM: the memory that frames lie in, shared with the kernel, and who owns each part of it.
 //!
-//! The memory is cut into chunks. A chunk belongs to userspace, or to the kernel on the receive side
-//! (fill ring until receive ring), or to the kernel on the transmit side (transmit ring until
+//! The memory is cut into chunks. A chunk belongs to userspace, or to the kernel on the receive
+//! side (fill ring until receive ring), or to the kernel on the transmit side (transmit ring until
 //! completion ring). A [`Frame`] is a chunk that userspace owns. It is neither `Copy` nor `Clone`:
 //! holding one is the permission to touch the bytes, and `Umem::lend` takes it away.
 //!
-//! Invariant: at most one `Frame` exists for a chunk, and none while the kernel owns it. A descriptor
-//! that comes back from the kernel becomes a `Frame` only through `Umem::reclaim`, which checks it
-//! against the table of owners; one that was not lent, or whose bytes leave its chunk, is refused.
+//! Invariant: at most one `Frame` exists for a chunk, and none while the kernel owns it. A
+//! descriptor that comes back from the kernel becomes a `Frame` only through `Umem::reclaim`, which
+//! checks it against the table of owners; one that was not lent, or whose bytes leave its chunk, is
+//! refused.
 //!
-//! xsk-rs does the mapping and the registration. Its `FrameDesc` is `Copy` and most of its calls are
-//! `unsafe` for that reason; it does not leave this module and [`super::socket`]. Two of its traits
-//! shape the code here: an address cannot be chosen (a packet always starts right after the kernel's
-//! headroom), and a completed descriptor comes back with length zero.
+//! xsk-rs does the mapping and the registration. Its `FrameDesc` is `Copy` and most of its calls
+//! are `unsafe` for that reason; it does not leave this module and [`super::socket`]. Two of its
+//! traits shape the code here: an address cannot be chosen (a packet always starts right after the
+//! kernel's headroom), and a completed descriptor comes back with length zero.
 
 use core::{
     cell::Cell,
@@ -29,8 +30,8 @@ use xsk_rs::{
 
 use super::error::XdpError;
 
-/// Bytes in a chunk. The kernel allows 2048 to one page in aligned mode; the larger one lets a 4 KiB
-/// op need few frames.
+/// Bytes in a chunk. The kernel allows 2048 to one page in aligned mode; the larger one lets a 4
+/// KiB op need few frames.
 pub const CHUNK_SIZE: u32 = 4096;
 
 /// Bytes at the start of a chunk that the kernel keeps for the XDP program (`XDP_PACKET_HEADROOM`,
@@ -162,7 +163,8 @@ impl Umem {
     /// `fill_size` and `completion_size` are ring sizes, powers of two.
     ///
     /// # Errors
-    /// [`XdpError::UmemAllocation`], [`XdpError::UmemLockedMemory`], [`XdpError::MissingCapability`].
+    /// [`XdpError::UmemAllocation`], [`XdpError::UmemLockedMemory`],
+    /// [`XdpError::MissingCapability`].
     pub(crate) fn new(
         interface: &str,
         chunk_count: NonZeroU32,
@@ -196,15 +198,15 @@ impl Umem {
     #[inline]
     pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> FrameBytes<'f> {
         assert_eq!(frame.umem, self.id, "a frame of another UMEM");
-        // SAFETY: the descriptor is of this UMEM (compared above) and its bytes lie in one chunk (only
-        // `new` and `reclaim` make a `Frame`, and `reclaim` checks). Nobody else touches them: one
-        // `Frame` exists for a chunk that userspace owns, it is borrowed mutably for as long as the
-        // bytes are, and the mapping lives as long as `self`.
+        // SAFETY: the descriptor is of this UMEM (compared above) and its bytes lie in one chunk
+        // (only `new` and `reclaim` make a `Frame`, and `reclaim` checks). Nobody else touches
+        // them: one `Frame` exists for a chunk that userspace owns, it is borrowed mutably for as
+        // long as the bytes are, and the mapping lives as long as `self`.
         FrameBytes(unsafe { self.umem.data_mut(&mut frame.desc) })
     }
 
-    /// Sets how many bytes of `frame` count, at most [`CHUNK_DATA`] less what the packet's start has
-    /// been moved by. Larger values give the most there is.
+    /// Sets how many bytes of `frame` count, at most [`CHUNK_DATA`] less what the packet's start
+    /// has been moved by. Larger values give the most there is.
     ///
     /// # Panics
     /// If `frame` belongs to another UMEM.

@@ -1,5 +1,5 @@
-//! A host that seals frames without end, for tests that kill it: it asks a peer that never answers, and
-//! asks again.
+//! A host that seals frames without end, for tests that kill it: it asks a peer that never answers,
+//! and asks again.
 //!
 //! Its wall clock is the system's, set off by as many seconds as it is told.
 

@@ -1,7 +1,8 @@
 //! The two attackers of the paper's section 4.2, by name.
 //!
-//! A1 is a process without the key: it names whatever region it likes, guesses keys, uses what was granted to
-//! others, sends datagrams of its own making. A2 has the wire: it sees, keeps, changes and injects whatever it likes.
+//! A1 is a process without the key: it names whatever region it likes, guesses keys, uses what was
+//! granted to others, sends datagrams of its own making. A2 has the wire: it sees, keeps, changes
+//! and injects whatever it likes.
 //!
 //! Neither may read or change anything, and neither may stop the others for longer than it tries.
 
@@ -233,8 +234,8 @@ fn assert_all_refused(attacker: &Host, guesses: &[Grant]) {
     assert!(bytes.iter().all(|&byte| byte == 0), "something has landed");
 }
 
-/// Requests from an ordinary socket, in the victim's name: with its PID, its region and keys that are guessed. Its
-/// NIC gets the answers, and knows that it has not asked.
+/// Requests from an ordinary socket, in the victim's name: with its PID, its region and keys that
+/// are guessed. Its NIC gets the answers, and knows that it has not asked.
 fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
     let socket = {
         let _inside = ends.lab.netns(End::A).enter().expect("a namespace");
@@ -290,7 +291,8 @@ fn assert_nothing_was_served(tape: &[Captured]) {
     assert_eq!(served.count(), 0, "of {} frames", tape.len());
 }
 
-/// A2: whoever has the wire sees no plaintext, makes no op complete wrongly, and changes nothing, then or later.
+/// A2: whoever has the wire sees no plaintext, makes no op complete wrongly, and changes nothing,
+/// then or later.
 ///
 /// # Panics
 /// If it got anywhere.
@@ -301,7 +303,8 @@ pub fn a2_full_control_of_the_wire(ends: &Ends, count: usize, faults: &Faults) {
     assert_no_plaintext(&tape, &secrets);
 }
 
-/// Bytes of plaintext that would be seen: eight in a row, anywhere in a secret, anywhere in a frame.
+/// Bytes of plaintext that would be seen: eight in a row, anywhere in a secret, anywhere in a
+/// frame.
 const WINDOW: usize = 8;
 
 fn assert_no_plaintext(tape: &[Captured], secrets: &[Vec<u8>]) {

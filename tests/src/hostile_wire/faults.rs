@@ -24,7 +24,8 @@ pub enum Fault {
     Reflect,
     /// A frame is delivered that no host has sent.
     Forge,
-    /// The sender of a request gets a refusal under the reserved key, made from what the wire has seen.
+    /// The sender of a request gets a refusal under the reserved key, made from what the wire has
+    /// seen.
     Refuse,
 }
 

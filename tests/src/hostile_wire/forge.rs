@@ -1,7 +1,8 @@
-//! Frames that no host has sent, made by somebody who sees and keeps all that came by and has no key.
+//! Frames that no host has sent, made by somebody who sees and keeps all that came by and has no
+//! key.
 //!
-//! Invariant: nothing here knows a K_d or a K_r. What it seals, it seals under guessed keys or under the reserved
-//! key, which everybody knows.
+//! Invariant: nothing here knows a K_d or a K_r. What it seals, it seals under guessed keys or
+//! under the reserved key, which everybody knows.
 
 use std::collections::VecDeque;
 
@@ -167,7 +168,8 @@ impl Forger {
         }
     }
 
-    /// To the sender of one of the latest requests: what a responder sends that cannot authenticate it.
+    /// To the sender of one of the latest requests: what a responder sends that cannot authenticate
+    /// it.
     pub fn refuse(&mut self, store: &Store) -> Option<Captured> {
         self.refusal(store, OpStatus::RemoteAuthenticationFailure)
     }
@@ -266,7 +268,8 @@ impl Forger {
         Some(self.like(&like, &octets))
     }
 
-    /// A frame that came by, with the slot, generation and region of another op, one that may be in service.
+    /// A frame that came by, with the slot, generation and region of another op, one that may be in
+    /// service.
     fn readdressed(&mut self, store: &Store) -> Option<Captured> {
         let like = store.any(&mut self.prng)?.clone();
         let op = store.request(&mut self.prng)?.clone();
@@ -315,7 +318,8 @@ impl Forger {
         Some(self.like(&like, &octets))
     }
 
-    /// A response or a solicitation to one of the latest requests, bound to it, under a guessed key.
+    /// A response or a solicitation to one of the latest requests, bound to it, under a guessed
+    /// key.
     fn answer_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let like = store.request(&mut self.prng)?.clone();
         let header = Seen::of(&like.frame, self.port)?.request()?;
@@ -338,7 +342,8 @@ impl Forger {
         Some(self.answer(&like, &octets))
     }
 
-    /// Data or an acknowledgement for one of the latest solicitations, bound to it, under a guessed key.
+    /// Data or an acknowledgement for one of the latest solicitations, bound to it, under a guessed
+    /// key.
     fn solicited_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let back = self.prng.below(4) as usize;
         let (like, solicitation) = store

@@ -1,8 +1,9 @@
-//! The thread in the middle of the wire: takes every Ethernet frame of one side to the other, and does to those of
-//! 1RMA what its faults say. Others pass as they are, so that the hosts find each other.
+//! The thread in the middle of the wire: takes every Ethernet frame of one side to the other, and
+//! does to those of 1RMA what its faults say. Others pass as they are, so that the hosts find each
+//! other.
 //!
-//! One thread and one generator of random numbers, whose draws do not depend on what the draws before came to: the
-//! same frames in the same order meet the same faults.
+//! One thread and one generator of random numbers, whose draws do not depend on what the draws
+//! before came to: the same frames in the same order meet the same faults.
 
 use core::{cmp::Reverse, time::Duration};
 use std::{
@@ -102,8 +103,8 @@ impl Wire {
         self.ask(|forwarder| forwarder.tally)
     }
 
-    /// Delivers every frame that is kept of what ever came by once more: to the host it was sent to and, if `both`,
-    /// also to the one that sent it. Returns how many once all are delivered.
+    /// Delivers every frame that is kept of what ever came by once more: to the host it was sent to
+    /// and, if `both`, also to the one that sent it. Returns how many once all are delivered.
     ///
     /// # Panics
     /// If that takes longer than it can.
@@ -371,7 +372,8 @@ impl Forwarder {
         if what == 9 { frame.len() - cut } else { frame.len() }
     }
 
-    /// Every kept frame once more, some 50,000 a second: a burst would not fit into the receiver's ring.
+    /// Every kept frame once more, some 50,000 a second: a burst would not fit into the receiver's
+    /// ring.
     fn replay_all(&mut self, both: bool) -> usize {
         let mut all: Vec<Captured> = self.store.ever().to_vec();
         if both {

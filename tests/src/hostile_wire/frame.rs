@@ -25,7 +25,8 @@ pub fn frame_type(frame: &[u8], port: u16) -> Option<u8> {
     frame[payload(frame, port)?].get(FRAME_TYPE).copied()
 }
 
-/// Sender, engine and counter of a 1RMA frame, which with its direction are its IV; `None` if the frame is another.
+/// Sender, engine and counter of a 1RMA frame, which with its direction are its IV; `None` if the
+/// frame is another.
 #[must_use]
 pub fn sender_and_counter(frame: &[u8], port: u16) -> Option<([u8; 6], u16, u64)> {
     let octets = &frame[payload(frame, port)?];
@@ -35,7 +36,8 @@ pub fn sender_and_counter(frame: &[u8], port: u16) -> Option<([u8; 6], u16, u64)
     Some((sender, engine, counter))
 }
 
-/// Between the same hosts, the same way, another payload: with true lengths and a checksum that a receiver takes.
+/// Between the same hosts, the same way, another payload: with true lengths and a checksum that a
+/// receiver takes.
 ///
 /// # Panics
 /// If `like` is no frame to `port`.
@@ -76,8 +78,9 @@ fn wrap(like: &[u8], port: u16, flow: u16, payload: &[u8], turned: bool) -> Vec<
     frame
 }
 
-/// Writes the true UDP checksum where there is one at all: what a kernel leaves to its device, a veth pair does
-/// not do, and the far kernel would not believe a frame that has been through a packet socket.
+/// Writes the true UDP checksum where there is one at all: what a kernel leaves to its device, a
+/// veth pair does not do, and the far kernel would not believe a frame that has been through a
+/// packet socket.
 pub fn complete_checksum(frame: &mut [u8]) {
     let Some([high, low]) = frame.get(ETHERNET_LEN - 2..ETHERNET_LEN) else { return };
     let ip = ETHERNET_LEN;

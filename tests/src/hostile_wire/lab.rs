@@ -1,4 +1,5 @@
-//! Three namespaces in a row: host a, the wire, host b. The hosts are on one subnet and see one cable.
+//! Three namespaces in a row: host a, the wire, host b. The hosts are on one subnet and see one
+//! cable.
 
 use core::time::Duration;
 
@@ -138,8 +139,8 @@ impl WireLab {
         if !setup.udp {
             config.device = Device::xdp(Lab::INTERFACE).in_mode(setup.mode);
         }
-        // The child of another test of this process may hold copies of what the last host here has closed, between
-        // its fork and its exec.
+        // The child of another test of this process may hold copies of what the last host here has
+        // closed, between its fork and its exec.
         let clock = TscClock::new();
         let host = loop {
             match Host::open(config.clone()) {

@@ -1,11 +1,13 @@
-//! Memory that ops change, cut into places of which each op has one for itself, and the model of what must be there.
+//! Memory that ops change, cut into places of which each op has one for itself, and the model of
+//! what must be there.
 //!
-//! A place is longer than the largest op, so that bytes around the op are watched too. It rests between two ops: what
-//! then changes there is the late effect of an op that was over.
+//! A place is longer than the largest op, so that bytes around the op are watched too. It rests
+//! between two ops: what then changes there is the late effect of an op that was over.
 //!
-//! A late effect breaks a promise, and only the responder's NIC can excuse it, by its count. So what it may be is
-//! narrow: bytes of a WRITE of this very place that did not end OK, where they belong. How many frames
-//! they came in at least is counted here ([`Places::late_frames`]), to be held against the NIC's count.
+//! A late effect breaks a promise, and only the responder's NIC can excuse it, by its count. So
+//! what it may be is narrow: bytes of a WRITE of this very place that did not end OK, where they
+//! belong. How many frames they came in at least is counted here ([`Places::late_frames`]), to be
+//! held against the NIC's count.
 
 use core::ops::Range;
 use std::collections::BTreeSet;
@@ -85,8 +87,8 @@ impl Places {
         Self { memory, model, free: (0..count).collect(), over }
     }
 
-    /// The same memory, registered anew at a host that is a new one: no op of before has an effect any more, late or
-    /// not.
+    /// The same memory, registered anew at a host that is a new one: no op of before has an effect
+    /// any more, late or not.
     pub fn set_memory(&mut self, memory: RegisteredRegion) {
         self.memory = memory;
         self.over.iter_mut().for_each(Vec::clear);
@@ -114,8 +116,9 @@ impl Places {
         (place, place * PLACE + within)
     }
 
-    /// Holds a place against the model, after an op from `start` (in the memory) on that brought the `right` bytes or
-    /// none. The place rests from now on, with new bytes in it: should the op happen again, it will be seen.
+    /// Holds a place against the model, after an op from `start` (in the memory) on that brought
+    /// the `right` bytes or none. The place rests from now on, with new bytes in it: should the op
+    /// happen again, it will be seen.
     ///
     /// # Errors
     /// What is wrong, and no late effect either.
@@ -190,8 +193,8 @@ impl Places {
     }
 }
 
-/// Holds what is there against what was there before an op that brought the `right` bytes from `start` on or none;
-/// all of them, if it was `ok`. Which bytes are wrong?
+/// Holds what is there against what was there before an op that brought the `right` bytes from
+/// `start` on or none; all of them, if it was `ok`. Which bytes are wrong?
 fn wrong_bytes(before: &[u8], there: &[u8], start: usize, right: &[u8], ok: bool) -> Vec<usize> {
     let (past, all) = (start + right.len(), there.len());
     let changed = |range: Range<usize>| range.filter(|&at| there[at] != before[at]);

@@ -1,4 +1,5 @@
-//! READ, WRITE and Rekey over a hostile wire, alone and together, and hosts that are started anew meanwhile.
+//! READ, WRITE and Rekey over a hostile wire, alone and together, and hosts that are started anew
+//! meanwhile.
 
 use core::{
     fmt,
@@ -49,7 +50,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// `count` ops of one type while the wire has `faults`; then what ever came by once more; then ops on a good wire.
+/// `count` ops of one type while the wire has `faults`; then what ever came by once more; then ops
+/// on a good wire.
 ///
 /// # Panics
 /// If anything is not as it must be.
@@ -98,8 +100,8 @@ pub fn both_types(ends: &Ends, count: usize, faults: &Faults) -> Report {
     report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
 }
 
-/// An engine that the scheduler stops between clock and copy breaks the promise, but it counts each such frame: of all
-/// workers together, no more may have been late.
+/// An engine that the scheduler stops between clock and copy breaks the promise, but it counts each
+/// such frame: of all workers together, no more may have been late.
 fn assert_late_is_counted<'a>(ends: &Ends, workers: impl IntoIterator<Item = &'a Worker>) {
     let late: u64 = workers.into_iter().map(Worker::late_effects).sum();
     let clock = TscClock::new();
@@ -209,9 +211,9 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The key of the writes' region changes in mid-run, by its owner or by a Rekey op. Ops of that region alone fail of
-/// it; what came under an old key changes nothing any more, then or when it is replayed; and a Rekey that was not
-/// reported OK has happened by then or never.
+/// The key of the writes' region changes in mid-run, by its owner or by a Rekey op. Ops of that
+/// region alone fail of it; what came under an old key changes nothing any more, then or when it is
+/// replayed; and a Rekey that was not reported OK has happened by then or never.
 ///
 /// # Panics
 /// If anything is not as it must be.
@@ -312,9 +314,9 @@ fn rekey_on_a_good_wire(ends: &Ends, writes: &mut Worker, rotation: &mut Rotatio
     writes.assert_alive();
 }
 
-/// Server and client end in turns, and start anew with the same memory, the same keys, the same names of regions and
-/// slots: as hostile as a restart can be, since old requests are authentic to the new server. What came by before is
-/// replayed meanwhile.
+/// Server and client end in turns, and start anew with the same memory, the same keys, the same
+/// names of regions and slots: as hostile as a restart can be, since old requests are authentic to
+/// the new server. What came by before is replayed meanwhile.
 ///
 /// # Panics
 /// If anything is not as it must be.

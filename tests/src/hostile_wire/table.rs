@@ -1,4 +1,5 @@
-//! Which status an op may end with, and which faults explain it. What the table does not allow is a bug.
+//! Which status an op may end with, and which faults explain it. What the table does not allow is a
+//! bug.
 
 use std::collections::BTreeMap;
 
@@ -52,9 +53,10 @@ pub fn allows(
         OpStatus::Ok => kind == Kind::Good,
         // Lost, late or damaged frames, or a machine that is busy with other things.
         OpStatus::Timeout => true,
-        // By the responder; or in its name, by somebody who has seen the request; or by the responder that got the
-        // request damaged, or a forged one in its likeness; or by the initiator itself, to its own request that came
-        // back to it, if that refusal comes back too.
+        // By the responder; or in its name, by somebody who has seen the request; or by the
+        // responder that got the request damaged, or a forged one in its likeness; or by the
+        // initiator itself, to its own request that came back to it, if that refusal comes back
+        // too.
         OpStatus::RemoteAuthenticationFailure => {
             matches!(kind, Kind::WrongKey | Kind::OtherType | Kind::OldKey | Kind::NoRegion)
                 || circumstances.key_gone
@@ -62,8 +64,8 @@ pub fn allows(
         }
         OpStatus::RemoteOutOfBounds => kind == Kind::OutOfBounds,
         OpStatus::RemotePermissionDenied => kind == Kind::NotPermitted,
-        // Authenticated by the responder. Its tables are large enough, unless they are small on purpose; or unless
-        // mutations are in them whose data never comes.
+        // Authenticated by the responder. Its tables are large enough, unless they are small on
+        // purpose; or unless mutations are in them whose data never comes.
         OpStatus::Nack => circumstances.tight || op_type != OpType::Read && faults.any(&Fault::ALL),
         // The NIC's own verdict: no fault of the wire fills its window. Others may need the
         // processor.

@@ -1,7 +1,7 @@
 //! A packet socket on one interface: whole Ethernet frames in and out.
 //!
-//! It knows nothing of what is in a frame. The only `unsafe` of the hostile wire is here: the address that binds
-//! such a socket, for which no library of the workspace has a type.
+//! It knows nothing of what is in a frame. The only `unsafe` of the hostile wire is here: the
+//! address that binds such a socket, for which no library of the workspace has a type.
 
 use std::{io, os::fd::OwnedFd};
 

@@ -34,8 +34,8 @@ const PLACES: usize = 3 * SLOTS as usize;
 /// looks at.
 const OP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an op may be lost over and over on a good wire before that is called dead: the machine may be busy, and
-/// the server with what the wire was before.
+/// How long an op may be lost over and over on a good wire before that is called dead: the machine
+/// may be busy, and the server with what the wire was before.
 const PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// One op in flight.
@@ -269,7 +269,8 @@ impl Worker {
         settled.unwrap_or_else(|wrong| panic!("{:?}, {status}, {op:?}: {wrong}", self.op_type));
     }
 
-    /// Ops that are over leave no trace any more: no place that rests has changed, nor has the source.
+    /// Ops that are over leave no trace any more: no place that rests has changed, nor has the
+    /// source.
     ///
     /// # Panics
     /// If they have, by anything that is no late effect ([`Worker::late_effects`]).
@@ -300,8 +301,8 @@ impl Worker {
         self.assert_at_rest();
     }
 
-    /// One op that is right in everything, on a good wire. `false` if it was lost, or found the server's tables
-    /// full of what had come before.
+    /// One op that is right in everything, on a good wire. `false` if it was lost, or found the
+    /// server's tables full of what had come before.
     ///
     /// # Panics
     /// If it ends in any other way.
@@ -359,8 +360,8 @@ impl Worker {
         self.key = key;
     }
 
-    /// The server is a new one: registers the same memory there, under the same key. What was granted must
-    /// name it.
+    /// The server is a new one: registers the same memory there, under the same key. What was
+    /// granted must name it.
     ///
     /// # Panics
     /// If it has another name now.
@@ -400,8 +401,8 @@ impl Worker {
         (&self.outcomes, self.repeated)
     }
 
-    /// How many frames have had an effect after their ops, at least. The server must have counted each, of all
-    /// workers together.
+    /// How many frames have had an effect after their ops, at least. The server must have counted
+    /// each, of all workers together.
     #[must_use]
     pub fn late_effects(&self) -> u64 {
         self.target.late_frames()

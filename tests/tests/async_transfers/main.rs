@@ -1,5 +1,5 @@
-//! Transfers as futures, on executors of several kinds; and that no memory is handed out that a late frame could touch,
-//! whenever a future is dropped.
+//! Transfers as futures, on executors of several kinds; and that no memory is handed out that a
+//! late frame could touch, whenever a future is dropped.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -68,7 +68,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// An executor of futures that knows nothing of this library: polls those that were woken, and parks.
+/// An executor of futures that knows nothing of this library: polls those that were woken, and
+/// parks.
 struct Tiny {
     thread: Thread,
     woken: AtomicBool,
@@ -300,7 +301,8 @@ fn a_replica_has_what_the_first_host_left_missing() {
     assert!(buf.to_vec() == [DATA; BUF]);
 }
 
-/// A grant for as much as `like` is for, of a region of `server`'s that has no more than `len` bytes: ops beyond fail.
+/// A grant for as much as `like` is for, of a region of `server`'s that has no more than `len`
+/// bytes: ops beyond fail.
 fn cut_off(server: &Host, hosts: &Hosts, like: &Grant, len: usize) -> (RegisteredRegion, Grant) {
     let region = server.register(len, Permissions::READ).unwrap();
     region.write(0, &vec![DATA; len]).unwrap();
@@ -394,8 +396,8 @@ struct Seen {
     late: usize,
 }
 
-/// Reads into buffers of `pool` and drops the futures at random moments, while what the test keeps of the pool is
-/// watched. `turn` lets everything make a step.
+/// Reads into buffers of `pool` and drops the futures at random moments, while what the test keeps
+/// of the pool is watched. `turn` lets everything make a step.
 fn drop_reads_at_random(
     client: &Client,
     pool: &BufferPool,

@@ -108,7 +108,8 @@ impl Network {
         self.addresses[side as usize]
     }
 
-    /// Opens a host that keeps its message counter in `state_dir`. In the lab, the calling thread is in its namespace.
+    /// Opens a host that keeps its message counter in `state_dir`. In the lab, the calling thread
+    /// is in its namespace.
     ///
     /// No other host has this directory: one that is stopped may hold the lock on it.
     pub(crate) fn open(self, side: Side, state_dir: &Path) -> Host {

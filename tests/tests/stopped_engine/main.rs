@@ -2,14 +2,15 @@
 //! own, which is stopped (SIGSTOP) in the midst of ops and goes on later (SIGCONT), or is killed.
 //! Every op ends; when it does is what `rma_bench::death` looks at.
 //!
-//! Every WRITE has an area of its own in the target's region, and bytes of its own, none of which is zero. So each
-//! byte of the region tells what has landed there. What an area holds is looked at when its op has been
-//! reported; from then on it may not change. An engine can be stopped between its last look at the clock
-//! and the end of a copy: then it may change, but the target must count that
-//! ([`NicCounters::late_effects`](rma_xdp::NicCounters::late_effects)).
+//! Every WRITE has an area of its own in the target's region, and bytes of its own, none of which
+//! is zero. So each byte of the region tells what has landed there. What an area holds is looked at
+//! when its op has been reported; from then on it may not change. An engine can be stopped between
+//! its last look at the clock and the end of a copy: then it may change, but the target must count
+//! that ([`NicCounters::late_effects`](rma_xdp::NicCounters::late_effects)).
 //!
-//! Where the other host is stopped is drawn from a seed: after so many reports of a steady flow of ops, and some
-//! microseconds. What it is doing just then no seed can fix; so there are many rounds.
+//! Where the other host is stopped is drawn from a seed: after so many reports of a steady flow of
+//! ops, and some microseconds. What it is doing just then no seed can fix; so there are many
+//! rounds.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -25,8 +26,8 @@ use model::{Model, PER_ROUND, ROUNDS, Random, area};
 use peer::{PATIENCE, Part, Peer, answer, orders};
 use rma_xdp::{Clock, DropReason, Host, OpStatus, OpType, TscClock, random_region_key};
 
-/// How many WRITEs are under way before a stop: more than the target's pending-write table holds, so that some may
-/// be NACKed.
+/// How many WRITEs are under way before a stop: more than the target's pending-write table holds,
+/// so that some may be NACKed.
 const UNDER_WAY: usize = 40;
 
 /// WRITEs that are issued to a target that is stopped already.
@@ -184,7 +185,8 @@ fn play_the_initiator(host: &Host, network: Network, region: u32) {
     }
 }
 
-/// The rounds have met what they are about: ops that were in time and others, and data that came too late.
+/// The rounds have met what they are about: ops that were in time and others, and data that came
+/// too late.
 fn assert_telling(tally: &Tally, late: &Late, gaps: &Gaps) {
     println!("seed {SEED:#x}: after {ROUNDS} stops {tally:?}, {late:?}; {:?}", gaps.longest);
     assert!(tally.ok > 0 && tally.not_ok > 0, "{tally:?}");
@@ -198,7 +200,8 @@ fn stop_the_target(name: &str, place: &Place) {
     let host = place.open(Side::Initiator);
     let mut initiator = Initiator::new(&host, place.network, region, SLOTS);
 
-    // The first area's bytes are nobody else's: they show where the region is in the target's memory.
+    // The first area's bytes are nobody else's: they show where the region is in the target's
+    // memory.
     initiator.until_ok("the first area is written", |it| it.write(0));
     let memory = target.memory_at(area(0).1.first_chunk().unwrap());
     let mut model = Model::new(|offset, bytes| memory.look(offset, bytes));
@@ -239,10 +242,12 @@ fn stop_the_target(name: &str, place: &Place) {
             }
             stop.end_after(hold, &target, now);
         }
-        // All of the region: nothing was written where nothing should be, and what was reported is what is there.
+        // All of the region: nothing was written where nothing should be, and what was reported is
+        // what is there.
         let mut changes = model.changes();
         stop.end_after(Duration::ZERO, &target, gaps.now());
-        // Then its engine runs, and has looked at all that was sent before; and the key is as it was.
+        // Then its engine runs, and has looked at all that was sent before; and the key is as it
+        // was.
         initiator.until_ok("the target is read", Initiator::read);
         let late = Late::ask(&mut target);
         changes += model.changes();
@@ -253,7 +258,8 @@ fn stop_the_target(name: &str, place: &Place) {
     assert_telling(&tally, &before, &gaps);
 }
 
-/// The initiator is stopped while it writes. What it reports as not OK when it goes on has no effect afterwards.
+/// The initiator is stopped while it writes. What it reports as not OK when it goes on has no
+/// effect afterwards.
 fn stop_the_initiator(name: &str, place: &Place) {
     let host = place.open(Side::Target);
     let region = register(&host);
@@ -303,8 +309,8 @@ fn stop_the_initiator(name: &str, place: &Place) {
     assert_telling(&tally, &before, &gaps);
 }
 
-/// The target is killed while it is read, written and rekeyed, and more is issued after that: each op is
-/// reported once, within its bound.
+/// The target is killed while it is read, written and rekeyed, and more is issued after that: each
+/// op is reported once, within its bound.
 fn kill_the_target(name: &str, place: &Place) {
     const SLOTS: u16 = 256;
     const AFTER: u64 = 2000;

@@ -1,6 +1,7 @@
 //! What the target's region should hold, area by area.
 //!
-//! Invariant: an area changes in the model only when its op is reported, or when a change has been counted.
+//! Invariant: an area changes in the model only when its op is reported, or when a change has been
+//! counted.
 
 use rma_xdp::OpStatus;
 
@@ -104,7 +105,8 @@ impl<F: Fn(u64, &mut [u8])> Model<F> {
     }
 }
 
-/// An area holds bytes of its op, in their places, and where not, what was there before. All of them, if it is done.
+/// An area holds bytes of its op, in their places, and where not, what was there before. All of
+/// them, if it is done.
 fn assert_only_of_the_op(index: u64, now: &[u8], is_done: bool) {
     let (_, done) = area(index);
     let fits = now.iter().zip(done).all(|(&now, done)| now == done || now == 0 && !is_done);

@@ -1,8 +1,8 @@
-//! The other host, in a process of its own that can be stopped: this test program once more, told by its environment
-//! which part to play.
+//! The other host, in a process of its own that can be stopped: this test program once more, told
+//! by its environment which part to play.
 //!
-//! Both processes talk in lines. A peer ends with the [`Peer`] that started it, also if that panics, and with the
-//! process that started it, however that ends.
+//! Both processes talk in lines. A peer ends with the [`Peer`] that started it, also if that
+//! panics, and with the process that started it, however that ends.
 
 use core::time::Duration;
 use std::{
@@ -65,7 +65,8 @@ pub(crate) fn orders() -> impl Iterator<Item = String> {
     stdin().lines().map_while(Result::ok)
 }
 
-/// Says a line to the process that started this one. An error means that it is gone, and then this one ends too.
+/// Says a line to the process that started this one. An error means that it is gone, and then this
+/// one ends too.
 pub(crate) fn answer(line: &str) {
     let mut out = stdout().lock();
     // The harness may have left a line open.
@@ -87,12 +88,14 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) struct Peer {
     child: Child,
     heard: Receiver<String>,
-    /// Of its message counter. Removed after the process has ended, which it does in no orderly way.
+    /// Of its message counter. Removed after the process has ended, which it does in no orderly
+    /// way.
     _state_dir: Scratch,
 }
 
 impl Peer {
-    /// Starts test `name` in a process that is to be host `side`. An initiator is told the target's region.
+    /// Starts test `name` in a process that is to be host `side`. An initiator is told the target's
+    /// region.
     pub(crate) fn start(place: &Place, name: &str, side: Side, region: u32) -> Self {
         let state_dir = Scratch::new();
         let network = place.network.words();

@@ -1,13 +1,14 @@
 //! AES-128 (FIPS 197), forward only, with one key in each lane.
 //!
-//! A lane's key schedule stands in the same lane of eleven rows, so that one instruction does a round of several frames
-//! under several keys.
+//! A lane's key schedule stands in the same lane of eleven rows, so that one instruction does a
+//! round of several frames under several keys.
 //!
-//! The schedule is expanded with the cipher's own last round instead of AESKEYGENASSIST, which no wide register has:
-//! of a state whose four columns are the same word, ShiftRows changes nothing, so that the round gives SubWord of
-//! that word, XORed with the round key, here the round constant. The technique is that of Drucker and Gueron, "Fast
-//! Constant Time Implementations of AES key schedule". The previous key's words are summed up meanwhile, so that a
-//! round waits for no more than shuffle, AES round and XOR.
+//! The schedule is expanded with the cipher's own last round instead of AESKEYGENASSIST, which no
+//! wide register has: of a state whose four columns are the same word, ShiftRows changes nothing,
+//! so that the round gives SubWord of that word, XORed with the round key, here the round constant.
+//! The technique is that of Drucker and Gueron, "Fast Constant Time Implementations of AES key
+//! schedule". The previous key's words are summed up meanwhile, so that a round waits for no more
+//! than shuffle, AES round and XOR.
 
 use core::mem::MaybeUninit;
 
@@ -50,17 +51,19 @@ pub(crate) fn write<I: Isa, const G: usize, const P: usize>(
 ) -> &mut Row<P> {
     const { assert!(G * I::LANES == P, "a lane for each block") };
     let start: *mut MaybeUninit<Block> = row.as_mut_ptr().cast();
-    // SAFETY: a row is `P` blocks, borrowed exclusively, and nothing needs to be in a `MaybeUninit`.
+    // SAFETY: a row is `P` blocks, borrowed exclusively, and nothing needs to be in a
+    // `MaybeUninit`.
     let blocks = unsafe { core::slice::from_raw_parts_mut(start, P) };
     for g in 0..G {
         isa.write(vectors[g], &mut blocks[g * I::LANES..]);
     }
-    // SAFETY: `G` registers of `LANES` blocks are all of the row (checked above), and were written just now.
+    // SAFETY: `G` registers of `LANES` blocks are all of the row (checked above), and were written
+    // just now.
     unsafe { row.assume_init_mut() }
 }
 
-/// Expands the keys in `keys`, one for each lane, and encrypts `N` blocks of each lane meanwhile: a round waits for no more
-/// than its key, which takes longer. Writes every row.
+/// Expands the keys in `keys`, one for each lane, and encrypts `N` blocks of each lane meanwhile: a
+/// round waits for no more than its key, which takes longer. Writes every row.
 #[inline(always)]
 pub(super) fn expand<I: Isa, const N: usize, const G: usize, const P: usize>(
     isa: I,

@@ -1,8 +1,9 @@
 //! The middle of long payloads: all lanes of a register are blocks of one frame.
 //!
-//! Encryption and hashing are bound by different units, so the loop does a chunk of encryption for one frame and a
-//! chunk of hashing for another by turns, and the processor does both at once. When opening, the frame that is hashed
-//! comes before the frame that is decrypted: no octet is decrypted before its frame's tag was found right.
+//! Encryption and hashing are bound by different units, so the loop does a chunk of encryption for
+//! one frame and a chunk of hashing for another by turns, and the processor does both at once. When
+//! opening, the frame that is hashed comes before the frame that is decrypted: no octet is
+//! decrypted before its frame's tag was found right.
 //!
 //! The hash runs in each lane by itself, in steps of `LANES` blocks: with L lanes,
 //!
@@ -10,8 +11,8 @@
 //! y <- y·H^4L + x0·H^3L + x1·H^2L + x2·H^L + x3
 //! ```
 //!
-//! reduced once for each chunk of four registers; at the end lane l is multiplied by H^(L-l), and the lanes are added.
-//! So four powers do, whatever the length, all of them the same in every lane.
+//! reduced once for each chunk of four registers; at the end lane l is multiplied by H^(L-l), and
+//! the lanes are added. So four powers do, whatever the length, all of them the same in every lane.
 
 use super::{
     aes::ROUND_KEYS,

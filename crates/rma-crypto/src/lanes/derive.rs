@@ -49,8 +49,8 @@ const fn doubled(value: u128) -> u128 {
     value << 1 ^ fallen_out.wrapping_neg() & 0x87
 }
 
-/// Derives up to `P` keys, in `G` registers. Schedules that another provider has made are none of its business: `false` is
-/// returned, and nothing done.
+/// Derives up to `P` keys, in `G` registers. Schedules that another provider has made are none of
+/// its business: `false` is returned, and nothing done.
 #[inline(always)]
 #[must_use]
 pub(crate) fn derive<I: Isa, const G: usize, const P: usize>(

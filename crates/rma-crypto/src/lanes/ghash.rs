@@ -1,18 +1,19 @@
 //! GHASH (NIST SP 800-38D), with one hash key in each lane.
 //!
-//! GHASH writes its polynomials with the lowest power in the highest bit. With octets reversed, a product comes out one
-//! bit too low; RFC 8452 (appendix A) shows the way out that is taken here: with the hash key multiplied by x once,
-//! at the beginning, GHASH is POLYVAL, whose product
+//! GHASH writes its polynomials with the lowest power in the highest bit. With octets reversed, a
+//! product comes out one bit too low; RFC 8452 (appendix A) shows the way out that is taken here:
+//! with the hash key multiplied by x once, at the beginning, GHASH is POLYVAL, whose product
 //!
 //! ```text
 //! dot(a, b) = a · b · x^-128 mod x^128 + x^127 + x^126 + x^121 + 1
 //! ```
 //!
-//! is a Montgomery product: the low half of the 256 bits is folded upward, 64 bits at a time, by one carry-less
-//! multiplication with x^63 + x^62 + x^57 each. Carry-less multiplication for GCM, the aggregated reduction (several
-//! blocks are multiplied with powers of the key, their products added up, and the sum reduced once) and Karatsuba's
-//! three multiplications for four are after Gueron and Kounavis, "Intel Carry-Less Multiplication Instruction and its
-//! Usage for Computing the GCM Mode".
+//! is a Montgomery product: the low half of the 256 bits is folded upward, 64 bits at a time, by
+//! one carry-less multiplication with x^63 + x^62 + x^57 each. Carry-less multiplication for GCM,
+//! the aggregated reduction (several blocks are multiplied with powers of the key, their products
+//! added up, and the sum reduced once) and Karatsuba's three multiplications for four are after
+//! Gueron and Kounavis, "Intel Carry-Less Multiplication Instruction and its Usage for Computing
+//! the GCM Mode".
 //!
 //! Nothing here depends on a secret but the values: no branch, no address.
 
@@ -24,7 +25,8 @@ const REVERSED: Block = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0];
 /// x^63 + x^62 + x^57 in the low half: what is folded with.
 const FOLD: Block = (0xc200_0000_0000_0000_u128).to_le_bytes();
 
-/// x^127 + x^126 + x^121 + 1 by 32-bit words: bit 0 for the carry into the upper half, and the modulus.
+/// x^127 + x^126 + x^121 + 1 by 32-bit words: bit 0 for the carry into the upper half, and the
+/// modulus.
 const DOUBLE: Block = (0xc200_0000_0000_0001_0000_0000_0000_0001_u128).to_le_bytes();
 
 /// What stays constant over a batch, in registers.
@@ -35,7 +37,8 @@ pub(crate) struct Field<I: Isa> {
     fold: I::V,
 }
 
-/// A sum of products that have not been reduced: low, middle and high 128 bits, the middle one 64 bits up.
+/// A sum of products that have not been reduced: low, middle and high 128 bits, the middle one 64
+/// bits up.
 #[derive(Clone, Copy)]
 pub(crate) struct Sum<V> {
     low: V,
@@ -79,8 +82,8 @@ impl<I: Isa> Field<I> {
         self.isa.xor(b, self.isa.shuffle32::<SWAP_HALVES>(b))
     }
 
-    /// `sum` + `a` · `b`, by three multiplications (Karatsuba); `halves` is [`Field::halves`] of `b`. The middle holds
-    /// low and high as well until [`Field::without_excess`].
+    /// `sum` + `a` · `b`, by three multiplications (Karatsuba); `halves` is [`Field::halves`] of
+    /// `b`. The middle holds low and high as well until [`Field::without_excess`].
     #[inline(always)]
     pub(crate) fn add_product_by_three(
         self,
@@ -133,8 +136,9 @@ impl<I: Isa> Field<I> {
     pub(crate) fn hash_key(self, encrypted_zeros: I::V) -> I::V {
         let isa = self.isa;
         let h = self.reverse(encrypted_zeros);
-        // Each half moves up by one bit. What falls out of the lower half goes into bit 64, what falls out of the
-        // upper half is the modulus: both are signs of 32-bit words, here in the words that they concern.
+        // Each half moves up by one bit. What falls out of the lower half goes into bit 64, what
+        // falls out of the upper half is the modulus: both are signs of 32-bit words, here in the
+        // words that they concern.
         let fallen_out = isa.signs32(isa.shuffle32::<0b11_01_00_11>(h));
         let moved = isa.add64(h, h);
         isa.xor(moved, isa.and(fallen_out, isa.splat(&DOUBLE)))

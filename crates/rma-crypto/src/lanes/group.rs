@@ -18,8 +18,8 @@ use crate::{
     text::{Side, Text},
 };
 
-/// How a group is done: with registers of type `I` for frames side by side, and of type `B` in the bulk loop, for texts of
-/// at least `bulk_min` octets.
+/// How a group is done: with registers of type `I` for frames side by side, and of type `B` in the
+/// bulk loop, for texts of at least `bulk_min` octets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<I, B> {
     pub(crate) isa: I,
@@ -38,7 +38,8 @@ pub(crate) trait Job<'j> {
     fn text(&self) -> &Text<'j>;
     fn text_mut(&mut self) -> &mut Text<'j>;
 
-    /// Does up to `P` frames, in `G` registers. Key stream is made for `N` blocks of each frame at a time.
+    /// Does up to `P` frames, in `G` registers. Key stream is made for `N` blocks of each frame at
+    /// a time.
     fn run<I, B, const N: usize, const G: usize, const P: usize>(
         layout: Layout<I, B>,
         place: &mut MaybeUninit<Material<P>>,
@@ -173,7 +174,8 @@ impl<'j> Job<'j> for SealJob<'j> {
             short::crypt_rests(material, jobs, group, Chosen::ALL);
         }
         let hashes = short::hash::<I, _, G, P>(field, material, &in_lanes(jobs), group);
-        // Of frames with a bulk part this is the hash of what stands before it: their tags come below.
+        // Of frames with a bulk part this is the hash of what stands before it: their tags come
+        // below.
         let tags = tags::<I, G, P>(field, material, hashes);
         for (job, tag) in jobs.iter_mut().zip(tags) {
             *job.tag = tag;
@@ -286,7 +288,8 @@ impl<'j> Job<'j> for OpenJob<'j> {
     }
 }
 
-/// Hashes each bulk part while the one before is decrypted, if that has turned out to be authentic. Returns which were.
+/// Hashes each bulk part while the one before is decrypted, if that has turned out to be authentic.
+/// Returns which were.
 #[inline(always)]
 fn open_bulk<B: Isa, const P: usize>(
     field: Field<B>,

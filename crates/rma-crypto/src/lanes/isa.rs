@@ -1,12 +1,12 @@
 //! The few vector instructions that everything else is made of.
 //!
-//! A register holds `LANES` blocks of 128 bits side by side, and every operation works on each of them by itself. A
-//! value that implements [`Isa`] is the proof that this processor has the instructions; it is made by detection and
-//! nowhere else.
+//! A register holds `LANES` blocks of 128 bits side by side, and every operation works on each of
+//! them by itself. A value that implements [`Isa`] is the proof that this processor has the
+//! instructions; it is made by detection and nowhere else.
 //!
-//! Every method is `#[inline(always)]`, and so is everything that calls them, up to the one function that has the
-//! instructions enabled. Otherwise each instruction would be a call. Closures cannot be told to be inlined: so those in
-//! here only ever say where a block is.
+//! Every method is `#[inline(always)]`, and so is everything that calls them, up to the one
+//! function that has the instructions enabled. Otherwise each instruction would be a call. Closures
+//! cannot be told to be inlined: so those in here only ever say where a block is.
 
 use core::mem::MaybeUninit;
 

@@ -82,8 +82,8 @@ impl<const P: usize> Drop for Place<P> {
     }
 }
 
-/// Where in [`Material::powers`] the powers of the bulk loop are, for registers of `lanes`: H to the 4, 3, 2 and 1
-/// times `lanes`.
+/// Where in [`Material::powers`] the powers of the bulk loop are, for registers of `lanes`: H to
+/// the 4, 3, 2 and 1 times `lanes`.
 #[inline(always)]
 pub(super) const fn bulk_powers(lanes: usize) -> [usize; 4] {
     match lanes {
@@ -131,8 +131,9 @@ impl<'m, const P: usize> NewMaterial<'m, P> {
     #[inline(always)]
     const fn new(place: &'m mut MaybeUninit<Material<P>>) -> Self {
         let rows: *mut NewMaterialRows<P> = place.as_mut_ptr().cast();
-        // SAFETY: the two have the same fields in the same order, `repr(C)` and equally aligned; nothing needs to be in a
-        // `MaybeUninit`; and the place is borrowed exclusively for as long.
+        // SAFETY: the two have the same fields in the same order, `repr(C)` and equally aligned;
+        // nothing needs to be in a `MaybeUninit`; and the place is borrowed exclusively for as
+        // long.
         let rows = unsafe { &mut *rows };
         let NewMaterialRows { rounds, powers, masks, rest_streams } = rows;
         Self { rounds, powers, masks, rest_streams }
@@ -243,7 +244,8 @@ pub(super) fn set_up<'m, 'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>
         rests = states[0];
     }
     aes::write(isa, rests, rest_streams);
-    // SAFETY: rounds as above; powers by `copy` or `raise`, which write every row; masks and streams by `write`.
+    // SAFETY: rounds as above; powers by `copy` or `raise`, which write every row; masks and
+    // streams by `write`.
     unsafe { place.assume_init_ref() }
 }
 
@@ -305,8 +307,8 @@ pub(super) fn gather<'b, I: Isa>(isa: I, g: usize, block: impl Fn(usize) -> &'b 
     isa.join(parts)
 }
 
-/// As [`gather`], of blocks that are numbers, their first octet lowest: they need not pass through memory, where vectors
-/// wait for what was written in smaller pieces.
+/// As [`gather`], of blocks that are numbers, their first octet lowest: they need not pass through
+/// memory, where vectors wait for what was written in smaller pieces.
 #[inline(always)]
 pub(super) fn numbers<I: Isa>(isa: I, g: usize, number: impl Fn(usize) -> u128) -> I::V {
     let mut parts = [isa.one().zero(); LANES_MAX];
@@ -316,7 +318,8 @@ pub(super) fn numbers<I: Isa>(isa: I, g: usize, number: impl Fn(usize) -> u128) 
     isa.join(parts)
 }
 
-/// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if `bulk`. Writes every row.
+/// The powers of the hash keys, from AES of the zero block: four, and those for the bulk loop if
+/// `bulk`. Writes every row.
 ///
 /// Each waits for as few multiplications before it as can be.
 #[inline(always)]

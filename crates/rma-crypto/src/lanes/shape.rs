@@ -6,9 +6,10 @@
 //!            rest            head      bulk                     rest
 //! ```
 //!
-//! Head: whole blocks that are done with one frame in each lane. Bulk: a multiple of what the bulk loop takes at once,
-//! perhaps nothing. A rest is less than a block. A frame without bulk is hashed with one frame in each lane up to the
-//! lengths; with bulk, up to the end of the head, and `bulk` does what follows.
+//! Head: whole blocks that are done with one frame in each lane. Bulk: a multiple of what the bulk
+//! loop takes at once, perhaps nothing. A rest is less than a block. A frame without bulk is hashed
+//! with one frame in each lane up to the lengths; with bulk, up to the end of the head, and `bulk`
+//! does what follows.
 
 /// Lengths, in octets. Public: nothing in here depends on what the octets are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,8 @@ impl Shape {
     /// Of no frame at all.
     pub(super) const NOTHING: Self = Self { aad: 0, text: 0, bulk: 0 };
 
-    /// Of a text of `text` octets the bulk loop does a multiple of `chunk`, if there are at least `bulk_min`.
+    /// Of a text of `text` octets the bulk loop does a multiple of `chunk`, if there are at least
+    /// `bulk_min`.
     #[inline(always)]
     pub(super) const fn new(aad: usize, text: usize, chunk: usize, bulk_min: usize) -> Self {
         let bulk = if text < bulk_min { 0 } else { text / chunk * chunk };
@@ -102,7 +104,8 @@ impl Shape {
         }
     }
 
-    /// The block with the lengths: both in bits, the AAD's first, high octets first. Little-endian, as vectors are made.
+    /// The block with the lengths: both in bits, the AAD's first, high octets first. Little-endian,
+    /// as vectors are made.
     #[inline(always)]
     pub(super) const fn lengths(self) -> u128 {
         let (aad, text) = (self.aad as u64 * 8, self.text as u64 * 8);

@@ -53,8 +53,8 @@ pub(super) fn hash<'j, I: Isa, J: Job<'j>, const G: usize, const P: usize>(
     hasher.hashes
 }
 
-/// Whether three multiplications are taken for four. With four lanes it does not pay: there are few multiplications, and
-/// more else to do.
+/// Whether three multiplications are taken for four. With four lanes it does not pay: there are few
+/// multiplications, and more else to do.
 #[inline(always)]
 const fn by_three<I: Isa>() -> bool {
     I::LANES < 4
@@ -72,7 +72,8 @@ struct Hasher<'m, I: Isa, const G: usize, const P: usize> {
 }
 
 impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
-    /// One block of each frame. As many blocks as there are powers are reduced together; the first time, what is over.
+    /// One block of each frame. As many blocks as there are powers are reduced together; the first
+    /// time, what is over.
     #[inline(always)]
     fn take(&mut self, vectors: [I::V; G]) {
         let (field, isa) = (self.field, self.field.isa);
@@ -166,8 +167,9 @@ impl<I: Isa, const G: usize, const P: usize> Hasher<'_, I, G, P> {
         }
     }
 
-    /// Frames of different shapes. Those that have fewer blocks than others begin with zeros, which leave the hash at
-    /// zero: so all end at the same time, and the powers are the same for all lanes.
+    /// Frames of different shapes. Those that have fewer blocks than others begin with zeros, which
+    /// leave the hash at zero: so all end at the same time, and the powers are the same for all
+    /// lanes.
     #[inline(always)]
     fn take_mixed<'j, J: Job<'j>>(&mut self, jobs: &[&J; P], group: &Group) {
         let isa = self.field.isa;
@@ -223,7 +225,8 @@ fn xor<I: Isa>(isa: I, text: &mut Text<'_>, offset: usize, stream: I::V) {
     }
 }
 
-/// Encrypts, or decrypts, the heads of the chosen frames, `N` blocks of each at a time: a multiple of the lanes.
+/// Encrypts, or decrypts, the heads of the chosen frames, `N` blocks of each at a time: a multiple
+/// of the lanes.
 #[inline(always)]
 pub(super) fn crypt_heads<'j, I, J, const N: usize, const G: usize, const P: usize>(
     field: Field<I>,

@@ -4,8 +4,8 @@ use core::{arch::x86_64::*, mem::MaybeUninit};
 
 use crate::lanes::{Block, Isa, LANES_MAX};
 
-/// The proof that this processor has AES-NI, PCLMULQDQ and SSSE3. Made by detection, and out of wider instruction sets,
-/// which include it.
+/// The proof that this processor has AES-NI, PCLMULQDQ and SSSE3. Made by detection, and out of
+/// wider instruction sets, which include it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AesNi(());
 
@@ -20,7 +20,8 @@ impl AesNi {
 /// Calls an instruction that `self` proves to be there.
 macro_rules! have {
     ($call:expr) => {{
-        // SAFETY: `self` exists only where detection has found the instruction; it touches registers only.
+        // SAFETY: `self` exists only where detection has found the instruction; it touches
+        // registers only.
         unsafe { $call }
     }};
 }
@@ -42,7 +43,8 @@ impl Isa for AesNi {
 
     #[inline(always)]
     fn splat(self, block: &Block) -> __m128i {
-        // SAFETY: `block` is 16 readable octets; SSE2, which every x86-64 processor has, loads them unaligned.
+        // SAFETY: `block` is 16 readable octets; SSE2, which every x86-64 processor has, loads them
+        // unaligned.
         unsafe { _mm_loadu_si128(block.as_ptr().cast()) }
     }
 

@@ -20,7 +20,8 @@ impl Vaes256 {
 /// Calls an instruction that `self` proves to be there.
 macro_rules! have {
     ($call:expr) => {{
-        // SAFETY: `self` exists only where detection has found the instruction; it touches registers only.
+        // SAFETY: `self` exists only where detection has found the instruction; it touches
+        // registers only.
         unsafe { $call }
     }};
 }

@@ -5,7 +5,8 @@ use core::{arch::x86_64::*, mem::MaybeUninit};
 use super::aes_ni::AesNi;
 use crate::lanes::{Block, Isa, LANES_MAX};
 
-/// The proof that this processor has AVX-512F, BW and VL, VAES and VPCLMULQDQ, and what [`AesNi`] proves.
+/// The proof that this processor has AVX-512F, BW and VL, VAES and VPCLMULQDQ, and what [`AesNi`]
+/// proves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vaes512(AesNi);
 
@@ -20,7 +21,8 @@ impl Vaes512 {
 /// Calls an instruction that `self` proves to be there.
 macro_rules! have {
     ($call:expr) => {{
-        // SAFETY: `self` exists only where detection has found the instruction; it touches registers only.
+        // SAFETY: `self` exists only where detection has found the instruction; it touches
+        // registers only.
         unsafe { $call }
     }};
 }

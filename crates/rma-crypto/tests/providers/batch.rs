@@ -190,8 +190,9 @@ fn text<'t>(case: &Case, from: &'t Guarded, to: &'t mut Guarded) -> Text<'t> {
     }
 }
 
-/// Seals all cases as one batch and opens them as one batch, damaged as they say. Panics if a result differs from the
-/// reference, if a frame is wrongly accepted or refused, or if anything is written that should not be.
+/// Seals all cases as one batch and opens them as one batch, damaged as they say. Panics if a
+/// result differs from the reference, if a frame is wrongly accepted or refused, or if anything is
+/// written that should not be.
 pub(crate) fn check(provider: &dyn AeadProvider, cases: &[Case]) {
     let mut frames: Vec<Frame> = cases.iter().map(|case| Frame::new(case, provider)).collect();
     for (case, frame) in cases.iter().zip(&mut frames) {

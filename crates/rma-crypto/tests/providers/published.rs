@@ -18,8 +18,9 @@ const C: &str = concat!(
 );
 const AAD: &str = "feedfacedeadbeeffeedfacedeadbeefabaddad2";
 
-/// Test cases 1 to 4 of McGrew and Viega, "The Galois/Counter Mode of Operation (GCM)", the ones with a 128-bit key and a
-/// 96-bit IV; and of NIST's CAVP set `gcmEncryptExtIV128.rsp`, one each with AAD only, and with neither.
+/// Test cases 1 to 4 of McGrew and Viega, "The Galois/Counter Mode of Operation (GCM)", the ones
+/// with a 128-bit key and a 96-bit IV; and of NIST's CAVP set `gcmEncryptExtIV128.rsp`, one each
+/// with AAD only, and with neither.
 const GCM: [Gcm; 6] = [
     [
         "00000000000000000000000000000000",

@@ -69,7 +69,8 @@ pub enum RegionError {
     /// Only regular files have a length that stays.
     #[error("only a regular file can be mapped; this is none")]
     NotARegularFile,
-    /// Huge pages of a file may be gone though the file is as long as ever, which kills this process.
+    /// Huge pages of a file may be gone though the file is as long as ever, which kills this
+    /// process.
     #[error(
         "the file is made of huge pages (hugetlbfs): once somebody punches a hole into it, there need not be a page again, \
          which would kill this process; use `Region::huge_pages`, or a file on another file system"

@@ -1,6 +1,7 @@
 //! Regions over memory that the kernel maps: huge pages, shared memory, files.
 //!
-//! It decides which memory is safe to map and with what it is refused; how it is mapped is in `memory`.
+//! It decides which memory is safe to map and with what it is refused; how it is mapped is in
+//! `memory`.
 
 use super::{Backing, HugePageSize, Region, RegionError, checked_len, memory::Memory};
 use rustix::{
@@ -16,8 +17,9 @@ use std::{
 /// Bytes that are read from a file at once.
 const CHUNK: usize = 64 << 10;
 
-/// What `statfs` says of files that are made of huge pages. They may be SIGBUS though they are sealed and of full
-/// length, once somebody has punched a hole into them: there need not be a page for it again.
+/// What `statfs` says of files that are made of huge pages. They may be SIGBUS though they are
+/// sealed and of full length, once somebody has punched a hole into them: there need not be a page
+/// for it again.
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
 fn is_of_huge_pages(file: &OwnedFd) -> bool {
@@ -58,8 +60,8 @@ fn failed(what: &'static str, len: usize) -> impl Fn(Errno) -> RegionError {
 }
 
 impl Region {
-    /// Zeroed memory of huge pages that the machine has reserved beforehand. The kernel promises them now or never:
-    /// it does not take them back, and does not swap them.
+    /// Zeroed memory of huge pages that the machine has reserved beforehand. The kernel promises
+    /// them now or never: it does not take them back, and does not swap them.
     ///
     /// # Errors
     ///
@@ -82,8 +84,8 @@ impl Region {
         Ok(Self { memory, len })
     }
 
-    /// [`Region::huge_pages`], or ordinary memory where there are none; then the second is why. Say it to someone:
-    /// nothing else does.
+    /// [`Region::huge_pages`], or ordinary memory where there are none; then the second is why. Say
+    /// it to someone: nothing else does.
     ///
     /// # Errors
     ///
@@ -98,13 +100,15 @@ impl Region {
         }
     }
 
-    /// Zeroed memory that other processes can map, too: who is given [`Region::fd`] can read and write all of it,
-    /// whatever remote hosts are permitted. Its length is sealed. `name` is for people who look into `/proc`.
+    /// Zeroed memory that other processes can map, too: who is given [`Region::fd`] can read and
+    /// write all of it, whatever remote hosts are permitted. Its length is sealed. `name` is for
+    /// people who look into `/proc`.
     ///
-    /// **Give the descriptor only to whom you trust with this process's availability.** The seal forbids to make the
-    /// memory shorter, but not to punch holes into it (`fallocate`): then bytes are zero, which whoever may write them
-    /// can have in other ways, and the next access to them, also the engine's, takes a page fault and memory. Where there
-    /// is none, the process may be killed: by the cgroup's limit, or under strict overcommit with SIGBUS.
+    /// **Give the descriptor only to whom you trust with this process's availability.** The seal
+    /// forbids to make the memory shorter, but not to punch holes into it (`fallocate`): then bytes
+    /// are zero, which whoever may write them can have in other ways, and the next access to them,
+    /// also the engine's, takes a page fault and memory. Where there is none, the process may be
+    /// killed: by the cgroup's limit, or under strict overcommit with SIGBUS.
     ///
     /// # Errors
     ///
@@ -122,17 +126,19 @@ impl Region {
         Ok(Self { memory, len })
     }
 
-    /// All of the shared memory that another process has made, as [`Region::memfd`] does, and passed on.
+    /// All of the shared memory that another process has made, as [`Region::memfd`] does, and
+    /// passed on.
     ///
-    /// That process, and whoever else it gives the descriptor to, can read and write the region at any time, as they
-    /// can their own memory. They can also take its pages away by punching holes: the bytes are then zero, the engine
-    /// faults, and where there is no memory this process may be killed ([`Region::memfd`]). So map only what comes from
-    /// whom you trust with this process's availability.
+    /// That process, and whoever else it gives the descriptor to, can read and write the region at
+    /// any time, as they can their own memory. They can also take its pages away by punching holes:
+    /// the bytes are then zero, the engine faults, and where there is no memory this process may be
+    /// killed ([`Region::memfd`]). So map only what comes from whom you trust with this process's
+    /// availability.
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotSealed`] if somebody could shrink it; and whatever the kernel refuses, as where it is
-    /// sealed against writing.
+    /// [`RegionError::NotSealed`] if somebody could shrink it; and whatever the kernel refuses, as
+    /// where it is sealed against writing.
     pub fn map_memfd(fd: OwnedFd) -> Result<Self, RegionError> {
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK) || is_of_huge_pages(&fd) {
@@ -145,26 +151,27 @@ impl Region {
         Ok(Self { memory, len })
     }
 
-    /// The first `len` bytes of a file, shared: what remote hosts write changes the file, and what others write to
-    /// the file remote hosts read. [`Region::sync`] makes it durable.
+    /// The first `len` bytes of a file, shared: what remote hosts write changes the file, and what
+    /// others write to the file remote hosts read. [`Region::sync`] makes it durable.
     ///
     /// # What can go wrong later
     ///
-    /// - **Whoever makes the file shorter kills this process** (SIGBUS), at the next access to what is gone: of the
-    ///   application, or of the engine for a remote host. No seal and no lock of the kernel prevents it. So a file that
-    ///   other users may write is refused. What remains are the programs of the same user, and root's; and whoever had
-    ///   opened the file for writing when it still could, or was passed such a descriptor, whatever its mode is now. Map
-    ///   only files that nothing else truncates: best, ones that this process has made. Where that cannot be promised,
-    ///   use [`Region::load_file`].
-    /// - An error of the disk at writing back is seen by [`Region::sync`] alone; one at reading a page that the kernel
-    ///   had dropped is SIGBUS, too.
-    /// - The kernel may write pages back and drop them. Then an access waits for the disk; on the engine's thread all
-    ///   ops wait. Files on `tmpfs` (`/dev/shm`) have no disk.
+    /// - **Whoever makes the file shorter kills this process** (SIGBUS), at the next access to what
+    ///   is gone: of the application, or of the engine for a remote host. No seal and no lock of
+    ///   the kernel prevents it. So a file that other users may write is refused. What remains are
+    ///   the programs of the same user, and root's; and whoever had opened the file for writing
+    ///   when it still could, or was passed such a descriptor, whatever its mode is now. Map only
+    ///   files that nothing else truncates: best, ones that this process has made. Where that
+    ///   cannot be promised, use [`Region::load_file`].
+    /// - An error of the disk at writing back is seen by [`Region::sync`] alone; one at reading a
+    ///   page that the kernel had dropped is SIGBUS, too.
+    /// - The kernel may write pages back and drop them. Then an access waits for the disk; on the
+    ///   engine's thread all ops wait. Files on `tmpfs` (`/dev/shm`) have no disk.
     ///
     /// # Errors
     ///
-    /// If the file is too short, not a regular file, made of huge pages, or may be written by others; if the disk is
-    /// full; and whatever the kernel refuses.
+    /// If the file is too short, not a regular file, made of huge pages, or may be written by
+    /// others; if the disk is full; and whatever the kernel refuses.
     pub fn map_file(file: impl Into<OwnedFd>, len: usize) -> Result<Self, RegionError> {
         let (file, file_len) = (file.into(), checked_len(len)? as u64);
         let stat = rustix::fs::fstat(&file).map_err(failed("asking about the file", len))?;
@@ -185,7 +192,8 @@ impl Region {
         }
         // A hole takes its blocks when it is written to, which would be SIGBUS on a full disk.
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, file_len) {
-            // Some file systems cannot; most of those take the blocks when the pages are brought in.
+            // Some file systems cannot; most of those take the blocks when the pages are brought
+            // in.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(errno) => return Err(failed("allocating the file's blocks", len)(errno)),
         }
@@ -194,8 +202,8 @@ impl Region {
         Ok(Self { memory, len })
     }
 
-    /// A copy of a whole file in memory of this process. The file is not looked at again, so nothing that happens to
-    /// it matters, and nothing that happens to the region changes it.
+    /// A copy of a whole file in memory of this process. The file is not looked at again, so
+    /// nothing that happens to it matters, and nothing that happens to the region changes it.
     ///
     /// # Errors
     ///
@@ -223,13 +231,15 @@ impl Region {
         Ok(region)
     }
 
-    /// The file descriptor of shared memory or of a file, to pass on to another process; `None` for other memory.
+    /// The file descriptor of shared memory or of a file, to pass on to another process; `None` for
+    /// other memory.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.memory.fd()
     }
 
-    /// Writes a file's changes to its disk and waits until they are there: slow. Nothing to do for other memory.
+    /// Writes a file's changes to its disk and waits until they are there: slow. Nothing to do for
+    /// other memory.
     ///
     /// # Errors
     ///

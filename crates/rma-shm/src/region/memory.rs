@@ -1,7 +1,7 @@
 //! The memory under a region: where it is, and how it goes back.
 //!
-//! It knows words, not offsets. Always true: all its words are mapped for reading and writing for as long as the
-//! value lives, and nobody has a reference to them but as atomic words.
+//! It knows words, not offsets. Always true: all its words are mapped for reading and writing for
+//! as long as the value lives, and nobody has a reference to them but as atomic words.
 
 use super::{Backing, PAGE_SIZE, RegionError, WORD};
 use crate::sync::{Ordering, RegionWord};
@@ -40,7 +40,8 @@ enum Owner {
     Mapping(Backing, Option<OwnedFd>),
 }
 
-// SAFETY: the memory belongs to the value alone and not to a thread; it is freed once, by the last owner.
+// SAFETY: the memory belongs to the value alone and not to a thread; it is freed once, by the last
+// owner.
 unsafe impl Send for Memory {}
 // SAFETY: a shared `Memory` gives access to atomic words, which are `Sync`, and to nothing else.
 unsafe impl Sync for Memory {}
@@ -80,13 +81,13 @@ impl Memory {
         Self::mapping(first, len, backing, None)
     }
 
-    /// The first `len` bytes of a file, shared with all who have it. What is behind the file's end is zero in its
-    /// last page, and SIGBUS after that.
+    /// The first `len` bytes of a file, shared with all who have it. What is behind the file's end
+    /// is zero in its last page, and SIGBUS after that.
     pub(super) fn shared(len: usize, file: OwnedFd, backing: Backing) -> rustix::io::Result<Self> {
         let (anywhere, access) = (core::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
         let len = len.next_multiple_of(PAGE_SIZE);
-        // SAFETY: a new mapping, wherever the kernel has room, disturbs no other. What other processes do to
-        // the same memory meets atomic words here.
+        // SAFETY: a new mapping, wherever the kernel has room, disturbs no other. What other
+        // processes do to the same memory meets atomic words here.
         let first = unsafe { rustix::mm::mmap(anywhere, len, access, MapFlags::SHARED, &file, 0) }?;
         Self::mapping(first, len, backing, Some(file))
     }
@@ -142,8 +143,9 @@ impl Memory {
 
     #[inline]
     pub(super) fn words(&self) -> &[RegionWord] {
-        // SAFETY: these words are there for as long as `self` is borrowed; a `Page` is an array of words without
-        // padding (asserted above), and a mapping is any number of bytes, aligned to pages.
+        // SAFETY: these words are there for as long as `self` is borrowed; a `Page` is an array of
+        // words without padding (asserted above), and a mapping is any number of bytes, aligned to
+        // pages.
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
@@ -161,23 +163,23 @@ impl Drop for Memory {
             }
             Owner::Mapping(..) => {
                 let (first, len) = (self.first.as_ptr().cast(), self.words * WORD);
-                // SAFETY: the range is this value's own mapping, and no borrow of it is left. It fails only for
-                // ranges that are none.
+                // SAFETY: the range is this value's own mapping, and no borrow of it is left. It
+                // fails only for ranges that are none.
                 let _ = unsafe { rustix::mm::munmap(first, len) };
             }
         }
     }
 }
 
-/// Asks the kernel for huge pages under the memory that `pages` has reserved and not touched yet: remote
-/// hosts read at random, and each small page that is not in the TLB costs a walk. A hint: a kernel that
-/// has none gives ordinary pages.
+/// Asks the kernel for huge pages under the memory that `pages` has reserved and not touched yet:
+/// remote hosts read at random, and each small page that is not in the TLB costs a walk. A hint: a
+/// kernel that has none gives ordinary pages.
 fn advise_huge_pages(pages: &mut Vec<Page>) {
     let reserved = pages.spare_capacity_mut();
     let len = size_of_val(reserved);
     if len >= HUGE_PAGE_SIZE {
-        // SAFETY: the range is memory that `pages` has allocated and nobody uses yet; the advice changes
-        // how it is backed, not what it holds.
+        // SAFETY: the range is memory that `pages` has allocated and nobody uses yet; the advice
+        // changes how it is backed, not what it holds.
         let _ = unsafe {
             rustix::mm::madvise(reserved.as_mut_ptr().cast(), len, Advice::LinuxHugepage)
         };

@@ -1,8 +1,9 @@
 //! The memory of hosts whose applications call, and what calls may do to it.
 //!
-//! Each host has a *target*: bytes that are only read, then an area for each call of each application that may write.
-//! Each application has a local region with an area for each of its calls. An area belongs to one call at a time, so
-//! what it must hold is known to the byte, but for what ops have tried in vain.
+//! Each host has a *target*: bytes that are only read, then an area for each call of each
+//! application that may write. Each application has a local region with an area for each of its
+//! calls. An area belongs to one call at a time, so what it must hold is known to the byte, but for
+//! what ops have tried in vain.
 
 use std::sync::Arc;
 
@@ -112,8 +113,9 @@ impl Host {
         self.target.len() as u64
     }
 
-    /// Prepares the memory of a call by application `node` with `target`. `remote` says where in the target each of
-    /// `spans`, by start and length in the area, is. Checks that nothing has changed since the last call.
+    /// Prepares the memory of a call by application `node` with `target`. `remote` says where in
+    /// the target each of `spans`, by start and length in the area, is. Checks that nothing has
+    /// changed since the last call.
     pub(super) fn prepare(
         hosts: &mut [Self],
         prng: &mut Prng,

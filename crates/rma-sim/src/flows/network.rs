@@ -1,10 +1,10 @@
 //! Hosts joined by a switch, flows of reads between them, and what came of each op.
 //!
-//! Each host that begins a flow has one process with one CommandExecutor, as hosts of the paper have one congestion
-//! control per client. It looks at each completion at once.
+//! Each host that begins a flow has one process with one CommandExecutor, as hosts of the paper
+//! have one congestion control per client. It looks at each completion at once.
 //!
-//! Invariants: all promises hold after every event, and what was read is what the server has; otherwise the run panics,
-//! as then no number of it means anything.
+//! Invariants: all promises hold after every event, and what was read is what the server has;
+//! otherwise the run panics, as then no number of it means anything.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -75,8 +75,8 @@ pub struct Flow {
 /// When the calls of a flow begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// From some time on, one call after the other; or two at a time, of which the first is half as long as the others,
-    /// so that one is always in full swing when the other ends.
+    /// From some time on, one call after the other; or two at a time, of which the first is half as
+    /// long as the others, so that one is always in full swing when the other ends.
     BackToBack {
         /// When the first one begins.
         from: Duration,
@@ -152,7 +152,8 @@ pub fn wire_time(op_size: u32) -> Duration {
 
 /// A link that makes an idle 4 KiB read take [`RTT`] on average.
 fn link(jitter: Duration) -> LinkOptions {
-    // Device and port send the response one after the other, and a request of some 120 bytes in no time to speak of.
+    // Device and port send the response one after the other, and a request of some 120 bytes in no
+    // time to speak of.
     let request = Duration::from_nanos(10);
     let sending = (wire_time(OP_SIZE_MAX) + request) * 2;
     LinkOptions {
@@ -265,7 +266,8 @@ struct Network {
 /// Runs `options`.
 ///
 /// # Panics
-/// If the options make no network, a promise is broken, or other bytes are read than the server has.
+/// If the options make no network, a promise is broken, or other bytes are read than the server
+/// has.
 #[must_use]
 pub fn run(options: &FlowOptions) -> Log {
     let mut network = Network::new(options);

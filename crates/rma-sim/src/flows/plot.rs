@@ -1,4 +1,5 @@
-//! What a run looks like: rows of shares and delays over time, as CSV and as a table with curves of text.
+//! What a run looks like: rows of shares and delays over time, as CSV and as a table with curves of
+//! text.
 
 use core::{
     fmt::{self, Write},
@@ -97,8 +98,8 @@ pub fn csv(rows: &[Row]) -> String {
     csv
 }
 
-/// The same for people: the last column has the flows' rates as digits, and the mean `issue_delay` as `d`, which
-/// covers them; 100 Gbit/s and 10 µs are at the right edge.
+/// The same for people: the last column has the flows' rates as digits, and the mean `issue_delay`
+/// as `d`, which covers them; 100 Gbit/s and 10 µs are at the right edge.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     const WIDTH: usize = 50;

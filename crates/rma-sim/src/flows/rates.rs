@@ -1,8 +1,9 @@
 //! How much of a link each flow had at what time, and since when shares are what they should be.
 //!
-//! What is counted is link time: the response of an op that succeeded took its last link for so long as its bytes, with
-//! all headers, need at 100 Gbit/s, and it had arrived when it had left that link. So a full link is used exactly
-//! without gaps, and short windows show shares without the noise of counting whole ops.
+//! What is counted is link time: the response of an op that succeeded took its last link for so
+//! long as its bytes, with all headers, need at 100 Gbit/s, and it had arrived when it had left
+//! that link. So a full link is used exactly without gaps, and short windows show shares without
+//! the noise of counting whole ops.
 
 use core::time::Duration;
 
@@ -26,8 +27,8 @@ const STEP: Duration = Duration::from_nanos(125);
 /// What is demanded of shares from some time on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Over how long a time shares are taken: in each window of this length, beginning with the one that ends when the
-    /// demand is first met, it must hold.
+    /// Over how long a time shares are taken: in each window of this length, beginning with the one
+    /// that ends when the demand is first met, it must hold.
     pub window: Duration,
     /// What part of the link must be used.
     pub full: f64,
@@ -63,7 +64,8 @@ impl Rates {
         Self { used }
     }
 
-    /// The part of the link that `flow` used from `from` to `to`, both rounded down to multiples of 125 ns.
+    /// The part of the link that `flow` used from `from` to `to`, both rounded down to multiples of
+    /// 125 ns.
     #[must_use]
     pub fn share(&self, flow: usize, from: Instant, to: Instant) -> f64 {
         self.share_of(flow, index(from), index(to))
@@ -77,8 +79,8 @@ impl Rates {
         (used[to] - used[from]) as f64 / nanos.max(1) as f64
     }
 
-    /// How long after `since` the shares of `flows` meet `demand` and do so until the end; `None` if that cannot be
-    /// said of the last quarter of the time.
+    /// How long after `since` the shares of `flows` meet `demand` and do so until the end; `None`
+    /// if that cannot be said of the last quarter of the time.
     ///
     /// Windows look back: what is returned includes one in which all is well already.
     #[must_use]

@@ -1,18 +1,20 @@
-//! The paper's experiments with congestion control and isolation (figures 12 and 15), as networks, and the numbers that
-//! come out of them.
+//! The paper's experiments with congestion control and isolation (figures 12 and 15), as networks,
+//! and the numbers that come out of them.
 //!
-//! One configuration is used for all: congestion control as it is by default, but for the baseline of figure 15c, and
-//! a solicitation window of the bandwidth-delay product, the middle one of the paper's (§7.5). What a seed draws is when
-//! flows begin within a round trip, and how much longer each frame takes than the shortest.
+//! One configuration is used for all: congestion control as it is by default, but for the baseline
+//! of figure 15c, and a solicitation window of the bandwidth-delay product, the middle one of the
+//! paper's (§7.5). What a seed draws is when flows begin within a round trip, and how much longer
+//! each frame takes than the shortest.
 //!
 //! # What "settled" means
 //!
-//! The paper shows curves and says "~8 RTTs" and "~5 RTTs". Here: from when on, until the end of the run, in every
-//! window of four round trips, at least 95 % of the link is used, and each flow's share is within 20 % of an equal one.
-//! Four round trips are the shortest time over which shares mean anything: ops of a flow come in clumps of up to a
-//! window, and with a queue a round trip is twice an idle one. A time counts from the call's submission to the end of the
-//! first of these windows, so each has one round trip in it in which nothing can have come, and nearly a whole window
-//! in which all is well already.
+//! The paper shows curves and says "~8 RTTs" and "~5 RTTs". Here: from when on, until the end of
+//! the run, in every window of four round trips, at least 95 % of the link is used, and each flow's
+//! share is within 20 % of an equal one. Four round trips are the shortest time over which shares
+//! mean anything: ops of a flow come in clumps of up to a window, and with a queue a round trip is
+//! twice an idle one. A time counts from the call's submission to the end of the first of these
+//! windows, so each has one round trip in it in which nothing can have come, and nearly a whole
+//! window in which all is well already.
 
 use core::{fmt, time::Duration};
 
@@ -99,7 +101,8 @@ const JOINED_AFTER: Duration = Duration::from_micros(400);
 /// The solicitation window, in bytes.
 const SOLICITATION_WINDOW: u32 = 64 << 10;
 
-/// A frame takes up to so much longer than another each way, about what one frame in a queue makes of it.
+/// A frame takes up to so much longer than another each way, about what one frame in a queue makes
+/// of it.
 const JITTER: Duration = Duration::from_nanos(200);
 
 /// See the module.
@@ -129,7 +132,8 @@ pub struct Settling {
     pub failures: usize,
 }
 
-/// How long it takes `options` to settle after the last of its flows has begun, all of which share one link.
+/// How long it takes `options` to settle after the last of its flows has begun, all of which share
+/// one link.
 #[must_use]
 pub fn settling(options: &FlowOptions, log: &Log, demand: &Demand) -> Settling {
     let begins = options.flows.iter().map(|flow| match flow.arrivals {
@@ -175,7 +179,8 @@ pub struct Beside {
 /// The small reads: 64 B, ten thousand a second, by chance.
 const SMALL: Arrivals = Arrivals::Poisson { mean_gap: Duration::from_micros(100) };
 
-/// Measures small reads for `length`, beside one transfer of `large` bytes after the other; `None`: alone.
+/// Measures small reads for `length`, beside one transfer of `large` bytes after the other; `None`:
+/// alone.
 #[must_use]
 pub fn small_beside(large: Option<u64>, seed: u64, length: Duration) -> Beside {
     let flow = |len, arrivals| Flow { client: 0, server: 1, len, arrivals };

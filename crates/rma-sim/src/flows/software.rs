@@ -1,7 +1,8 @@
 //! An application's CommandExecutor, whose portal's other end feeds a simulated NIC.
 //!
-//! It stands for the application's thread and for what the engine does with a portal: take commands, give completions.
-//! Both happen at once: what a doorbell and a bus cost is part of the links' delay.
+//! It stands for the application's thread and for what the engine does with a portal: take
+//! commands, give completions. Both happen at once: what a doorbell and a bus cost is part of the
+//! links' delay.
 //!
 //! Time here is true time; executor and NIC are told what their node's clock shows.
 

@@ -1,5 +1,5 @@
-//! What congestion control makes of the paper's experiments, in numbers and as tables in `tables/`: a change of
-//! behaviour is a readable diff.
+//! What congestion control makes of the paper's experiments, in numbers and as tables in `tables/`:
+//! a change of behaviour is a readable diff.
 //!
 //! `RMA_BLESS=1 cargo test -p rma-sim --lib flows` writes the tables anew.
 
@@ -31,7 +31,8 @@ fn compare(name: &str, new: &str) {
     );
 }
 
-/// The first round trips of the run of seed 1 after the last flow has begun, one line each; then one line for ten.
+/// The first round trips of the run of seed 1 after the last flow has begun, one line each; then
+/// one line for ten.
 fn plotted(scene: Scene, from: u64) -> String {
     let micros = Duration::from_micros;
     let options = FlowOptions { length: micros(from + 500), ..scene.options(1) };
@@ -92,8 +93,8 @@ fn two_transfers_share_a_client_within_five_round_trips_and_without_a_local_wind
 
 #[test]
 fn two_clients_share_a_server() {
-    // Clients know of each other by their remote delays only, and these rise and fall for both at once. Fair shares
-    // are a matter of hundreds of round trips, and only over longer times.
+    // Clients know of each other by their remote delays only, and these rise and fall for both at
+    // once. Fair shares are a matter of hundreds of round trips, and only over longer times.
     let options = FlowOptions { length: Duration::from_millis(4), ..Scene::TwoClients.options(0) };
     let demand = Demand { window: Duration::from_micros(200), band: 0.25, ..DEMAND };
     let settling = settling(&options, &run(&options), &demand);

@@ -59,10 +59,11 @@ impl Frame {
     }
 }
 
-/// Derives the keys of a batch, seals it and opens it again, some frames damaged, with every provider.
+/// Derives the keys of a batch, seals it and opens it again, some frames damaged, with every
+/// provider.
 ///
-/// Asserts: keys, ciphertext and tags are those of the portable provider; exactly the damaged frames are refused, and
-/// nothing is written for them; payloads come back.
+/// Asserts: keys, ciphertext and tags are those of the portable provider; exactly the damaged
+/// frames are refused, and nothing is written for them; payloads come back.
 pub fn aead(data: &[u8]) {
     for kind in ProviderKind::ALL {
         // Which were not run is what the test that replays the corpus says.

@@ -120,7 +120,8 @@ impl Host {
         registered.map_err(|(error, _)| error).expect("the table has room for all")
     }
 
-    /// Deregisters a region and registers it again, under another name; or rotates the target's key.
+    /// Deregisters a region and registers it again, under another name; or rotates the target's
+    /// key.
     pub(super) fn renew_region(&mut self, choice: usize) {
         let which = [Which::Source, Which::Sink, Which::Target][(choice & 3) % 3];
         if choice & 4 != 0 {

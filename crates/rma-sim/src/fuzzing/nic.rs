@@ -21,11 +21,12 @@ use super::{
 };
 use crate::prng::Prng;
 
-/// Two NICs, and whatever the bytes say: commands, frames (honest, changed, invented), time, regions that go.
+/// Two NICs, and whatever the bytes say: commands, frames (honest, changed, invented), time,
+/// regions that go.
 ///
-/// Asserts: one completion for each command that was taken, within its bound; the window; right data, at both ends,
-/// that does not change any more once an op was reported; nothing accepted that no NIC sealed. Returns how many ops
-/// ended with each status.
+/// Asserts: one completion for each command that was taken, within its bound; the window; right
+/// data, at both ends, that does not change any more once an op was reported; nothing accepted that
+/// no NIC sealed. Returns how many ops ended with each status.
 pub fn nic(data: &[u8]) -> [u64; OpStatus::ALL.len()] {
     let mut script = Script(data);
     let mut world = World::new(data, &mut script);
@@ -42,7 +43,8 @@ struct Sealed {
     bytes: Vec<u8>,
 }
 
-/// A clock that jumps between its first and its second reading: the engine was stopped in the midst of a frame.
+/// A clock that jumps between its first and its second reading: the engine was stopped in the midst
+/// of a frame.
 struct Jumping {
     now: Instant,
     jump: Duration,
@@ -72,7 +74,8 @@ const SEALED_MAX: usize = 256;
 
 impl World {
     fn new(data: &[u8], script: &mut Script<'_>) -> Self {
-        // Keys follow from the whole input: a frame that was honest for one input is forged for all others.
+        // Keys follow from the whole input: a frame that was honest for one input is forged for all
+        // others.
         let seed = data.iter().fold(0, |seed, &byte| Prng::new(seed ^ u64::from(byte)).next());
         let mut prng = Prng::new(seed);
         let shape = script.number();
@@ -230,8 +233,9 @@ impl World {
         self.receive(host, source, destination, bytes);
     }
 
-    /// Hands `bytes` to a NIC. It may accept only what a NIC sealed, from where it came. The one exception is
-    /// a notice under the reserved key: that key proves nothing about anybody's address.
+    /// Hands `bytes` to a NIC. It may accept only what a NIC sealed, from where it came. The one
+    /// exception is a notice under the reserved key: that key proves nothing about anybody's
+    /// address.
     fn receive(&mut self, host: usize, source: HostAddr, destination: HostAddr, bytes: Vec<u8>) {
         let under_reserved_key = matches!(
             FrameView::parse(&bytes),

@@ -1,7 +1,9 @@
-//! An engine whose applications share nothing but it: two honest ones, and one that writes anything to its rings.
+//! An engine whose applications share nothing but it: two honest ones, and one that writes anything
+//! to its rings.
 //!
-//! Frames arrive at once and in order, and windows and tables have room for everybody. So an honest op takes two
-//! or three turns, and every turn more is somebody else's doing: no more than that one's slots allow (P8).
+//! Frames arrive at once and in order, and windows and tables have room for everybody. So an honest
+//! op takes two or three turns, and every turn more is somebody else's doing: no more than that
+//! one's slots allow (P8).
 
 mod honest;
 mod hostile;
@@ -38,8 +40,8 @@ const HONEST_SLOTS: u16 = 2;
 /// Command slots of a hostile application that has many: more than are served in one turn.
 const MANY_SLOTS: u16 = 48;
 
-/// Frames of one op that wait at one time, at most; and how many pass in one turn, at least: large ones, by the engine's
-/// quantum beside ops of the latency class.
+/// Frames of one op that wait at one time, at most; and how many pass in one turn, at least: large
+/// ones, by the engine's quantum beside ops of the latency class.
 const FRAMES_PER_OP: u32 = 4;
 const FRAMES_PER_TURN: u32 = 2;
 
@@ -227,7 +229,8 @@ impl World {
         }
     }
 
-    /// Nothing stays: no op, no slot, no window; and nobody has touched the honest applications' memory.
+    /// Nothing stays: no op, no slot, no window; and nobody has touched the honest applications'
+    /// memory.
     fn finish(mut self) {
         self.honest.iter_mut().for_each(|honest| honest.issue(&mut Script(&[0xff; 4])));
         self.pass(LONG);

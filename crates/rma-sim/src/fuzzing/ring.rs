@@ -1,7 +1,7 @@
 //! One ring, used by rules and against them, beside a model of its memory.
 //!
-//! The model has all that there is: the two indexes, the entries, and what each side has counted. So it says of
-//! every call what must come of it, also after somebody wrote into the memory.
+//! The model has all that there is: the two indexes, the entries, and what each side has counted.
+//! So it says of every call what must come of it, also after somebody wrote into the memory.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
-//! Two classes of service that do not starve each other, and reads that are refused by how much waits before them.
+//! Two classes of service that do not starve each other, and reads that are refused by how much
+//! waits before them.
 //!
-//! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be solicited), none
-//! waits for more than one of the other class, after the one that was just served.
+//! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be
+//! solicited), none waits for more than one of the other class, after the one that was just served.
 //!
 //! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place,
 //! or so many bytes of answers are before it that its own would come too late: more than can be
@@ -49,7 +50,8 @@ impl Fairness {
         self.expired_at.since(job.arrived_at) < timeout
     }
 
-    /// Something that had been accepted was refused when its turn came: whose turn is next cannot be told.
+    /// Something that had been accepted was refused when its turn came: whose turn is next cannot
+    /// be told.
     pub(super) fn refused(&mut self) {
         self.last[Turn::Response as usize] = None;
         self.last[Turn::Solicitation as usize] = None;
@@ -154,8 +156,8 @@ impl Queued {
 }
 
 impl NodeState {
-    /// Whether a read of `class` has waited since before `since`. Not if there is one that is to be refused, which
-    /// takes a turn that cannot be seen.
+    /// Whether a read of `class` has waited since before `since`. Not if there is one that is to be
+    /// refused, which takes a turn that cannot be seen.
     fn any_job_waits(
         &self,
         class: ClassOfService,

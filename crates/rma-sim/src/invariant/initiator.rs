@@ -1,4 +1,5 @@
-//! The initiator's side: commands, requests, solicitations that are accepted, data that is sent, completions.
+//! The initiator's side: commands, requests, solicitations that are accepted, data that is sent,
+//! completions.
 
 use rma_core::{
     command::{Command, Completion},
@@ -211,7 +212,8 @@ impl Checker {
     ) -> Result<(), Violation> {
         let none = Violation::AcceptedTwice { node, slot: failure.header.slot.0 };
         let op = self.in_service(node, &failure.header).ok_or(none)?;
-        // What refuses an op follows a request of that very op, and nothing refuses what was solicited.
+        // What refuses an op follows a request of that very op, and nothing refuses what was
+        // solicited.
         if op.refused || op.solicited.is_some() || op.dropped + op.accepted == 0 {
             return Err(none);
         }

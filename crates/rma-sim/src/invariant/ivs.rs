@@ -1,7 +1,8 @@
 //! P4: which counters each sender has used, over all its lives.
 //!
-//! K_d binds both hosts, and the rest of an IV is the sender's engine, the direction and the counter. So if no
-//! address uses (engine, direction, counter) twice, no (K_d, IV) pair is used twice.
+//! K_d binds both hosts, and the rest of an IV is the sender's engine, the direction and the
+//! counter. So if no address uses (engine, direction, counter) twice, no (K_d, IV) pair is used
+//! twice.
 
 use std::collections::BTreeMap;
 

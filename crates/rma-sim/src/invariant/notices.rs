@@ -4,8 +4,8 @@
 //! configured rate allows, and those to who has used an old key no more than theirs; of the latter,
 //! a request gets one within a timeout, however often it comes.
 //!
-//! Here it is also checked that no request that the network has changed is taken for an authentic one, not even to
-//! refuse it (P6).
+//! Here it is also checked that no request that the network has changed is taken for an authentic
+//! one, not even to refuse it (P6).
 
 use core::time::Duration;
 
@@ -35,7 +35,8 @@ use crate::{
 /// What one node has to answer, in its present life.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// Copies of requests that it refused at once, and has sent no notice for. In the order in which they came.
+    /// Copies of requests that it refused at once, and has sent no notice for. In the order in
+    /// which they came.
     refused: Vec<Cause>,
     /// Copies that it accepted, and has neither answered in full, nor solicited, nor refused.
     accepted: Vec<Cause>,

@@ -27,8 +27,8 @@ use crate::{
 };
 
 impl Checker {
-    /// A region of `node` is gone, or has another key from now on: nothing that came under the old one may be
-    /// served, applied or admitted any more.
+    /// A region of `node` is gone, or has another key from now on: nothing that came under the old
+    /// one may be served, applied or admitted any more.
     pub fn region_changed(&mut self, node: NodeId, region: RegionId) {
         let target = Some((node, region));
         let outstanding = self.nodes.iter_mut().flat_map(|state| &mut state.slots).flatten();
@@ -88,8 +88,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The op that a response is part of; `None` if it answers nothing that was asked, or not in order, or not
-    /// any more.
+    /// The op that a response is part of; `None` if it answers nothing that was asked, or not in
+    /// order, or not any more.
     pub(super) fn response_sent(
         &mut self,
         sim: &Sim,
@@ -161,8 +161,8 @@ impl Checker {
         }
     }
 
-    /// Hop 2 was sent. `None` if nobody asked for it, or not any more. Of several copies of a request
-    /// it is the first that has not waited for too long: those before are refused.
+    /// Hop 2 was sent. `None` if nobody asked for it, or not any more. Of several copies of a
+    /// request it is the first that has not waited for too long: those before are refused.
     pub(super) fn solicitation_sent(
         &mut self,
         sim: &Sim,
@@ -202,7 +202,8 @@ impl Checker {
         Some(pending.op)
     }
 
-    /// Hop 4 was sent. `None` if not all data has come, or something else became of it than it says.
+    /// Hop 4 was sent. `None` if not all data has come, or something else became of it than it
+    /// says.
     pub(super) fn acknowledgement_sent(
         &mut self,
         frame: &Frame,
@@ -236,7 +237,8 @@ impl Checker {
         })
     }
 
-    /// Hop 3 was received. If it was accepted, its payload was applied before the NIC was done with it.
+    /// Hop 3 was received. If it was accepted, its payload was applied before the NIC was done with
+    /// it.
     pub(super) fn data_received(
         &mut self,
         seen: &Seen,
@@ -294,7 +296,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Forgets mutations that a running node must have forgotten by now, then checks what its tables hold.
+    /// Forgets mutations that a running node must have forgotten by now, then checks what its
+    /// tables hold.
     pub(super) fn check_tables(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
         let settings = settings(sim, node);
         let timing = settings.timing;

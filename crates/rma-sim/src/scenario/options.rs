@@ -26,7 +26,8 @@ pub struct Options {
     pub switch: Option<QueueOptions>,
     /// What befalls nodes in the safety phase.
     pub mishaps: MishapOptions,
-    /// How nodes reserve the values of their message counters, all above the `counter_start` of their settings.
+    /// How nodes reserve the values of their message counters, all above the `counter_start` of
+    /// their settings.
     pub counters: CounterOptions,
     /// Ops that each node issues in the safety phase.
     pub safety_ops: u32,
@@ -38,7 +39,8 @@ pub struct Options {
     pub mutations: Chance,
     /// How many of those are rekeys.
     pub rekeys: Chance,
-    /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so on.
+    /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so
+    /// on.
     pub hopeless: Chance,
     /// How many of these come under a key that their region had before, where there is one.
     pub old_keys: Chance,
@@ -50,8 +52,8 @@ pub struct Options {
     pub silent: u16,
 }
 
-/// The most that one op of 4 KiB takes on the wire one way, with all headers, at the smallest MTU: an upper
-/// bound.
+/// The most that one op of 4 KiB takes on the wire one way, with all headers, at the smallest MTU:
+/// an upper bound.
 pub(crate) const OP_WIRE_LEN: u64 =
     OP_SIZE_MAX as u64 + 65 * (RESPONSE_OVERHEAD as u64 + wire_len(0, false) as u64);
 

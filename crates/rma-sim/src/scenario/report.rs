@@ -70,8 +70,8 @@ struct Burst {
 }
 
 impl Report {
-    /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is one of all
-    /// digests in the order in which they were added.
+    /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is
+    /// one of all digests in the order in which they were added.
     pub fn add(&mut self, other: &Self) {
         let counts = self.statuses.iter_mut().flatten();
         counts.zip(other.statuses.as_flattened()).for_each(|(sum, count)| *sum += count);

@@ -63,7 +63,8 @@ pub(super) struct Host {
     pub(super) forbidden: Target,
     /// The name of a region that was deregistered.
     pub(super) stale: RegionId,
-    /// A region of each process: where the data of its reads goes to, and that of its writes comes from.
+    /// A region of each process: where the data of its reads goes to, and that of its writes comes
+    /// from.
     pub(super) local: [(RegionId, Arc<Region>); PIDS],
     /// Parts of `local`, one for each slot.
     pub(super) areas: Vec<Area>,

@@ -1,8 +1,8 @@
 //! The initiator: command slots, hop 3, completions.
 //!
-//! Its steps are atomic, as nothing that a pause could do between them is not done by the network as well:
-//! a frame that waits in its queue is one that is still on its way. All data of an op is sent in the step
-//! that accepts hop 2, which allows more than sending it bit by bit.
+//! Its steps are atomic, as nothing that a pause could do between them is not done by the network
+//! as well: a frame that waits in its queue is one that is still on its way. All data of an op is
+//! sent in the step that accepts hop 2, which allows more than sending it bit by bit.
 
 use crate::{
     model::State,
@@ -143,8 +143,8 @@ pub(crate) fn receive(script: &Script, state: &mut State, frame: Frame) {
     }
 }
 
-/// The slot of an op that a frame which answers `op` names in clear, and that could open it: slot and
-/// generation are right, and so is K_d. What the frame is curried with is yet to be seen.
+/// The slot of an op that a frame which answers `op` names in clear, and that could open it: slot
+/// and generation are right, and so is K_d. What the frame is curried with is yet to be seen.
 fn slot_of(script: &Script, state: &State, op: OpId) -> Option<usize> {
     let index = usize::from(script.op(op).slot);
     let slot = state.initiator.slots[index];

@@ -1,9 +1,10 @@
-//! The four hops of WRITE and Rekey, explored: every order of every step of an initiator, a target, their two
-//! clocks and a network that belongs to an attacker, within small bounds.
+//! The four hops of WRITE and Rekey, explored: every order of every step of an initiator, a target,
+//! their two clocks and a network that belongs to an attacker, within small bounds.
 //!
-//! It is a model, not shipped code: it shows that the *protocol* keeps P2 (no late effect) and P7 (once), and
-//! what a Rekey promises. That the code follows the protocol is the simulator's to show; the table says where
-//! each part of the model is to be found in `rma-core/src/nic`. Who changes one changes the other.
+//! It is a model, not shipped code: it shows that the *protocol* keeps P2 (no late effect) and P7
+//! (once), and what a Rekey promises. That the code follows the protocol is the simulator's to
+//! show; the table says where each part of the model is to be found in `rma-core/src/nic`. Who
+//! changes one changes the other.
 //!
 //! | model | code | remark |
 //! |---|---|---|
@@ -33,15 +34,16 @@
 //! | `Action::RestartInitiator`, `Action::RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |
 //! | `Effects` | nothing | what only an observer of both sides can know |
 //!
-//! Assumed, not shown: AEAD cannot be forged, IVs are fresh (P4), and the two clocks run at rates whose difference
-//! over one timeout stays within the guard's share for drift. A clock that stands still while the other runs
-//! (a suspended machine, unless the clock counts that time) is outside of it.
+//! Assumed, not shown: AEAD cannot be forged, IVs are fresh (P4), and the two clocks run at rates
+//! whose difference over one timeout stays within the guard's share for drift. A clock that stands
+//! still while the other runs (a suspended machine, unless the clock counts that time) is outside
+//! of it.
 //!
-//! How much is explored: the default takes seconds. `RMA_MODEL=large` adds a tick to all timeouts and one more hop 2
-//! to each run; `RMA_MODEL=frames` keeps every frame deliverable for ever, where the default forgets those that
-//! nobody takes any more (and a test shows that these change nothing):
-//! `RMA_MODEL=large cargo test -p rma-sim --release --test four_hop_model -- --nocapture`. These take minutes
-//! and some GB of memory.
+//! How much is explored: the default takes seconds. `RMA_MODEL=large` adds a tick to all timeouts
+//! and one more hop 2 to each run; `RMA_MODEL=frames` keeps every frame deliverable for ever, where
+//! the default forgets those that nobody takes any more (and a test shows that these change
+//! nothing): `RMA_MODEL=large cargo test -p rma-sim --release --test four_hop_model --
+//! --nocapture`. These take minutes and some GB of memory.
 
 mod initiator;
 mod model;
@@ -130,8 +132,8 @@ fn bounded(script: Script) -> Script {
     }
 }
 
-/// Explores all that `script` allows, and holds each state against the promises. A model that has become
-/// smaller by accident stays below the `floor` of unique states.
+/// Explores all that `script` allows, and holds each state against the promises. A model that has
+/// become smaller by accident stays below the `floor` of unique states.
 fn explore(what: &str, script: Script, floor: usize) {
     static EXPLORED: AtomicUsize = AtomicUsize::new(0);
     let checker = bounded(script).checker().spawn_bfs().join();

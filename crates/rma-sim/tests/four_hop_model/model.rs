@@ -1,5 +1,5 @@
-//! The world as stateright walks through it: every order of every step of both sides, their clocks and the
-//! network.
+//! The world as stateright walks through it: every order of every step of both sides, their clocks
+//! and the network.
 
 use stateright::{Model, Property};
 
@@ -174,8 +174,8 @@ impl Script {
         self.flaws.is_empty() && !self.initiator_restarts
     }
 
-    /// Frames that nobody takes any more: of ops that are over, whose generation has passed, and data for
-    /// entries that have ended, whose IV2 has passed. Neither comes again.
+    /// Frames that nobody takes any more: of ops that are over, whose generation has passed, and
+    /// data for entries that have ended, whose IV2 has passed. Neither comes again.
     pub(crate) fn dead_frames(&self, state: &State) -> impl Iterator<Item = Frame> {
         let State { initiator, target, network, .. } = state;
         let over = |op: OpId| initiator.outcomes[usize::from(op)].is_some();

@@ -1,12 +1,13 @@
 //! Frames, and a network that is the attacker's.
 //!
-//! The network is the set of frames ever sent. Whatever is in it may be delivered at any time and any number
-//! of times, or never: that is loss, delay, reordering, duplication and replay in one. It keeps no order.
+//! The network is the set of frames ever sent. Whatever is in it may be delivered at any time and
+//! any number of times, or never: that is loss, delay, reordering, duplication and replay in one.
+//! It keeps no order.
 //!
-//! Sealing is symbolic. A frame names the op whose K_d and header it carries, and the solicitation whose IV
-//! it is curried with; who receives it compares these names, and nobody can make a frame by other means than
-//! sending it. The one exception is a failure notice under the reserved key: it can be made by whoever has
-//! seen the request, so it counts as sent as soon as the request is.
+//! Sealing is symbolic. A frame names the op whose K_d and header it carries, and the solicitation
+//! whose IV it is curried with; who receives it compares these names, and nobody can make a frame
+//! by other means than sending it. The one exception is a failure notice under the reserved key: it
+//! can be made by whoever has seen the request, so it counts as sent as soon as the request is.
 
 use crate::script::{GRANULES_MAX, OPS_MAX, OpId, SOLICITATIONS_MAX, SolicitationId};
 

@@ -53,7 +53,8 @@ impl Op {
         (1 << self.granules()) - 1
     }
 
-    /// Whether both ops have the same K_d: it follows from K_r and op type, as all else is the same here.
+    /// Whether both ops have the same K_d: it follows from K_r and op type, as all else is the same
+    /// here.
     pub(crate) const fn same_key(self, other: Self) -> bool {
         self.key == other.key && self.rekey_to.is_some() == other.rekey_to.is_some()
     }
@@ -70,8 +71,8 @@ pub(crate) struct Timing {
     pub(crate) guard: u8,
     /// By how much the initiator's clock may gain on the target's, counted from any moment.
     pub(crate) drift_max: u8,
-    /// How long the target may be stopped between its look at the clock and the copy, or the copy and the
-    /// next look; `None` for as long as it pleases.
+    /// How long the target may be stopped between its look at the clock and the copy, or the copy
+    /// and the next look; `None` for as long as it pleases.
     pub(crate) pause_max: Option<u8>,
 }
 
@@ -94,7 +95,8 @@ impl Timing {
     }
 }
 
-/// What the protocol could have done without, or done otherwise. Each breaks a promise; tests show which.
+/// What the protocol could have done without, or done otherwise. Each breaks a promise; tests show
+/// which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// On hop 2 the initiator's timeout stays what it was.

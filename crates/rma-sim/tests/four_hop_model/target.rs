@@ -1,7 +1,7 @@
 //! The target: pending writes, its window, the region's key and revision.
 //!
-//! Between the look at the clock and the copy, and between the copy and the next look, it may be stopped for
-//! any time; then it does nothing else. All its other steps are atomic.
+//! Between the look at the clock and the copy, and between the copy and the next look, it may be
+//! stopped for any time; then it does nothing else. All its other steps are atomic.
 
 use crate::{
     initiator::Outcome,
@@ -184,12 +184,14 @@ impl Target {
         self.is_outdated(script, index) && self.may_shed(index)
     }
 
-    /// Forgets an entry that waits and whose key was replaced. A notice says so: it is one that anybody could make.
+    /// Forgets an entry that waits and whose key was replaced. A notice says so: it is one that
+    /// anybody could make.
     pub(crate) fn refuse(&mut self, script: &Script, index: u8) {
         self.remove(script, index);
     }
 
-    /// Data came under a key that was replaced: nothing of it is copied, and after the last of it hop 4 says so.
+    /// Data came under a key that was replaced: nothing of it is copied, and after the last of it
+    /// hop 4 says so.
     fn discard(&mut self, script: &Script, index: u8, granule: u8) -> Option<Frame> {
         let entry = self.entries[usize::from(index)].as_mut().expect("the caller saw it");
         entry.arrived |= 1 << granule;

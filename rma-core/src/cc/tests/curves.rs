@@ -1,4 +1,5 @@
-//! Windows over time for scripted feedback, as tables in `curves/`: a change of behaviour is a readable diff.
+//! Windows over time for scripted feedback, as tables in `curves/`: a change of behaviour is a
+//! readable diff.
 //!
 //! `RMA_BLESS=1 cargo test -p rma-core --lib curves` writes the tables anew.
 
@@ -24,7 +25,8 @@ const fn phase(
     Phase { name, round_trips, status, issue_delay, remote_delay }
 }
 
-/// Delays in microseconds. The paper's round trip of 5 us, its dispatch timeout of two and timeout of four.
+/// Delays in microseconds. The paper's round trip of 5 us, its dispatch timeout of two and timeout
+/// of four.
 const IDLE: (OpStatus, f64, f64) = (OpStatus::Ok, 0.2, 5.0);
 
 const SCRIPT: &[Phase] = &[

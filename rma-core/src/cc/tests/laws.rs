@@ -41,7 +41,8 @@ fn any_settings() -> impl Strategy<Value = CcConfigBuilder> {
     )
 }
 
-/// Times in steps, so that several completions fall into one round trip, and also delays that make no sense.
+/// Times in steps, so that several completions fall into one round trip, and also delays that make
+/// no sense.
 fn any_feedback() -> impl Strategy<Value = (u64, Feedback)> {
     let delay = || prop_oneof![0..20_000u64, 0..2_000_000_000u64, Just(u64::MAX)];
     let op_size = prop_oneof![Just(4096u32), 1..=4096u32];
@@ -116,7 +117,8 @@ proptest! {
         });
     }
 
-    /// What happens next, to two copies of one state: the one that sees more delay does not have the larger window.
+    /// What happens next, to two copies of one state: the one that sees more delay does not have
+    /// the larger window.
     #[test]
     fn more_delay_never_makes_for_a_larger_window(
         settings in any_settings(),

@@ -106,7 +106,8 @@ fn the_round_trip_to_wait_for_includes_what_local_congestion_adds() {
 //= type=test
 #[test]
 fn an_op_that_joined_the_queue_of_the_last_decrease_is_no_reason_for_another() {
-    // A second transfer has begun, and ops wait for 6 us: for a moment the smoothed RTT does not know.
+    // A second transfer has begun, and ops wait for 6 us: for a moment the smoothed RTT does not
+    // know.
     let mut pair = Pair::of(Algorithm::Aimd);
     pair.give(&feedback(RTT, OpStatus::Ok, 6.0, 5.0));
     assert_eq!(pair.cwnds().0, 8.0);

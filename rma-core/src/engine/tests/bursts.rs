@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A device with one buffer: a frame that it has no room for is held until the next `tx_burst`, as sockets do.
+/// A device with one buffer: a frame that it has no room for is held until the next `tx_burst`, as
+/// sockets do.
 #[derive(Default)]
 struct Holding {
     is_blocked: bool,

@@ -1,6 +1,8 @@
-//! A process that writes what it likes into its portal's memory, while the engine serves it and others (P8).
+//! A process that writes what it likes into its portal's memory, while the engine serves it and
+//! others (P8).
 //!
-//! The fuzz target `ring` does the same step by step. Here it happens at any moment, on a thread of its own.
+//! The fuzz target `ring` does the same step by step. Here it happens at any moment, on a thread of
+//! its own.
 
 use std::{
     sync::{
@@ -19,8 +21,8 @@ const TURN: Duration = Duration::from_millis(1);
 
 const HOSTILE: Range<u16> = SLOTS..2 * SLOTS;
 
-/// An engine, two honest portals, the memory of the rings of a hostile one whose slots are between theirs, and where
-/// data would land.
+/// An engine, two honest portals, the memory of the rings of a hostile one whose slots are between
+/// theirs, and where data would land.
 fn hostile_engine()
 -> (Engine<Lost, HandClock>, Vec<CommandPortal>, [RingMemory; 2], RegisteredRegion) {
     let (mut engine, mut portals, sink) = engine(3);

@@ -72,7 +72,8 @@ fn bulk_transfers_to_hosts_that_do_not_answer_leave_slots_for_small_calls() {
     assert_eq!(bench.take().len(), 3, "an eighth of all is left");
     bench.submit(&[whole(&alive, &small)]);
     assert_eq!(regions(&bench.take()), [2]);
-    // A bulk call of a host that does answer has to wait, and does not stop the small ones behind it.
+    // A bulk call of a host that does answer has to wait, and does not stop the small ones behind
+    // it.
     let bulk = local(3, 1 << 20);
     bench.submit(&[whole(&alive, &bulk)]);
     let other = local(4, 64);

@@ -691,9 +691,9 @@ proptest! {
         prop_assert_eq!(world.over.len(), count);
         for (outcome, took, _) in &world.over {
             if let CallStatus::PeerSilent { since, .. } = outcome.status {
-                // Counted from its submission or from the host's last answer, whichever was later: a
-                // host that answers in between is heard each time. One slot is the portal's, so all
-                // may have to wait for an op of another host first, each once.
+                // Counted from its submission or from the host's last answer, whichever was later:
+                // a host that answers in between is heard each time. One slot is the portal's, so
+                // all may have to wait for an op of another host first, each once.
                 let bound = if slots < 16 { 100 * T } else { 6 * T };
                 prop_assert!(since.min(*took) <= bound, "{:?} after {:?}", outcome, took);
             }

@@ -115,7 +115,8 @@ fn the_id_of_another_executor_does_no_harm() {
     one.executor.cancel(id);
 }
 
-/// An engine whose remote sleeps after 1.05 ms without a frame: 60 us then, 8 us else. One op in service costs 0.3 us.
+/// An engine whose remote sleeps after 1.05 ms without a frame: 60 us then, 8 us else. One op in
+/// service costs 0.3 us.
 fn sleepy(asleep: u64, awake: u64, warm: usize) -> (u64, f64) {
     let mut bench = Bench::new(64, CcConfigBuilder::software(RTT));
     let (large, small) = (local(1, 4 << 20), local(2, 64));

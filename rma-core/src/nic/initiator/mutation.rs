@@ -1,10 +1,10 @@
-//! Hops 2 to 4 of a mutation at its initiator (1RMA §5.1, figure 7): the solicitation is answered as though it were
-//! a read request, and the acknowledgement completes the op.
+//! Hops 2 to 4 of a mutation at its initiator (1RMA §5.1, figure 7): the solicitation is answered
+//! as though it were a read request, and the acknowledgement completes the op.
 //!
-//! Invariant: data is sent for one solicitation of an op and for no other, and from then on nothing but the
-//! acknowledgement or the timeout ends the op. The timeout begins anew with the solicitation, by a clock that was read
-//! after it had arrived: so the responder, which began to count before it sent it, is always the first to give up
-//! (P2).
+//! Invariant: data is sent for one solicitation of an op and for no other, and from then on nothing
+//! but the acknowledgement or the timeout ends the op. The timeout begins anew with the
+//! solicitation, by a clock that was read after it had arrived: so the responder, which began to
+//! count before it sent it, is always the first to give up (P2).
 
 use super::{Context, Initiator, Slot, State};
 use crate::{

@@ -1,8 +1,8 @@
-//! What protects each frame of a batch, and the batch handed to the provider: frames are opened side by side, and sealed
-//! side by side (1RMA §4.2, "Line-rate operation").
+//! What protects each frame of a batch, and the batch handed to the provider: frames are opened
+//! side by side, and sealed side by side (1RMA §4.2, "Line-rate operation").
 //!
-//! One place for each frame of a batch, made with the NIC and used again and again. What is in a place besides counts
-//! for the batch under way only.
+//! One place for each frame of a batch, made with the NIC and used again and again. What is in a
+//! place besides counts for the batch under way only.
 
 use arrayvec::ArrayVec;
 
@@ -23,8 +23,8 @@ struct Protection {
     key: DerivedRegionKey,
     iv: Iv,
     header_len: usize,
-    /// Header and what the frame answers, side by side. Empty for a frame that answers none: then its header is all
-    /// that is authenticated with it, and is taken from the frame.
+    /// Header and what the frame answers, side by side. Empty for a frame that answers none: then
+    /// its header is all that is authenticated with it, and is taken from the frame.
     aad: [u8; AAD_MAX],
     aad_len: usize,
 }
@@ -44,8 +44,8 @@ impl Protection {
         (self.key, self.iv, self.header_len, self.aad_len) = (*key, iv, header_len, 0);
     }
 
-    /// Of a frame with `header` that answers what has `answered`. So joined, they are the paper's currying. Lengths that
-    /// are known when this is compiled make the copies cost next to nothing.
+    /// Of a frame with `header` that answers what has `answered`. So joined, they are the paper's
+    /// currying. Lengths that are known when this is compiled make the copies cost next to nothing.
     //= 1rma#A-iv-currying
     #[inline]
     fn set_answer<const HEADER: usize, const ANSWERED: usize>(
@@ -128,8 +128,8 @@ impl Sealing {
         self.next(None).set_answer(key, iv, header, answered);
     }
 
-    /// Encrypts the payloads of `frames` and writes their tags: as many as there were notes, in their order. Tells
-    /// `on_request` the tags of requests.
+    /// Encrypts the payloads of `frames` and writes their tags: as many as there were notes, in
+    /// their order. Tells `on_request` the tags of requests.
     pub(super) fn seal(
         &mut self,
         aead: &dyn AeadProvider,
@@ -169,7 +169,8 @@ pub(super) struct Opening {
     keys: Box<[Key]>,
 }
 
-/// The frames of a batch that are requests, with the K_r and the fields that the K_d of each is derived from.
+/// The frames of a batch that are requests, with the K_r and the fields that the K_d of each is
+/// derived from.
 pub(in crate::nic) type Derivations<'r> =
     ArrayVec<(usize, &'r RegionKeySchedule, BindingFields), BATCH>;
 
@@ -225,7 +226,8 @@ impl Opening {
         }
     }
 
-    /// Opens those of `frames` that `which` names by their bits, in place, and returns which of them are authentic.
+    /// Opens those of `frames` that `which` names by their bits, in place, and returns which of
+    /// them are authentic.
     pub(super) fn open(
         &self,
         aead: &dyn AeadProvider,

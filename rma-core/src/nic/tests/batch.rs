@@ -1,4 +1,5 @@
-//! Frames that come together are handled as though they came one after the other (§4.2, "Line-rate operation").
+//! Frames that come together are handled as though they came one after the other (§4.2, "Line-rate
+//! operation").
 
 use proptest::prelude::*;
 
@@ -171,8 +172,9 @@ fn transmit_together(nic: &mut Nic, now: Instant, buffers: usize) -> Vec<Flight>
 }
 
 proptest! {
-    /// However many frames are sealed together: they are the same octets, and what answers them is believed or not as
-    /// it would be of any. Also notices, which are bound to the tag of the very request that they refuse.
+    /// However many frames are sealed together: they are the same octets, and what answers them is
+    /// believed or not as it would be of any. Also notices, which are bound to the tag of the very
+    /// request that they refuse.
     #[test]
     fn sent_together_is_as_sent_one_by_one(
         ops in prop::collection::vec(op(), 1..8),

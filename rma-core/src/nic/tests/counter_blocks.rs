@@ -85,8 +85,8 @@ fn a_responder_without_counter_values_neither_answers_nor_refuses_and_serves_aga
     assert_eq!(statuses, [OpStatus::Ok, OpStatus::RemoteAuthenticationFailure]);
 }
 
-/// However many values there are, and wherever they end, in the middle of whatever op: nothing panics, no
-/// value is used twice, and every command completes.
+/// However many values there are, and wherever they end, in the middle of whatever op: nothing
+/// panics, no value is used twice, and every command completes.
 #[test]
 fn counter_values_may_end_anywhere() {
     for (at_a, at_b) in (0..16).flat_map(|a| (0..16).map(move |b| (a, b))) {

@@ -4,7 +4,8 @@ use super::*;
 
 const GATHERING_NANOS: u64 = 9_000;
 
-/// Five reads of the throughput class under way, one answered just now, and one more that waits to be sent.
+/// Five reads of the throughput class under way, one answered just now, and one more that waits to
+/// be sent.
 fn gathering(settings: NicConfigBuilder) -> Pair {
     let mut pair = Pair::with(settings);
     for slot in 0..6 {

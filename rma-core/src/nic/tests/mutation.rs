@@ -1,4 +1,5 @@
-//! Writes: four hops, the target's window, who times out last, and what no frame can make happen (P2, P7).
+//! Writes: four hops, the target's window, who times out last, and what no frame can make happen
+//! (P2, P7).
 
 use core::cell::Cell;
 
@@ -348,7 +349,8 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
 const DATA: core::ops::Range<usize> = 2..5;
 const FRAMES: usize = DATA.end + 1;
 
-/// Why a second copy of frame number `which` is dropped when `delivered` frames have been delivered.
+/// Why a second copy of frame number `which` is dropped when `delivered` frames have been
+/// delivered.
 fn reason_against_a_copy(which: usize, delivered: usize) -> DropReason {
     match which {
         0 => DropReason::Duplicate,
@@ -365,8 +367,8 @@ fn reason_against_a_copy(which: usize, delivered: usize) -> DropReason {
 fn a_duplicate_of_any_frame_at_any_later_point_changes_nothing() {
     type Delivered = Vec<(bool, Flight)>;
 
-    /// Delivers `flight`, which has been delivered before. Meanwhile the target's region has other bytes: those that
-    /// landed before are not written again.
+    /// Delivers `flight`, which has been delivered before. Meanwhile the target's region has other
+    /// bytes: those that landed before are not written again.
     fn deliver_again(pair: &mut Pair, (to_b, flight): &(bool, Flight), reason: DropReason) {
         let landed = pair.target();
         pair.b.memory.copy_in(0, &[0xee; REGION_LEN]).unwrap();
@@ -381,8 +383,8 @@ fn a_duplicate_of_any_frame_at_any_later_point_changes_nothing() {
         pair.b.memory.copy_in(0, &landed).unwrap();
     }
 
-    /// Runs one write and delivers every frame in order, and one of them once more. Returns what was delivered, and
-    /// whether to the target.
+    /// Runs one write and delivers every frame in order, and one of them once more. Returns what
+    /// was delivered, and whether to the target.
     fn run(pair: &mut Pair, again: Option<(usize, usize)>) -> Delivered {
         pair.issue(pair.write(0, 100, 3000));
         let (mut delivered, mut waiting) = (Delivered::new(), std::collections::VecDeque::new());
@@ -518,8 +520,8 @@ fn permissions_and_bounds_hold_for_each_type_of_op() {
     assert_eq!(pair.target(), before);
 }
 
-/// What the target would answer to `request` if its region had another key: an honest refusal. Who controls the wire
-/// could make one himself.
+/// What the target would answer to `request` if its region had another key: an honest refusal. Who
+/// controls the wire could make one himself.
 fn refusal_of(pair: &Pair, request: &Flight) -> Flight {
     let mut other = Host::new("192.0.2.2", NicConfigBuilder::default());
     other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([9; 16])).unwrap();

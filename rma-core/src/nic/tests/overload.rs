@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Otherwise a responder that is asked for more than it can send would send nothing but refusals, and each of
-/// them makes an initiator ask again.
+/// Otherwise a responder that is asked for more than it can send would send nothing but refusals,
+/// and each of them makes an initiator ask again.
 #[test]
 fn refusals_and_responses_take_turns_so_an_overloaded_responder_goes_on_serving() {
     const TURNS: usize = 100;
@@ -176,7 +176,8 @@ impl Flow {
     }
 }
 
-/// The window is always full, one response comes in each turn, and a turn asks for frames as often as an engine does.
+/// The window is always full, one response comes in each turn, and a turn asks for frames as often
+/// as an engine does.
 #[test]
 fn neither_class_starves_the_other_at_a_window_that_is_always_full() {
     for idle_turns in 0..3 {

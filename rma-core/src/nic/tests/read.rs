@@ -486,8 +486,8 @@ fn notices_to_strangers_are_rate_limited_and_notices_to_friends_are_not() {
 
 #[test]
 fn an_authentic_response_outside_its_op_is_dropped() {
-    // A responder that cheats: it asks its own NIC for a larger op than the initiator asked for. The
-    // initiator's IV is the same, so the response is authentic.
+    // A responder that cheats: it asks its own NIC for a larger op than the initiator asked for.
+    // The initiator's IV is the same, so the response is authentic.
     let mut pair = Pair::new();
     pair.issue(pair.read(0, 0, 100));
     let request = pair.requests().remove(0);

@@ -1,9 +1,10 @@
-//! Finite tables: how much each of their entries takes. That nothing else grows, the allocator is asked in the
-//! `finite_tables` test of the `rma-tests` crate (P5).
+//! Finite tables: how much each of their entries takes. That nothing else grows, the allocator is
+//! asked in the `finite_tables` test of the `rma-tests` crate (P5).
 
 use super::*;
 
-/// What the documentation of the settings says that entries take. Whoever makes them larger changes both.
+/// What the documentation of the settings says that entries take. Whoever makes them larger changes
+/// both.
 #[test]
 fn entries_are_as_large_as_the_settings_say() {
     let memory = Pair::new().a.nic.memory();

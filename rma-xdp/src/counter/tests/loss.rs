@@ -20,7 +20,8 @@ fn open_unnamed(dir: &Path, clock: fn() -> Option<u64>) -> Result<Counter, Count
     opened.map(|(counter, _)| counter)
 }
 
-/// Runs on a thread that may do no more than the files' modes say, also where the tests run as root.
+/// Runs on a thread that may do no more than the files' modes say, also where the tests run as
+/// root.
 fn without_privileges<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     let run = || {
         let none = CapabilitySets {

@@ -1,6 +1,6 @@
-//! Reserving on a disk that forgets what was not synced, by processes that die at any step, under a clock
-//! that goes both ways: no value is ever counted twice. Nor where the mark itself is lost, as long as the
-//! clock is right.
+//! Reserving on a disk that forgets what was not synced, by processes that die at any step, under a
+//! clock that goes both ways: no value is ever counted twice. Nor where the mark itself is lost, as
+//! long as the clock is right.
 
 use core::cell::RefCell;
 use std::{collections::BTreeSet, io};
@@ -116,10 +116,11 @@ impl Disk for Model {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A process counts so often, and reserves when it is time. It is started first if it is not running.
+    /// A process counts so often, and reserves when it is time. It is started first if it is not
+    /// running.
     Count { process: usize, times: u8 },
-    /// A process dies at a step of its next reservation; with it the power may go, and with that all
-    /// others.
+    /// A process dies at a step of its next reservation; with it the power may go, and with that
+    /// all others.
     Die { process: usize, at_step: u8, power: Option<Whim> },
     /// A process dies while it does not reserve.
     Stop { process: usize },

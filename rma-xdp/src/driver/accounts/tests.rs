@@ -1,4 +1,5 @@
-//! The books against a model that keeps nothing but lists: every sum is taken anew, every slot looked at.
+//! The books against a model that keeps nothing but lists: every sum is taken anew, every slot
+//! looked at.
 
 use super::*;
 use proptest::prelude::*;
@@ -166,7 +167,8 @@ impl Model {
         }
     }
 
-    /// The lowest slots of those of `whose` (a reservation, or the rest) that are free and side by side.
+    /// The lowest slots of those of `whose` (a reservation, or the rest) that are free and side by
+    /// side.
     fn run(&self, whose: Option<&Tenant>, count: u16) -> Option<u16> {
         let is_free = |slot: u16| {
             let mut reserved = self.tenants.iter().filter(|it| it.reserved_slots.contains(&slot));

@@ -178,8 +178,8 @@ fn a_waker_is_signalled_once_until_it_is_cleared() {
     rustix::io::read(&waker, &mut count).unwrap();
 }
 
-/// Not a benchmark, a guard: a look-up that locked or went to the kernel would show. Prints the best
-/// of many batches (`--nocapture`), since other tests share the machine.
+/// Not a benchmark, a guard: a look-up that locked or went to the kernel would show. Prints the
+/// best of many batches (`--nocapture`), since other tests share the machine.
 #[test]
 fn a_lookup_takes_nanoseconds() {
     const BATCHES: u32 = 300;

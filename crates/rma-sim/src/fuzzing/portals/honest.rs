@@ -11,7 +11,8 @@ use rma_core::{
 
 use super::{CONSTANT_LEN, Script};
 
-/// Turns that a read takes when nobody is in its way: its request is sent in one, its data arrives in the next.
+/// Turns that a read takes when nobody is in its way: its request is sent in one, its data arrives
+/// in the next.
 const READ_TURNS: u32 = 2;
 /// And a write: request, data, which may take two, acknowledgement.
 const WRITE_TURNS: u32 = 4;
@@ -20,7 +21,8 @@ pub(super) struct Honest {
     pub(super) portal: CommandPortal,
     /// For reads and for writes.
     pub(super) grants: [Grant; 2],
-    /// What it uses here, and at the peer. Each begins with constants; then comes a place for each slot.
+    /// What it uses here, and at the peer. Each begins with constants; then comes a place for each
+    /// slot.
     pub(super) local: Memory,
     pub(super) remote: Memory,
     pub(super) under_way: Vec<UnderWay>,

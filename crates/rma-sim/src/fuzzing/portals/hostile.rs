@@ -141,7 +141,8 @@ impl Hostile {
 
     /// To be called before a turn.
     pub(super) fn before(&self) -> Before {
-        // The engine must not believe what it has written there itself. Another value shows when it writes again.
+        // The engine must not believe what it has written there itself. Another value shows when it
+        // writes again.
         let would_be = self.commands.head().wrapping_sub(self.taken);
         if (1..=COMMANDS_PER_TURN).contains(&would_be) {
             self.commands.set_head(self.taken);
