@@ -6,13 +6,12 @@
 //! | outgoing op FIFOs, arbiters | `initiator` |
 //! | solicitation window | `solicitation_window`: one for this host's reads and for what others write |
 //! | RRT | [`RegionTable`] |
-//! | incoming op FIFOs | `responder`: `admission`, then `inbound_reads` or `pending_writes` |
+//! | incoming op FIFOs | `responder`: `admission`, then `reads` or `mutations` |
 //! | encryption-decryption blocks | `security`, over [`crate::crypto`] |
 //!
 //! What is not here: congestion control, retry, ordering, transfers of more than 4 KiB. Those are
 //! software (Table 1), and this module never imports from them.
 
-mod admission;
 mod config;
 mod counter_blocks;
 mod counters;
@@ -21,12 +20,8 @@ mod fair_queue;
 mod gather;
 mod gauges;
 mod granules;
-mod inbound_reads;
 mod initiator;
 mod memory;
-mod notice_limiter;
-mod notices;
-mod pending_writes;
 mod previous_keys;
 mod quantum;
 mod receive;
@@ -36,7 +31,6 @@ mod security;
 mod solicitation_window;
 #[cfg(test)]
 mod tests;
-mod told_requests;
 
 use std::sync::Arc;
 

@@ -13,11 +13,11 @@ use std::collections::VecDeque;
 
 use super::{
     NicConfig,
-    admission::flow,
     counters::NicCounters,
     gather::Bulk,
     granules::Granules,
     region_table::RegionTable,
+    responder::admission::flow,
     security::{Opened, RequestSeal, Security, payload_of},
     solicitation_window::{SolicitationWindow, Solicitor},
 };

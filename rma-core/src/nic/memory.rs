@@ -1,9 +1,12 @@
 //! How much memory a NIC takes: all of it is allocated when the NIC is made (P5).
 
 use super::{
-    Nic, inbound_reads::InboundReads, initiator::Initiator, notices::Notices,
-    pending_writes::PendingWrites, previous_keys::PreviousKeys, region_table::RegionTable,
-    security::Security, told_requests::ToldRequests,
+    Nic,
+    initiator::Initiator,
+    previous_keys::PreviousKeys,
+    region_table::RegionTable,
+    responder::{InboundReads, Notices, PendingWrites, ToldRequests},
+    security::Security,
 };
 use crate::backend::BATCH;
 

@@ -1,16 +1,18 @@
 //! The responding side: requests are admitted or refused, reads are answered, mutations applied
 //! (1RMA §3.1, §4.2, §5).
 //!
-//! What is refused, read and mutated has a module each: `admission`, `inbound_reads`,
-//! `pending_writes`. They take turns to send, so that requests that are refused, which may come as
+//! What is refused, read and mutated has a module each: `admission`, `reads`, `mutations`. They take
+//! turns to send, so that requests that are refused, which may come as
 //! fast as frames can be sent, do not stop those that were accepted.
+
+pub(super) mod admission;
+mod mutations;
+mod notices;
+mod reads;
 
 use super::{
     NicConfig, NicCounters, RegionTable,
-    admission::{Admission, Asked, Wanted},
     fair_queue::Bucket,
-    inbound_reads::InboundReads,
-    pending_writes::PendingWrites,
     security::{Opened, RequestSeal, Security},
     solicitation_window::SolicitationWindow,
 };
@@ -23,6 +25,10 @@ use crate::{
     time::{Clock, Instant},
     wire::{Header, Mutation, MutationRequest, Request, SolicitedData},
 };
+use admission::{Admission, Asked, Wanted};
+pub(super) use mutations::PendingWrites;
+pub(super) use notices::{Notices, ToldRequests};
+pub(super) use reads::InboundReads;
 
 pub(super) struct Responder {
     admission: Admission,

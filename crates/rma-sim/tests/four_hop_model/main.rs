@@ -17,18 +17,18 @@
 //! | `receive_acknowledgement` | `initiator/mutation.rs`: `handle_acknowledgement`; `security.rs`: `open_acknowledgement` | |
 //! | `receive_notice`: `in_time` | `initiator.rs`: `handle_failure` | |
 //! | `Frame::AuthenticationFailure` | `security.rs`: `seal_failure` under the reserved key | deliverable as soon as the request was sent: who has seen that can forge it |
-//! | `target::Entry` | `pending_writes/pending.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
-//! | `receive_request` | `admission.rs`; `pending_writes.rs`: `is_full`, `push` | every copy of a request makes an entry, also those that `has_come` would drop |
-//! | `Action::Solicit`, `may_solicit` | `pending_writes.rs`: `poll_transmit` | in any order, not by class and arrival; a granule stands for half of 4 KiB; no reads share the window |
-//! | `Action::Park`, `may_park` | `pending_writes.rs`: `park` | at any time while another wants room, which is more than the code does |
-//! | `receive_request`: `parked` | `pending_writes.rs`: `place_for` | any that is parked, not the one that was parked first |
-//! | `Action::Shed`, `Action::Forget` | `pending_writes.rs`: `handle_timeout`, `next_in_time` | at any time, which is more than the code does |
-//! | `receive_data`: `header`, `bound`, `repeated` | `pending_writes/pending.rs`: `is_of`; `pending_writes.rs`: `handle_data`; `security.rs`: `open_data` | |
-//! | `Entry::revision`, `is_outdated`, `Action::Refuse` | `region_table.rs`: `get_at`; `admission.rs`: `refuse` | before hop 2 |
-//! | `discard` | `pending_writes/pending.rs`: `land` | after it |
-//! | `Script::deadline`, the look at the clock in `receive_data` | `pending_writes/pending.rs`: `deadline_nanos`, `GUARD_PART` | |
-//! | `Action::Copy`, ticks before it | `pending_writes/pending.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
-//! | `Action::LookAgain`, `Script::late_from` | `pending_writes/pending.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
+//! | `target::Entry` | `responder/mutations/pending.rs`: `Pending` | the model takes the lowest free index, so that one is used again as soon as can be |
+//! | `receive_request` | `responder/admission.rs`; `responder/mutations.rs`: `is_full`, `push` | every copy of a request makes an entry, also those that `has_come` would drop |
+//! | `Action::Solicit`, `may_solicit` | `responder/mutations.rs`: `poll_transmit` | in any order, not by class and arrival; a granule stands for half of 4 KiB; no reads share the window |
+//! | `Action::Park`, `may_park` | `responder/mutations.rs`: `park` | at any time while another wants room, which is more than the code does |
+//! | `receive_request`: `parked` | `responder/mutations.rs`: `place_for` | any that is parked, not the one that was parked first |
+//! | `Action::Shed`, `Action::Forget` | `responder/mutations.rs`: `handle_timeout`, `next_in_time` | at any time, which is more than the code does |
+//! | `receive_data`: `header`, `bound`, `repeated` | `responder/mutations/pending.rs`: `is_of`; `responder/mutations.rs`: `handle_data`; `security.rs`: `open_data` | |
+//! | `Entry::revision`, `is_outdated`, `Action::Refuse` | `region_table.rs`: `get_at`; `responder/admission.rs`: `refuse` | before hop 2 |
+//! | `discard` | `responder/mutations/pending.rs`: `land` | after it |
+//! | `Script::deadline`, the look at the clock in `receive_data` | `responder/mutations/pending.rs`: `deadline_nanos`, `GUARD_PART` | |
+//! | `Action::Copy`, ticks before it | `responder/mutations/pending.rs`: `apply`; `region_table.rs`: `rekey` | ticks: the engine was descheduled |
+//! | `Action::LookAgain`, `Script::late_from` | `responder/mutations/pending.rs`: `given_up_nanos`, `DRIFT_PART`; `counters.rs`: `late_effects` | |
 //! | `Target::debited` | `solicitation_window.rs` | |
 //! | `Action::DriverRekey` | `region_table.rs`: `rekey` | between two steps of the engine, as it runs on its thread |
 //! | `Action::RestartInitiator`, `Action::RestartTarget` | a new `Nic` | generations start anew, IVs do not (P4); the target registers under the key that it has |

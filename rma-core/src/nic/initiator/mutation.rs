@@ -15,7 +15,8 @@ use crate::{
     error::DropReason,
     limits::GRANULE,
     nic::{
-        admission::flow, granules::cut, security::Opened, solicitation_window::SolicitationWindow,
+        granules::cut, responder::admission::flow, security::Opened,
+        solicitation_window::SolicitationWindow,
     },
     time::{Clock, Instant},
     wire::{

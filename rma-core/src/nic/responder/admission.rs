@@ -9,18 +9,20 @@
 //! region has previous keys. So the time of a refusal does not tell whether there is such a region.
 
 use super::{
-    NicConfig,
+    Serving,
     notices::{Cause, Notices},
-    receive::PREFETCH_MAX,
-    region_table::Decoy,
-    responder::Serving,
-    security::{Authentic, Opened, RequestSeal},
 };
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
     crypto::{DerivedRegionKey, KeyBinding},
     error::DropReason,
+    nic::{
+        NicConfig,
+        receive::PREFETCH_MAX,
+        region_table::Decoy,
+        security::{Authentic, Opened, RequestSeal},
+    },
     op::{OpStatus, OpType},
     region::Permissions,
     time::Instant,
@@ -58,7 +60,7 @@ impl Asked {
 }
 
 /// The same for all frames of one op.
-pub(super) const fn flow(header: &Header) -> u16 {
+pub(in crate::nic) const fn flow(header: &Header) -> u16 {
     header.slot.0 ^ header.generation as u16
 }
 

@@ -11,22 +11,25 @@
 //! without a token counts as empty until the next one comes, which is a matter of
 //! [`Notices::poll_timeout`]: nobody spins over it.
 
-use super::{
-    NicConfig, NicCounters,
-    admission::{Asked, flow},
-    fair_queue::{BucketSecret, FairLinks, FairQueue},
-    notice_limiter::NoticeLimiter,
-    security::Security,
-    told_requests::ToldRequests,
-};
+mod limiter;
+mod told_requests;
+
+use super::admission::{Asked, flow};
 use crate::{
     backend::{LINK_LEN, Transmit},
     crypto::DerivedRegionKey,
     error::DropReason,
+    nic::{
+        NicConfig, NicCounters,
+        fair_queue::{BucketSecret, FairLinks, FairQueue},
+        security::Security,
+    },
     op::OpStatus,
     time::Instant,
     wire::{Failure, failure::FAILURE_LEN},
 };
+use limiter::NoticeLimiter;
+pub(in crate::nic) use told_requests::ToldRequests;
 
 /// How many notices of one cause may wait. Larger: more is told of a burst that is faster than the
 /// rate. Smaller: what is told comes sooner.
@@ -87,7 +90,7 @@ impl Queue {
     }
 }
 
-pub(super) struct Notices {
+pub(in crate::nic) struct Notices {
     /// Of all queues.
     entries: Box<[Option<Notice>]>,
     links: FairLinks,
@@ -103,10 +106,10 @@ pub(super) struct Notices {
 
 impl Notices {
     /// How many notices may wait.
-    pub(super) const ENTRIES: u32 = (Cause::COUNT * NOTICES_MAX) as u32;
+    pub(in crate::nic) const ENTRIES: u32 = (Cause::COUNT * NOTICES_MAX) as u32;
 
     /// Bytes that each of them takes.
-    pub(super) const ENTRY_LEN: usize =
+    pub(in crate::nic) const ENTRY_LEN: usize =
         size_of::<Option<Notice>>() + FairLinks::ENTRY_LEN + size_of::<u16>();
 
     pub(super) fn new(config: &NicConfig) -> Self {

@@ -19,7 +19,7 @@
 //! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in
 //! TIMEOUT. Where none is parked, who waits in the longest of the lists makes room, with a NACK,
 //! for somebody of a shorter one: initiators take turns by lists, as in
-//! [`fair_queue`](super::fair_queue).
+//! [`fair_queue`](crate::nic::fair_queue).
 //!
 //! A request that has come before is dropped as long as that can be told: until another's is
 //! remembered in its place, which is seldom before its op has ended. So the network's own
@@ -37,18 +37,13 @@
 //! of the limit earlier (the *guard*), by a clock that is read after the data was authenticated,
 //! right before the copy; and the clock is read again right after it. If by then the limit may have
 //! passed, the promise may be broken, and that is counted
-//! ([`NicCounters::late_effects`](super::NicCounters::late_effects)): it is never silent.
+//! ([`NicCounters::late_effects`]): it is never silent.
 
 mod pending;
 
 use super::{
-    NicConfig, NicCounters,
+    Serving,
     admission::{Admission, Admitted, Asked},
-    fair_queue::{Bucket, FairLinks, FairQueue},
-    granules::Granules,
-    responder::Serving,
-    security::{Opened, payload_of},
-    solicitation_window::{SolicitationWindow, Solicitor},
 };
 use crate::{
     addr::HostAddr,
@@ -56,13 +51,20 @@ use crate::{
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     index_list::{IndexList, Links},
+    nic::{
+        NicConfig, NicCounters,
+        fair_queue::{Bucket, FairLinks, FairQueue},
+        granules::Granules,
+        security::{Opened, payload_of},
+        solicitation_window::{SolicitationWindow, Solicitor},
+    },
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{Mutation, MutationRequest, SolicitedData, mutation::DATA_HEADER_LEN},
 };
 use pending::{Pending, State};
 
-pub(super) struct PendingWrites {
+pub(in crate::nic) struct PendingWrites {
     entries: Box<[Pending]>,
     links: Links,
     /// Least recently used first.
@@ -105,14 +107,14 @@ enum Place {
 
 impl PendingWrites {
     /// Bytes that each entry takes: itself, and its links.
-    pub(super) const ENTRY_LEN: usize =
+    pub(in crate::nic) const ENTRY_LEN: usize =
         size_of::<Pending>() + Links::ENTRY_LEN + FairLinks::ENTRY_LEN;
 
     /// Bytes that each trace takes.
-    pub(super) const TRACE_LEN: usize = size_of::<u16>();
+    pub(in crate::nic) const TRACE_LEN: usize = size_of::<u16>();
 
     /// How many traces there are for `entries`: enough that two requests seldom have one.
-    pub(super) const fn traces(entries: u32) -> u32 {
+    pub(in crate::nic) const fn traces(entries: u32) -> u32 {
         entries.next_power_of_two() * 4
     }
 
@@ -167,17 +169,17 @@ impl PendingWrites {
     }
 
     /// How many entries `class` has in use, parked ones aside.
-    pub(super) const fn used(&self, class: ClassOfService) -> usize {
+    pub(in crate::nic) const fn used(&self, class: ClassOfService) -> usize {
         self.used[class as usize]
     }
 
     /// How many ops are parked.
-    pub(super) fn parked(&self) -> usize {
+    pub(in crate::nic) fn parked(&self) -> usize {
         self.parked.len()
     }
 
     /// The sizes of the ops that are parked, together.
-    pub(super) const fn parked_bytes(&self) -> u32 {
+    pub(in crate::nic) const fn parked_bytes(&self) -> u32 {
         self.parked_bytes
     }
 

@@ -3,23 +3,25 @@
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data
 //! before it that its own would come too late (§6.1). Within a class initiators take turns, an op
-//! each, by the lists of [`fair_queue`](super::fair_queue) (not in the paper): where a queue is
+//! each, by the lists of [`fair_queue`](crate::nic::fair_queue) (not in the paper): where a queue is
 //! full, a read of the longest list is NACKed in place of one of a shorter list (P13). A job
 //! carries its K_d; what it was admitted under must still be the region's key when its data is
 //! read, so that nothing is read under a key that was rotated away.
 
 use super::{
-    NicConfig,
+    Serving,
     admission::{Admission, Admitted, Asked},
-    fair_queue::{Bucket, FairLinks, FairQueue},
-    granules::cut,
-    responder::Serving,
 };
 use crate::{
     backend::Transmit,
     crypto::DerivedRegionKey,
     error::DropReason,
     limits::GRANULE,
+    nic::{
+        NicConfig,
+        fair_queue::{Bucket, FairLinks, FairQueue},
+        granules::cut,
+    },
     op::{ClassOfService, OpStatus},
     time::Instant,
     wire::{
@@ -42,7 +44,7 @@ struct Job {
     key: DerivedRegionKey,
 }
 
-pub(super) struct InboundReads {
+pub(in crate::nic) struct InboundReads {
     /// One for each class of service.
     queues: [Jobs; 2],
     nack_threshold: u64,
@@ -64,7 +66,8 @@ struct Jobs {
 
 impl InboundReads {
     /// Bytes that each entry of a queue takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Job>() + size_of::<u16>() + FairLinks::ENTRY_LEN;
+    pub(in crate::nic) const ENTRY_LEN: usize =
+        size_of::<Job>() + size_of::<u16>() + FairLinks::ENTRY_LEN;
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let depth = config.settings.inbound_queue as u16;
@@ -110,7 +113,7 @@ impl InboundReads {
     }
 
     /// How many reads of `class` wait, and how many bytes they still have to send.
-    pub(super) fn waiting(&self, class: ClassOfService) -> (usize, u64) {
+    pub(in crate::nic) fn waiting(&self, class: ClassOfService) -> (usize, u64) {
         let Jobs { queue, bytes, .. } = &self.queues[class as usize];
         (queue.len(), *bytes)
     }

@@ -18,7 +18,7 @@ const PLACES: usize = 4096;
 /// without end, and of 256 recordings some do; with eight, of a thousand hardly any.
 const WAYS: usize = 8;
 
-pub(super) struct ToldRequests {
+pub(in crate::nic) struct ToldRequests {
     places: Box<[Told]>,
     timeout_nanos: u64,
 }
@@ -31,10 +31,10 @@ struct Told {
 
 impl ToldRequests {
     /// How many requests are remembered at most.
-    pub(super) const PLACES: u32 = PLACES as u32;
+    pub(in crate::nic) const PLACES: u32 = PLACES as u32;
 
     /// Bytes that each of them takes.
-    pub(super) const PLACE_LEN: usize = size_of::<Told>();
+    pub(in crate::nic) const PLACE_LEN: usize = size_of::<Told>();
 
     pub(super) fn new(timeout_nanos: u64) -> Self {
         let nothing = Told { tag: 0, at: Instant::ZERO };

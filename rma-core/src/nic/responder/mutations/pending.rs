@@ -6,7 +6,10 @@ use crate::{
     backend::Transmit,
     crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
-    nic::{admission::Asked, granules::Granules, responder::Serving},
+    nic::{
+        granules::Granules,
+        responder::{Serving, admission::Asked},
+    },
     op::OpStatus,
     time::{Clock, Instant},
     wire::{
