@@ -372,6 +372,6 @@ pub(crate) const fn hint(status: OpStatus) -> &'static str {
             "the grant is for an older key of the region: make a new one"
         }
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
-        _ => "see ARCHITECTURE.md for what this status means",
+        _ => "the documentation of `OpStatus` in rma-core says what this status means",
     }
 }

@@ -9,16 +9,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     region.write(5 << 20, b"any size")?;
     let grant = server.grant(&region, [127, 0, 0, 17].into(), host.pid(), OpType::Read)?;
 
-    // Cut into ops, paced by congestion control, retried if need be; returns when all of it is
-    // there.
+    // Cut into ops, paced by congestion control, retried; it returns when all of it is there.
     let mut executor = host.executor(64)?;
     let local = host.register(8 << 20, Permissions::NONE)?;
     let began = executor.now();
     executor.read(&grant, 0, &local, 0, 8 << 20)?;
     println!("8 MiB in {:?}", executor.now().since(began));
 
-    // As a future, on any async executor or none. It takes its buffer and gives it back; dropped,
-    // it gives up.
+    // A future, for any async executor or none. It takes its buffer and gives it back.
     let client = Client::new(executor);
     let pool = host.buffer_pool(4, 1 << 20)?;
     let read = async { client.read(&grant, 5 << 20, pool.acquire().await).await };

@@ -20,11 +20,26 @@ fn the_programs_in_the_readme_are_the_examples_that_are_tested() {
     assert_eq!(readme.matches("```rust\n").count(), shown.len(), "no other program is there");
 }
 
+/// The documents of the tree, by their names from its root.
+fn documents() -> Vec<String> {
+    let mut documents = Vec::new();
+    for folder in ["", "docs/", "docs/decisions/", "ebpf/"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+        let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.to_string_lossy().into_owned());
+        documents.extend(
+            names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}{name}")),
+        );
+    }
+    assert!(documents.len() > 10, "the tree has more documents than {documents:?}");
+    documents
+}
+
 #[test]
 fn files_that_the_documents_link_to_exist() {
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ebpf/README.md"] {
-        let folder = Path::new(document).parent().unwrap().to_owned();
-        for link in file(document).split("](").skip(1) {
+    for document in documents() {
+        let folder = Path::new(&document).parent().unwrap().to_owned();
+        for link in file(&document).split("](").skip(1) {
             let target = link.split(')').next().unwrap();
             if target.contains("://") || target.starts_with('#') {
                 continue;
