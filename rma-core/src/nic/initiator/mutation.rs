@@ -6,7 +6,10 @@
 //! solicitation, by a clock that was read after it had arrived: so the responder, which began to
 //! count before it sent it, is always the first to give up (P2).
 
-use super::{Context, Initiator, Slot, State};
+use super::{
+    Context, Initiator,
+    slots::{Slot, State},
+};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},

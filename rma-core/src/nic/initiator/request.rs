@@ -1,0 +1,85 @@
+//! Hop 1 at the initiator: an op enters service, and its request is written (1RMA §3.1, §5.1).
+
+use super::{Context, Initiator, queues::fifo, slots::State};
+use crate::{
+    backend::Transmit,
+    command::{CommandOp, Transfer},
+    crypto::EngineId,
+    nic::{granules::Granules, responder::admission::flow, solicitation_window::Solicitor},
+    op::ClassOfService,
+    time::Instant,
+    wire::{
+        Header, Mutation, MutationRequest, Request, mutation::MUTATION_REQUEST_LEN,
+        read::REQUEST_LEN,
+    },
+};
+
+/// Why a request always fits.
+const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
+
+impl Initiator {
+    /// Lets the next op enter service, if there is one that may, and writes its request.
+    pub(super) fn poll_request(
+        &mut self,
+        now: Instant,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let admits_read = context.window.admits(Solicitor::Read);
+        let id = self.next_ready(admits_read)?;
+        let slot = &mut self.slots[id.index()];
+        let command = &slot.command;
+        let pid = slot.pid.expect("a slot with a command has a PID");
+        let addresses = &context.config.settings.addresses;
+        let source = addresses.toward(command.responder).expect("checked on arrival");
+        self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
+        self.in_service.push_back(&mut self.links, id.0);
+        self.bulk_under_way += usize::from(command.class == ClassOfService::Throughput);
+
+        let header = Header {
+            class: command.class,
+            pid,
+            region: command.remote_region,
+            slot: id,
+            generation: slot.generation,
+            engine: EngineId::default(),
+            counter: 0,
+        };
+        let mutation = match command.op {
+            CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
+                context.window.debit(Solicitor::Read, op_size);
+                let request = Request {
+                    header,
+                    region_offset: remote_offset,
+                    op_size: op_size as u16,
+                    payload_len_max: context.config.payload_len_max(source),
+                };
+                let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
+                slot.seal.iv = context.security.write_request(&command.key, request, out);
+                None
+            }
+            CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
+                Some(Mutation::Write { region_offset: remote_offset, op_size: op_size as u16 })
+            }
+            CommandOp::Rekey(_) => Some(Mutation::Rekey),
+        };
+        if let Some(mutation) = mutation {
+            let timeout_micros = (self.timeout_nanos / 1_000) as u32;
+            let request = MutationRequest { header, mutation, timeout_micros };
+            let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
+            slot.seal.iv = context.security.write_mutation_request(&command.key, request, out);
+        }
+        self.data_first = true;
+        slot.entered_at = now;
+        slot.arrived = Granules::NONE;
+        slot.state = State::InService;
+        Some(Transmit {
+            source,
+            destination: slot.command.responder,
+            len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
+            flow: flow(&header),
+            may_resolve: true,
+            link_behind: false,
+        })
+    }
+}

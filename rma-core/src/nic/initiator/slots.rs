@@ -1,0 +1,140 @@
+//! The command slot table: one flat entry for each op, and how a frame that claims to answer one
+//! finds it.
+//!
+//! What is found is a claim still: the tag decides, which is bound to the op's key and to the IV of
+//! the frame that was answered.
+
+use super::{Initiator, mutation::Solicited};
+use crate::{
+    addr::{HostAddr, Pid},
+    command::{Command, CommandSlotId},
+    crypto::{DerivedRegionKey, Iv},
+    error::{CommandError, DropReason},
+    limits::TAG_LEN,
+    nic::{granules::Granules, security::RequestSeal},
+    time::Instant,
+    wire::Header,
+};
+
+/// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from
+/// state to state.
+pub(super) struct Slot {
+    pub(super) state: State,
+    /// Which use of the slot this is.
+    pub(super) generation: u32,
+    /// PID_initiator, fixed when the slot was allocated; `None` while nobody has it.
+    //= 1rma#4.2-pid-immutable
+    pub(super) pid: Option<Pid>,
+    /// When the present command arrived here.
+    pub(super) arrived_at: Instant,
+    /// The command of an op that is queued or in service.
+    pub(super) command: Command,
+    /// When the op entered service.
+    pub(super) entered_at: Instant,
+    /// What binds answers to the request.
+    //= 1rma#A-iv-memoized
+    pub(super) seal: RequestSeal,
+    /// Which of a read's granules have arrived.
+    pub(super) arrived: Granules,
+    /// What a mutation's solicitation said.
+    pub(super) solicited: Solicited,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Queued,
+    InService,
+    Solicited,
+    Completed,
+}
+
+impl Initiator {
+    pub(in crate::nic) const fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Fixes the PID of a free slot, or takes it away.
+    pub(in crate::nic) fn configure_slot(&mut self, slot: CommandSlotId, pid: Option<Pid>) {
+        let slot = &mut self.slots[slot.index()];
+        slot.pid = pid;
+        slot.command = Command::NONE;
+    }
+
+    pub(in crate::nic) fn is_free(&self, slot: CommandSlotId) -> bool {
+        self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
+    }
+
+    pub(super) fn take_slot(
+        &mut self,
+        now: Instant,
+        id: CommandSlotId,
+    ) -> Result<Pid, CommandError> {
+        let foreign = CommandError::ForeignSlot { slot: id.0 };
+        let slot = self.slots.get_mut(id.index()).ok_or(foreign)?;
+        let pid = slot.pid.ok_or(foreign)?;
+        //= 1rma#4.3-slot-is-one-op
+        if slot.state != State::Free {
+            return Err(CommandError::SlotBusy { slot: id.0 });
+        }
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.arrived_at = now;
+        Ok(pid)
+    }
+
+    /// What frames are opened with that claim to answer the request of an op: its K_d, and the
+    /// request's seal.
+    pub(in crate::nic) fn request_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+    ) -> Option<(&DerivedRegionKey, &RequestSeal)> {
+        let slot = &self.slots[self.index_of(source, header, State::InService).ok()?];
+        Some((&slot.command.key, &slot.seal))
+    }
+
+    /// As [`Initiator::request_of`], of frames that follow on a solicitation, and its IV.
+    pub(in crate::nic) fn solicitation_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+    ) -> Option<(&DerivedRegionKey, &Iv)> {
+        let slot = &self.slots[self.index_of(source, header, State::Solicited).ok()?];
+        Some((&slot.command.key, &slot.solicited.iv))
+    }
+
+    /// Notes the tag of a request that was just sealed.
+    pub(in crate::nic) fn note_tag(&mut self, slot: CommandSlotId, tag: [u8; TAG_LEN]) {
+        self.slots[slot.index()].seal.tag = tag;
+    }
+
+    /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the
+    /// tag, which is bound to the op's key and to its request's IV, decides.
+    pub(super) fn slot_of(
+        &mut self,
+        source: HostAddr,
+        header: &Header,
+        state: State,
+    ) -> Result<&mut Slot, DropReason> {
+        let index = self.index_of(source, header, state)?;
+        Ok(&mut self.slots[index])
+    }
+
+    /// The index of [`Initiator::slot_of`].
+    pub(super) fn index_of(
+        &self,
+        source: HostAddr,
+        header: &Header,
+        state: State,
+    ) -> Result<usize, DropReason> {
+        let index = header.slot.index();
+        let slot = self.slots.get(index).ok_or(DropReason::UnknownSlot)?;
+        if slot.state != state || slot.generation != header.generation {
+            return Err(DropReason::LateOrUnsolicited);
+        }
+        if slot.command.responder != source {
+            return Err(DropReason::WrongResponder);
+        }
+        Ok(index)
+    }
+}
