@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_lab::Pattern;
 use rma_xdp::{
     Clock, CommandSlotId, Completion, Grant, HostError, InlineHost, OpStatus, OpType, Permissions,
     Portal, RegisteredRegion, TscClock,
@@ -19,7 +20,6 @@ use crate::{
     measure::WARM,
     model::Model,
     pair::{PairError, count_failure, hint},
-    pattern::Pattern,
 };
 
 /// The largest op.

@@ -4,13 +4,13 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use clap::Args;
+use rma_lab::{Lab, LabConfig, LabError};
 use serde::Serialize;
 
 use crate::{
     aead,
     client::Verified,
     interrupt::Interrupt,
-    lab::{Lab, LabConfig, LabError},
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},

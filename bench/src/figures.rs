@@ -22,6 +22,7 @@ mod useless;
 mod writes;
 
 use clap::Args;
+use rma_lab::{Lab, LabConfig};
 use serde::Serialize;
 
 pub use self::{check::Checked, limit::Limit};
@@ -29,14 +30,7 @@ use self::{
     check::{ATTEMPTS, measure, verdict},
     table::{BENCHMARKS, Measured, Spec, names},
 };
-use crate::{
-    aead,
-    interrupt::Interrupt,
-    lab::{Lab, LabConfig},
-    line,
-    measure::Amount,
-    pair::PairError,
-};
+use crate::{aead, interrupt::Interrupt, line, measure::Amount, pair::PairError};
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]

@@ -4,6 +4,7 @@
 //! All that is to be compared takes turns, round by round, over the same sockets on the same pair
 //! of interfaces, so that a machine whose speed drifts drifts under all of it.
 
+use rma_lab::Lab;
 use rma_xdp::{
     OpType,
     wire::{
@@ -16,7 +17,6 @@ use crate::{
     client::Client,
     floor::{self, Exchange, FourHops, RoundTrips, Side},
     interrupt::Interrupt,
-    lab::Lab,
     latency::Latencies,
     pair::{Pair, PairError, cores},
 };

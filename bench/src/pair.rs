@@ -9,20 +9,13 @@ use std::{
     thread,
 };
 
+use rma_lab::{Lab, LabError, Pattern};
 use rma_xdp::{
     DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType,
     Permissions, RegisteredRegion, SubmitError, WaitError,
 };
 
-use crate::{
-    aead,
-    client::Client,
-    grants::Grants,
-    lab::{Lab, LabError},
-    model::Model,
-    pattern::Pattern,
-    transfers::TransferError,
-};
+use crate::{aead, client::Client, grants::Grants, model::Model, transfers::TransferError};
 
 /// Ops that a verifying client keeps in flight.
 pub const VERIFY_DEPTH: u16 = 16;

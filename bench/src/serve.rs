@@ -7,6 +7,7 @@ use core::{
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rma_lab::Pattern;
 use rma_xdp::{
     Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, OpStatus,
     OpType, Permissions, Pid, TscClock, net::PathError,
@@ -22,7 +23,6 @@ use crate::{
     line,
     machine::{Machine, mode_and_mtu},
     pair::{PairError, VERIFY_DEPTH, pin},
-    pattern::Pattern,
 };
 
 /// Which device carries the frames.

@@ -25,6 +25,7 @@ use rma_core::{
     time::Instant,
     wire::FRAME_LEN_MIN,
 };
+use rma_lab::Lab;
 use rma_xdp::{
     Clock, Grant, HostAddr, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
     Portal, Region, RegionKey, RegisteredRegion, TscClock,
@@ -33,7 +34,6 @@ use rma_xdp::{
 use crate::{
     client::Client,
     interrupt::Interrupt,
-    lab::Lab,
     latency::Latencies,
     pair::{Pair, PairConfig, PairError, Place, cores, pin},
 };

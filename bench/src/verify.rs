@@ -14,6 +14,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_lab::Pattern;
 use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_region_key};
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
     interrupt::Interrupt,
     model::Model,
     pair::{PairError, hint},
-    pattern::Pattern,
     serve::{HostArgs, ServeError, open_granted},
 };
 

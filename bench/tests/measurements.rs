@@ -8,10 +8,10 @@ use std::net::UdpSocket;
 use rma_bench::{
     death::{self, Death},
     interrupt::Interrupt,
-    lab::{Lab, LabConfig},
     pair::{Pair, PairConfig, Place},
     rotation::{By, NextGrant, Stage},
 };
+use rma_lab::{Lab, LabConfig};
 use rma_xdp::{NicConfigBuilder, OpStatus, OpType, Timing};
 
 /// A pair of its own port. `timeout`: of both NICs.

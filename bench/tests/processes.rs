@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use rma_bench::lab::{Lab, LabConfig, Netns};
+use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{Clock, TscClock};
 use rustix::process::{Pid, Signal, kill_process};
 

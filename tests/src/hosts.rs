@@ -8,7 +8,7 @@ use core::{
 };
 use std::net::UdpSocket;
 
-use rma_bench::lab::{Lab, LabConfig};
+use rma_lab::{Lab, LabConfig};
 use rma_xdp::{CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
 
 /// How the two hosts are opened.

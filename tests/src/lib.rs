@@ -5,4 +5,3 @@ pub mod frames;
 pub mod hostile_wire;
 pub mod hosts;
 pub mod scenario;
-pub mod scratch;

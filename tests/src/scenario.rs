@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::net::UdpSocket;
 
-use rma_bench::pattern::Pattern;
+use rma_lab::Pattern;
 use rma_xdp::{
     AllocationError, ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError,
     OpStatus, OpType, Permissions, Pid, Portal, ReadOp, RegionError, RegionId, RegionKey,

@@ -16,7 +16,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use rma_tests::{hosts::Loopback, scratch::Scratch};
+use rma_lab::Scratch;
+use rma_tests::hosts::Loopback;
 use rma_xdp::HostAddr;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use rma_bench::lab::{Lab, LabConfig, Netns};
 use rma_core::addr::HostAddr;
+use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::net::{Interface, NetError, NetMonitor, Path, PathError, PathTable};
 use rustix::time::{ClockId, clock_gettime};
 

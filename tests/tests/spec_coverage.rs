@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rma_sim::evidence;
+use rma_lab::evidence;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

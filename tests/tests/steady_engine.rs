@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rma_bench::lab::{Lab, LabConfig};
+use rma_lab::{Lab, LabConfig};
 use rma_tests::{
     hosts::{Hosts, Setup},
     scenario,

@@ -16,15 +16,13 @@ use std::{
     time::Duration,
 };
 
-use rma_bench::{
-    floor::{self, Exchange, Side},
-    lab::{Lab, LabConfig, Netns},
-};
+use rma_bench::floor::{self, Exchange, Side};
 use rma_core::{
     addr::HostAddr,
     backend::{Backend, LINK_LEN, Transmit, TxFrame},
     time::Instant,
 };
+use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
     net::{Path, PathTable},
     xdp::{

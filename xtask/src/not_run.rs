@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-/// How each line begins that tells of such a check. `rma_sim::evidence` and the tests of
+/// How each line begins that tells of such a check. `rma_lab::evidence` and the tests of
 /// `rma-crypto` write it as well.
 const MARK: &str = "NOT RUN: ";
 

@@ -288,7 +288,7 @@ fn run_tier(
 
 /// What a test shows in this line of output. The harness may have begun the line.
 fn evidence_in(line: &str) -> Option<&str> {
-    // `rma_sim::evidence` writes it.
+    // `rma_lab::evidence` writes it.
     line.split_once("evidence: ").map(|(_, shown)| shown)
 }
 

@@ -7,14 +7,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use rma_lab::{Lab, Netns};
 use rma_xdp::{HostAddr, HostConfig, InlineHost, Pid};
 
-use crate::{
-    grant_file::GrantFile,
-    grants::Grants,
-    lab::{Lab, Netns},
-    pair::PairError,
-};
+use crate::{grant_file::GrantFile, grants::Grants, pair::PairError};
 
 /// The client's PID, as grants have it.
 const PID: Pid = Pid(1);

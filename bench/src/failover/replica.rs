@@ -4,6 +4,7 @@
 use std::{path::PathBuf, thread, time::Duration};
 
 use clap::Args;
+use rma_lab::Lab;
 use rma_xdp::{Host, HostAddr, HostConfig, OpType, Permissions, Pid};
 
 use super::network::REGION_LEN;
@@ -11,7 +12,6 @@ use crate::{
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
-    lab::Lab,
 };
 
 /// Arguments of a server's process.

@@ -1,6 +1,7 @@
 //! Throughput of large transfers and of pipelined small reads over their raw floors, and small
 //! reads beside large ones.
 
+use rma_lab::Lab;
 use rma_xdp::{
     OpStatus, OpType,
     wire::{
@@ -15,7 +16,6 @@ use crate::{
     client::Client,
     floor::{self, Exchange},
     interrupt::Interrupt,
-    lab::Lab,
     measure::{SMALL, Sides, WARM, sides},
     pair::{Pair, PairConfig, PairError, Place, hint},
     rates::{self, Rates},

@@ -24,7 +24,6 @@
 //! | [`calls`] | random calls of CommandExecutors on the swarm's networks |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
 //! | [`fuzzing`] | the bodies of the fuzz targets |
-//! | [`evidence`] | how a test shows how much it has looked at |
 //!
 //! ```
 //! let report = rma_sim::swarm::run_seed(1, |_| ())?;
@@ -38,7 +37,6 @@ pub mod calls;
 pub mod clock;
 pub mod counter;
 mod disk;
-pub mod evidence;
 pub mod flows;
 pub mod fuzzing;
 pub mod invariant;

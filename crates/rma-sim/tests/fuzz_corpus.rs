@@ -3,7 +3,8 @@
 use std::{fs, path::Path};
 
 use rma_core::{crypto::ProviderKind, op::OpStatus};
-use rma_sim::{evidence, fuzzing, prng::Prng};
+use rma_lab::evidence;
+use rma_sim::{fuzzing, prng::Prng};
 
 fn replay(target: &str, mut body: impl FnMut(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);

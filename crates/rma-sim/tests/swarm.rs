@@ -16,8 +16,8 @@ use rma_core::{
     error::DropReason,
     op::{OpStatus, OpType},
 };
+use rma_lab::evidence;
 use rma_sim::{
-    evidence,
     node::NodeId,
     pcap::Capture,
     scenario::{OP_TYPES, Options, Report},

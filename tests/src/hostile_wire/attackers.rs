@@ -11,11 +11,11 @@ use std::{
     net::{Ipv6Addr, UdpSocket},
 };
 
-use rma_bench::{lab::Lab, pattern::Pattern};
 use rma_core::{
     crypto::EngineId,
     wire::{FrameType, Header, Mutation, MutationRequest, Request},
 };
+use rma_lab::{Lab, Pattern};
 use rma_sim::prng::Prng;
 use rma_xdp::{
     ClassOfService, Clock, CommandSlotId, DerivedRegionKey, Grant, Host, HostAddr, OpStatus,

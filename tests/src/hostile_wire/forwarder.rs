@@ -12,7 +12,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use rma_bench::lab::Netns;
+use rma_lab::Netns;
 use rma_sim::prng::Prng;
 use rma_xdp::{Clock, TscClock};
 use rustix::{

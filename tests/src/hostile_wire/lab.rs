@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use rma_bench::lab::{Lab, Netns};
+use rma_lab::{Lab, Netns};
 use rma_xdp::{Clock, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, TscClock, xdp};
 
 use super::forwarder::Wire;

@@ -212,10 +212,11 @@ fn wrong_bytes(before: &[u8], there: &[u8], start: usize, right: &[u8], ok: bool
 
 #[cfg(test)]
 mod tests {
+    use rma_lab::Scratch;
     use rma_xdp::{Host, HostConfig, Permissions};
 
     use super::*;
-    use crate::{hosts::Loopback, scratch::Scratch};
+    use crate::hosts::Loopback;
 
     /// Whether an op of 1 for 0 is well that has left `there`, of 200 bytes between guards of 8.
     fn is_well(ok: bool, change: impl Fn(&mut [u8])) -> bool {

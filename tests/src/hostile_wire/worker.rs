@@ -9,7 +9,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use rma_bench::pattern::Pattern;
+use rma_lab::Pattern;
 use rma_sim::prng::Prng;
 use rma_xdp::{
     ClassOfService, Clock, Completion, DerivedRegionKey, Grant, Host, MetricsSource, OpStatus,

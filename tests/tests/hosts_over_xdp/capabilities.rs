@@ -10,8 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use rma_bench::lab::{Lab, LabConfig};
-use rma_tests::scratch::Scratch;
+use rma_lab::{Lab, LabConfig, Scratch};
 
 const DOCUMENTED: [&str; 5] = ["net_admin", "net_raw", "bpf", "perfmon", "ipc_lock"];
 

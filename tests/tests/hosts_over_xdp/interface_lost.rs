@@ -9,10 +9,7 @@
 use core::time::Duration;
 use std::thread;
 
-use rma_bench::{
-    lab::{Lab, LabConfig, Netns},
-    pattern::Pattern,
-};
+use rma_lab::{Lab, LabConfig, Netns, Pattern};
 use rma_tests::{
     exposition::Exposition,
     hosts::{CLIENT_PID, Hosts, Setup},

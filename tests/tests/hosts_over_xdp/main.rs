@@ -4,7 +4,7 @@
 mod capabilities;
 mod interface_lost;
 
-use rma_bench::lab::LabConfig;
+use rma_lab::LabConfig;
 use rma_tests::{
     hosts::{Hosts, Setup},
     scenario,

@@ -3,8 +3,9 @@
 use core::time::Duration;
 use std::{path::Path, sync::Arc};
 
-use rma_bench::lab::{Entered, Lab, LabConfig};
-use rma_tests::{hosts::Loopback, scratch::Scratch};
+use rma_lab::Scratch;
+use rma_lab::{Entered, Lab, LabConfig};
+use rma_tests::hosts::Loopback;
 use rma_xdp::{
     ClassOfService, Completion, DerivedRegionKey, Device, Grant, Host, HostAddr, HostConfig,
     NicConfigBuilder, OpStatus, OpType, Permissions, Pid, Portal, Region, RegionId, RegionKey,

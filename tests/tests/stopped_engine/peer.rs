@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use rma_tests::scratch::Scratch;
+use rma_lab::Scratch;
 use rma_xdp::{Clock, TscClock};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,

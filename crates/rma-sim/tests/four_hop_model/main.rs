@@ -55,7 +55,7 @@ mod target;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::env;
 
-use rma_sim::evidence;
+use rma_lab::evidence;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::{

@@ -249,8 +249,12 @@ impl Netns {
         Ok(self.ip(&["-6", "-o", "addr", "show", "dev", interface, "tentative"])?.is_empty())
     }
 
-    /// Polls until [`Netns::is_ready`]. Each look starts a process, so the loop does not spin.
-    pub(crate) fn wait_ready(&self, interface: &'static str) -> Result<(), LabError> {
+    /// Waits until `interface` is up with carrier and none of its IPv6 addresses is tentative. Each
+    /// look starts a process, so the loop does not spin.
+    ///
+    /// # Errors
+    /// [`LabError::NotReady`] after ten seconds, and those of [`Netns::ip`].
+    pub fn wait_ready(&self, interface: &'static str) -> Result<(), LabError> {
         let deadline = monotonic() + READY_TIMEOUT;
         while !self.is_ready(interface)? {
             if monotonic() > deadline {
@@ -270,7 +274,7 @@ impl Drop for Netns {
     fn drop(&mut self) {
         if let Err(error) = ip(&["netns", "delete", &*self.name]) {
             // The next run's sweep tries again; a destructor can only say so.
-            eprintln!("rma-bench: {error}");
+            eprintln!("rma-lab: {error}");
         }
     }
 }

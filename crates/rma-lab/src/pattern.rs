@@ -1,7 +1,7 @@
 //! The seeded pattern that a served region holds, so that whoever knows the seed can check every
 //! byte.
 
-use rma_xdp::RegisteredRegion;
+use rma_core::region::RegisteredRegion;
 
 /// Bytes that follow from a seed and their place alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
