@@ -1,0 +1,135 @@
+//! The engine's end of a portal. It believes nothing that the application's end says.
+
+use core::ops::Range;
+
+use rma_shm::{Consumer, Producer};
+
+use super::Bell;
+use crate::command::{Command, CommandSlotId, Completion};
+
+/// The engine's end of a portal.
+#[derive(Debug)]
+pub struct PortalPort {
+    commands: Consumer,
+    completions: Producer,
+    slots: Range<u16>,
+    /// Commands taken whose completions have not been given. `completions` has room for them.
+    outstanding: usize,
+    /// How many of the rings' impossible indexes have been told.
+    impossible_told: u64,
+    /// How to wake the application's thread when it sleeps; `None` if it never does.
+    sleeper: Option<Bell>,
+    /// Whether completions have been given since the application's thread was last looked after.
+    given: bool,
+}
+
+impl PortalPort {
+    /// The engine's end of rings whose other end may be anybody's. [`portal()`] makes both.
+    #[must_use]
+    pub const fn new(slots: Range<u16>, commands: Consumer, completions: Producer) -> Self {
+        Self {
+            commands,
+            completions,
+            slots,
+            outstanding: 0,
+            impossible_told: 0,
+            sleeper: None,
+            given: false,
+        }
+    }
+
+    /// The engine looks after an application's thread that sleeps: it rings `bell` after
+    /// completions that it has given meanwhile, at most once a turn, and when it serves the portal
+    /// no more.
+    pub fn set_sleeper(&mut self, bell: Bell) {
+        self.sleeper = Some(bell);
+    }
+
+    /// The portal's command slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Range<u16> {
+        &self.slots
+    }
+
+    /// Whether no command can be taken. Looks at the other side's memory.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let has_room = self.outstanding + self.completions.len() < self.completions.capacity();
+        self.commands.is_empty() || !has_room
+    }
+
+    /// Whether every command that was taken has got its completion.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Whether [`PortalPort::take`] has a command to take. It keeps it, whatever the application
+    /// does.
+    pub(crate) fn has_command(&mut self) -> bool {
+        // In this order: an application that keeps to the rules makes room before it issues the
+        // command.
+        self.commands.has_line() && self.completions.has_room_for(self.outstanding + 1)
+    }
+
+    /// Takes the next command, or the slot of one that cannot be read; `None` if there is none, or
+    /// its completion would have no room.
+    #[inline]
+    pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
+        if !self.has_command() {
+            return None;
+        }
+        let command = Command::from_line(&self.commands.pop_and_wipe_if(Command::is_secret)?);
+        self.outstanding += 1;
+        Some(command)
+    }
+
+    /// How many more of the other side's indexes were found to be impossible since the last call.
+    pub(crate) fn impossible_indexes(&mut self) -> u64 {
+        let all =
+            self.commands.impossible_indexes().wrapping_add(self.completions.impossible_indexes());
+        all.wrapping_sub(core::mem::replace(&mut self.impossible_told, all))
+    }
+
+    /// Whether `slot` is one of the portal's.
+    pub(crate) fn owns(&self, slot: CommandSlotId) -> bool {
+        self.slots.contains(&slot.0)
+    }
+
+    /// A command that was taken led to no op, so there will be no completion.
+    pub(crate) const fn forget(&mut self) {
+        self.outstanding -= 1;
+    }
+
+    /// Gives a completion to the application. `take` has seen room for it, which the application
+    /// cannot take back. `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be
+    /// called for.
+    ///
+    /// One for each command that was taken, and no more.
+    #[inline]
+    pub fn complete(&mut self, completion: &Completion) -> bool {
+        self.outstanding -= 1;
+        let pushed = self.completions.push(&completion.to_line());
+        debug_assert!(pushed.is_ok(), "room that was seen stays");
+        self.sleeper.is_some() && !core::mem::replace(&mut self.given, true)
+    }
+
+    /// Wakes the application's thread if it sleeps. To be called once after a burst of completions.
+    pub fn wake_sleeper(&mut self) {
+        self.given = false;
+        if let Some(bell) = &self.sleeper
+            && bell.doorbell.needs_ring()
+        {
+            bell.wake.wake();
+        }
+    }
+}
+
+impl Drop for PortalPort {
+    /// Nobody will give completions any more: who waits for one is to learn it.
+    fn drop(&mut self) {
+        if let Some(bell) = &self.sleeper {
+            bell.wake.wake();
+        }
+    }
+}

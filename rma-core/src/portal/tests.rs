@@ -1,0 +1,190 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    addr::HostAddr,
+    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    crypto::{DerivedRegionKey, RegionKey},
+    error::SubmitError,
+    grant::Grant,
+    op::{ClassOfService, OpStatus, OpType},
+    region::{RegionId, RegisteredRegion},
+};
+use rma_shm::Region;
+
+fn local() -> HostAddr {
+    "192.0.2.1".parse().unwrap()
+}
+
+fn pair(slots: Range<u16>) -> (CommandPortal, PortalPort) {
+    portal(PortalConfig {
+        slots,
+        pid: Pid(7),
+        addresses: local().into(),
+        bell: None,
+        nic: NicTag(1),
+    })
+}
+
+fn grant() -> Grant {
+    Grant {
+        responder: "192.0.2.2".parse().unwrap(),
+        region: RegionId::from_bits(3),
+        region_len: 4096,
+        initiator: local(),
+        pid: Pid(7),
+        op_type: OpType::Read,
+        key: DerivedRegionKey::from_bytes([1; 16]),
+    }
+}
+
+fn sink(len: usize) -> RegisteredRegion {
+    RegisteredRegion::new(RegionId::from_bits(9), Arc::new(Region::new(len).unwrap()), NicTag(1))
+}
+
+//= 1rma#4.4-portal
+//= type=test
+//= 1rma#4.3-slots-cap-ops
+//= type=test
+//= 1rma#B-command-store
+//= type=test
+#[test]
+fn a_command_passes_and_its_completion_frees_the_slot() {
+    let (mut portal, mut port) = pair(4..5);
+    let sink = sink(64);
+    let slot = portal.read(&grant(), 100, &sink, 0, 64).unwrap();
+    assert_eq!(slot, CommandSlotId(4));
+    assert_eq!(
+        portal.read(&grant(), 0, &sink, 0, 1).unwrap_err(),
+        SubmitError::NoFreeCommandSlot { slots: 1 }
+    );
+    let command = port.take().unwrap().unwrap();
+    assert_eq!((command.slot, command.op.op_size()), (slot, 64));
+    let CommandOp::Read(Transfer { remote_offset: 100, .. }) = command.op else {
+        panic!("a read at 100: {command:?}")
+    };
+    assert!(port.take().is_none());
+    assert!(portal.poll().is_none());
+    port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2));
+    assert_eq!(portal.poll().unwrap().slot, slot);
+    assert!(portal.read(&grant(), 0, &sink, 0, 1).is_ok());
+}
+
+#[test]
+fn the_ring_keeps_no_copy_of_a_new_region_key() {
+    let (mut portal, mut port) = pair(0..2);
+    let memory = portal.commands.memory();
+    let key = RegionKey::from_bytes([0x5a; 16]);
+    let to_rekey = Grant { op_type: OpType::Rekey, ..grant() };
+    portal.rekey(&to_rekey, key).unwrap();
+    portal.read(&grant(), 0, &sink(64), 0, 64).unwrap();
+    let rekey = port.take().unwrap().unwrap();
+    assert_eq!(rekey.op, CommandOp::Rekey(key));
+    assert_eq!(memory.line(0), rma_shm::Line::ZERO);
+    let read = port.take().unwrap().unwrap();
+    assert_eq!(memory.line(1), read.to_line(), "what holds no K_r costs no store");
+}
+
+#[test]
+fn ops_that_cannot_be_right_are_refused_with_their_values() {
+    let (mut portal, mut port) = pair(0..4);
+    let sink = sink(100);
+    for op_size in [0, 4097, u32::MAX] {
+        let error = portal.read(&grant(), 0, &sink, 0, op_size).unwrap_err();
+        assert_eq!(error, SubmitError::OpSize { op_size });
+    }
+    for (offset, op_size) in [(100, 1), (0, 101), (u64::MAX, 1), (u64::MAX - 63, 64)] {
+        let error = portal.read(&grant(), 0, &sink, offset, op_size).unwrap_err();
+        assert!(matches!(error, SubmitError::LocalOutOfBounds { .. }), "{error}");
+    }
+    let other_process = Grant { pid: Pid(8), ..grant() };
+    let error = portal.read(&other_process, 0, &sink, 0, 1).unwrap_err();
+    assert_eq!(error, SubmitError::GrantForAnotherProcess { granted: Pid(8), portal: Pid(7) });
+    let other_host = Grant { initiator: grant().responder, ..grant() };
+    let error = portal.read(&other_host, 0, &sink, 0, 1).unwrap_err();
+    assert_eq!(error, SubmitError::GrantForAnotherHost { granted: grant().responder });
+    let error = portal.write(&grant(), 0, &sink, 0, 1).unwrap_err();
+    let (granted, wanted) = (OpType::Read, OpType::Write);
+    assert_eq!(error, SubmitError::GrantForAnotherOpType { granted, wanted });
+    let error = portal.rekey(&grant(), RegionKey::from_bytes([0; 16])).unwrap_err();
+    assert!(matches!(error, SubmitError::GrantForAnotherOpType { .. }), "{error}");
+    let elsewhere = RegisteredRegion::new(sink.id(), sink.memory().clone(), NicTag(2));
+    let error = portal.read(&grant(), 0, &elsewhere, 0, 1).unwrap_err();
+    assert_eq!(error, SubmitError::RegionOfAnotherHost { region: sink.id() });
+    assert_eq!(portal.outstanding(), 0);
+    assert!(port.take().is_none(), "nothing was issued");
+}
+
+#[test]
+fn an_application_that_does_not_poll_stalls_itself() {
+    let (mut portal, mut port) = pair(0..2);
+    let sink = sink(64);
+    let line =
+        |slot: u16| Command { slot: CommandSlotId(slot), ..command_of(&grant(), &sink) }.to_line();
+    // A hostile application issues on and on, without ever taking a completion.
+    for slot in [0, 1] {
+        portal.commands.push(&line(slot)).unwrap();
+        let taken = port.take().unwrap().unwrap();
+        port.complete(&Completion::new(taken.slot, OpStatus::Ok, 0, 0));
+    }
+    portal.commands.push(&line(0)).unwrap();
+    assert!(port.take().is_none(), "the completion would have no room");
+    assert!(port.is_idle(), "it does not keep the engine from its sleep either");
+    assert!(portal.completions.pop().is_some());
+    assert!(port.take().is_some());
+}
+
+#[test]
+fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
+    let (mut portal, mut port) = pair(0..2);
+    let (sink, memory) = (sink(64), portal.completions.memory());
+    for round in 0..2 {
+        let slot = portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+        port.take().unwrap().unwrap();
+        port.complete(&Completion::new(slot, OpStatus::Ok, 0, 0));
+        assert_eq!(portal.poll().unwrap().slot, slot, "round {round}");
+    }
+    for _ in 0..2 {
+        portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+        port.take().unwrap().unwrap();
+    }
+    memory.set_head(0);
+    assert!(port.take().is_none());
+    for slot in [CommandSlotId(0), CommandSlotId(1)] {
+        port.complete(&Completion::new(slot, OpStatus::Ok, 0, 0));
+    }
+    assert_eq!(memory.tail(), 4);
+    assert!(port.is_settled());
+}
+
+#[test]
+fn impossible_indexes_of_both_rings_are_told_once() {
+    let (portal, mut port) = pair(0..2);
+    portal.commands.memory().set_tail(3);
+    assert!(port.take().is_none());
+    portal.commands.memory().set_tail(1);
+    portal.completions.memory().set_head(1);
+    assert!(port.take().is_some(), "the ring has room by what was seen last");
+    assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
+    portal.commands.memory().set_tail(3);
+    portal.completions.memory().set_head(u32::MAX);
+    assert!(port.take().is_some(), "any line is one");
+    assert!(port.take().is_none(), "there is no room, and an index that shrank makes none");
+    assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
+}
+
+fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
+    Command {
+        slot: CommandSlotId(0),
+        class: ClassOfService::Latency,
+        responder: grant.responder,
+        remote_region: grant.region,
+        key: grant.key,
+        op: CommandOp::Read(Transfer {
+            op_size: 1,
+            remote_offset: 0,
+            local_region: sink.id(),
+            local_offset: 0,
+        }),
+    }
+}

@@ -1,0 +1,20 @@
+//! Waking a thread that sleeps in the kernel: the way is a trait, as system calls are made elsewhere.
+
+use std::sync::Arc;
+
+use rma_shm::Doorbell;
+
+/// Wakes a thread that sleeps in the kernel. Implemented where system calls are made.
+pub trait Wake: core::fmt::Debug + Send + Sync {
+    /// Makes the thread's present or next sleep end at once. Never blocks.
+    fn wake(&self);
+}
+
+/// How an application wakes its engine, or the engine an application's thread.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    /// Whether the one to be woken sleeps.
+    pub doorbell: Arc<Doorbell>,
+    /// How to wake it.
+    pub wake: Arc<dyn Wake>,
+}
