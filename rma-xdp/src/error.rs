@@ -48,7 +48,7 @@ pub enum HostError {
     Region(#[from] RegionError),
     /// The memory for a region could not be had.
     #[error(transparent)]
-    Memory(#[from] rma_shm::RegionError),
+    Memory(#[from] rma_shm::MemoryError),
     /// The driver's policy did not allow an allocation.
     #[error(transparent)]
     Allocation(#[from] AllocationError),

@@ -128,4 +128,4 @@ pub use rma_core::{
     time::{Clock, Instant},
     wire,
 };
-pub use rma_shm::{Backing, HugePageSize, OutOfBounds, Region, RegionError as MemoryError};
+pub use rma_shm::{Backing, HugePageSize, MemoryError, OutOfBounds, Region};

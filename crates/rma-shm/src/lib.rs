@@ -30,14 +30,17 @@
 //! ```
 
 pub mod doorbell;
+mod error;
 pub mod line;
+mod mapping;
 pub mod prefetch;
 pub mod region;
 pub mod spsc;
 mod sync;
 
 pub use doorbell::Doorbell;
+pub use error::MemoryError;
 pub use line::Line;
 pub use prefetch::prefetch;
-pub use region::{Backing, HugePageSize, OutOfBounds, Region, RegionError};
+pub use region::{Backing, HugePageSize, OutOfBounds, Region};
 pub use spsc::{Consumer, Full, Producer, RingError, ring};

@@ -71,21 +71,14 @@
 //! availability.
 
 use crate::{
+    error::MemoryError,
+    mapping::Mapping,
     prefetch::prefetch_line,
     sync::{Ordering, RegionWord},
 };
 use std::fmt;
 
-mod error;
 mod mapped;
-mod memory;
-
-pub use error::RegionError;
-use memory::Memory;
-
-/// Alignment of a region, and the granularity of its memory, in bytes. The page size of x86-64 and
-/// of most arm64 kernels; on a kernel with larger pages two regions may share one.
-pub const PAGE_SIZE: usize = 4096;
 
 const WORD: usize = size_of::<RegionWord>();
 /// Words of a cache line, for prefetching.
@@ -128,7 +121,7 @@ pub enum HugePageSize {
 /// Page-aligned memory that many threads copy in and out of at once. See the [module](self) for
 /// what concurrent copies may see, and for the kinds of memory.
 pub struct Region {
-    memory: Memory,
+    memory: Mapping,
     /// In bytes; the rest of the last page is never copied out.
     len: usize,
 }
@@ -142,9 +135,9 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// See [`RegionError`]: zero bytes, more than `isize::MAX`, or no memory.
-    pub fn new(len: usize) -> Result<Self, RegionError> {
-        Ok(Self { memory: Memory::heap(checked_len(len)?)?, len })
+    /// See [`MemoryError`]: zero bytes, more than `isize::MAX`, or no memory.
+    pub fn new(len: usize) -> Result<Self, MemoryError> {
+        Ok(Self { memory: Mapping::heap(checked_len(len)?)?, len })
     }
 
     /// What kind of memory it is.
@@ -244,12 +237,12 @@ impl Region {
 }
 
 /// `len`, if an allocation can be that long.
-fn checked_len(len: usize) -> Result<usize, RegionError> {
+fn checked_len(len: usize) -> Result<usize, MemoryError> {
     const MAX: usize = isize::MAX as usize;
     match len {
-        0 => Err(RegionError::Empty),
+        0 => Err(MemoryError::Empty),
         1..=MAX => Ok(len),
-        _ => Err(RegionError::TooLarge { len, max: MAX }),
+        _ => Err(MemoryError::TooLarge { len, max: MAX }),
     }
 }
 

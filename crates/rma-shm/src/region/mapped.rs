@@ -1,9 +1,10 @@
 //! Regions over memory that the kernel maps: huge pages, shared memory, files.
 //!
 //! It decides which memory is safe to map and with what it is refused; how it is mapped is in
-//! `memory`.
+//! [`mapping`](crate::mapping).
 
-use super::{Backing, HugePageSize, Region, RegionError, checked_len, memory::Memory};
+use super::{Backing, HugePageSize, Region, checked_len};
+use crate::{error::MemoryError, mapping::Mapping};
 use rustix::{
     fs::{FallocateFlags, FileType, MemfdFlags, SealFlags},
     io::Errno,
@@ -36,12 +37,12 @@ impl HugePageSize {
         }
     }
 
-    pub(super) const fn kib(self) -> usize {
+    pub(crate) const fn kib(self) -> usize {
         self.bytes() >> 10
     }
 
     /// Where the kernel tells how many there are.
-    pub(super) fn directory(self) -> String {
+    pub(crate) fn directory(self) -> String {
         format!("/sys/kernel/mm/hugepages/hugepages-{}kB", self.kib())
     }
 
@@ -55,8 +56,8 @@ impl HugePageSize {
     }
 }
 
-fn failed(what: &'static str, len: usize) -> impl Fn(Errno) -> RegionError {
-    move |errno| RegionError::System { what, len, errno: errno.raw_os_error() }
+fn failed(what: &'static str, len: usize) -> impl Fn(Errno) -> MemoryError {
+    move |errno| MemoryError::System { what, len, errno: errno.raw_os_error() }
 }
 
 impl Region {
@@ -65,10 +66,10 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// As [`Region::new`], and [`RegionError::NoHugePages`].
-    pub fn huge_pages(len: usize, page: HugePageSize) -> Result<Self, RegionError> {
+    /// As [`Region::new`], and [`MemoryError::NoHugePages`].
+    pub fn huge_pages(len: usize, page: HugePageSize) -> Result<Self, MemoryError> {
         let pages = checked_len(len)?.div_ceil(page.bytes());
-        let refused = |errno: Errno| RegionError::NoHugePages {
+        let refused = |errno: Errno| MemoryError::NoHugePages {
             len,
             page,
             pages,
@@ -80,7 +81,7 @@ impl Region {
             HugePageSize::OneGiB => MapFlags::HUGETLB | MapFlags::HUGE_1GB,
         };
         let size = pages.checked_mul(page.bytes()).ok_or_else(|| refused(Errno::NOMEM))?;
-        let memory = Memory::anonymous(size, flags, Backing::HugePages(page)).map_err(refused)?;
+        let memory = Mapping::anonymous(size, flags, Backing::HugePages(page)).map_err(refused)?;
         Ok(Self { memory, len })
     }
 
@@ -93,9 +94,9 @@ impl Region {
     pub fn prefer_huge_pages(
         len: usize,
         page: HugePageSize,
-    ) -> Result<(Self, Option<RegionError>), RegionError> {
+    ) -> Result<(Self, Option<MemoryError>), MemoryError> {
         match Self::huge_pages(len, page) {
-            Err(why @ RegionError::NoHugePages { .. }) => Ok((Self::new(len)?, Some(why))),
+            Err(why @ MemoryError::NoHugePages { .. }) => Ok((Self::new(len)?, Some(why))),
             region => Ok((region?, None)),
         }
     }
@@ -113,7 +114,7 @@ impl Region {
     /// # Errors
     ///
     /// As [`Region::new`], and whatever the kernel refuses.
-    pub fn memfd(name: &str, len: usize) -> Result<Self, RegionError> {
+    pub fn memfd(name: &str, len: usize) -> Result<Self, MemoryError> {
         let file_len = checked_len(len)? as u64;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file =
@@ -121,7 +122,7 @@ impl Region {
         rustix::fs::ftruncate(&file, file_len).map_err(failed("sizing shared memory", len))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed("sealing shared memory", len))?;
-        let memory = Memory::shared(len, file, Backing::Memfd)
+        let memory = Mapping::shared(len, file, Backing::Memfd)
             .map_err(failed("mapping shared memory", len))?;
         Ok(Self { memory, len })
     }
@@ -137,16 +138,16 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotSealed`] if somebody could shrink it; and whatever the kernel refuses, as
+    /// [`MemoryError::NotSealed`] if somebody could shrink it; and whatever the kernel refuses, as
     /// where it is sealed against writing.
-    pub fn map_memfd(fd: OwnedFd) -> Result<Self, RegionError> {
+    pub fn map_memfd(fd: OwnedFd) -> Result<Self, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK) || is_of_huge_pages(&fd) {
-            return Err(RegionError::NotSealed);
+            return Err(MemoryError::NotSealed);
         }
         let file_len = rustix::fs::fstat(&fd).map_err(failed("asking for the length", 0))?.st_size;
         let len = checked_len(usize::try_from(file_len).unwrap_or(usize::MAX))?;
-        let memory = Memory::shared(len, fd, Backing::Memfd)
+        let memory = Mapping::shared(len, fd, Backing::Memfd)
             .map_err(failed("mapping shared memory", len))?;
         Ok(Self { memory, len })
     }
@@ -172,23 +173,23 @@ impl Region {
     ///
     /// If the file is too short, not a regular file, made of huge pages, or may be written by
     /// others; if the disk is full; and whatever the kernel refuses.
-    pub fn map_file(file: impl Into<OwnedFd>, len: usize) -> Result<Self, RegionError> {
+    pub fn map_file(file: impl Into<OwnedFd>, len: usize) -> Result<Self, MemoryError> {
         let (file, file_len) = (file.into(), checked_len(len)? as u64);
         let stat = rustix::fs::fstat(&file).map_err(failed("asking about the file", len))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(RegionError::NotARegularFile);
+            return Err(MemoryError::NotARegularFile);
         }
         if is_of_huge_pages(&file) {
-            return Err(RegionError::FileOfHugePages);
+            return Err(MemoryError::FileOfHugePages);
         }
         let (owner, mode, user) =
             (stat.st_uid, stat.st_mode & 0o7777, rustix::process::geteuid().as_raw());
         if owner != user || mode & 0o022 != 0 {
-            return Err(RegionError::FileOfOthers { owner, mode, user });
+            return Err(MemoryError::FileOfOthers { owner, mode, user });
         }
         let there = u64::try_from(stat.st_size).unwrap_or(0);
         if there < file_len {
-            return Err(RegionError::FileTooShort { len, file_len: there });
+            return Err(MemoryError::FileTooShort { len, file_len: there });
         }
         // A hole takes its blocks when it is written to, which would be SIGBUS on a full disk.
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, file_len) {
@@ -198,7 +199,7 @@ impl Region {
             Err(errno) => return Err(failed("allocating the file's blocks", len)(errno)),
         }
         let memory =
-            Memory::shared(len, file, Backing::File).map_err(failed("mapping the file", len))?;
+            Mapping::shared(len, file, Backing::File).map_err(failed("mapping the file", len))?;
         Ok(Self { memory, len })
     }
 
@@ -208,10 +209,10 @@ impl Region {
     /// # Errors
     ///
     /// As [`Region::new`], if the file cannot be read, or gets shorter meanwhile.
-    pub fn load_file(file: &File) -> Result<Self, RegionError> {
+    pub fn load_file(file: &File) -> Result<Self, MemoryError> {
         let stat = rustix::fs::fstat(file).map_err(failed("asking about the file", 0))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(RegionError::NotARegularFile);
+            return Err(MemoryError::NotARegularFile);
         }
         let region = Self::new(usize::try_from(stat.st_size).unwrap_or(0))?;
         let len = region.len();
@@ -219,7 +220,7 @@ impl Region {
         while at < len {
             let most = chunk.len().min(len - at);
             match rustix::io::pread(file, &mut chunk[..most], at as u64) {
-                Ok(0) => return Err(RegionError::FileTooShort { len, file_len: at as u64 }),
+                Ok(0) => return Err(MemoryError::FileTooShort { len, file_len: at as u64 }),
                 Ok(read) => {
                     region.copy_in(at as u64, &chunk[..read]).expect("inside the region");
                     at += read;
@@ -244,7 +245,7 @@ impl Region {
     /// # Errors
     ///
     /// What the disk said. Then the file may have any mixture of old and new bytes.
-    pub fn sync(&self) -> Result<(), RegionError> {
+    pub fn sync(&self) -> Result<(), MemoryError> {
         match self.backing() {
             Backing::File => self.memory.sync().map_err(failed("writing the file", self.len())),
             Backing::Ordinary | Backing::HugePages(_) | Backing::Memfd => Ok(()),

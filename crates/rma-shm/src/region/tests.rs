@@ -1,4 +1,5 @@
 use super::*;
+use crate::mapping::PAGE_SIZE;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + 1) as u8).collect()
@@ -6,15 +7,15 @@ fn pattern(len: usize) -> Vec<u8> {
 
 #[test]
 fn sizes_that_no_machine_has_are_errors() {
-    assert_eq!(Region::new(0).unwrap_err(), RegionError::Empty);
+    assert_eq!(Region::new(0).unwrap_err(), MemoryError::Empty);
     let len = isize::MAX as usize + 1;
     assert_eq!(
         Region::new(len).unwrap_err(),
-        RegionError::TooLarge { len, max: isize::MAX as usize }
+        MemoryError::TooLarge { len, max: isize::MAX as usize }
     );
     for len in [isize::MAX as usize, isize::MAX as usize - PAGE_SIZE, 1 << 60] {
         let error = Region::new(len).unwrap_err();
-        assert!(matches!(error, RegionError::OutOfMemory { len: got, .. } if got == len));
+        assert!(matches!(error, MemoryError::OutOfMemory { len: got, .. } if got == len));
         assert!(error.to_string().contains(&len.to_string()));
     }
 }

@@ -42,7 +42,7 @@ fn bytes(region: &Region) -> Vec<u8> {
 
 #[test]
 fn shared_memory_is_the_same_through_its_file_descriptor() {
-    let len = 2 * super::super::PAGE_SIZE + 3;
+    let len = 2 * crate::mapping::PAGE_SIZE + 3;
     let made = Region::memfd("rma-test", len).unwrap();
     assert_eq!((made.backing(), bytes(&made)), (Backing::Memfd, vec![0; len]));
     let mapped = Region::map_memfd(dup(made.fd().unwrap()).unwrap()).unwrap();
@@ -68,19 +68,19 @@ fn nobody_can_shrink_shared_memory_and_what_can_be_shrunk_is_not_mapped() {
         rustix::fs::ftruncate(&fd, 8192).unwrap();
         fd
     };
-    assert_eq!(Region::map_memfd(unsealed()).unwrap_err(), RegionError::NotSealed);
+    assert_eq!(Region::map_memfd(unsealed()).unwrap_err(), MemoryError::NotSealed);
     let grows = unsealed();
     rustix::fs::fcntl_add_seals(&grows, SealFlags::SHRINK).unwrap();
     assert_eq!(Region::map_memfd(grows).unwrap().len(), 8192);
     let file = Scratch::new(&[1; 4096]);
-    assert_eq!(Region::map_memfd(file.open().into()).unwrap_err(), RegionError::NotSealed);
+    assert_eq!(Region::map_memfd(file.open().into()).unwrap_err(), MemoryError::NotSealed);
     let read_only = unsealed();
     rustix::fs::fcntl_add_seals(&read_only, SealFlags::SHRINK | SealFlags::WRITE).unwrap();
     let refused = Region::map_memfd(read_only).unwrap_err().to_string();
     assert!(refused.contains("mapping shared memory for a region of 8192 bytes"), "{refused}");
     let empty = rustix::fs::memfd_create("rma-test", MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::fcntl_add_seals(&empty, SealFlags::SHRINK).unwrap();
-    assert_eq!(Region::map_memfd(empty).unwrap_err(), RegionError::Empty);
+    assert_eq!(Region::map_memfd(empty).unwrap_err(), MemoryError::Empty);
 }
 
 /// Runs a test of this module again, in another process, which finds `given` as its standard input.
@@ -160,20 +160,20 @@ fn who_shrinks_a_mapped_file_kills_the_process_that_looks_and_who_has_a_copy_liv
 fn files_that_may_shrink_or_are_none_are_refused_with_their_values() {
     let scratch = Scratch::new(&[7; 5000]);
     let error = Region::map_file(scratch.open(), 5001).unwrap_err();
-    assert_eq!(error, RegionError::FileTooShort { len: 5001, file_len: 5000 });
-    assert_eq!(Region::map_file(scratch.open(), 0).unwrap_err(), RegionError::Empty);
+    assert_eq!(error, MemoryError::FileTooShort { len: 5001, file_len: 5000 });
+    assert_eq!(Region::map_file(scratch.open(), 0).unwrap_err(), MemoryError::Empty);
     for mode in [0o620, 0o602, 0o666] {
         std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(mode)).unwrap();
         let error = Region::map_file(scratch.open(), 5000).unwrap_err();
-        assert!(matches!(error, RegionError::FileOfOthers { mode: m, .. } if m == mode), "{error}");
+        assert!(matches!(error, MemoryError::FileOfOthers { mode: m, .. } if m == mode), "{error}");
         assert!(error.to_string().contains(&format!("{mode:o}")), "{error}");
     }
     let device = || File::options().read(true).write(true).open("/dev/null").unwrap();
-    assert_eq!(Region::map_file(device(), 1).unwrap_err(), RegionError::NotARegularFile);
-    assert_eq!(Region::load_file(&device()).unwrap_err(), RegionError::NotARegularFile);
+    assert_eq!(Region::map_file(device(), 1).unwrap_err(), MemoryError::NotARegularFile);
+    assert_eq!(Region::load_file(&device()).unwrap_err(), MemoryError::NotARegularFile);
     std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(0o600)).unwrap();
     let read_only = File::open(&scratch.0).unwrap();
-    assert!(matches!(Region::map_file(read_only, 5000), Err(RegionError::System { .. })));
+    assert!(matches!(Region::map_file(read_only, 5000), Err(MemoryError::System { .. })));
 }
 
 #[test]
@@ -184,20 +184,20 @@ fn a_copy_of_a_file_has_nothing_to_do_with_it_any_more() {
     scratch.open().set_len(0).unwrap();
     assert_eq!((region.backing(), bytes(&region)), (Backing::Ordinary, content));
     assert!(region.fd().is_none());
-    assert_eq!(Region::load_file(&scratch.open()).unwrap_err(), RegionError::Empty);
+    assert_eq!(Region::load_file(&scratch.open()).unwrap_err(), MemoryError::Empty);
 }
 
 #[test]
 fn without_reserved_huge_pages_the_error_says_how_to_get_some_and_ordinary_memory_is_there() {
     // More than any machine has.
     let error = Region::huge_pages(1 << 50, HugePageSize::TwoMiB).unwrap_err();
-    let RegionError::NoHugePages { pages, .. } = error else { panic!("{error}") };
+    let MemoryError::NoHugePages { pages, .. } = error else { panic!("{error}") };
     assert_eq!(pages, 1 << 29);
     let text = error.to_string();
     assert!(text.contains("hugepages-2048kB/nr_hugepages") && text.contains("536870912"), "{text}");
     for page in [HugePageSize::TwoMiB, HugePageSize::OneGiB] {
         assert!(Region::huge_pages(isize::MAX as usize, page).is_err());
-        assert_eq!(Region::huge_pages(0, page).unwrap_err(), RegionError::Empty);
+        assert_eq!(Region::huge_pages(0, page).unwrap_err(), MemoryError::Empty);
         let (region, why) = Region::prefer_huge_pages(5000, page).unwrap();
         let expected = if why.is_none() { Backing::HugePages(page) } else { Backing::Ordinary };
         assert_eq!((region.backing(), bytes(&region)), (expected, vec![0; 5000]));
@@ -228,7 +228,7 @@ fn shared_memory_of_huge_pages_is_refused_as_its_pages_may_go() {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
     let fd = rustix::fs::memfd_create("rma-test", flags).unwrap();
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
-    assert_eq!(Region::map_memfd(fd).unwrap_err(), RegionError::NotSealed);
+    assert_eq!(Region::map_memfd(fd).unwrap_err(), MemoryError::NotSealed);
 }
 
 #[test]
@@ -265,5 +265,5 @@ fn a_file_of_huge_pages_is_not_mapped() {
     let file = rustix::fs::memfd_create("rma-test", flags).unwrap();
     rustix::fs::ftruncate(&file, 2 << 20).unwrap();
     rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    assert_eq!(Region::map_file(file, 4096).unwrap_err(), RegionError::FileOfHugePages);
+    assert_eq!(Region::map_file(file, 4096).unwrap_err(), MemoryError::FileOfHugePages);
 }

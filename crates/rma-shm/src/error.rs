@@ -1,12 +1,12 @@
-//! Why a region could not be made.
+//! Why memory could not be had.
 
-use super::HugePageSize;
+use crate::region::HugePageSize;
 use std::{collections::TryReserveError, io};
 
 /// Why a region could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RegionError {
+pub enum MemoryError {
     /// There is nothing to register.
     #[error("a region of 0 bytes cannot be made: ask for at least 1")]
     Empty,

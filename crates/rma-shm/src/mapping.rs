@@ -1,14 +1,22 @@
-//! The memory under a region: where it is, and how it goes back.
+//! The memory under regions: where it is, and how it goes back.
 //!
 //! It knows words, not offsets. Always true: all its words are mapped for reading and writing for
 //! as long as the value lives, and nobody has a reference to them but as atomic words.
 
-use super::{Backing, PAGE_SIZE, RegionError, WORD};
-use crate::sync::{Ordering, RegionWord};
+use crate::{
+    error::MemoryError,
+    region::Backing,
+    sync::{Ordering, RegionWord},
+};
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// Alignment of a mapping, and the granularity of its memory, in bytes. The page size of x86-64 and
+/// of most arm64 kernels; on a kernel with larger pages two mappings may share one.
+pub(crate) const PAGE_SIZE: usize = 4096;
+
+const WORD: usize = size_of::<RegionWord>();
 const WORDS_PER_PAGE: usize = PAGE_SIZE / WORD;
 /// A transparent huge page of x86-64 and of arm64 with 4 KiB pages. Smaller regions have none.
 const HUGE_PAGE_SIZE: usize = 2 << 20;
@@ -25,7 +33,7 @@ impl Page {
     }
 }
 
-pub(super) struct Memory {
+pub(crate) struct Mapping {
     first: NonNull<RegionWord>,
     /// A whole number of pages.
     words: usize,
@@ -37,23 +45,23 @@ enum Owner {
     /// A box of pages.
     Heap,
     /// A mapping, and the file that it is of.
-    Mapping(Backing, Option<OwnedFd>),
+    Mapped(Backing, Option<OwnedFd>),
 }
 
 // SAFETY: the memory belongs to the value alone and not to a thread; it is freed once, by the last
 // owner.
-unsafe impl Send for Memory {}
-// SAFETY: a shared `Memory` gives access to atomic words, which are `Sync`, and to nothing else.
-unsafe impl Sync for Memory {}
+unsafe impl Send for Mapping {}
+// SAFETY: a shared `Mapping` gives access to atomic words, which are `Sync`, and to nothing else.
+unsafe impl Sync for Mapping {}
 
-impl Memory {
+impl Mapping {
     /// Zeroed memory of the allocator's, all pages touched.
-    pub(super) fn heap(len: usize) -> Result<Self, RegionError> {
+    pub(crate) fn heap(len: usize) -> Result<Self, MemoryError> {
         let count = len.div_ceil(PAGE_SIZE);
         let mut pages = Vec::new();
         pages
             .try_reserve_exact(count)
-            .map_err(|source| RegionError::OutOfMemory { len, source })?;
+            .map_err(|source| MemoryError::OutOfMemory { len, source })?;
         advise_huge_pages(&mut pages);
         pages.resize_with(count, Page::zeroed);
         let words = pages.len() * WORDS_PER_PAGE;
@@ -68,7 +76,7 @@ impl Memory {
     }
 
     /// Zeroed memory of its own, of a kind that `flags` says. `len` is a multiple of its page size.
-    pub(super) fn anonymous(
+    pub(crate) fn anonymous(
         len: usize,
         flags: MapFlags,
         backing: Backing,
@@ -83,7 +91,7 @@ impl Memory {
 
     /// The first `len` bytes of a file, shared with all who have it. What is behind the file's end
     /// is zero in its last page, and SIGBUS after that.
-    pub(super) fn shared(len: usize, file: OwnedFd, backing: Backing) -> rustix::io::Result<Self> {
+    pub(crate) fn shared(len: usize, file: OwnedFd, backing: Backing) -> rustix::io::Result<Self> {
         let (anywhere, access) = (core::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
         let len = len.next_multiple_of(PAGE_SIZE);
         // SAFETY: a new mapping, wherever the kernel has room, disturbs no other. What other
@@ -99,7 +107,7 @@ impl Memory {
         file: Option<OwnedFd>,
     ) -> rustix::io::Result<Self> {
         let first = NonNull::new(first.cast()).expect("the kernel maps nothing at address 0");
-        let memory = Self { first, words: len / WORD, owner: Owner::Mapping(backing, file) };
+        let memory = Self { first, words: len / WORD, owner: Owner::Mapped(backing, file) };
         memory.populate()?;
         Ok(memory)
     }
@@ -121,28 +129,28 @@ impl Memory {
     }
 
     /// Writes what has changed to the file, and waits for it.
-    pub(super) fn sync(&self) -> rustix::io::Result<()> {
+    pub(crate) fn sync(&self) -> rustix::io::Result<()> {
         let (first, len) = (self.first.as_ptr().cast(), self.words * WORD);
         // SAFETY: the range is this value's own mapping; writing it back changes no byte of it.
         unsafe { rustix::mm::msync(first, len, rustix::mm::MsyncFlags::SYNC) }
     }
 
-    pub(super) fn backing(&self) -> Backing {
+    pub(crate) fn backing(&self) -> Backing {
         match self.owner {
             Owner::Heap => Backing::Ordinary,
-            Owner::Mapping(backing, _) => backing,
+            Owner::Mapped(backing, _) => backing,
         }
     }
 
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.owner {
-            Owner::Mapping(_, Some(file)) => Some(file.as_fd()),
-            Owner::Heap | Owner::Mapping(_, None) => None,
+            Owner::Mapped(_, Some(file)) => Some(file.as_fd()),
+            Owner::Heap | Owner::Mapped(_, None) => None,
         }
     }
 
     #[inline]
-    pub(super) fn words(&self) -> &[RegionWord] {
+    pub(crate) fn words(&self) -> &[RegionWord] {
         // SAFETY: these words are there for as long as `self` is borrowed; a `Page` is an array of
         // words without padding (asserted above), and a mapping is any number of bytes, aligned to
         // pages.
@@ -150,7 +158,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Mapping {
     fn drop(&mut self) {
         match self.owner {
             Owner::Heap => {
@@ -161,7 +169,7 @@ impl Drop for Memory {
                 // SAFETY: `heap` leaked a box of so many pages here, and nobody else frees it.
                 drop(unsafe { Box::from_raw(pages) });
             }
-            Owner::Mapping(..) => {
+            Owner::Mapped(..) => {
                 let (first, len) = (self.first.as_ptr().cast(), self.words * WORD);
                 // SAFETY: the range is this value's own mapping, and no borrow of it is left. It
                 // fails only for ranges that are none.
