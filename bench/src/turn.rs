@@ -19,7 +19,8 @@ use rma_core::{
     grant::Grant,
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry},
-    op::{OpStatus, OpType},
+    op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     portal::{CommandPortal, PortalConfig, portal},
     region::{NicTag, Permissions, RegisteredRegion},
     time::{Clock, Instant},
@@ -169,6 +170,8 @@ impl Wire {
         let transmit = Transmit {
             source: nobody,
             destination: nobody,
+            port: Port::ONE_RMA,
+            class: ClassOfService::Throughput,
             len: 0,
             flow: 0,
             may_resolve: true,
@@ -195,6 +198,7 @@ impl Backend for Memory {
                 received.push(RxFrame {
                     source: transmit.source,
                     destination: transmit.destination,
+                    port: transmit.port,
                     reply_len_max: FRAME_LEN,
                     link: None,
                     bytes: &mut bytes[..transmit.len],

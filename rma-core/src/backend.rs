@@ -3,7 +3,7 @@
 //! A *frame* in this crate is the payload of one UDP datagram. Ethernet, IP and UDP headers belong
 //! to the backend. A backend moves frames; it never looks into them.
 
-use crate::{addr::HostAddr, time::Instant};
+use crate::{addr::HostAddr, op::ClassOfService, port::Port, time::Instant};
 
 /// A frame that arrived, and what the backend knows about it. Nothing in it has been authenticated.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub struct RxFrame<'a> {
     pub source: HostAddr,
     /// The IP destination address.
     pub destination: HostAddr,
+    /// The UDP port that it was sent to: one of those that the backend was opened with.
+    pub port: Port,
     /// The largest frame that can be sent back to `source`, in bytes (path MTU less IP and UDP).
     pub reply_len_max: usize,
     /// What the packet began with, for a backend that could send a notice back the way that it came
@@ -59,6 +61,12 @@ pub struct Transmit {
     pub source: HostAddr,
     /// Where the frame goes.
     pub destination: HostAddr,
+    /// The UDP port that it goes to, and that its sender listens on: one of those that the backend
+    /// was opened with.
+    pub port: Port,
+    /// What the frame weighs in a turn: how it counts in a [`Quantum`](crate::nic::Quantum). The
+    /// class of its op, but for small frames that others decide the number of.
+    pub class: ClassOfService,
     /// Bytes written at the start of the buffer.
     pub len: usize,
     /// Spread over UDP source ports, for ECMP and for the choice of a receive queue. Equal for all

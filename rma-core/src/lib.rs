@@ -49,6 +49,7 @@ mod index_list;
 pub mod limits;
 pub mod nic;
 pub mod op;
+pub mod port;
 pub mod portal;
 pub mod region;
 pub mod time;

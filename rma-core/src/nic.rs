@@ -52,7 +52,7 @@ use crate::{
     error::{CommandError, DropReason},
     op::ClassOfService,
     time::{Clock, Instant},
-    wire::{self, FrameType, FrameView},
+    wire::{self, FrameView},
 };
 use initiator::{Context, Initiator};
 use receive::{Batch, Seen};
@@ -402,7 +402,7 @@ impl Nic {
                 frame.transmit =
                     if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                quantum.take(weighed_as(frame.bytes), transmit.len);
+                quantum.take(transmit.class, transmit.len);
                 written += 1;
             }
             if written > 0 {
@@ -476,15 +476,5 @@ impl Nic {
         let responder = responder.poll_timeout(window, initiator.reads_wait());
         let previous_keys = self.regions.previous().poll_timeout();
         initiator.poll_timeout().into_iter().chain(responder).chain(previous_keys).min()
-    }
-}
-
-/// As which class a frame that was written here counts in a quantum. Solicitations and notices
-/// count by their bytes in either class: others decide how many there are, and honest ones wait
-/// behind the rest (P13).
-fn weighed_as(frame: &[u8]) -> ClassOfService {
-    match wire::header::type_of(frame) {
-        Some(FrameType::Solicitation | FrameType::Failure) => ClassOfService::Latency,
-        _ => wire::header::class_of(frame),
     }
 }

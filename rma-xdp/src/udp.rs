@@ -38,6 +38,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Backend, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
+    port::Port,
     time::Instant,
     wire,
 };
@@ -238,7 +239,7 @@ fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Counter {
 
 impl Backend for UdpBackend {
     fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
-        let Self { sockets, rx_buffer, counters, .. } = self;
+        let Self { sockets, port, rx_buffer, counters, .. } = self;
         // Bounds the calls that bring something, also those whose datagram is dropped.
         let mut calls_left = max;
         let mut handed = 0;
@@ -255,6 +256,7 @@ impl Backend for UdpBackend {
                         on_frames(&mut [RxFrame {
                             source,
                             destination: socket.address,
+                            port: Port(*port),
                             reply_len_max: socket.frame_len_max,
                             link: None,
                             bytes: &mut rx_buffer[..len],

@@ -21,6 +21,7 @@ use rma_core::{
     error::{CommandError, DropReason, RegionError},
     nic::{Nic, NicConfigBuilder, NicCounters, RegionEntry, TableMemory},
     op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     region::{Permissions, RegionId},
     time::Instant,
     wire,
@@ -159,7 +160,14 @@ impl Frame {
         nic.handle_frame(
             now,
             &now,
-            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, link: None, bytes },
+            RxFrame {
+                source,
+                destination,
+                port: Port::ONE_RMA,
+                reply_len_max: wire::FRAME_LEN_MAX,
+                link: None,
+                bytes,
+            },
         )
     }
 }

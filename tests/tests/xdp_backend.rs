@@ -20,6 +20,8 @@ use rma_bench::floor::{self, Exchange, Side};
 use rma_core::{
     addr::HostAddr,
     backend::{Backend, LINK_LEN, Transmit, TxFrame},
+    op::ClassOfService,
+    port::Port,
     time::Instant,
 };
 use rma_lab::{Lab, LabConfig, Netns};
@@ -132,6 +134,8 @@ fn transmit(from: End, version: u8, len: usize) -> Transmit {
     Transmit {
         source: from.address(version),
         destination: from.other().address(version),
+        port: Port(PORT),
+        class: ClassOfService::Throughput,
         len,
         flow: 7,
         may_resolve: true,

@@ -283,9 +283,9 @@ impl Node {
             let Arrival { frame, altered, .. } = arrival;
             copy.clear();
             copy.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
-            let Transmit { source, destination, .. } = frame.transmit;
+            let Transmit { source, destination, port, .. } = frame.transmit;
             let reply_len_max = self.mtu - ip_udp_len(source.is_ipv4());
-            RxFrame { source, destination, reply_len_max, link: None, bytes: copy }
+            RxFrame { source, destination, port, reply_len_max, link: None, bytes: copy }
         });
         let mut copies: Vec<_> = copies.collect();
         let before = self.clock.show(now);

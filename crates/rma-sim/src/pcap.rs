@@ -15,9 +15,6 @@ use crate::{
     trace::{Frame, Seen, What},
 };
 
-/// The UDP port of a deployment that has not chosen another.
-pub const PORT: u16 = 10_472;
-
 /// The first of the UDP source ports that carry a frame's flow, and how many there are.
 const SOURCE_PORTS: (u16, u16) = (49_152, 1 << 14);
 
@@ -91,7 +88,7 @@ impl<W: Write> Capture<W> {
 }
 
 fn append_packet(packet: &mut Vec<u8>, frame: &Frame, bytes: &[u8]) {
-    let Transmit { source, destination, flow, .. } = frame.transmit;
+    let Transmit { source, destination, port, flow, .. } = frame.transmit;
     let ipv4 = source.is_ipv4();
     packet.extend(mac(frame.to));
     packet.extend(mac(Some(frame.from)));
@@ -116,7 +113,7 @@ fn append_packet(packet: &mut Vec<u8>, frame: &Frame, bytes: &[u8]) {
     let (first, count) = SOURCE_PORTS;
     let udp_start = packet.len();
     packet.extend((first + flow % count).to_be_bytes());
-    packet.extend(PORT.to_be_bytes());
+    packet.extend(port.0.to_be_bytes());
     packet.extend(udp_len.to_be_bytes());
     packet.extend([0, 0]);
     packet.extend(bytes);
@@ -160,6 +157,7 @@ fn checksum(mut sum: u64) -> [u8; 2] {
 mod tests {
     use super::*;
     use crate::swarm::run_seed;
+    use rma_core::port::Port;
 
     fn word(bytes: &[u8], at: usize) -> u32 {
         u32::from_le_bytes(*bytes[at..].first_chunk().unwrap())
@@ -201,7 +199,7 @@ mod tests {
         };
         let pseudo_header = sum(u64::from(UDP) + udp.len() as u64, addresses);
         assert_eq!(checksum(sum(pseudo_header, udp)), [0, 0]);
-        assert_eq!(udp[2..4], PORT.to_be_bytes());
+        assert_eq!(udp[2..4], Port::ONE_RMA.0.to_be_bytes());
         assert!(udp[0] >= 0xc0 && usize::from(udp[4]) << 8 | usize::from(udp[5]) == udp.len());
         &udp[8..]
     }

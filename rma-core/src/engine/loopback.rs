@@ -10,6 +10,7 @@ use arrayvec::ArrayVec;
 use crate::{
     addr::{HostAddr, LocalAddresses},
     backend::{BATCH, RxFrame, TxFrame},
+    port::Port,
     wire::FRAME_LEN_MAX,
 };
 
@@ -20,6 +21,7 @@ const FRAMES: usize = 64;
 struct Looped {
     source: HostAddr,
     destination: HostAddr,
+    port: Port,
     len: usize,
     bytes: [u8; FRAME_LEN_MAX],
 }
@@ -32,8 +34,13 @@ pub(super) struct Loopback {
 impl Loopback {
     pub(super) fn new() -> Self {
         let nobody = HostAddr::from_octets([0; 16]);
-        let empty =
-            || Looped { source: nobody, destination: nobody, len: 0, bytes: [0; FRAME_LEN_MAX] };
+        let empty = || Looped {
+            source: nobody,
+            destination: nobody,
+            port: Port(0),
+            len: 0,
+            bytes: [0; FRAME_LEN_MAX],
+        };
         Self { frames: (0..FRAMES).map(|_| empty()).collect(), used: 0 }
     }
 
@@ -55,6 +62,7 @@ impl Loopback {
         let looped = &mut self.frames[self.used];
         looped.source = transmit.source;
         looped.destination = transmit.destination;
+        looped.port = transmit.port;
         looped.len = transmit.len;
         looped.bytes[..transmit.len].copy_from_slice(&frame.bytes[..transmit.len]);
         self.used += 1;
@@ -69,6 +77,7 @@ impl Loopback {
                 frames.push(RxFrame {
                     source: looped.source,
                     destination: looped.destination,
+                    port: looped.port,
                     reply_len_max: FRAME_LEN_MAX,
                     link: None,
                     bytes: &mut looped.bytes[..looped.len],

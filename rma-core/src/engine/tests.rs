@@ -8,6 +8,7 @@ use crate::{
     grant::Grant,
     nic::{NicConfigBuilder, RegionEntry},
     op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     portal::{Bell, CommandPortal, PortalConfig, ReadOp, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,

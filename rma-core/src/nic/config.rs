@@ -12,6 +12,7 @@ use crate::{
     crypto::{CounterBlock, EngineId},
     limits::{COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
     op::OpType,
+    port::Port,
     time::nanos,
     wire,
 };
@@ -83,6 +84,9 @@ impl Default for Timing {
 pub struct NicConfigBuilder {
     /// The host's addresses. Default: none, and at least one is needed.
     pub addresses: LocalAddresses,
+    /// The UDP port that its frames go to, the same for all hosts of a deployment. Default:
+    /// [`Port::ONE_RMA`].
+    pub port: Port,
     /// The number of this engine among those of its host. Default: 0. Two engines of one host with
     /// one number would repeat IVs.
     pub engine: EngineId,
@@ -163,6 +167,7 @@ impl Default for NicConfigBuilder {
     fn default() -> Self {
         Self {
             addresses: LocalAddresses::default(),
+            port: Port::ONE_RMA,
             engine: EngineId::default(),
             counter_start: 0,
             counter_end: u64::MAX,
@@ -194,6 +199,9 @@ impl NicConfigBuilder {
         let Self { addresses, timing, receive_len_max, .. } = self;
         if addresses.is_empty() {
             return Err(ConfigError::NoAddress);
+        }
+        if self.port == Port(0) {
+            return Err(ConfigError::NoPort);
         }
         let within = |setting, value: u32, max: u32| {
             if (1..=max).contains(&value) {
@@ -329,6 +337,9 @@ pub enum ConfigError {
     /// A NIC without an address can neither send nor receive.
     #[error("a NIC needs at least one address; set `addresses`")]
     NoAddress,
+    /// Nothing can be sent to port 0.
+    #[error("a NIC sends to UDP port 1 to 65535; set `port`, which is 0")]
+    NoPort,
     /// A table has no entry, or more than its index can name.
     #[error("`{setting}` is {value}: it must be in 1..={max}")]
     TableSize {

@@ -13,6 +13,7 @@ use crate::{
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
     limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     region::{Permissions, RegionId},
 };
 
@@ -240,6 +241,7 @@ fn deliver(
         RxFrame {
             source: flight.transmit.source,
             destination: flight.transmit.destination,
+            port: flight.transmit.port,
             reply_len_max,
             link: None,
             bytes: &mut flight.bytes.clone(),

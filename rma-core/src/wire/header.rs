@@ -174,17 +174,6 @@ impl HeaderView {
     }
 }
 
-/// The type of a frame that was written here.
-pub(crate) fn type_of(frame: &[u8]) -> Option<FrameType> {
-    frame.get(field::FRAME_TYPE).copied().and_then(FrameType::from_code)
-}
-
-/// The class of service of a frame that was written here.
-pub(crate) fn class_of(frame: &[u8]) -> ClassOfService {
-    let code = frame.get(field::CLASS).copied();
-    code.and_then(ClassOfService::from_code).unwrap_or(ClassOfService::Throughput)
-}
-
 /// The `N` octets at `start`. Panics if they are not there, so `LEN` must be checked by the type.
 pub(super) fn read<const N: usize, const LEN: usize>(octets: &[u8; LEN], start: usize) -> [u8; N] {
     *octets[start..].first_chunk().expect("field ranges lie inside the array by construction")

@@ -18,6 +18,7 @@ use rma_core::{
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
     op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     region::{Permissions, RegionId},
     time::Instant,
     wire::{self, Acknowledgement, Failure},
@@ -213,8 +214,14 @@ impl Vectors {
     fn serve(&mut self, frame: &Sent) {
         let [source, destination] = self.addrs;
         let bytes = &mut frame.octets.clone();
-        let frame =
-            RxFrame { source, destination, reply_len_max: wire::FRAME_LEN_MAX, link: None, bytes };
+        let frame = RxFrame {
+            source,
+            destination,
+            port: Port::ONE_RMA,
+            reply_len_max: wire::FRAME_LEN_MAX,
+            link: None,
+            bytes,
+        };
         let _ = self.responder.handle_frame(NOW, &NOW, frame);
     }
 
@@ -222,11 +229,17 @@ impl Vectors {
     fn answer(&mut self, name: &str, key: &Key, answers: &Sent, plaintext: &[u8]) -> Sent {
         let mut out = [0; wire::FRAME_LEN_MAX];
         let transmit = self.responder.poll_transmit(NOW, &mut out).expect("an answer");
-        let Transmit { source, destination, len, .. } = transmit;
+        let Transmit { source, destination, port, len, .. } = transmit;
         let sent = self.record(name, key, Some(answers), &out[..len], plaintext);
         let reply_len_max = wire::FRAME_LEN_MAX;
-        let frame =
-            RxFrame { source, destination, reply_len_max, link: None, bytes: &mut out[..len] };
+        let frame = RxFrame {
+            source,
+            destination,
+            port,
+            reply_len_max,
+            link: None,
+            bytes: &mut out[..len],
+        };
         self.initiator.handle_frame(NOW, &NOW, frame).expect("the answer is authentic");
         sent
     }

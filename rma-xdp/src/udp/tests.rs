@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use rma_core::op::ClassOfService;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt,
@@ -50,7 +51,16 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 fn transmit(source: HostAddr, destination: HostAddr, len: usize) -> Transmit {
-    Transmit { source, destination, len, flow: 7, may_resolve: true, link_behind: false }
+    Transmit {
+        source,
+        destination,
+        port: Port::ONE_RMA,
+        class: ClassOfService::Throughput,
+        len,
+        flow: 7,
+        may_resolve: true,
+        link_behind: false,
+    }
 }
 
 /// Offers one frame; returns how many were taken.

@@ -23,6 +23,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{BATCH, Backend, LINK_LEN, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
+    port::Port,
     time::Instant,
     wire,
 };
@@ -431,6 +432,7 @@ impl State {
         Some(RxFrame {
             source,
             destination: datagram.destination,
+            port: Port(self.port),
             reply_len_max: (mtu.min(self.mtu_max) as usize).saturating_sub(overhead),
             link: headers.first_chunk(),
             bytes: &mut rest[..datagram.payload.len()],
@@ -459,7 +461,7 @@ impl State {
         written_at: usize,
         transmit: &Transmit,
     ) -> Option<usize> {
-        let &Transmit { source, destination, len, flow, may_resolve, link_behind } = transmit;
+        let &Transmit { source, destination, len, flow, may_resolve, link_behind, .. } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(1);
             return None;

@@ -10,6 +10,7 @@ use rma_core::{
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, ReceiveLenMax, Timing},
     op::{ClassOfService, OpStatus, OpType},
+    port::Port,
     time::{Clock, Instant},
     wire::{FRAME_LEN_MAX, FrameView, VERSION},
 };
@@ -247,8 +248,14 @@ impl World {
             sealed.bytes == bytes && (way == (source, destination) || under_reserved_key)
         });
         let mut copy = bytes;
-        let frame =
-            RxFrame { source, destination, reply_len_max: 1472, link: None, bytes: &mut copy };
+        let frame = RxFrame {
+            source,
+            destination,
+            port: Port::ONE_RMA,
+            reply_len_max: 1472,
+            link: None,
+            bytes: &mut copy,
+        };
         let jump = core::mem::take(&mut self.jump);
         let clock = Jumping { now: self.now, jump, read: Cell::new(false) };
         let result = self.hosts[host].nic.handle_frame(self.now, &clock, frame);

@@ -13,7 +13,8 @@ use rma_core::{
     crypto::{DerivedRegionKey, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
-    op::OpStatus,
+    op::{ClassOfService, OpStatus},
+    port::Port,
     region::RegionId,
     wire::{
         Acknowledgement, Failure, Header, Mutation, MutationRequest, Solicitation, SolicitedData,
@@ -48,6 +49,8 @@ fn frame(number: u64, from: u16, bytes: &[u8]) -> Arc<Frame> {
     let transmit = Transmit {
         source: addr(1 + from as u8),
         destination: addr(2 - from as u8),
+        port: Port::ONE_RMA,
+        class: ClassOfService::Throughput,
         len: bytes.len(),
         flow: 0,
         may_resolve: true,

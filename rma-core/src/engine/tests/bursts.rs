@@ -57,6 +57,7 @@ impl Backend for Flood {
         let frames = buffers.iter_mut().map(|bytes| RxFrame {
             source: "192.0.2.2".parse().unwrap(),
             destination: local(),
+            port: Port::ONE_RMA,
             reply_len_max: LARGE,
             link: None,
             bytes,
@@ -211,8 +212,15 @@ impl Backend for RefusingOne {
 }
 
 fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
-    let &Transmit { source, destination, len, .. } = transmit;
-    RxFrame { source, destination, reply_len_max: LARGE, link: None, bytes: &mut bytes[..len] }
+    let &Transmit { source, destination, port, len, .. } = transmit;
+    RxFrame {
+        source,
+        destination,
+        port,
+        reply_len_max: LARGE,
+        link: None,
+        bytes: &mut bytes[..len],
+    }
 }
 
 #[test]

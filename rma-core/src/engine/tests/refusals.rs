@@ -28,10 +28,11 @@ impl Backend for Carried {
         let count = max.min(self.inbox.len());
         let mut flights: Vec<Flight> = self.inbox.drain(..count).collect();
         let frames = flights.iter_mut().map(|it| {
-            let Flight { transmit: Transmit { source, destination, .. }, bytes } = it;
+            let Flight { transmit: Transmit { source, destination, port, .. }, bytes } = it;
             RxFrame {
                 source: *source,
                 destination: *destination,
+                port: *port,
                 reply_len_max: 1472,
                 link: None,
                 bytes,
@@ -211,8 +212,8 @@ impl Scene {
 }
 
 fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
-    let &Transmit { source, destination, .. } = transmit;
-    RxFrame { source, destination, reply_len_max: 1472, link: None, bytes }
+    let &Transmit { source, destination, port, .. } = transmit;
+    RxFrame { source, destination, port, reply_len_max: 1472, link: None, bytes }
 }
 
 /// Of how many ops under an old key the honest host asks.

@@ -190,6 +190,8 @@ impl Slot {
         Some(Transmit {
             source,
             destination: self.command.responder,
+            port: context.config.settings.port,
+            class: header.class,
             len: DATA_OVERHEAD + payload_len,
             flow: flow(&header),
             may_resolve: true,

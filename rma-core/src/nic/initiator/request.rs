@@ -76,6 +76,8 @@ impl Initiator {
         Some(Transmit {
             source,
             destination: slot.command.responder,
+            port: context.config.settings.port,
+            class: header.class,
             len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
             flow: flow(&header),
             may_resolve: true,

@@ -46,11 +46,13 @@ impl Asked {
         Self { header: Header::NONE, seal: RequestSeal::NONE, initiator: nobody, responder: nobody }
     };
 
-    /// The envelope of an answer of `len` octets.
-    pub(super) fn reply(&self, len: usize, may_resolve: bool) -> Transmit {
+    /// The envelope of an answer of `len` octets, which weighs as its op does.
+    pub(super) fn reply(&self, config: &NicConfig, len: usize, may_resolve: bool) -> Transmit {
         Transmit {
             source: self.responder,
             destination: self.initiator,
+            port: config.settings.port,
+            class: self.header.class,
             len,
             flow: flow(&self.header),
             may_resolve,

@@ -24,7 +24,8 @@ use crate::{
         fair_queue::{BucketSecret, FairLinks, FairQueue},
         security::Security,
     },
-    op::OpStatus,
+    op::{ClassOfService, OpStatus},
+    port::Port,
     time::Instant,
     wire::{Failure, failure::FAILURE_LEN},
 };
@@ -101,6 +102,7 @@ pub(in crate::nic) struct Notices {
     first: Cause,
     told: ToldRequests,
     secret: BucketSecret,
+    port: Port,
     timeout_nanos: u64,
 }
 
@@ -124,6 +126,7 @@ impl Notices {
             first: Cause::Known,
             told: ToldRequests::new(config.timeout_nanos),
             secret: config.settings.bucket_secret,
+            port: config.settings.port,
             timeout_nanos: config.timeout_nanos,
         }
     }
@@ -283,6 +286,9 @@ impl Notices {
         Some(Transmit {
             source: asked.responder,
             destination: asked.initiator,
+            port: self.port,
+            // Others decide how many there are.
+            class: ClassOfService::Latency,
             len: FAILURE_LEN,
             flow: flow(&asked.header),
             may_resolve: cause != Cause::Stranger,

@@ -281,6 +281,6 @@ impl Job {
         };
         serving.security.write_response(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
-        Some(self.asked.reply(RESPONSE_OVERHEAD + payload_len, true))
+        Some(self.asked.reply(serving.config, RESPONSE_OVERHEAD + payload_len, true))
     }
 }

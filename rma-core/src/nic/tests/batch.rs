@@ -86,6 +86,7 @@ fn deliver_together(nic: &mut Nic, now: Instant, flights: &[Flight]) -> Vec<Vec<
     let frames = buffers.iter_mut().zip(flights).map(|(bytes, flight)| RxFrame {
         source: flight.transmit.source,
         destination: flight.transmit.destination,
+        port: flight.transmit.port,
         reply_len_max: 1472,
         link: None,
         bytes,

@@ -229,6 +229,7 @@ fn an_initiator_that_was_stopped_before_it_took_the_solicitation_still_times_out
     let frame = RxFrame {
         source: pair.b.addr,
         destination: pair.a.addr,
+        port: Port::ONE_RMA,
         reply_len_max: wire::FRAME_LEN_MAX,
         link: None,
         bytes: &mut bytes,
@@ -320,6 +321,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
         let frame = RxFrame {
             source: pair.a.addr,
             destination: pair.b.addr,
+            port: Port::ONE_RMA,
             reply_len_max: wire::FRAME_LEN_MAX,
             link: None,
             bytes: &mut bytes,
@@ -337,6 +339,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
     let frame = RxFrame {
         source: pair.a.addr,
         destination: pair.b.addr,
+        port: Port::ONE_RMA,
         reply_len_max: wire::FRAME_LEN_MAX,
         link: None,
         bytes: &mut bytes,

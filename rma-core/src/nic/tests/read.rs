@@ -529,15 +529,8 @@ fn seal_as_responder(
     let response = Response { header, op_offset, payload_len };
     security.write_response(key, &header.iv(Direction::ToResponder), response, &mut bytes);
     let Transmit { source, destination, .. } = request.transmit;
-    let (len, flow) = (bytes.len(), request.transmit.flow);
-    let transmit = Transmit {
-        source: destination,
-        destination: source,
-        len,
-        flow,
-        may_resolve: true,
-        link_behind: false,
-    };
+    let transmit =
+        Transmit { source: destination, destination: source, len: bytes.len(), ..request.transmit };
     security.seal(&mut [TxFrame { bytes: &mut bytes, transmit: Some(transmit) }], |_, _| ());
     Flight { transmit, bytes }
 }

@@ -254,6 +254,7 @@ fn notices_under_the_reserved_key_can_go_back_the_way_that_their_causes_came() {
         let frame = RxFrame {
             source: transmit.source,
             destination: transmit.destination,
+            port: transmit.port,
             reply_len_max: 1472,
             link: Some(&link),
             bytes: &mut bytes,
@@ -357,6 +358,7 @@ fn a_refusal_is_the_same_work_whatever_its_region_id_names() {
                         .map(|Flight { transmit, bytes }| RxFrame {
                             source: transmit.source,
                             destination: transmit.destination,
+                            port: transmit.port,
                             reply_len_max: 1472,
                             link: None,
                             bytes,

@@ -213,6 +213,7 @@ fn the_devices_buffer_keeps_no_copy_of_a_new_key_whether_it_was_applied_or_dropp
         let frame = RxFrame {
             source: transmit.source,
             destination: transmit.destination,
+            port: transmit.port,
             reply_len_max: pair.path_len_max,
             link: None,
             bytes: &mut bytes,

@@ -40,8 +40,8 @@ impl Backend for Wire {
 
 /// A frame as it arrives.
 pub(super) fn received(transmit: Transmit, bytes: &mut [u8]) -> RxFrame<'_> {
-    let Transmit { source, destination, .. } = transmit;
-    RxFrame { source, destination, reply_len_max: 1472, link: None, bytes }
+    let Transmit { source, destination, port, .. } = transmit;
+    RxFrame { source, destination, port, reply_len_max: 1472, link: None, bytes }
 }
 
 /// A clock that somebody else moves.

@@ -10,7 +10,7 @@ use crate::{
         granules::Granules,
         responder::{Serving, admission::Asked},
     },
-    op::OpStatus,
+    op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Mutation, Solicitation, SolicitedData,
@@ -157,7 +157,9 @@ impl Pending {
         let request_iv = &self.asked.seal.iv;
         self.solicitation_iv =
             serving.security.write_solicitation(&self.key, request_iv, solicitation, frame);
-        Some(self.asked.reply(SOLICITATION_LEN, true))
+        // The initiators decide how many there are, and those that keep the rules wait behind the rest.
+        let class = ClassOfService::Latency;
+        Some(Transmit { class, ..self.asked.reply(serving.config, SOLICITATION_LEN, true) })
     }
 
     pub(super) fn write_acknowledgement(
@@ -169,6 +171,6 @@ impl Pending {
         let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
         let iv = &self.solicitation_iv;
         serving.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
-        Some(self.asked.reply(ACKNOWLEDGEMENT_LEN, true))
+        Some(self.asked.reply(serving.config, ACKNOWLEDGEMENT_LEN, true))
     }
 }

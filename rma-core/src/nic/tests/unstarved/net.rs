@@ -120,6 +120,7 @@ impl Net {
             .map(|Flight { transmit, bytes }| RxFrame {
                 source: transmit.source,
                 destination: transmit.destination,
+                port: transmit.port,
                 reply_len_max: wire::FRAME_LEN_MAX,
                 link: None,
                 bytes,
