@@ -1,21 +1,27 @@
 //! Which device carries a host's frames, and how it is opened.
 
+pub(crate) mod backend;
+#[cfg(feature = "xdp")]
+pub mod net;
+pub mod udp;
+#[cfg(feature = "xdp")]
+pub mod xdp;
+
 use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 use rma_core::addr::{HostAddr, LocalAddresses};
 
-use crate::{
+use self::{
     backend::AnyBackend,
-    error::HostError,
-    metrics::DeviceWatch,
-    udp::{self, UdpBackend, UdpConfig, UdpCounters},
+    udp::{UdpBackend, UdpConfig, UdpCounters},
 };
 #[cfg(feature = "xdp")]
-use crate::{
+use self::{
     net::{Interface, NetMonitor},
-    xdp::{self, Follower, XdpBackend, XdpConfig},
+    xdp::{Follower, XdpBackend, XdpConfig},
 };
+use crate::{error::HostError, metrics::DeviceWatch};
 
 /// Which device carries a host's frames.
 #[derive(Clone, Debug)]

@@ -3,11 +3,12 @@
 //!
 //! It runs on the application's threads and never touches a frame. Its pools are as large as the
 //! NIC's tables: what it hands out, the NIC has room for; what it has not, is a clear error. Who
-//! may have how much of them is told in [`crate::tenant`] and decided in `accounts`.
+//! may have how much of them is told in [`crate::driver::tenant`] and decided in `accounts`.
 
 mod accounts;
 mod pool;
 mod slots;
+pub(crate) mod tenant;
 
 use core::{
     ops::Range,
@@ -29,11 +30,13 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    control::{Answer, ControlPath, Life, Request, Unanswered},
+    driver::tenant::{
+        AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage,
+    },
+    engine::control::{Answer, ControlPath, Life, Request, Unanswered},
     error::HostError,
     executor::Executors,
     portal::{Portal, Retired, Sleep},
-    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage},
 };
 use accounts::HOST;
 pub(crate) use accounts::{Accounts, PoolSizes};

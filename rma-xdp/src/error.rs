@@ -10,7 +10,8 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
-    counter::CounterError, executor::BufferPoolError, tenant::AllocationError, udp::UdpError,
+    driver::tenant::AllocationError, executor::BufferPoolError, iv_blocks::CounterError,
+    udp::UdpError,
 };
 #[cfg(feature = "xdp")]
 use crate::{

@@ -21,20 +21,20 @@ use rma_shm::Region;
 #[cfg(feature = "xdp")]
 use crate::xdp::XdpBackend;
 use crate::{
-    backend::{AnyBackend, HostBackend},
     clock::TscClock,
-    control::{Answer, ControlPath, Life, Request, Unanswered, answer},
-    counter::{Counter, CounterConfig, CounterSource, User},
+    device::backend::{AnyBackend, HostBackend},
     device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
+    driver::tenant::DriverConfig,
     driver::{Driver, PoolSizes},
-    engine_thread::{EngineThread, ThreadConfig},
+    engine::control::{Answer, ControlPath, Life, Request, Unanswered, answer},
+    engine::housekeeping::Housekeeping,
+    engine::thread::{EngineThread, ThreadConfig},
     error::{HostError, WaitError},
-    housekeeping::Housekeeping,
     idle::IdlePolicy,
+    iv_blocks::{Counter, CounterConfig, CounterSource, User},
     metrics::{DeviceWatch, Metrics, MetricsSource},
     portal::Portal,
     random::{random_bucket_secret, random_region_key},
-    tenant::DriverConfig,
 };
 
 /// The UDP port of a deployment, if no other is configured.

@@ -64,34 +64,33 @@
 #[macro_use]
 mod settings;
 
-mod backend;
 mod clock;
-mod control;
-mod counter;
 mod device;
 mod driver;
-mod engine_thread;
+mod engine;
 mod error;
 mod event_fd;
 mod executor;
 mod host;
-mod housekeeping;
 mod idle;
+mod iv_blocks;
 mod metrics;
-#[cfg(feature = "xdp")]
-pub mod net;
 mod portal;
 mod random;
 mod tally;
-mod tenant;
-pub mod udp;
-#[cfg(feature = "xdp")]
-pub mod xdp;
 
-pub use backend::{AnyBackend, HostBackend};
 pub use clock::TscClock;
-pub use counter::{CounterConfig, CounterError, CounterSource};
-pub use device::{Device, DeviceInfo, InterfaceState, InterfaceStatus};
+pub use device::{
+    Device, DeviceInfo, InterfaceState, InterfaceStatus,
+    backend::{AnyBackend, HostBackend},
+    udp,
+};
+#[cfg(feature = "xdp")]
+pub use device::{net, xdp};
+pub use driver::tenant::{
+    AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
+    TenantConfig, TenantUsage, Usage,
+};
 pub use error::{HostError, TransferError, WaitError};
 pub use executor::{
     Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, Poller,
@@ -99,15 +98,12 @@ pub use executor::{
 };
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
+pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::{EndpointError, MetricsEndpoint};
 pub use portal::Portal;
 pub use random::random_region_key;
-pub use tenant::{
-    AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
-    TenantConfig, TenantUsage, Usage,
-};
 
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},

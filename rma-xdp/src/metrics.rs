@@ -30,11 +30,11 @@ pub use self::device::{DeviceCounter, DeviceMetrics};
 #[cfg(feature = "metrics-endpoint")]
 pub use self::endpoint::{EndpointError, MetricsEndpoint};
 use crate::{
-    control::Life,
     device::DeviceInfo,
+    driver::tenant::TenantUsage,
     driver::{Books, Driver, usages},
+    engine::control::Life,
     executor::{ExecutorGauges, Executors},
-    tenant::TenantUsage,
 };
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one

@@ -26,7 +26,7 @@ use rma_shm::Doorbell;
 
 use crate::{
     clock::TscClock,
-    control::Life,
+    engine::control::Life,
     error::{HostError, WaitError},
     event_fd::EventFd,
     executor::Executors,

@@ -1,7 +1,7 @@
 //! Who has what: the host's tenants, and what of each pool has been allocated for them.
 //!
 //! It decides and keeps the books; it does not speak with the engine. The rules are those of
-//! [`crate::tenant`].
+//! [`crate::driver::tenant`].
 
 use core::ops::Range;
 use std::{collections::BTreeMap, sync::Arc};
@@ -12,7 +12,7 @@ use super::{
     pool::{Pool, Share, Source},
     slots::FreeSlots,
 };
-use crate::tenant::{
+use crate::driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource,
     TenantId, TenantUsage, Usage,
 };

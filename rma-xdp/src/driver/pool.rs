@@ -4,7 +4,7 @@
 //! true: the reservations and the rest make up the capacity, and of each no more is in use than
 //! there is.
 
-use crate::tenant::{PoolUsage, Quota};
+use crate::driver::tenant::{PoolUsage, Quota};
 
 /// Where an allocation comes from, wholly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

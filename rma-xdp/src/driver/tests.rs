@@ -6,7 +6,7 @@ use rma_core::{
 };
 
 use super::*;
-use crate::tenant::Resource;
+use crate::driver::tenant::Resource;
 
 /// How an engine serves a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

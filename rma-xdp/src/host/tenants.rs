@@ -1,4 +1,4 @@
-//! What both kinds of host do for tenants: [`crate::tenant`].
+//! What both kinds of host do for tenants: [`crate::driver::tenant`].
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use rma_shm::Region;
 
 use super::{Control, Host, InlineHost, random_region_key};
 use crate::{
+    driver::tenant::{Tenant, TenantConfig, Usage},
     error::HostError,
     portal::Portal,
-    tenant::{Tenant, TenantConfig, Usage},
 };
 
 impl Host {

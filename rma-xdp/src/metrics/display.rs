@@ -13,8 +13,8 @@ use rma_core::nic::{DelayHistogram, NicGauges};
 
 use super::{Metrics, NicTotals, OpDelays};
 use crate::{
+    driver::tenant::{PoolUsage, TenantUsage},
     executor::ExecutorGauges,
-    tenant::{PoolUsage, TenantUsage},
 };
 
 /// How wide the names at the left are.

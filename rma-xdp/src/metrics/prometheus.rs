@@ -14,8 +14,8 @@ use rma_core::{
 use super::{Metrics, NicTotals};
 use crate::{
     device::{InterfaceState, InterfaceStatus},
+    driver::tenant::{PoolUsage, TenantUsage, Usage},
     executor::ExecutorGauges,
-    tenant::{PoolUsage, TenantUsage, Usage},
 };
 
 impl Metrics {

@@ -39,7 +39,7 @@ use super::{
 };
 
 /// The program, as `cargo xtask ebpf` built it.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../rma-steer.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../rma-steer.bpf.o");
 
 /// Names in the object.
 const PROGRAM: &str = "rma_steer";

@@ -2,7 +2,7 @@
 
 use rma_core::engine::Engine;
 
-use crate::{backend::HostBackend, clock::TscClock, counter::BlockSupply};
+use crate::{clock::TscClock, device::backend::HostBackend, iv_blocks::BlockSupply};
 
 /// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC
 /// is.

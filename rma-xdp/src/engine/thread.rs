@@ -23,12 +23,12 @@ use rma_shm::Doorbell;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
-    backend::HostBackend,
     clock::TscClock,
-    control::{Answer, ControlPath, Life, Request, Unanswered, answer},
+    device::backend::HostBackend,
+    engine::control::{Answer, ControlPath, Life, Request, Unanswered, answer},
+    engine::housekeeping::Housekeeping,
     error::HostError,
     event_fd::{EventFd, timespec},
-    housekeeping::Housekeeping,
     idle::{Idle, IdlePolicy, IdleTracker},
 };
 
