@@ -52,5 +52,6 @@ pub mod op;
 pub mod port;
 pub mod portal;
 pub mod region;
+pub mod tally;
 pub mod time;
 pub mod wire;

@@ -77,7 +77,6 @@ mod iv_blocks;
 mod metrics;
 mod portal;
 mod random;
-mod tally;
 
 pub use clock::TscClock;
 pub use device::{

@@ -1,7 +1,5 @@
 //! What a NIC counts. One thread writes, any thread may read.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use super::{
     delays::{DelayCells, DelayHistogram},
     gauges::{GaugeCells, NicGauges},
@@ -10,35 +8,36 @@ use crate::{
     command::Completion,
     error::DropReason,
     op::{OpStatus, OpType},
+    tally::Tally,
 };
 
-/// Counters of one NIC. Relaxed and written by the engine thread alone, so that counting costs what
-/// an ordinary addition costs; a reader sees each counter whole, but not all at one instant.
+/// Counters of one NIC, written by the engine thread alone; a reader sees each counter whole, but not
+/// all at one instant.
 #[derive(Debug, Default)]
 pub struct NicCounters {
-    statuses: [AtomicU64; OpStatus::ALL.len()],
+    statuses: [Tally; OpStatus::ALL.len()],
     /// `issue_delay` and `total_delay` of the ops that ended with OK, for each type of op.
     delays: [[DelayCells; 2]; OpType::ALL.len()],
-    drops: [AtomicU64; DropReason::ALL.len()],
-    frames_received: AtomicU64,
-    frames_sent: AtomicU64,
-    commands_refused: AtomicU64,
-    shed_with_room: AtomicU64,
-    requests_abandoned: AtomicU64,
-    impossible_indexes: AtomicU64,
-    late_effects: AtomicU64,
-    parked: AtomicU64,
-    parked_forgotten: AtomicU64,
-    pushed_out: AtomicU64,
-    seals_refused: AtomicU64,
-    previous_keys_lost: AtomicU64,
+    drops: [Tally; DropReason::ALL.len()],
+    frames_received: Tally,
+    frames_sent: Tally,
+    commands_refused: Tally,
+    shed_with_room: Tally,
+    requests_abandoned: Tally,
+    impossible_indexes: Tally,
+    late_effects: Tally,
+    parked: Tally,
+    parked_forgotten: Tally,
+    pushed_out: Tally,
+    seals_refused: Tally,
+    previous_keys_lost: Tally,
     gauges: GaugeCells,
 }
 
 impl NicCounters {
     /// Ops of this host that ended with `status`.
     pub fn completions(&self, status: OpStatus) -> u64 {
-        self.statuses[status as usize].load(Relaxed)
+        self.statuses[status as usize].load()
     }
 
     /// How long ops of this type waited to enter service (`issue_delay`): of those that ended with
@@ -65,7 +64,7 @@ impl NicCounters {
 
     /// Frames that died for `reason`.
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize].load(Relaxed)
+        self.drops[reason as usize].load()
     }
 
     /// All frames that died, with their reasons; only those that are not zero.
@@ -75,105 +74,105 @@ impl NicCounters {
 
     /// Frames that the backend handed over.
     pub fn frames_received(&self) -> u64 {
-        self.frames_received.load(Relaxed)
+        self.frames_received.load()
     }
 
     /// Frames that the backend took.
     pub fn frames_sent(&self) -> u64 {
-        self.frames_sent.load(Relaxed)
+        self.frames_sent.load()
     }
 
     /// Commands for which no completion could be given: for slots that are not the portal's, or
     /// busy.
     pub fn commands_refused(&self) -> u64 {
-        self.commands_refused.load(Relaxed)
+        self.commands_refused.load()
     }
 
     /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them, or they needed
     /// none. What kept them from service was no congestion: the engine did not run, its device took
     /// no frames, or no counter value was left.
     pub fn shed_with_room(&self) -> u64 {
-        self.shed_with_room.load(Relaxed)
+        self.shed_with_room.load()
     }
 
     pub(super) fn count_shed_with_room(&self) {
-        add_one(&self.shed_with_room);
+        self.shed_with_room.add(1);
     }
 
     /// Requests that were taken and then not answered, because they had waited for so long that
     /// their initiators had given up.
     pub fn requests_abandoned(&self) -> u64 {
-        self.requests_abandoned.load(Relaxed)
+        self.requests_abandoned.load()
     }
 
     /// How often an engine found an index in a portal's rings that cannot be. Not 0: an application
     /// that has a portal here is broken or hostile. It stalls itself alone (P8).
     pub fn impossible_indexes(&self) -> u64 {
-        self.impossible_indexes.load(Relaxed)
+        self.impossible_indexes.load()
     }
 
     /// Mutations that this NIC may have applied after their initiators had reported a timeout,
     /// because this engine was not running for longer than the guard between its last look at the
     /// clock and the end of the copy: the cases in which promise P2 could not be kept.
     pub fn late_effects(&self) -> u64 {
-        self.late_effects.load(Relaxed)
+        self.late_effects.load()
     }
 
     pub(super) fn count_late_effect(&self) {
-        add_one(&self.late_effects);
+        self.late_effects.add(1);
     }
 
     /// Mutations of others whose data had not come in time while somebody waited, and that gave
     /// their share of the solicitation window back (P13). Their data may still come, and then
     /// lands.
     pub fn parked(&self) -> u64 {
-        self.parked.load(Relaxed)
+        self.parked.load()
     }
 
     pub(super) fn count_parked(&self) {
-        add_one(&self.parked);
+        self.parked.add(1);
     }
 
     /// Mutations of those that were forgotten as their entries were wanted for others: they end
     /// with TIMEOUT (P13). Many: who asks does not send, or is slow; or recordings are replayed.
     pub fn parked_forgotten(&self) -> u64 {
-        self.parked_forgotten.load(Relaxed)
+        self.parked_forgotten.load()
     }
 
     pub(super) fn count_parked_forgotten(&self) {
-        add_one(&self.parked_forgotten);
+        self.parked_forgotten.add(1);
     }
 
     /// Requests of others that had waited in the longest list and were NACKed, so that an initiator
     /// with fewer of them found a place (P13).
     pub fn pushed_out(&self) -> u64 {
-        self.pushed_out.load(Relaxed)
+        self.pushed_out.load()
     }
 
     pub(super) fn count_pushed_out(&self) {
-        add_one(&self.pushed_out);
+        self.pushed_out.add(1);
     }
 
     /// How often a frame that waited was not sealed because no counter value was left. Grows fast
     /// while that lasts.
     pub fn seals_refused(&self) -> u64 {
-        self.seals_refused.load(Relaxed)
+        self.seals_refused.load()
     }
 
     /// Previous keys of regions that were forgotten before two timeouts had passed since their
     /// Rekeys: a region was rekeyed more than four times, or all regions together more than 256
     /// times. Who still uses one is treated as a stranger.
     pub fn previous_keys_lost(&self) -> u64 {
-        self.previous_keys_lost.load(Relaxed)
+        self.previous_keys_lost.load()
     }
 
     pub(super) fn count_previous_keys_lost(&self, keys: u64) {
-        add(&self.previous_keys_lost, keys);
+        self.previous_keys_lost.add(keys);
     }
 
     /// `op_type` matters only where the op was one.
     pub(super) fn count_completion(&self, op_type: OpType, completion: &Completion) {
-        add_one(&self.statuses[completion.status as usize]);
+        self.statuses[completion.status as usize].add(1);
         if completion.status == OpStatus::Ok {
             let (issue_delay, total_delay) = completion.delays_nanos();
             let [issue, total] = &self.delays[row(op_type)];
@@ -183,47 +182,38 @@ impl NicCounters {
     }
 
     pub(super) fn count_drop(&self, reason: DropReason) {
-        add_one(&self.drops[reason as usize]);
+        self.drops[reason as usize].add(1);
     }
 
     pub(super) fn count_received(&self) {
-        add_one(&self.frames_received);
+        self.frames_received.add(1);
     }
 
     pub(super) fn count_sent(&self, frames: u64) {
-        add(&self.frames_sent, frames);
+        self.frames_sent.add(frames);
     }
 
     pub(crate) fn count_refused(&self) {
-        add_one(&self.commands_refused);
+        self.commands_refused.add(1);
     }
 
     pub(crate) fn count_impossible(&self, indexes: u64) {
         // Usually there is nothing to count, and then nothing to store.
         if indexes > 0 {
-            add(&self.impossible_indexes, indexes);
+            self.impossible_indexes.add(indexes);
         }
     }
 
     pub(super) fn count_seal_refused(&self) {
-        add_one(&self.seals_refused);
+        self.seals_refused.add(1);
     }
 
     pub(super) fn count_abandoned(&self) {
-        add_one(&self.requests_abandoned);
+        self.requests_abandoned.add(1);
     }
-}
-
-pub(super) fn add_one(counter: &AtomicU64) {
-    add(counter, 1);
 }
 
 /// The codes of op types begin at 1.
 const fn row(op_type: OpType) -> usize {
     op_type as usize - 1
-}
-
-/// No locked instruction: there is one writer.
-pub(super) fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }

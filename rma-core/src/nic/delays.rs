@@ -4,12 +4,9 @@
 //! instruction, and the same buckets suit a veth pair and a congested network. One thread counts,
 //! any may read. Not for measuring: `rma-bench` keeps every digit.
 
-use core::{
-    array,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use core::array;
 
-use super::counters::{add, add_one};
+use crate::tally::Tally;
 
 /// The first bucket has what took up to 2^7 ns = 128 ns: no op is faster.
 const FIRST_LOG: u32 = 7;
@@ -60,21 +57,21 @@ impl DelayHistogram {
 /// A histogram while it is counted.
 #[derive(Debug, Default)]
 pub(super) struct DelayCells {
-    counts: [AtomicU64; DelayHistogram::BUCKETS],
-    sum_nanos: AtomicU64,
+    counts: [Tally; DelayHistogram::BUCKETS],
+    sum_nanos: Tally,
 }
 
 impl DelayCells {
     /// For the engine thread alone.
     pub(super) fn count(&self, nanos: u64) {
-        add_one(&self.counts[DelayHistogram::bucket(nanos)]);
-        add(&self.sum_nanos, nanos);
+        self.counts[DelayHistogram::bucket(nanos)].add(1);
+        self.sum_nanos.add(nanos);
     }
 
     pub(super) fn load(&self) -> DelayHistogram {
         DelayHistogram {
-            counts: array::from_fn(|bucket| self.counts[bucket].load(Relaxed)),
-            sum_nanos: self.sum_nanos.load(Relaxed),
+            counts: array::from_fn(|bucket| self.counts[bucket].load()),
+            sum_nanos: self.sum_nanos.load(),
         }
     }
 }

@@ -52,7 +52,7 @@ pub use self::{
     counters::UdpCounters,
     socket::SocketDescription,
 };
-pub use crate::tally::Counter;
+pub use rma_core::tally::Tally;
 
 /// The largest frame that is sent or received, in bytes, however large the MTU: a 4 KiB op in one
 /// frame, with room for headers to grow. Larger would only be larger buffers.
@@ -224,7 +224,7 @@ enum Sent {
 }
 
 /// The counter of frames lost because sending failed with `errno`.
-fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Counter {
+fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Tally {
     match errno {
         Errno::MSGSIZE => &counters.tx_too_long,
         Errno::CONNREFUSED => &counters.tx_refused,

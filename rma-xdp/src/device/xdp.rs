@@ -48,4 +48,4 @@ pub use self::{
     socket::XskStatistics,
     steering::AttachMode,
 };
-pub use crate::tally::Counter;
+pub use rma_core::tally::Tally;

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use rma_core::tally::Tally;
+
 #[cfg(feature = "xdp")]
 use crate::xdp::{Counters, InterfaceWatch, XskStatistics};
-use crate::{device::InterfaceStatus, tally::Counter, udp::UdpCounters};
+use crate::{device::InterfaceStatus, udp::UdpCounters};
 
 /// One thing that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +99,7 @@ macro_rules! rows {
 fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
     let rows = rows!(
         "rma_xdp_",
-        Counter::load,
+        Tally::load,
         Counters {
             rx_frames: "Frames handed to the engine.",
             rx_multi_buffer: "Received frames that lay in several chunks.",
@@ -136,7 +138,7 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
 fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
     let rows = rows!(
         "rma_udp_",
-        Counter::load,
+        Tally::load,
         UdpCounters {
             rx_frames: "Frames handed to the engine.",
             rx_fragments: "Dropped: a datagram that came in fragments.",

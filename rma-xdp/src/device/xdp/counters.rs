@@ -4,80 +4,81 @@
 //! The engine thread is the only writer, so an addition is a load and a store, without a locked
 //! instruction; any thread may read. Counters wrap after 2^64.
 
+use rma_core::tally::Tally;
+
 use super::packet::PacketError;
-use crate::tally::Counter;
 
 /// The counters of one backend, over all its queues.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Counters {
     /// Frames handed to the engine.
-    pub rx_frames: Counter,
+    pub rx_frames: Tally,
     /// Received frames that lay in several chunks and were put together with a copy.
-    pub rx_multi_buffer: Counter,
+    pub rx_multi_buffer: Tally,
     /// Dropped: a packet in several chunks was longer than the largest that can arrive.
-    pub rx_too_long: Counter,
+    pub rx_too_long: Tally,
     /// Dropped: the destination is none of the configured local addresses.
-    pub rx_not_local: Counter,
+    pub rx_not_local: Tally,
     /// Dropped: [`PacketError::Truncated`].
-    pub rx_truncated: Counter,
+    pub rx_truncated: Tally,
     /// Dropped: [`PacketError::EtherType`].
-    pub rx_ether_type: Counter,
+    pub rx_ether_type: Tally,
     /// Dropped: [`PacketError::IpHeader`].
-    pub rx_ip_header: Counter,
+    pub rx_ip_header: Tally,
     /// Dropped: [`PacketError::Fragment`].
-    pub rx_fragment: Counter,
+    pub rx_fragment: Tally,
     /// Dropped: [`PacketError::Protocol`].
-    pub rx_protocol: Counter,
+    pub rx_protocol: Tally,
     /// Dropped: [`PacketError::Port`].
-    pub rx_port: Counter,
+    pub rx_port: Tally,
     /// Dropped: [`PacketError::IpLength`].
-    pub rx_ip_length: Counter,
+    pub rx_ip_length: Tally,
     /// Dropped: [`PacketError::UdpLength`].
-    pub rx_udp_length: Counter,
+    pub rx_udp_length: Tally,
     /// Dropped: [`PacketError::MappedAddress`].
-    pub rx_mapped_address: Counter,
+    pub rx_mapped_address: Tally,
     /// Descriptors from the kernel that were not lent to it or leave their chunk. Never in a
     /// healthy system.
-    pub descriptors_refused: Counter,
+    pub descriptors_refused: Tally,
     /// Receive chunks that found no place on the fill ring and are out of use. Never: the ring is
     /// larger than all of them.
-    pub chunks_lost: Counter,
+    pub chunks_lost: Tally,
     /// Frames put on the transmit ring.
-    pub tx_frames: Counter,
+    pub tx_frames: Tally,
     /// Transmitted frames that needed several chunks.
-    pub tx_multi_buffer: Counter,
+    pub tx_multi_buffer: Tally,
     /// Frames of the other address family than the one before, whose payload had to be moved.
-    pub tx_moved: Counter,
+    pub tx_moved: Tally,
     /// Dropped: no route, or the next hop has not answered yet.
-    pub tx_no_path: Counter,
+    pub tx_no_path: Tally,
     /// Dropped: the interface was gone.
-    pub tx_no_interface: Counter,
+    pub tx_no_interface: Tally,
     /// Notices to hosts without a path that went back over the link by which their causes came.
-    pub tx_link_return: Counter,
+    pub tx_link_return: Tally,
     /// Dropped: such notices whose cause came from a hardware address that nothing may go to: a
     /// group, zero, or our own.
-    pub tx_link_refused: Counter,
+    pub tx_link_refused: Tally,
     /// Dropped: longer than the path MTU, or than the buffer it was written into.
-    pub tx_too_long: Counter,
+    pub tx_too_long: Tally,
     /// Dropped: source and destination are of different address families.
-    pub tx_family: Counter,
+    pub tx_family: Tally,
     /// Times that no buffer could be offered because the transmit chunks were with the kernel.
-    pub tx_ring_full: Counter,
+    pub tx_ring_full: Tally,
     /// Doorbells rung: system calls.
-    pub tx_wakeups: Counter,
+    pub tx_wakeups: Tally,
     /// Doorbells that the kernel wants rung again (`EAGAIN`, `EBUSY`, `ENOBUFS`, `EINTR`).
-    pub tx_wakeups_busy: Counter,
+    pub tx_wakeups_busy: Tally,
     /// Doorbells refused because the interface was down (`ENETDOWN`).
-    pub tx_wakeups_down: Counter,
+    pub tx_wakeups_down: Tally,
     /// Doorbells that failed in a way that no repetition mends: see [`super::XdpBackend::failure`].
-    pub tx_wakeups_failed: Counter,
+    pub tx_wakeups_failed: Tally,
 }
 
 impl Counters {
     /// The counter of packets dropped for `error`.
     #[must_use]
-    pub fn packet_error(&self, error: PacketError) -> &Counter {
+    pub fn packet_error(&self, error: PacketError) -> &Tally {
         match error {
             PacketError::Truncated => &self.rx_truncated,
             PacketError::EtherType => &self.rx_ether_type,
