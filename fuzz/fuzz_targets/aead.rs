@@ -1,5 +1,5 @@
-//! See [`rma_sim::fuzzing::aead`].
+//! See [`rma_fuzz_bodies::aead`].
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rma_sim::fuzzing::aead(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rma_fuzz_bodies::aead(data));

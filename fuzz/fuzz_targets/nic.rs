@@ -1,7 +1,7 @@
-//! See [`rma_sim::fuzzing::nic`].
+//! See [`rma_fuzz_bodies::nic`].
 
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    rma_sim::fuzzing::nic(data);
+    rma_fuzz_bodies::nic(data);
 });

@@ -1,7 +1,7 @@
-//! See [`rma_sim::fuzzing::ring`].
+//! See [`rma_fuzz_bodies::ring`].
 
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    rma_sim::fuzzing::ring(data);
+    rma_fuzz_bodies::ring(data);
 });

@@ -1,5 +1,5 @@
-//! See [`rma_sim::fuzzing::wire`].
+//! See [`rma_fuzz_bodies::wire`].
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rma_sim::fuzzing::wire(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rma_fuzz_bodies::wire(data));

@@ -23,7 +23,6 @@
 //! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
 //! | [`calls`] | random calls of CommandExecutors on the swarm's networks |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
-//! | [`fuzzing`] | the bodies of the fuzz targets |
 //!
 //! ```
 //! let report = rma_sim::swarm::run_seed(1, |_| ())?;
@@ -38,7 +37,6 @@ pub mod clock;
 pub mod counter;
 mod disk;
 pub mod flows;
-pub mod fuzzing;
 pub mod invariant;
 pub mod link;
 pub mod mishap;

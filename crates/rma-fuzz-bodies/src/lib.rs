@@ -3,6 +3,8 @@
 //!
 //! Each takes arbitrary bytes and panics if a promise is broken.
 
+#![forbid(unsafe_code)]
+
 mod aead;
 mod host;
 mod nic;

@@ -6,7 +6,7 @@ use rma_crypto::{
 };
 
 use super::Script;
-use crate::prng::Prng;
+use rma_sim::prng::Prng;
 
 /// The most frames of a batch.
 const FRAMES_MAX: usize = 64;

@@ -14,7 +14,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use crate::prng::Prng;
+use rma_sim::prng::Prng;
 
 pub(super) const PID: Pid = Pid(77);
 pub(super) const SOURCE_LEN: u64 = 3 * OP_SIZE_MAX as u64;

@@ -20,7 +20,7 @@ use super::{
     Script,
     host::{AREAS, Expected, Host, PID, SLOTS_MAX, SOURCE_LEN, Taken},
 };
-use crate::prng::Prng;
+use rma_sim::prng::Prng;
 
 /// Two NICs, and whatever the bytes say: commands, frames (honest, changed, invented), time,
 /// regions that go.

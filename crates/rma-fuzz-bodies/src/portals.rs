@@ -28,9 +28,9 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::{Script, hostile_index};
-use crate::prng::Prng;
 use honest::{Honest, Memory};
 use hostile::{Hostile, Identity};
+use rma_sim::prng::Prng;
 use wire::{HandClock, Wire, received};
 
 const TAG: NicTag = NicTag(1);

@@ -2,7 +2,7 @@
 //! stories of two NICs for `nic`. Run it from the root of the repository:
 //!
 //! ```text
-//! cargo run -p rma-sim --example fuzz_corpus
+//! cargo run -p rma-fuzz-bodies --example fuzz_corpus
 //! ```
 
 use std::{collections::BTreeMap, fs, io, path::Path};
@@ -79,7 +79,7 @@ fn name(frame: &[u8]) -> Option<String> {
 /// The first bytes of a story: shape, dispatch timeout, timeout, window, MTU.
 const SHAPE: [u8; 5] = [0b0100, 20, 40, 64, 168];
 
-/// Steps, in the numbering of `rma_sim::fuzzing::nic`; the highest bit chooses the host.
+/// Steps, in the numbering of `rma_fuzz_bodies::nic`; the highest bit chooses the host.
 const ISSUE: u8 = 0;
 const LINE: u8 = 2;
 const TRANSMIT: u8 = 3;
@@ -105,7 +105,7 @@ fn nic() -> BTreeMap<String, Vec<u8>> {
     let whole = |read: Vec<u8>, answers: usize| {
         [read, serve.to_vec(), answer.repeat(answers), vec![COMPLETE]].concat()
     };
-    // Flags of a write and of a rekey: see `rma_sim::fuzzing::nic`.
+    // Flags of a write and of a rekey: see `rma_fuzz_bodies::nic`.
     let write = |flags: u8, slot: u8, size: u16| read(0x40 | flags, slot, size, 0);
     let rekey = |flags: u8, slot: u8, key: u16| read(0x60 | flags, slot, 0, key);
     let mutated = |issued: Vec<u8>, frames: usize| {

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rma_core::{crypto::ProviderKind, op::OpStatus};
 use rma_lab::evidence;
-use rma_sim::{fuzzing, prng::Prng};
+use rma_sim::prng::Prng;
 
 fn replay(target: &str, mut body: impl FnMut(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -24,12 +24,12 @@ fn replay(target: &str, mut body: impl FnMut(&[u8])) {
 
 #[test]
 fn the_wire_corpus_breaks_no_promise() {
-    replay("wire", fuzzing::wire);
+    replay("wire", rma_fuzz_bodies::wire);
 }
 
 #[test]
 fn the_aead_corpus_breaks_no_promise() {
-    replay("aead", fuzzing::aead);
+    replay("aead", rma_fuzz_bodies::aead);
     for error in ProviderKind::ALL.into_iter().filter_map(|kind| kind.provider().err()) {
         evidence::not_run(format_args!("fuzzers' corpus aead with {}: {error}", error.kind));
     }
@@ -39,7 +39,7 @@ fn the_aead_corpus_breaks_no_promise() {
 fn the_nic_corpus_breaks_no_promise_and_reaches_every_status() {
     let mut total = [0; OpStatus::ALL.len()];
     replay("nic", |script| {
-        let statuses = fuzzing::nic(script);
+        let statuses = rma_fuzz_bodies::nic(script);
         total.iter_mut().zip(statuses).for_each(|(sum, count)| *sum += count);
     });
     for status in OpStatus::ALL {
@@ -51,7 +51,7 @@ fn the_nic_corpus_breaks_no_promise_and_reaches_every_status() {
 fn the_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
     let (mut statuses, mut impossible, mut refused) = ([0; OpStatus::ALL.len()], 0, 0);
     replay("ring", |script| {
-        let Some(counters) = fuzzing::ring(script) else { return };
+        let Some(counters) = rma_fuzz_bodies::ring(script) else { return };
         for status in OpStatus::ALL {
             statuses[status as usize] += counters.completions(status);
         }
@@ -74,9 +74,9 @@ fn random_scripts_break_no_promise() {
     for _ in 0..SCRIPTS {
         let mut script = vec![0; prng.magnitude(400) as usize];
         prng.fill(&mut script);
-        fuzzing::nic(&script);
-        fuzzing::wire(&script);
-        fuzzing::ring(&script);
+        rma_fuzz_bodies::nic(&script);
+        rma_fuzz_bodies::wire(&script);
+        rma_fuzz_bodies::ring(&script);
     }
     evidence::show(format_args!("fuzz targets nic, wire and ring: {SCRIPTS} random scripts each"));
 }
@@ -111,7 +111,7 @@ fn scripts_of_honest_steps_break_no_promise() {
                 _ => script.extend([11, prng.below(256) as u8, 0, 1]),
             }
         }
-        succeeded += fuzzing::nic(&script)[OpStatus::Ok as usize];
+        succeeded += rma_fuzz_bodies::nic(&script)[OpStatus::Ok as usize];
     }
     evidence::show(format_args!(
         "fuzz target nic: {SCRIPTS} scripts of honest steps, in which {succeeded} ops were OK"
