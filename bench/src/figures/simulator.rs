@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use rma_core::crypto::fastest;
-use rma_sim::{scenario, swarm};
+use rma_sim::load::{scenario, swarm};
 use rma_xdp::{Clock, TscClock};
 
 use super::table::Measured;

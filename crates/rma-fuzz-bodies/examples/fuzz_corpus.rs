@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use rma_core::wire::FrameView;
-use rma_sim::{swarm::run_seed, trace::What};
+use rma_sim::{load::swarm::run_seed, net::trace::What};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new("fuzz/corpus");

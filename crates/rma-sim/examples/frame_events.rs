@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use rma_sim::{scenario, swarm};
+use rma_sim::load::{scenario, swarm};
 
 #[expect(clippy::disallowed_methods, reason = "it measures the simulator, from outside")]
 fn main() -> Result<(), scenario::Failure> {

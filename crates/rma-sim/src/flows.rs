@@ -3,14 +3,13 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `software` | an executor whose portal's other end feeds a simulated NIC |
 //! | [`network`] | the hosts, the flows between them, and the log of what came of each op |
 //! | [`rates`] | how much of a link each flow had, and since when shares are what they should be |
 //! | [`scenes`] | the paper's experiments: figures 12 and 15, with numbers |
 //! | [`plot`] | tables, CSV and curves of text |
 //!
 //! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here:
-//! mishaps and faults ([`crate::scenario`]); applications that think, or look only now and then:
+//! mishaps and faults ([`crate::load::scenario`]); applications that think, or look only now and then:
 //! these look at each completion at once.
 //!
 //! A run is a function of its options, seed included; all promises are checked after every event,
@@ -20,7 +19,6 @@ pub mod network;
 pub mod plot;
 pub mod rates;
 pub mod scenes;
-pub(crate) mod software;
 #[cfg(test)]
 mod tests;
 

@@ -7,48 +7,25 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`prng`] | where every random number comes from |
-//! | [`queue`] | drop-tail, before something that has a rate |
-//! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
-//! | [`switch`] | an output port for each node, shared by all that send to it |
-//! | [`clock`] | a node's own clock, which is wrong |
-//! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
-//! | [`counter`] | where a node's counter values come from, over all its lives |
-//! | [`mishap`] | pauses, crashes, restarts, regions that change |
-//! | [`sim`] | nodes, links, and the heap of events |
-//! | [`trace`] | what happened, as data |
-//! | [`pcap`] | the same as a capture of packets |
-//! | [`invariant`] | what must hold after every event |
-//! | [`violation`] | a promise that was not kept |
-//! | [`scenario`] | a workload of reads, writes and rekeys in two phases, with a model of all memory and keys |
-//! | [`swarm`] | options drawn from a seed, and a fixed load to measure with |
-//! | [`calls`] | random calls of CommandExecutors on the swarm's networks |
+//! | [`net`] | nodes, links and what goes wrong with them, the heap of events, and what happened as data |
+//! | [`check`] | what must hold after every event |
+//! | [`load`] | software that uses the network: random workloads in two phases, and swarms of them |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
+//! | [`pcap`] | what happened as a capture of packets |
+//!
+//! Each knows those above it in the table and none below.
 //!
 //! ```
-//! let report = rma_sim::swarm::run_seed(1, |_| ())?;
-//! assert_eq!(report, rma_sim::swarm::run_seed(1, |_| ())?);
-//! # Ok::<(), Box<rma_sim::swarm::Found>>(())
+//! let report = rma_sim::load::swarm::run_seed(1, |_| ())?;
+//! assert_eq!(report, rma_sim::load::swarm::run_seed(1, |_| ())?);
+//! # Ok::<(), Box<rma_sim::load::swarm::Found>>(())
 //! ```
 
 #![forbid(unsafe_code)]
 
-pub mod calls;
-pub mod clock;
-pub mod counter;
-mod disk;
+pub mod check;
 pub mod flows;
-pub mod invariant;
-pub mod link;
-pub mod mishap;
-pub mod node;
-mod oracle;
+pub mod load;
+pub mod net;
 pub mod pcap;
 pub mod prng;
-pub mod queue;
-pub mod scenario;
-pub mod sim;
-pub mod swarm;
-pub mod switch;
-pub mod trace;
-pub mod violation;
-mod workload;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use rma_core::backend::Transmit;
 
-use crate::{
+use crate::net::{
     node::{NodeId, ip_udp_len},
     trace::{Frame, Seen, What},
 };
@@ -156,7 +156,7 @@ fn checksum(mut sum: u64) -> [u8; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swarm::run_seed;
+    use crate::load::swarm::run_seed;
     use rma_core::port::Port;
 
     fn word(bytes: &[u8], at: usize) -> u32 {

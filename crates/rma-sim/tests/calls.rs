@@ -3,7 +3,7 @@
 //! `RMA_SIM_SEEDS` says how many, `RMA_SIM_FIRST` where to begin; `RMA_SIM_SEED` runs one of them.
 
 use rma_lab::evidence;
-use rma_sim::calls::{CallsReport, run_seed};
+use rma_sim::load::calls::{CallsReport, run_seed};
 
 /// How many seeds are run, unless RMA_SIM_SEEDS says otherwise.
 const SEEDS: u64 = 400;

@@ -10,16 +10,20 @@ use rma_core::{
     time::Instant,
 };
 use rma_sim::{
-    clock::ClockOptions,
-    counter::CounterOptions,
-    link::{Faults, LinkOptions},
-    mishap::MishapOptions,
-    node::{NodeOptions, Pace},
+    load::{
+        scenario::{Failure, Options, Report, run},
+        swarm::run_seed,
+    },
+    net::{
+        clock::ClockOptions,
+        counter::CounterOptions,
+        link::{Faults, LinkOptions},
+        mishap::MishapOptions,
+        node::{NodeOptions, Pace},
+        queue::QueueOptions,
+        trace::What,
+    },
     prng::Chance,
-    queue::QueueOptions,
-    scenario::{Failure, Options, Report, run},
-    swarm::run_seed,
-    trace::What,
 };
 
 fn node(number: u8) -> NodeOptions {

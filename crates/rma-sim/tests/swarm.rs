@@ -18,10 +18,12 @@ use rma_core::{
 };
 use rma_lab::evidence;
 use rma_sim::{
-    node::NodeId,
+    load::{
+        scenario::{OP_TYPES, Options, Report},
+        swarm::{Found, run_seed},
+    },
+    net::node::NodeId,
     pcap::Capture,
-    scenario::{OP_TYPES, Options, Report},
-    swarm::{Found, run_seed},
 };
 
 /// How many seeds the swarm runs, unless RMA_SIM_SEEDS says otherwise.

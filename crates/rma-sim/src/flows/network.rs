@@ -25,19 +25,19 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::{
-    RATE, RTT,
-    software::{Software, nic_tag},
-};
+use super::{RATE, RTT};
 use crate::{
-    clock::ClockOptions,
-    invariant::Checker,
-    link::{Faults, LinkOptions},
-    node::{NodeId, NodeOptions, Pace, wire_len},
+    check::invariant::Checker,
+    load::software::{Software, nic_tag},
+    net::{
+        clock::ClockOptions,
+        link::{Faults, LinkOptions},
+        node::{NodeId, NodeOptions, Pace, wire_len},
+        queue::{QueueOptions, serialization},
+        sim::Sim,
+        trace::{Seen, What},
+    },
     prng::Prng,
-    queue::{QueueOptions, serialization},
-    sim::Sim,
-    trace::{Seen, What},
 };
 
 /// All that a run depends on.

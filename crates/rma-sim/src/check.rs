@@ -1,0 +1,13 @@
+//! What must hold: the promises, checked against what happened on the network and in memory.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`violation`] | a promise that was not kept |
+//! | [`invariant`] | what must hold after every event |
+//! | `oracle` | a model of a memory area: which bytes it may hold |
+//!
+//! A checker only looks: nothing here changes a run.
+
+pub mod invariant;
+pub(crate) mod oracle;
+pub mod violation;

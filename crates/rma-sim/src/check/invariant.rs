@@ -1,0 +1,386 @@
+//! What must hold after every event, whatever the network and the nodes do: the promises that can
+//! be checked from outside a NIC, from frames, verdicts, completions and clocks alone.
+//!
+//! | promise | here |
+//! |---|---|
+//! | P1 bounded | each command completes once, within its type's bound by its node's clock, or as soon as its node runs again; its delays are what that clock says |
+//! | P2 no late effect | no data is applied after its op was reported; what a stopped node was still applying when its op was reported as failed, that node has counted, and it counts nothing else |
+//! | P3 solicited | what the NIC debits is the sum of its reads in service and of the mutations that it has solicited, and fits the window; so does the payload on its way to it. A mutation that was solicited longer ago than it may hold the window while others wait (G) counts apart, as it may be parked |
+//! | P4 fresh IVs | no sender address uses (engine, direction, counter) twice, restarts included |
+//! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
+//! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
+//! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
+//! | P10 no amplifier | a failure notice answers one request that came, within a timeout, is bound to it and shorter; those to strangers and those to who has an old key keep their rates, and the latter is told once in a timeout |
+//! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
+//! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
+//!
+//! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only
+//! if its answer would come too late, or there is no place for it.
+//!
+//! That data is right (P6), that no process gets at what another's key or region would be needed
+//! for (P8), and that only ops on a region that has changed fail for it (P11) is checked by
+//! [`crate::load::scenario`], which knows memory and keys.
+
+mod binding;
+mod fairness;
+mod initiator;
+mod ivs;
+mod notices;
+mod responder;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use rma_core::{
+    crypto::Direction, error::DropReason, nic::NicConfigBuilder, op::OpType, time::Instant,
+    wire::FrameView,
+};
+
+use crate::{
+    check::violation::Violation,
+    net::{
+        node::{Condition, NodeId, ip_udp_len},
+        sim::Sim,
+        trace::{Frame, Seen, What},
+    },
+};
+pub use fairness::Turn;
+use ivs::FreshIvs;
+use responder::Applied;
+use state::{FrameNumber, NodeState, Op, OpIndex};
+
+/// Follows a simulation and finds broken promises.
+#[derive(Debug, Default)]
+pub struct Checker {
+    nodes: Vec<NodeState>,
+    /// What is outstanding, by true time.
+    deadlines: BTreeSet<(Instant, NodeId, u16)>,
+    ops: Vec<Op>,
+    /// What each frame is for, by its number.
+    meant: Vec<Meant>,
+    ivs: FreshIvs,
+    peak_in_flight: u64,
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meant {
+    /// `None` for failure notices.
+    op: Option<OpIndex>,
+    /// The solicitation that solicited data answers, and an acknowledgement belongs to.
+    solicitation: Option<FrameNumber>,
+}
+
+impl Meant {
+    fn op(self) -> OpIndex {
+        self.op.expect("set when the frame was sent, but for failure notices")
+    }
+}
+
+/// An op, as software knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpName {
+    /// The initiator.
+    pub initiator: NodeId,
+    /// Its command slot.
+    pub slot: u16,
+    /// The type of the op.
+    pub op_type: OpType,
+    /// Whether it still has the slot.
+    pub is_under_way: bool,
+}
+
+impl Checker {
+    /// A checker for a simulation that has not begun.
+    #[must_use]
+    pub fn new(sim: &Sim) -> Self {
+        let node = |node| NodeState::new(sim.nic(node).slot_count());
+        Self { nodes: sim.nodes().map(node).collect(), ..Self::default() }
+    }
+
+    /// Whether `slot` of `node` has a command that has not completed.
+    #[must_use]
+    pub fn is_outstanding(&self, node: NodeId, slot: u16) -> bool {
+        self.nodes[node.index()].slots.get(usize::from(slot)).is_some_and(Option::is_some)
+    }
+
+    /// How many commands of `node` have not completed.
+    #[must_use]
+    pub fn outstanding_of(&self, node: NodeId) -> usize {
+        self.nodes[node.index()].outstanding
+    }
+
+    /// How many commands have not completed.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.nodes.iter().map(|state| state.outstanding).sum()
+    }
+
+    /// The most solicited payload that was ever on its way to one node, in bytes.
+    #[must_use]
+    pub const fn peak_in_flight(&self) -> u64 {
+        self.peak_in_flight
+    }
+
+    /// The op that a frame is part of, which has been taken in; `None` for failure notices.
+    #[must_use]
+    pub fn op_of(&self, frame: &Frame) -> Option<OpName> {
+        let op = &self.ops[self.meant[frame.number as usize].op?];
+        Some(OpName {
+            initiator: op.initiator,
+            slot: op.slot,
+            op_type: op.op_type,
+            is_under_way: op.end.is_none(),
+        })
+    }
+
+    /// Somebody replays the request of a mutation, which has been taken in.
+    pub fn replayed(&mut self, request: &Frame) {
+        self.ops[self.meant[request.number as usize].op()].request_copies += 1;
+    }
+
+    /// Takes in one thing that happened.
+    ///
+    /// # Errors
+    /// The promise that it breaks.
+    pub fn take(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
+        match &seen.what {
+            What::Issued { command, result } => self.issued(sim, seen, command, *result),
+            What::Sent { frame, arrives, extra_copies } => {
+                let copies = u64::from(*arrives) + u64::from(*extra_copies);
+                self.sent(sim, seen, frame, copies, *arrives)
+            }
+            What::Received { frame, extra, .. } => {
+                if !extra {
+                    self.left_the_wire(frame);
+                }
+                self.received(sim, seen)
+            }
+            What::Lost { frame, extra, .. } => {
+                if !extra {
+                    self.left_the_wire(frame);
+                }
+                Ok(())
+            }
+            What::Completed(completion) => self.completed(sim, seen, completion),
+            What::Crashed => {
+                self.crashed(seen.node);
+                Ok(())
+            }
+            What::Paused | What::Resumed | What::Restarted => Ok(()),
+        }
+    }
+
+    /// Checks what must hold between events. To be called when all that happened has been taken in.
+    ///
+    /// # Errors
+    /// The promise that is broken.
+    pub fn check(&mut self, sim: &Sim) -> Result<(), Violation> {
+        let overdue = self.deadlines.range(..(sim.now(), NodeId(0), 0));
+        for &(due, node, slot) in overdue {
+            // Nothing can be asked of a node that is stopped.
+            if sim.condition(node) == Condition::Running {
+                return Err(Violation::Overdue { node, slot, due });
+            }
+        }
+        for node in sim.nodes().filter(|&node| sim.condition(node) != Condition::Down) {
+            self.check_tables(sim, node)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing is left when nothing will happen any more.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn check_rest(&self, sim: &Sim) -> Result<(), Violation> {
+        if let Some(&(due, node, slot)) = self.deadlines.first() {
+            return Err(Violation::Overdue { node, slot, due });
+        }
+        for node in sim.nodes() {
+            let debited = sim.nic(node).window_debited() + sim.nic(node).window_parked();
+            if debited != 0 {
+                let window = settings(sim, node).solicitation_window;
+                return Err(Violation::Window { node, debited, solicited: 0, window });
+            }
+        }
+        Ok(())
+    }
+
+    fn sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Arc<Frame>,
+        copies: u64,
+        arrives: bool,
+    ) -> Result<(), Violation> {
+        let node = seen.node;
+        let destination = frame.transmit.destination;
+        let wrong = Violation::WrongFrame { node, destination, len: frame.bytes.len() };
+        let view = FrameView::parse(&frame.bytes).ok().ok_or(wrong)?;
+        let fits = |node| frame.bytes.len() <= receive_len_max(sim, node, destination.is_ipv4());
+        let own = settings(sim, node).addresses.contains(frame.transmit.source);
+        if !own || !fits(node) || !frame.to.is_none_or(fits) {
+            return Err(wrong);
+        }
+        use Direction::{ToInitiator, ToResponder};
+        let of = |op| Meant { op: Some(op), solicitation: None };
+        let (header, direction, meant) = match view {
+            FrameView::ReadRequest(view) => {
+                let request = view.claims();
+                let size = request.op_size.into();
+                let op = self.entered_service(seen, &request.header, OpType::Read, size, copies);
+                self.served(sim, seen, Turn::Service, request.header.class, OpType::Read)?;
+                (request.header, ToResponder, op.map(of))
+            }
+            FrameView::MutationRequest(view) => {
+                let request = view.claims();
+                let (op_type, size) = (request.mutation.op_type(), request.mutation.op_size());
+                let op = self.entered_service(seen, &request.header, op_type, size, copies);
+                self.served(sim, seen, Turn::Service, request.header.class, op_type)?;
+                (request.header, ToResponder, op.map(of))
+            }
+            FrameView::ReadResponse(view) => {
+                let response = view.claims();
+                let op = self.response_sent(sim, seen, frame, &response, arrives);
+                if let Some(op) = op {
+                    self.check_in_flight(op)?;
+                    self.served(sim, seen, Turn::Response, response.header.class, OpType::Read)?;
+                    if response.span().1 == self.ops[op].size {
+                        self.request_answered(sim, seen, op);
+                    }
+                }
+                (response.header, ToInitiator, op.map(of))
+            }
+            FrameView::Solicitation(view) => {
+                let solicitation = view.claims();
+                let op = self.solicitation_sent(sim, seen, frame, &solicitation);
+                if let Some(op) = op {
+                    let Op { op_type, .. } = self.ops[op];
+                    let class = solicitation.header.class;
+                    self.served(sim, seen, Turn::Solicitation, class, op_type)?;
+                    self.request_answered(sim, seen, op);
+                }
+                (solicitation.header, ToInitiator, op.map(of))
+            }
+            FrameView::SolicitedData(view) => {
+                let data = view.claims();
+                (data.header, ToResponder, self.data_sent(frame, &data, arrives))
+            }
+            FrameView::Acknowledgement(view) => {
+                let acknowledgement = view.claims();
+                let meant = self.acknowledgement_sent(frame, &acknowledgement);
+                (acknowledgement.header, ToInitiator, meant)
+            }
+            FrameView::Failure(view) => {
+                let failure = view.claims();
+                self.notice_sent(sim, seen, frame, &failure)?;
+                (failure.header, ToInitiator, Some(Meant::default()))
+            }
+        };
+        let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
+        let direction = direction as u8;
+        if !self.ivs.insert(sender, engine, direction, counter) {
+            return Err(Violation::IvRepeated { sender, engine, direction, counter });
+        }
+        self.meant.push(meant.ok_or(wrong)?);
+        Ok(())
+    }
+
+    /// A frame that was counted as on its way has arrived, or was lost.
+    fn left_the_wire(&mut self, frame: &Frame) {
+        let Meant { op: Some(index), solicitation } = self.meant[frame.number as usize] else {
+            return;
+        };
+        match FrameView::parse(&frame.bytes) {
+            Ok(FrameView::ReadResponse(view)) => {
+                let op = &mut self.ops[index];
+                if op.end.is_none() {
+                    let payload_len = u64::from(view.claims().payload_len);
+                    op.in_flight -= payload_len;
+                    self.nodes[op.initiator.index()].in_flight -= payload_len;
+                }
+            }
+            Ok(FrameView::SolicitedData(view)) => {
+                let (Some(to), Some(solicitation)) = (frame.to, solicitation) else { return };
+                let state = &mut self.nodes[to.index()];
+                if let Some(pending) = state.solicited(solicitation) {
+                    let payload_len = u64::from(view.claims().payload_len);
+                    pending.in_flight -= payload_len;
+                    state.in_flight -= payload_len;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn received(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
+        let What::Received { frame, altered, result, stalled, counted_late, pushed_out, .. } =
+            &seen.what
+        else {
+            return Ok(());
+        };
+        let node = seen.node;
+        if altered.is_some() && result.is_ok() {
+            let source_addr = frame.transmit.source;
+            return Err(Violation::CorruptedAccepted { node, source_addr });
+        }
+        // What was sent was checked when it was sent.
+        let Ok(view) = FrameView::parse(&frame.bytes) else { return Ok(()) };
+        if let Some(altered) = altered {
+            self.request_came(sim, seen, frame, altered, None, *result)?;
+        } else if matches!(view, FrameView::ReadRequest(_) | FrameView::MutationRequest(_)) {
+            let op = self.meant[frame.number as usize].op;
+            self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
+        }
+        if let (FrameView::ReadRequest(view), Ok(()) | Err(DropReason::InboundQueueFull)) =
+            (view, *result)
+        {
+            let nacked = result.is_err() || *pushed_out;
+            self.check_queue(sim, seen, view.claims().header.class, nacked)?;
+        }
+        self.nodes[node.index()].pushed_out += u64::from(*pushed_out);
+        match (view, *result) {
+            (FrameView::ReadRequest(view), Ok(())) => {
+                self.request_accepted(sim, seen, frame, &view.claims().header)
+            }
+            (FrameView::MutationRequest(view), Ok(())) => {
+                self.request_accepted(sim, seen, frame, &view.claims().header)
+            }
+            (FrameView::ReadRequest(_) | FrameView::MutationRequest(_), Err(_)) => {
+                self.request_dropped(frame);
+                Ok(())
+            }
+            (FrameView::SolicitedData(view), result) => {
+                let over_at = seen.at + *stalled;
+                let applied = Applied { result, over_at, counted: *counted_late };
+                self.data_received(seen, frame, &view.claims(), &applied)
+            }
+            (_, Err(_)) => Ok(()),
+            (FrameView::ReadResponse(view), Ok(())) => {
+                self.response_accepted(node, frame, &view.claims())
+            }
+            (FrameView::Solicitation(_), Ok(())) => {
+                let at = sim.local_at(node, seen.at + *stalled);
+                self.solicitation_accepted(sim, node, frame, at)
+            }
+            (FrameView::Acknowledgement(view), Ok(())) => {
+                self.acknowledgement_accepted(node, frame, &view.claims())
+            }
+            (FrameView::Failure(view), Ok(())) => self.failure_accepted(node, &view.claims()),
+        }
+    }
+}
+
+fn settings(sim: &Sim, node: NodeId) -> &NicConfigBuilder {
+    sim.nic(node).config().settings()
+}
+
+fn receive_len_max(sim: &Sim, node: NodeId, ipv4: bool) -> usize {
+    let receive = settings(sim, node).receive_len_max;
+    debug_assert_eq!(receive.ipv4 - receive.ipv6, ip_udp_len(false) - ip_udp_len(true));
+    if ipv4 { receive.ipv4 } else { receive.ipv6 }
+}

@@ -1,0 +1,393 @@
+//! P10: what a node sends to refuse a request. A failure notice answers one copy of one request
+//! that came to the node in its present life, is bound to it, says what became of it, and is
+//! shorter. It is sent within a timeout, or never. Those to strangers are no more than the
+//! configured rate allows, and those to who has used an old key no more than theirs; of the latter,
+//! a request gets one within a timeout, however often it comes.
+//!
+//! Here it is also checked that no request that the network has changed is taken for an authentic
+//! one, not even to refuse it (P6).
+
+use core::time::Duration;
+
+use rma_core::{
+    addr::HostAddr,
+    crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
+    error::DropReason,
+    limits::TAG_LEN,
+    nic::NicConfigBuilder,
+    op::{OpStatus, OpType},
+    time::Instant,
+    wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
+};
+use rma_crypto::{OpenJob, Text};
+
+use super::{
+    Checker, settings,
+    state::{Op, OpIndex},
+};
+use crate::{
+    check::violation::Violation,
+    net::{
+        node::NodeId,
+        sim::Sim,
+        trace::{Frame, Seen},
+    },
+};
+
+/// What one node has to answer, in its present life.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// Copies of requests that it refused at once, and has sent no notice for. In the order in
+    /// which they came.
+    refused: Vec<Cause>,
+    /// Copies that it accepted, and has neither answered in full, nor solicited, nor refused.
+    accepted: Vec<Cause>,
+    strangers: Bucket,
+    old_keys: Bucket,
+    /// Requests under old keys that came or were told, in that order.
+    told: Vec<Told>,
+}
+
+/// A copy of a request that came.
+#[derive(Debug)]
+struct Cause {
+    header: Header,
+    tag: [u8; TAG_LEN],
+    len: usize,
+    initiator: HostAddr,
+    responder: HostAddr,
+    arrived_at: Instant,
+    /// Which op's it is; `None` if it was changed on its way.
+    op: Option<OpIndex>,
+    verdict: Verdict,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    /// Refused under its K_d, so it was authentic.
+    Refused(OpStatus),
+    /// Under a key that its region had before.
+    OldKey,
+    /// Not authentic.
+    Stranger,
+}
+
+/// A request under an old key.
+#[derive(Debug)]
+struct Told {
+    tag: [u8; TAG_LEN],
+    at: Instant,
+    /// When a notice was sent. Otherwise it came.
+    was_sent: bool,
+}
+
+impl Told {
+    /// A NIC remembers requests in sets of eight, chosen by their tags.
+    const WAYS: usize = 8;
+    const SETS: u64 = 512;
+
+    fn set(&self) -> u64 {
+        u64::from_be_bytes(*self.tag.first_chunk().expect("a tag is longer")) % Self::SETS
+    }
+}
+
+/// How many notices of a kind may be sent at once after a pause.
+const BURST: u64 = 256;
+
+/// How many notices a second those may get at least who have used an old key.
+const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
+
+/// What notices of one kind may still be sent, in nanoseconds of earned time. A notice costs whole
+/// ones, as in a NIC: otherwise both would not always agree how many there may be.
+#[derive(Debug)]
+struct Bucket {
+    earned: u64,
+    seen: Instant,
+    /// Before this time there was none at least once.
+    short_until: Instant,
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self { earned: u64::MAX, seen: Instant::ZERO, short_until: Instant::ZERO }
+    }
+}
+
+impl Bucket {
+    fn admits(&mut self, now: Instant, per_second: u32) -> bool {
+        if per_second == 0 {
+            return false;
+        }
+        let price = 1_000_000_000_u64.div_ceil(per_second.into());
+        let earned = self.earned.saturating_add(now.nanos_since(self.seen));
+        self.earned = earned.min(BURST * price);
+        self.seen = now;
+        let left = self.earned.checked_sub(price);
+        self.earned = left.unwrap_or(self.earned);
+        let missing = price.saturating_sub(self.earned);
+        if missing > 0 {
+            self.short_until = now + Duration::from_nanos(missing);
+        }
+        left.is_some()
+    }
+}
+
+impl Cause {
+    fn is_answered_by(&self, frame: &Frame, failure: &Failure) -> bool {
+        let name = |it: &Header| (it.slot, it.generation, it.pid, it.region, it.class);
+        let (from, to) = (frame.transmit.source, frame.transmit.destination);
+        (self.responder, self.initiator) == (from, to)
+            && name(&self.header) == name(&failure.header)
+    }
+
+    /// Whether `notice`, which is well-formed, is sealed under `key` and bound to this request.
+    fn binds(&self, notice: &[u8], header: &Header, key: &DerivedRegionKey) -> bool {
+        let Some((notice, tag)) = notice.split_last_chunk::<TAG_LEN>() else { return false };
+        let mut aad = [0; FAILURE_HEADER_LEN + IV_LEN + TAG_LEN];
+        let (own, answered) = aad.split_at_mut(FAILURE_HEADER_LEN);
+        own.copy_from_slice(notice);
+        let (iv, its_tag) = answered.split_at_mut(IV_LEN);
+        let Header { engine, counter, .. } = self.header;
+        iv.copy_from_slice(Iv::new(Direction::ToResponder, engine, counter).octets());
+        its_tag.copy_from_slice(&self.tag);
+        let iv = *Iv::new(Direction::ToInitiator, header.engine, header.counter).octets();
+        let (key, text) = (key.as_key().into(), Text::empty());
+        let mut jobs = [OpenJob { key, iv, aad: &aad, text, tag, authentic: false }];
+        fastest().open(&mut jobs);
+        jobs[0].authentic
+    }
+}
+
+impl Checker {
+    /// A copy of a request came, as `arrived`, and `result` became of it. Other frames are ignored.
+    pub(super) fn request_came(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        arrived: &[u8],
+        op: Option<OpIndex>,
+        result: Result<(), DropReason>,
+    ) -> Result<(), Violation> {
+        let header = match FrameView::parse(arrived) {
+            Ok(FrameView::ReadRequest(view)) => view.claims().header,
+            Ok(FrameView::MutationRequest(view)) => view.claims().header,
+            _ => return Ok(()),
+        };
+        let node = seen.node;
+        let verdict = match result {
+            Ok(()) => Verdict::Accepted,
+            Err(DropReason::UnknownRegion | DropReason::RequestUnauthenticated) => {
+                Verdict::Stranger
+            }
+            Err(DropReason::OldKey) => Verdict::OldKey,
+            Err(DropReason::RequestNotPermitted) => {
+                Verdict::Refused(OpStatus::RemotePermissionDenied)
+            }
+            Err(DropReason::RequestOutOfBounds) => Verdict::Refused(OpStatus::RemoteOutOfBounds),
+            Err(DropReason::InboundQueueFull) => Verdict::Refused(OpStatus::Nack),
+            Err(_) => return Ok(()),
+        };
+        if op.is_none() && verdict != Verdict::Stranger {
+            let source_addr = frame.transmit.source;
+            return Err(Violation::CorruptedAccepted { node, source_addr });
+        }
+        let cause = Cause {
+            header,
+            tag: arrived.last_chunk().copied().unwrap_or_default(),
+            len: arrived.len(),
+            initiator: frame.transmit.source,
+            responder: frame.transmit.destination,
+            arrived_at: seen.local,
+            op,
+            verdict,
+        };
+        let timeout = settings(sim, node).timing.timeout;
+        let notices = &mut self.nodes[node.index()].notices;
+        let is_recent = |at: Instant| seen.local.since(at) < timeout;
+        notices.refused.retain(|cause| is_recent(cause.arrived_at));
+        notices.told.retain(|told| is_recent(told.at));
+        if verdict == Verdict::OldKey {
+            notices.told.push(Told { tag: cause.tag, at: seen.local, was_sent: false });
+        }
+        match verdict {
+            Verdict::Accepted => notices.accepted.push(cause),
+            _ => notices.refused.push(cause),
+        }
+        Ok(())
+    }
+
+    /// A node has answered a copy of the request of `op` in full, or solicited its data: no notice
+    /// follows. Of several copies it is the first that has not waited for too long: those before
+    /// are refused, and their notices may follow.
+    pub(super) fn request_answered(&mut self, sim: &Sim, seen: &Seen, op: OpIndex) {
+        let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
+        let accepted = &mut self.nodes[seen.node.index()].notices.accepted;
+        let in_time = |cause: &Cause| seen.local.since(cause.arrived_at) < dispatch_timeout;
+        let of_op = |cause: &Cause| cause.op == Some(op);
+        let place = accepted.iter().position(|cause| of_op(cause) && in_time(cause));
+        if let Some(place) = place.or_else(|| accepted.iter().position(of_op)) {
+            accepted.remove(place);
+        }
+    }
+
+    /// A failure notice was sent.
+    pub(super) fn notice_sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        failure: &Failure,
+    ) -> Result<(), Violation> {
+        let (node, status, now) = (seen.node, failure.status, seen.local);
+        let settings = settings(sim, node);
+        let timeout = settings.timing.timeout;
+        let ops = &self.ops;
+        let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+        let pushed_out = self.nodes[node.index()].pushed_out;
+        let has_waited = |cause: &Cause, op: &Op| {
+            let waited = now.since(cause.arrived_at);
+            op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
+        };
+        let explains = |cause: &Cause| {
+            let waited = now.since(cause.arrived_at);
+            match (cause.verdict, cause.op.map(|op| &ops[op])) {
+                (Verdict::Refused(why), _) => why == status && waited < timeout,
+                (verdict @ (Verdict::OldKey | Verdict::Stranger), _) => {
+                    // The same request may have been refused as the one and as the other. Paths are
+                    // not looked for on behalf of strangers.
+                    let is_stranger = !frame.transmit.may_resolve;
+                    let is_so = is_stranger == (verdict == Verdict::Stranger);
+                    status == unauthenticated && waited < timeout && is_so
+                }
+                (Verdict::Accepted, Some(op)) => match status {
+                    OpStatus::RemoteAuthenticationFailure => op.stale && frame.transmit.may_resolve,
+                    OpStatus::Nack => pushed_out > 0 || has_waited(cause, op),
+                    _ => false,
+                },
+                (Verdict::Accepted, None) => false,
+            }
+        };
+        let is_bound = |cause: &Cause| {
+            let own = cause.op.map(|op| &ops[op].key);
+            let reserved = status == unauthenticated;
+            let key = if reserved { Some(&DerivedRegionKey::RESERVED) } else { own };
+            key.is_some_and(|key| cause.binds(&frame.bytes, &failure.header, key))
+        };
+        let fits = |cause: &Cause| {
+            cause.is_answered_by(frame, failure) && explains(cause) && is_bound(cause)
+        };
+        let state = &mut self.nodes[node.index()];
+        let notices = &mut state.notices;
+        let destination = frame.transmit.destination;
+        let mut found = Err(Violation::UnaskedNotice { node, destination, status });
+        let refused = (0..notices.refused.len()).filter(|&place| fits(&notices.refused[place]));
+        let refused: Vec<usize> = refused.collect();
+        for place in refused {
+            let cause = &notices.refused[place];
+            let (verdict, tag) = (cause.verdict, cause.tag);
+            match notices.admits(now, node, settings, verdict, &tag) {
+                Ok(()) => {
+                    found = Ok(notices.refused.remove(place));
+                    break;
+                }
+                Err(violation) => found = Err(violation),
+            }
+        }
+        if found.is_err()
+            && let Some(place) = notices.accepted.iter().position(fits)
+        {
+            state.fairness.refused();
+            let cause = notices.accepted.remove(place);
+            if status == unauthenticated {
+                notices.admits(now, node, settings, Verdict::OldKey, &cause.tag)?;
+            }
+            if let Some(op) = cause.op {
+                // What has waited for too long, or is stale, is told apart by that.
+                let was_pushed = status == OpStatus::Nack && !has_waited(&cause, &ops[op]);
+                let is_known = was_pushed && state.forget(op);
+                state.pushed_out -= u64::from(is_known);
+            }
+            found = Ok(cause);
+        }
+        let cause = found?;
+        if frame.bytes.len() < cause.len {
+            Ok(())
+        } else {
+            let (len, cause_len) = (frame.bytes.len(), cause.len);
+            Err(Violation::Amplified { node, len, cause_len })
+        }
+    }
+}
+
+impl Notices {
+    /// Whether a notice for what has `verdict` may be sent now; if so, it is counted.
+    fn admits(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        settings: &NicConfigBuilder,
+        verdict: Verdict,
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), Violation> {
+        let rate = settings.notices_per_second;
+        let (bucket, per_second) = match verdict {
+            Verdict::Accepted | Verdict::Refused(_) => return Ok(()),
+            Verdict::OldKey => (&mut self.old_keys, rate.max(OLD_KEYS_PER_SECOND_MIN)),
+            Verdict::Stranger => (&mut self.strangers, rate),
+        };
+        if verdict == Verdict::OldKey {
+            self.told.retain(|told| now.since(told.at) < settings.timing.timeout);
+            let before = self.told.iter().rposition(|it| it.was_sent && it.tag == *tag);
+            if let Some(before) = before {
+                // What a NIC remembers is finite.
+                let set = self.told[before].set();
+                let others = self.told[before..].iter().filter(|it| it.set() == set);
+                if others.filter(|it| it.tag != *tag).count() < Told::WAYS {
+                    return Err(Violation::ToldTwice { node });
+                }
+            }
+            self.told.push(Told { tag: *tag, at: now, was_sent: true });
+        }
+        if bucket.admits(now, per_second) {
+            Ok(())
+        } else {
+            Err(Violation::NoticesTooFast { node, per_second })
+        }
+    }
+}
+
+impl Checker {
+    /// Whether `node` may have had no token for a notice at some time from `since` on, by its own
+    /// clock. Who is not told then learns by a timeout.
+    #[must_use]
+    pub fn lacked_notices(&self, sim: &Sim, node: NodeId, since: Instant) -> bool {
+        let Notices { strangers, old_keys, .. } = &self.nodes[node.index()].notices;
+        settings(sim, node).notices_per_second == 0
+            || [strangers, old_keys].iter().any(|bucket| bucket.short_until > since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn strangers_get_a_burst_and_then_the_rate() {
+        let (mut bucket, mut now) = (Bucket::default(), Instant::from_nanos(77));
+        let mut admitted =
+            |now, per_second| (0..1000).filter(|_| bucket.admits(now, per_second)).count();
+        assert_eq!(admitted(now, 3), 256);
+        now = now + Duration::from_nanos(1_000_000_001);
+        assert_eq!(admitted(now, 3), 2, "no faster, though a third of a second is not whole");
+        now = now + Duration::from_nanos(1);
+        assert_eq!(admitted(now, 3), 1);
+        now = now + Duration::from_secs(1_000);
+        assert_eq!(admitted(now, 3), 256);
+        assert_eq!(admitted(now, 0), 0);
+    }
+}

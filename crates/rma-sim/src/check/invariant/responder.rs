@@ -1,0 +1,399 @@
+//! The responder's side: requests that are accepted, what is sent for them, data that is applied.
+
+use core::time::Duration;
+
+use rma_core::{
+    error::DropReason,
+    limits::OP_SIZE_MAX,
+    op::{OpStatus, OpType},
+    region::RegionId,
+    wire::{
+        Acknowledgement, Header, Response, Solicitation, SolicitedData,
+        mutation::SOLICITATION_HEADER_LEN, read::RESPONSE_HEADER_LEN,
+    },
+};
+
+use super::{
+    Checker, Meant,
+    binding::{binds, request_iv},
+    settings,
+    state::{End, Job, NodeState, OpIndex, Pending, PendingState, all_granules, granules},
+};
+use crate::{
+    check::violation::Violation,
+    net::{
+        node::{Condition, NodeId},
+        sim::Sim,
+        trace::{Frame, Seen},
+    },
+};
+
+impl Checker {
+    /// A region of `node` is gone, or has another key from now on: nothing that came under the old
+    /// one may be served, applied or admitted any more.
+    pub fn region_changed(&mut self, node: NodeId, region: RegionId) {
+        let target = Some((node, region));
+        let outstanding = self.nodes.iter_mut().flat_map(|state| &mut state.slots).flatten();
+        outstanding.filter(|it| it.target == target).for_each(|it| it.stale = true);
+        // Long runs have many ops, and few that are not over.
+        let ops = self.ops.iter_mut().filter(|op| op.target == target);
+        ops.for_each(|op| op.stale = true);
+        let (ops, state) = (&self.ops, &mut self.nodes[node.index()]);
+        let is_of = |op: OpIndex| ops[op].target == target;
+        state
+            .jobs
+            .iter_mut()
+            .flatten()
+            .filter(|job| is_of(job.op))
+            .for_each(|job| job.stale = true);
+        let pending = state.pending.iter_mut().filter(|pending| is_of(pending.op));
+        pending.for_each(|pending| pending.stale = true);
+    }
+
+    /// Hop 1 was accepted.
+    pub(super) fn request_accepted(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        header: &Header,
+    ) -> Result<(), Violation> {
+        let index = self.meant[frame.number as usize].op();
+        let op = &mut self.ops[index];
+        op.accepted += 1;
+        let (node, arrived_at) = (seen.node, seen.local);
+        if op.stale {
+            return Err(Violation::OldKey { node, initiator: op.initiator, slot: op.slot });
+        }
+        let state = &mut self.nodes[node.index()];
+        if op.op_type == OpType::Read {
+            let from = frame.transmit.source;
+            let request = request_iv(header);
+            let job = Job { op: index, from, request, arrived_at, sent: 0, stale: false };
+            state.jobs[header.class as usize].push(job);
+        } else {
+            let [own, its] = [node, op.initiator].map(|it| settings(sim, it).timing.timeout);
+            state.pending.push(Pending {
+                op: index,
+                request: request_iv(header),
+                class: header.class,
+                // The wire says microseconds.
+                limit: own.min(Duration::from_micros(its.as_micros() as u64)),
+                arrived_at,
+                stale: false,
+                state: PendingState::Waiting,
+                refused: false,
+                arrived: 0,
+                in_flight: 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// The op that a response is part of; `None` if it answers nothing that was asked, or not in
+    /// order, or not any more.
+    pub(super) fn response_sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        response: &Response,
+        arrives: bool,
+    ) -> Option<OpIndex> {
+        let to = frame.to?;
+        let Header { slot, generation, class, .. } = response.header;
+        let (start, end) = response.span();
+        let timeout = settings(sim, seen.node).timing.timeout;
+        let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
+        let jobs = &mut jobs[class as usize];
+        let may_be = |job: &Job| {
+            let op = &self.ops[job.op];
+            !job.stale
+                && job.from == frame.transmit.destination
+                && seen.local.since(job.arrived_at) < timeout
+                && (op.initiator, op.slot, op.generation, job.sent)
+                    == (to, slot.0, generation, start)
+        };
+        let is_bound = |job: &Job| {
+            let header = (&response.header, RESPONSE_HEADER_LEN);
+            binds(&frame.bytes, header, &job.request, &self.ops[job.op].key)
+        };
+        let place = if jobs.iter().filter(|job| may_be(job)).count() > 1 {
+            jobs.iter().position(|job| may_be(job) && is_bound(job))?
+        } else {
+            jobs.iter().position(may_be)?
+        };
+        let Job { op: index, from, .. } = jobs[place];
+        jobs[place].sent = end;
+        let op = &mut self.ops[index];
+        if end == op.size {
+            jobs.remove(place);
+        }
+        // Who takes turns with others is served in order himself: those before it were too late, or
+        // refused.
+        let mut before = place;
+        jobs.retain(|job| {
+            let is_before = before > 0;
+            before = before.saturating_sub(1);
+            let is_overtaken = is_before && job.from == from;
+            if is_overtaken {
+                overtaken.push(job.op);
+            }
+            !is_overtaken
+        });
+        let payload_len = u64::from(response.payload_len);
+        op.answered += payload_len;
+        if end > op.size || op.answered > op.accepted * u64::from(op.size) {
+            return None;
+        }
+        if arrives && op.end.is_none() {
+            op.in_flight += payload_len;
+            self.nodes[to.index()].in_flight += payload_len;
+        }
+        Some(index)
+    }
+
+    pub(super) fn check_in_flight(&self, op: OpIndex) -> Result<(), Violation> {
+        let op = &self.ops[op];
+        let allowed = op.request_copies * u64::from(op.size);
+        if op.in_flight <= allowed {
+            Ok(())
+        } else {
+            Err(Violation::InFlight { node: op.initiator, bytes: op.in_flight, allowed })
+        }
+    }
+
+    /// Hop 2 was sent. `None` if nobody asked for it, or not any more. Of several copies of a
+    /// request it is the first that has not waited for too long: those before are refused.
+    pub(super) fn solicitation_sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        solicitation: &Solicitation,
+    ) -> Option<OpIndex> {
+        let may_be = |pending: &Pending| {
+            pending.state == PendingState::Waiting
+                && !pending.stale
+                && pending.class == solicitation.header.class
+                && seen.local.since(pending.arrived_at) < pending.limit
+        };
+        let Header { slot, generation, .. } = solicitation.header;
+        let (ops, to) = (&self.ops, frame.to?);
+        let waiting = self.nodes[frame.from.index()].pending.iter_mut().filter(|it| {
+            let op = &ops[it.op];
+            (op.initiator, op.slot, op.generation) == (to, slot.0, generation) && may_be(it)
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        let is_bound = |pending: &&mut Pending| {
+            let header = (&solicitation.header, SOLICITATION_HEADER_LEN);
+            binds(&frame.bytes, header, &pending.request, &ops[pending.op].key)
+        };
+        let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
+        let in_time = |pending: &&mut Pending| {
+            seen.local.since(pending.arrived_at) < dispatch_timeout && is_bound(pending)
+        };
+        let place = if waiting.len() > 1 {
+            let first = waiting.iter().position(in_time);
+            first.or_else(|| waiting.iter().position(is_bound))?
+        } else {
+            0
+        };
+        let pending = waiting.get_mut(place)?;
+        pending.state = PendingState::Solicited(frame.number, seen.local);
+        Some(pending.op)
+    }
+
+    /// Hop 4 was sent. `None` if not all data has come, or something else became of it than it
+    /// says.
+    pub(super) fn acknowledgement_sent(
+        &mut self,
+        frame: &Frame,
+        acknowledgement: &Acknowledgement,
+    ) -> Option<Meant> {
+        let is_refused = acknowledgement.status != OpStatus::Ok;
+        let is_answering = |pending: &Pending| {
+            matches!(pending.state, PendingState::Answering(_)) && pending.refused == is_refused
+        };
+        let pending = self.find(frame, &acknowledgement.header, is_answering)?;
+        let PendingState::Answering(solicitation) = pending.state else { return None };
+        let op = Some(pending.op);
+        let answered = |pending: &Pending| pending.state == PendingState::Answering(solicitation);
+        self.nodes[frame.from.index()].pending.retain(|pending| !answered(pending));
+        Some(Meant { op, solicitation: Some(solicitation) })
+    }
+
+    /// The first mutation at the sender of `frame` that is of its receiver's op, and `is_it`.
+    fn find(
+        &mut self,
+        frame: &Frame,
+        header: &Header,
+        is_it: impl Fn(&Pending) -> bool,
+    ) -> Option<&mut Pending> {
+        let to = frame.to?;
+        let ops = &self.ops;
+        self.nodes[frame.from.index()].pending.iter_mut().find(|pending| {
+            let op = &ops[pending.op];
+            let name = (op.initiator, op.slot, op.generation);
+            name == (to, header.slot.0, header.generation) && is_it(pending)
+        })
+    }
+
+    /// Hop 3 was received. If it was accepted, its payload was applied before the NIC was done with
+    /// it.
+    pub(super) fn data_received(
+        &mut self,
+        seen: &Seen,
+        frame: &Frame,
+        data: &SolicitedData,
+        applied: &Applied,
+    ) -> Result<(), Violation> {
+        let node = seen.node;
+        let Meant { op, solicitation } = self.meant[frame.number as usize];
+        let op = &mut self.ops[op.expect("set when it was sent")];
+        let slot = op.slot;
+        let solicitation = solicitation.expect("set when it was sent");
+        let state = &mut self.nodes[node.index()];
+        let is_old = applied.result == Err(DropReason::OldKey);
+        if applied.result.is_err() && !is_old {
+            return Ok(());
+        }
+        let twice = Violation::AcceptedTwice { node, slot };
+        let pending = state.solicited(solicitation).ok_or(twice)?;
+        let granules = granules(data.span());
+        if pending.arrived & granules != 0 {
+            return Err(twice);
+        }
+        if is_old {
+            if !pending.stale {
+                return Err(Violation::NotOld { node, initiator: op.initiator, slot });
+            }
+            pending.refused = true;
+        } else {
+            if pending.stale {
+                return Err(Violation::OldKey { node, initiator: op.initiator, slot });
+            }
+            if op.end == Some(End::Reported) {
+                return Err(Violation::AppliedLate { node, initiator: op.initiator, slot });
+            }
+            if applied.counted && applied.over_at == seen.at {
+                return Err(Violation::FalseAlarm { node });
+            }
+            if !applied.counted {
+                op.changed_until = op.changed_until.max(applied.over_at);
+            }
+        }
+        pending.arrived |= granules;
+        if pending.arrived != all_granules(op.size) {
+            return Ok(());
+        }
+        pending.state = PendingState::Answering(solicitation);
+        let in_flight = core::mem::take(&mut pending.in_flight);
+        state.in_flight -= in_flight;
+        // Answers are sent in the order in which there came to be something to answer.
+        let is_it = |pending: &Pending| pending.state == PendingState::Answering(solicitation);
+        if let Some(place) = state.pending.iter().position(is_it) {
+            state.pending[place..].rotate_left(1);
+        }
+        Ok(())
+    }
+
+    /// Forgets mutations that a running node must have forgotten by now, then checks what its
+    /// tables hold.
+    pub(super) fn check_tables(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+        let settings = settings(sim, node);
+        let timing = settings.timing;
+        let state = &mut self.nodes[node.index()];
+        let local = if state.pending.is_empty() && state.jobs.iter().all(Vec::is_empty) {
+            Default::default()
+        } else {
+            sim.local_now(node)
+        };
+        let slack = sim.wake_slack(node);
+        if sim.condition(node) == Condition::Running {
+            let in_flight = &mut state.in_flight;
+            state.pending.retain_mut(|pending| {
+                let kept = match pending.state {
+                    PendingState::Waiting => {
+                        local.since(pending.arrived_at) <= timing.dispatch_timeout + slack
+                    }
+                    PendingState::Solicited(_, at) => local.since(at) <= timing.timeout + slack,
+                    PendingState::Answering(_) => true,
+                };
+                if !kept {
+                    *in_flight -= core::mem::take(&mut pending.in_flight);
+                }
+                kept
+            });
+        }
+        for jobs in &mut state.jobs {
+            jobs.retain(|job| state.fairness.may_hold(job, timing.timeout));
+        }
+        // What is due this very instant may or may not have been parked, and what has been parked
+        // may have been forgotten.
+        let (nic, hold) = (sim.nic(node), sim.nic(node).config().hold());
+        let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
+        let (mut mutations, mut in_flight) = (0, state.in_flight);
+        for pending in &state.pending {
+            let size = self.ops[pending.op].size;
+            match pending.state {
+                PendingState::Waiting => {}
+                PendingState::Solicited(_, at) => {
+                    let holds = local.since(at) < hold;
+                    least += if holds { size } else { 0 };
+                    most += size;
+                    entries += u32::from(holds);
+                    mutations += if local.since(at) <= hold + slack { size } else { 0 };
+                    in_flight -= if holds { 0 } else { pending.in_flight };
+                }
+                PendingState::Answering(_) => entries += 1,
+            }
+        }
+        let (window, share) = (settings.solicitation_window, nic.config().mutations_share());
+        if least - state.reading > share {
+            return Err(Violation::Share { node, bytes: least - state.reading, share });
+        }
+        if sim.condition(node) == Condition::Paused {
+            // Stopped in a turn: ops may be over of which nobody has been told.
+            least = 0;
+        }
+        let debited = nic.window_debited();
+        let with_parked = u64::from(debited) + u64::from(nic.window_parked());
+        if !(least..=most).contains(&debited) || debited > window || with_parked > most.into() {
+            return Err(Violation::Window { node, debited, solicited: most, window });
+        }
+        if state.multiplied == 0 && in_flight > window.into() {
+            return Err(Violation::InFlight { node, bytes: in_flight, allowed: window.into() });
+        }
+        let may_send = nic.wants_transmit() || nic.counter_values_left() == 0;
+        let reads = state.reading;
+        let has_room =
+            u64::from(reads) + u64::from(mutations) + u64::from(OP_SIZE_MAX) <= u64::from(window);
+        if has_room && !may_send && sim.condition(node) == Condition::Running && state.read_waits()
+        {
+            return Err(Violation::Kept { node, reads, mutations, window });
+        }
+        self.peak_in_flight = self.peak_in_flight.max(state.in_flight);
+        let held = |job: &&Job| !job.stale && local.since(job.arrived_at) < timing.timeout;
+        let jobs = state.jobs.iter().map(|jobs| jobs.iter().filter(held).count());
+        let depth = settings.inbound_queue;
+        let made_room = state.pushed_out as usize;
+        if let Some(jobs) = jobs.max().filter(|&jobs| jobs > depth as usize + made_room) {
+            return Err(Violation::QueueGrew { node, jobs, depth });
+        }
+        if entries > settings.pending_writes {
+            let (jobs, depth) = (entries as usize, settings.pending_writes);
+            return Err(Violation::QueueGrew { node, jobs, depth });
+        }
+        Ok(())
+    }
+}
+
+/// What became of solicited data.
+pub(super) struct Applied {
+    pub(super) result: Result<(), DropReason>,
+    /// When the responder was done with it, in true time.
+    pub(super) over_at: rma_core::time::Instant,
+    /// Whether it counted that as a late effect.
+    pub(super) counted: bool,
+}

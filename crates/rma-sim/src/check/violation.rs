@@ -1,0 +1,342 @@
+//! The promises, broken: what a checker or the memory model can find wrong with a run.
+
+use core::time::Duration;
+
+use rma_core::{
+    addr::HostAddr,
+    error::CommandError,
+    op::{ClassOfService, OpStatus},
+    time::Instant,
+};
+use thiserror::Error;
+
+use crate::{check::invariant::Turn, net::node::NodeId};
+
+/// A promise that was not kept. Each one is a bug in the NIC, or in this crate.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// P1.
+    #[error("P1: {node} completed slot {slot} with {status}, but no command was outstanding there")]
+    CompletedUnasked {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+    },
+    /// P1.
+    #[error("P1: {node} has not completed slot {slot}, which was due at {due:?}")]
+    Overdue {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The latest time that the configuration allows.
+        due: Instant,
+    },
+    /// P1.
+    #[error("P1: {node} took a command into slot {slot}, whose op had not completed")]
+    SlotTakenTwice {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+    },
+    /// P1.
+    #[error("P1: {node} refused a command for slot {slot}, which is not so: {error}")]
+    Refused {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The reason that was given.
+        error: CommandError,
+    },
+    /// The delays in a completion are not those of the clock.
+    #[error("{node} slot {slot}, {status}: delays {told:?}, but the clock says {measured:?}")]
+    Delay {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+        /// Issue delay and total delay in the completion.
+        told: (Duration, Duration),
+        /// The same by the clock.
+        measured: (Duration, Duration),
+    },
+    /// An op completed OK before all its bytes had arrived, or shed after it entered service, and
+    /// so on.
+    #[error("{node} slot {slot} ended with {status}, which its frames do not explain")]
+    Unexplained {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+    },
+    /// P3.
+    #[error("P3: {node} debits {debited} bytes for {solicited} in service, window {window}")]
+    Window {
+        /// The initiator.
+        node: NodeId,
+        /// What the NIC says.
+        debited: u32,
+        /// What was seen on the wire.
+        solicited: u32,
+        /// The solicitation window.
+        window: u32,
+    },
+    /// P3.
+    #[error("P3: {bytes} solicited bytes are on their way to {node}, which allows {allowed}")]
+    InFlight {
+        /// The initiator.
+        node: NodeId,
+        /// Payload on its way.
+        bytes: u64,
+        /// The window, or what the copies of one request allow.
+        allowed: u64,
+    },
+    /// P13. Mutations that were solicited a short while ago have more of the window than their
+    /// share.
+    #[error("P13: {node} has solicited {bytes} bytes for mutations, whose share is {share}")]
+    Share {
+        /// The responder.
+        node: NodeId,
+        /// What it has solicited for them.
+        bytes: u32,
+        /// Their share of the solicitation window.
+        share: u32,
+    },
+    /// P13. A read waits for the window, and neither the host's own reads nor mutations that have
+    /// just been solicited hold it.
+    #[error(
+        "P13: a read of {node} waits: of a window of {window} bytes reads hold {reads} and mutations {mutations}"
+    )]
+    Kept {
+        /// The initiator.
+        node: NodeId,
+        /// What its reads in service hold.
+        reads: u32,
+        /// What mutations hold that have been solicited for no longer than they may while others
+        /// wait.
+        mutations: u32,
+        /// The solicitation window.
+        window: u32,
+    },
+    /// P4.
+    #[error("P4: {sender} engine {engine} direction {direction} sent counter {counter} twice")]
+    IvRepeated {
+        /// The sending address.
+        sender: HostAddr,
+        /// The engine's number.
+        engine: u16,
+        /// The direction octet.
+        direction: u8,
+        /// The counter.
+        counter: u64,
+    },
+    /// P5.
+    #[error("P5: {node} holds {jobs} requests of one class, and its inbound queue has {depth}")]
+    QueueGrew {
+        /// The responder.
+        node: NodeId,
+        /// Requests accepted and not answered in full.
+        jobs: usize,
+        /// The configured depth.
+        depth: u32,
+    },
+    /// P6.
+    #[error("P6: {node} accepted a corrupted frame from {source_addr}")]
+    CorruptedAccepted {
+        /// The receiver.
+        node: NodeId,
+        /// The sender.
+        source_addr: HostAddr,
+    },
+    /// P7.
+    #[error("P7: {node} accepted a frame for slot {slot} that its op had no use for")]
+    AcceptedTwice {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+    },
+    /// P2. An op had been reported as failed when some of its data was applied.
+    #[error(
+        "P2: {node} applied data of slot {slot} of {initiator} after that op had been reported"
+    )]
+    AppliedLate {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P2. A responder that did not run was still applying data when the op was reported as failed,
+    /// and did not count it.
+    #[error(
+        "P2: data of slot {slot} of {node} was applied until after the op had failed, uncounted"
+    )]
+    SilentlyLate {
+        /// The initiator.
+        node: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P2. A responder that was not stopped counted a late effect.
+    #[error("P2: {node} counted a late effect, but it was not stopped while it applied data")]
+    FalseAlarm {
+        /// The responder.
+        node: NodeId,
+    },
+    /// P10. A failure notice that answers no request that came, or one that it has answered before,
+    /// or that is not bound to it, or that says something else than what became of it.
+    #[error("P10: {node} sent {destination} a notice of {status}, and no request asks for it")]
+    UnaskedNotice {
+        /// The responder.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+        /// What it says.
+        status: OpStatus,
+    },
+    /// P10. More failure notices under the reserved key than their rate allows: to strangers, or to
+    /// those with old keys.
+    #[error("P10: {node} sent more than {per_second} notices a second of one kind")]
+    NoticesTooFast {
+        /// The responder.
+        node: NodeId,
+        /// The configured rate.
+        per_second: u32,
+    },
+    /// P10. Two notices within a timeout for one request under an old key.
+    #[error("P10: {node} told one request twice within a timeout that its key is old")]
+    ToldTwice {
+        /// The responder.
+        node: NodeId,
+    },
+    /// P10. A failure notice is not shorter than the request.
+    #[error("P10: {node} answered a request of {cause_len} bytes with a notice of {len}")]
+    Amplified {
+        /// The responder.
+        node: NodeId,
+        /// Bytes of the notice.
+        len: usize,
+        /// Bytes of the request.
+        cause_len: usize,
+    },
+    /// P11. Something was admitted, or applied, under a key that was no longer the region's.
+    #[error("P11: {node} believed slot {slot} of {initiator}, whose key is no longer the region's")]
+    OldKey {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P11. Something was refused as under an old key, and its key was the region's.
+    #[error("P11: {node} refused data of slot {slot} of {initiator}, whose key is the region's")]
+    NotOld {
+        /// The responder.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
+    /// P11. A region's key is not the last that was installed.
+    #[error("P11: a region of {node} has another key than the last that was installed")]
+    WrongKey {
+        /// The responder.
+        node: NodeId,
+    },
+    /// Ops of one class waited while the other was served twice.
+    #[error("{node} served the other class twice while ops of class {class:?} waited: {turn:?}")]
+    Starved {
+        /// The node.
+        node: NodeId,
+        /// Which class waited.
+        class: ClassOfService,
+        /// What for.
+        turn: Turn,
+    },
+    /// A read was refused that would have been answered in time, or accepted too late (section
+    /// 6.1).
+    #[error("{node} had {jobs} reads and {bytes} B before one of which it said NACK: {nacked}")]
+    Nacked {
+        /// The responder.
+        node: NodeId,
+        /// Reads in the queue of its class.
+        jobs: u32,
+        /// Bytes of answers before it.
+        bytes: u64,
+        /// Whether it was refused.
+        nacked: bool,
+    },
+    /// A NIC sent what no honest NIC sends: a frame that does not parse, from an address that is
+    /// not its own, too long for its way, or an answer to nothing.
+    #[error("{node} sent a frame of {len} bytes to {destination} that it should not have sent")]
+    WrongFrame {
+        /// The sender.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+        /// Bytes of the frame.
+        len: usize,
+    },
+    /// P6, P7. Memory is not what it must be.
+    #[error("P6: {node} area {area}, {status}: byte {at} is wrong")]
+    Memory {
+        /// Whose memory.
+        node: NodeId,
+        /// The command slot that the area is for, or the number of an area at a target.
+        area: u16,
+        /// How the op ended.
+        status: OpStatus,
+        /// The first wrong byte, from the start of the area.
+        at: usize,
+    },
+    /// P2. Memory changed after the op had completed.
+    #[error("P2: byte {at} of area {area} of {node} changed after its op had completed")]
+    LateEffect {
+        /// Whose memory.
+        node: NodeId,
+        /// The command slot that the area is for, or the number of an area at a target.
+        area: u16,
+        /// The first wrong byte, from the start of the area.
+        at: usize,
+    },
+    /// What others only read has changed.
+    #[error("byte {at} of a region of {node} has changed, and nobody may write to it")]
+    SourceChanged {
+        /// The responder.
+        node: NodeId,
+        /// The first wrong byte.
+        at: usize,
+    },
+    /// The op was bound to end in another way.
+    #[error("{node} slot {slot} ended with {status}: expected {expected}")]
+    Status {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// How it ended.
+        status: OpStatus,
+        /// How it had to end.
+        expected: OpStatus,
+    },
+    /// The simulation does not come to rest.
+    #[error("the simulation does not come to rest: {steps} events")]
+    Restless {
+        /// Events so far.
+        steps: u64,
+    },
+}

@@ -1,0 +1,452 @@
+//! A workload of reads, writes and rekeys, run over a [`Sim`] with every invariant checked after
+//! every event.
+//!
+//! Two phases. *Safety*: the links have their faults, nodes are paused and crash, every node issues
+//! at its own pace, some of it wrong on purpose; ops may fail, and nothing may go wrong.
+//! *Liveness*: the faults are gone, all nodes run, and the network has come to rest; each op must
+//! end in exactly the way that it deserves, every honest one with OK and right bytes.
+
+mod options;
+mod report;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rma_core::{
+    command::{Command, CommandSlotId, Completion},
+    crypto::CounterBlock,
+    nic::ConfigError,
+    op::{OpStatus, OpType},
+    region::RegionId,
+    time::Instant,
+    wire::FrameView,
+};
+use thiserror::Error;
+
+use crate::{
+    check::{
+        invariant::{Checker, OpName},
+        violation::Violation,
+    },
+    load::workload::{Bias, Planned, World, notices_unsent},
+    net::{
+        counter::Counters,
+        link::Faults,
+        mishap::{Change, Mishap, Mishaps},
+        node::{Condition, NodeId, NodeOptions},
+        sim::{Sim, StallOptions},
+        trace::{Frame, Seen, What},
+    },
+    prng::{Chance, Prng},
+};
+pub(crate) use options::OP_WIRE_LEN;
+pub use options::Options;
+pub use report::{OP_TYPES, Report};
+
+/// Why a run ended early.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The options make no NIC.
+    #[error("no NIC can be built from these options: {0}")]
+    Config(#[from] ConfigError),
+    /// A promise was not kept.
+    #[error("at {} ns: {violation}", .at.as_nanos())]
+    Violation {
+        /// When it was found.
+        at: Instant,
+        /// Which.
+        violation: Violation,
+    },
+}
+
+/// Runs `options` to the end and checks everything on the way. `watch` is shown all that happens.
+///
+/// # Errors
+/// The first promise that was not kept.
+pub fn run(options: &Options, watch: impl FnMut(&Seen)) -> Result<Report, Failure> {
+    let mut run = Run::new(options, watch)?;
+    match run.phases() {
+        Ok(()) => Ok(run.report()),
+        Err(violation) => Err(Failure::Violation { at: run.sim.now(), violation }),
+    }
+}
+
+/// More events than any run of sane options needs.
+const STEPS_MAX: u64 = 20_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Safety,
+    Liveness,
+}
+
+struct Run<'a, W> {
+    options: &'a Options,
+    sim: Sim,
+    checker: Checker,
+    world: World,
+    mishaps: Mishaps,
+    counters: Counters,
+    phase: Phase,
+    pace: Prng,
+    /// How many ops may be outstanding in the liveness phase.
+    outstanding_max: usize,
+    /// What has happened, while it is looked at.
+    seen: Vec<Seen>,
+    /// What is outstanding, by node and slot, in the order of both.
+    planned: std::collections::BTreeMap<(NodeId, u16), Planned>,
+    report: Report,
+    watch: W,
+    /// Requests of mutations that somebody has recorded, and which is replayed next.
+    recorded: Vec<Arc<Frame>>,
+    next_recorded: usize,
+}
+
+/// So many requests are recorded, the first ones of a run: enough that none is remembered at its
+/// target when it is replayed again.
+const RECORDED_MAX: usize = 256;
+
+/// When a node issues next, and how many more ops.
+struct Pace {
+    at: Instant,
+    left: u32,
+}
+
+/// A node whose counter begins with `block`.
+fn with_block(node: &NodeOptions, block: &CounterBlock) -> NodeOptions {
+    let (counter_start, counter_end) = (block.first(), block.end());
+    NodeOptions {
+        nic: node.nic.with(|it| {
+            it.counter_start = counter_start;
+            it.counter_end = counter_end;
+        }),
+        ..*node
+    }
+}
+
+impl<'a, W: FnMut(&Seen)> Run<'a, W> {
+    fn new(options: &'a Options, watch: W) -> Result<Self, ConfigError> {
+        let prng = Prng::new(options.seed);
+        let Options { nodes, link, switch, mishaps, .. } = options;
+        let marks = nodes.iter().map(|node| node.nic.counter_start);
+        let mut counters = Counters::new(options.counters, marks, &prng.fork(4));
+        let first_life = |(number, node): (u16, &NodeOptions)| {
+            with_block(node, &counters.first(NodeId(number), node.clock.starts_at))
+        };
+        let nodes: Vec<NodeOptions> = (0..).zip(nodes).map(first_life).collect();
+        let mut sim = Sim::new(&nodes, *link, *switch, prng.fork(0).next())?;
+        sim.set_stalls(StallOptions { chance: mishaps.stall, length_max: mishaps.pause_max });
+        let world = World::new(&mut sim, prng.fork(1));
+        Ok(Self {
+            options,
+            checker: Checker::new(&sim),
+            sim,
+            world,
+            mishaps: Mishaps::new(*mishaps, nodes.len(), &prng.fork(3)),
+            counters,
+            phase: Phase::Safety,
+            pace: prng.fork(2),
+            outstanding_max: options.outstanding_max(),
+            seen: Vec::new(),
+            planned: Default::default(),
+            report: Report::default(),
+            watch,
+            recorded: Vec::new(),
+            next_recorded: 0,
+        })
+    }
+
+    fn phases(&mut self) -> Result<(), Violation> {
+        let nodes = self.options.nodes.len() as u16;
+        let silent = (nodes.saturating_sub(self.options.silent)..nodes).map(NodeId);
+        silent.clone().for_each(|node| self.sim.set_silent(node, true));
+        self.phase(self.options.safety_ops)?;
+        silent.for_each(|node| self.sim.set_silent(node, false));
+        self.sim.set_faults(Faults::default());
+        self.sim.set_stalls(StallOptions::default());
+        self.counters.hurry();
+        self.phase = Phase::Liveness;
+        self.phase(self.options.liveness_ops)
+    }
+
+    /// Every node issues `ops` ops; then the network comes to rest.
+    fn phase(&mut self, ops: u32) -> Result<(), Violation> {
+        let nodes: Vec<NodeId> = self.sim.nodes().collect();
+        let mut paces: Vec<Pace> = nodes
+            .iter()
+            .map(|_| Pace { at: self.sim.now() + self.draw_gap(), left: ops })
+            .collect();
+        loop {
+            let ready = |&(node, pace): &(&NodeId, &Pace)| pace.left > 0 && self.may_issue(*node);
+            let next = nodes.iter().zip(&paces).filter(ready);
+            let next = next.map(|(&node, pace)| (pace.at.max(self.sim.now()), node)).min();
+            let event = self.sim.next_at();
+            let is_first = |at| event.is_none_or(|event| at <= event);
+            let others = self.mishaps.next().into_iter().chain(next).map(|(at, _)| at).min();
+            match (self.mishaps.next(), next) {
+                _ if let Some((at, node)) = self.counters.next()
+                    && is_first(at)
+                    && others.is_none_or(|other| at <= other) =>
+                {
+                    self.sim.advance_to(at);
+                    let block = self.counters.take(node, self.sim.local_now(node));
+                    self.sim.add_counter_block(node, block);
+                }
+                (Some((at, node)), next)
+                    if is_first(at) && next.is_none_or(|(next, _)| at <= next) =>
+                {
+                    self.sim.advance_to(at);
+                    self.strike(node)?;
+                }
+                (_, Some((at, node))) if is_first(at) => {
+                    self.sim.advance_to(at);
+                    self.issue(node);
+                    self.supply(node);
+                    self.replay();
+                    let gap = self.draw_gap();
+                    let pace = &mut paces[node.index()];
+                    pace.left -= 1;
+                    pace.at = at + gap;
+                }
+                _ if event.is_some() => {
+                    if let Some(node) = self.sim.step() {
+                        self.supply(node);
+                    }
+                    self.report.steps += 1;
+                    if self.report.steps > STEPS_MAX {
+                        return Err(Violation::Restless { steps: self.report.steps });
+                    }
+                }
+                _ => break,
+            }
+            self.take_seen()?;
+        }
+        // Nothing will happen any more, so whatever is outstanding is so for ever.
+        if let Some(&(node, slot)) = self.planned.keys().next() {
+            return Err(Violation::Overdue { node, slot, due: self.sim.now() });
+        }
+        self.checker.check_rest(&self.sim)?;
+        self.world.check_rest(&self.sim)
+    }
+
+    /// Puts recorded requests on the wire once more: whoever does so has no key.
+    fn replay(&mut self) {
+        if self.phase != Phase::Safety {
+            return;
+        }
+        for _ in 0..self.recorded.len().min(self.options.recordings as usize) {
+            let frame = &self.recorded[self.next_recorded % self.recorded.len()];
+            self.next_recorded += 1;
+            self.checker.replayed(frame);
+            self.sim.replay(frame);
+        }
+    }
+
+    /// Begins to reserve counter values, if `node` wants more.
+    fn supply(&mut self, node: NodeId) {
+        let is_up = self.sim.condition(node) != Condition::Down;
+        if is_up && self.sim.nic(node).wants_counter_block() {
+            self.counters.want(self.sim.now(), node);
+        }
+    }
+
+    fn draw_gap(&mut self) -> Duration {
+        let nanos = u64::try_from(self.options.gap.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.pace.below(nanos.saturating_mul(2)) + 1)
+    }
+
+    /// Whether `node` may issue an op now. In the liveness phase only so few may be outstanding
+    /// that no queue of any node can be full.
+    fn may_issue(&self, node: NodeId) -> bool {
+        if self.sim.condition(node) != Condition::Running {
+            return false;
+        }
+        let outstanding = self.checker.outstanding_of(node);
+        if self.phase == Phase::Safety {
+            return outstanding < self.sim.nic(node).slot_count();
+        }
+        outstanding == 0 && self.checker.outstanding() < self.outstanding_max
+    }
+
+    /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about
+    /// that.
+    fn issue(&mut self, node: NodeId) {
+        let slots = self.sim.nic(node).slot_count() as u64;
+        // One more than there are.
+        let wrong_slot = self.pace.below(slots + 1) as u16;
+        let slot = self.pace.below(slots) as u16;
+        let is_wrong = self.pace.chance(Chance::ppm(50_000));
+        let is_foreign = u64::from(wrong_slot) == slots;
+        if is_wrong && (is_foreign || self.checker.is_outstanding(node, wrong_slot)) {
+            let planned = self.world.plan(&self.sim, node, slot, self.bias());
+            let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
+            let refused = self.sim.issue(node, command).is_err();
+            self.report.refused += u64::from(refused);
+        }
+        let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
+        let free = (slot..slots as u16).chain(0..slot).find(is_free);
+        let slot = free.expect("asked by the caller");
+        let planned = self.world.plan(&self.sim, node, slot, self.bias());
+        self.world.begin(node, &planned);
+        let _ = self.sim.issue(node, planned.command);
+        self.planned.insert((node, slot), planned);
+    }
+
+    const fn bias(&self) -> Bias {
+        let Options { hopeless, old_keys, mutations, rekeys, .. } = *self.options;
+        Bias { hopeless, old_keys, mutations, rekeys }
+    }
+
+    /// Does to `node` what is scheduled for it now.
+    fn strike(&mut self, node: NodeId) -> Result<(), Violation> {
+        let mishap = self.mishaps.strike(self.sim.now(), node);
+        let is_stopped = self.sim.condition(node) == Condition::Paused;
+        match mishap {
+            // Its engine, which does either, does not run.
+            Mishap::Pause(_) | Mishap::Change(_) if is_stopped => {}
+            Mishap::Pause(length) => self.sim.pause(node, length),
+            Mishap::Crash => {
+                self.report.take_counters(self.sim.nic(node).counters());
+                self.sim.crash(node);
+                self.counters.crash(node, self.sim.local_now(node));
+                let slots = (node, 0)..=(node, u16::MAX);
+                let lost: Vec<_> = self.planned.extract_if(slots, |_, _| true).collect();
+                for (_, planned) in lost {
+                    self.world.orphan(node, planned)?;
+                }
+                self.world.check_local(node)?;
+            }
+            Mishap::Change(change) => {
+                self.report.changes += 1;
+                let changed = match change {
+                    Change::Key => Some(self.world.rotate(&mut self.sim, node)),
+                    Change::Target => Some(self.world.churn(&mut self.sim, node)),
+                    Change::Local => {
+                        self.world.churn_local(&mut self.sim, node);
+                        None
+                    }
+                };
+                if let Some(region) = changed {
+                    self.region_changed(node, region, None);
+                }
+            }
+            Mishap::Restart { new_keys } => {
+                let before = &self.options.nodes[node.index()];
+                let local = self.sim.local_now(node);
+                let clock = self.mishaps.restarted_clock(node, local, before.clock);
+                let block = self.counters.first(node, clock.starts_at);
+                let options = with_block(&NodeOptions { clock, ..*before }, &block);
+                self.sim.restart(node, &options).expect("these options have worked before");
+                for region in self.world.restart(&mut self.sim, node, new_keys) {
+                    self.region_changed(node, region, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `region` of `node` is gone or has another key. Ops on it may fail for that; but not `by`,
+    /// which changed it.
+    fn region_changed(&mut self, node: NodeId, region: RegionId, by: Option<(NodeId, u16)>) {
+        self.checker.region_changed(node, region);
+        for (&name, planned) in &mut self.planned {
+            let is_of = planned.responder == node && planned.command.remote_region == region;
+            planned.stale |= is_of && Some(name) != by;
+        }
+    }
+
+    /// Solicited data was accepted: of a Rekey, it changes a region.
+    fn applied(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
+        let Some(OpName { initiator, slot, op_type, is_under_way }) = self.checker.op_of(frame)
+        else {
+            return Ok(());
+        };
+        if let (OpType::Rekey, Ok(FrameView::SolicitedData(view))) =
+            (op_type, FrameView::parse(&frame.bytes))
+        {
+            let region = view.claims().header.region;
+            self.world.rekeyed(&self.sim, node, region)?;
+            self.region_changed(node, region, is_under_way.then_some((initiator, slot)));
+        }
+        Ok(())
+    }
+
+    fn take_seen(&mut self) -> Result<(), Violation> {
+        let mut all = core::mem::take(&mut self.seen);
+        all.clear();
+        self.sim.swap_seen(&mut all);
+        for seen in &all {
+            (self.watch)(seen);
+            self.report.take(seen);
+            self.checker.take(&self.sim, seen)?;
+            match &seen.what {
+                What::Issued { command, result: Ok(()) } => {
+                    self.world.check_area(seen.node, command.slot)?;
+                }
+                What::Completed(completion) => self.completed(seen.node, completion)?,
+                What::Sent { frame, .. } if self.recorded.len() < RECORDED_MAX => {
+                    if let Ok(FrameView::MutationRequest(_)) = FrameView::parse(&frame.bytes) {
+                        self.recorded.push(frame.clone());
+                    }
+                }
+                What::Received { frame, result: Ok(()), .. } => self.applied(seen.node, frame)?,
+                _ => {}
+            }
+        }
+        self.seen = all;
+        self.checker.check(&self.sim)
+    }
+
+    fn completed(&mut self, node: NodeId, completion: &Completion) -> Result<(), Violation> {
+        let &Completion { slot, status, .. } = completion;
+        let unasked = Violation::CompletedUnasked { node, slot: slot.0, status };
+        let planned = self.planned.remove(&(node, slot.0)).ok_or(unasked)?;
+        if !self.may_end_with(&planned, status) {
+            let expected = planned.expected;
+            return Err(Violation::Status { node, slot: slot.0, status, expected });
+        }
+        self.report.count_end(planned.command.op.op_type(), status);
+        self.world.end(&self.sim, node, status, &planned)
+    }
+
+    fn may_end_with(&self, planned: &Planned, status: OpStatus) -> bool {
+        use OpStatus::{
+            DispatchTimeout, InvalidCommand, Nack, Ok, RemoteAuthenticationFailure, Timeout,
+        };
+        let expected = planned.expected;
+        if status == expected {
+            return true;
+        }
+        // A corrupted request does not authenticate, nor does one for a region that has changed. No
+        // other op has any reason to fail so (P11).
+        let in_safety = self.phase == Phase::Safety;
+        let may_be_refused = planned.stale
+            || in_safety && !self.options.link.faults.corrupt.is_never()
+            || self.world.life(planned.responder) != planned.responder_life;
+        // Who is refused learns of it, within the rates of notices (P10, P11).
+        let responder = planned.responder;
+        let untold = notices_unsent(&self.sim, responder) > planned.notices_unsent
+            || self.checker.lacked_notices(&self.sim, responder, planned.planned_at);
+        if status == Timeout && untold && (expected == RemoteAuthenticationFailure || planned.stale)
+        {
+            return true;
+        }
+        match status {
+            RemoteAuthenticationFailure => may_be_refused && expected != InvalidCommand,
+            Timeout | DispatchTimeout => in_safety && expected != InvalidCommand,
+            Nack => in_safety && expected == Ok,
+            _ => false,
+        }
+    }
+
+    fn report(mut self) -> Report {
+        for node in self.sim.nodes() {
+            self.report.take_counters(self.sim.nic(node).counters());
+        }
+        self.report.peak_in_flight = self.checker.peak_in_flight();
+        self.report.gathers = self.sim.gathers();
+        self.report.end = self.sim.now();
+        self.report
+    }
+}

@@ -1,0 +1,182 @@
+//! What a run came to.
+
+use core::fmt;
+
+use rma_core::{
+    error::DropReason,
+    nic::NicCounters,
+    op::{OpStatus, OpType},
+    time::Instant,
+};
+
+use crate::net::{
+    node::NodeId,
+    trace::{Digest, Seen, What},
+};
+
+/// All types of ops.
+pub const OP_TYPES: [OpType; 3] = [OpType::Read, OpType::Write, OpType::Rekey];
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How ops ended, by op type, in the order of [`OP_TYPES`], and status code.
+    pub statuses: [[u64; OpStatus::ALL.len()]; OP_TYPES.len()],
+    /// Frames that were dropped by NICs, by reason code.
+    pub drops: [u64; DropReason::ALL.len()],
+    /// Commands that were refused because their slot was busy.
+    pub refused: u64,
+    /// Frames that NICs sent.
+    pub frames: u64,
+    /// Copies of frames that NICs received.
+    pub received: u64,
+    /// Copies of frames that switches, or devices of nodes that did not run, had no room for.
+    pub lost: u64,
+    /// Pauses of nodes.
+    pub pauses: u64,
+    /// Crashes of nodes.
+    pub crashes: u64,
+    /// Changes of regions and keys by their owners.
+    pub changes: u64,
+    /// Bursts of frames in the midst of which a node was stopped.
+    pub stalls: u64,
+    /// Bursts of more than one frame that NICs received.
+    pub bursts: u64,
+    /// Turns in which requests waited for others.
+    pub gathers: u64,
+    /// Changes at a target that may have come after their ops were reported, as NICs counted them.
+    pub late_effects: u64,
+    /// Mutations that were parked, and those of them whose entries were given to others; requests
+    /// that made room for others.
+    pub made_room: [u64; 3],
+    /// Events.
+    pub steps: u64,
+    /// The most solicited payload that was ever on its way to one node.
+    pub peak_in_flight: u64,
+    /// When the last thing happened.
+    pub end: Instant,
+    /// All of it in one number.
+    pub digest: Digest,
+    /// The last burst of frames.
+    burst: Burst,
+}
+
+/// Frames that one node received at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Burst {
+    at: Option<(NodeId, Instant)>,
+    frames: u64,
+    is_stalled: bool,
+}
+
+impl Report {
+    /// Adds another run: counts are summed, the peak and the end are the largest, and the digest is
+    /// one of all digests in the order in which they were added.
+    pub fn add(&mut self, other: &Self) {
+        let counts = self.statuses.iter_mut().flatten();
+        counts.zip(other.statuses.as_flattened()).for_each(|(sum, count)| *sum += count);
+        self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
+        self.refused += other.refused;
+        self.frames += other.frames;
+        self.received += other.received;
+        self.lost += other.lost;
+        self.pauses += other.pauses;
+        self.crashes += other.crashes;
+        self.changes += other.changes;
+        self.stalls += other.stalls;
+        self.bursts += other.bursts;
+        self.gathers += other.gathers;
+        self.late_effects += other.late_effects;
+        self.made_room.iter_mut().zip(other.made_room).for_each(|(own, other)| *own += other);
+        self.steps += other.steps;
+        self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
+        self.end = self.end.max(other.end);
+        self.digest.fold(other.digest);
+    }
+
+    /// Frames sent and received: each is parsed, sealed or opened, and checked.
+    #[must_use]
+    pub const fn frame_events(&self) -> u64 {
+        self.frames + self.received
+    }
+
+    /// Takes in one thing that happened.
+    pub(super) fn take(&mut self, seen: &Seen) {
+        self.digest.take(seen);
+        match &seen.what {
+            What::Sent { .. } => self.frames += 1,
+            What::Received { stalled, .. } => {
+                self.received += 1;
+                let at = Some((seen.node, seen.at));
+                if self.burst.at != at {
+                    self.burst = Burst { at, ..Burst::default() };
+                }
+                self.burst.frames += 1;
+                self.bursts += u64::from(self.burst.frames == 2);
+                let is_stalled = !stalled.is_zero();
+                self.stalls += u64::from(is_stalled && !self.burst.is_stalled);
+                self.burst.is_stalled = is_stalled;
+            }
+            What::Lost { .. } => self.lost += 1,
+            What::Paused => self.pauses += 1,
+            What::Crashed => self.crashes += 1,
+            What::Issued { .. } | What::Completed(_) | What::Resumed | What::Restarted => {}
+        }
+    }
+
+    /// Takes in what a NIC has counted over its life.
+    pub(super) fn take_counters(&mut self, counters: &NicCounters) {
+        for (reason, count) in counters.all_drops() {
+            self.drops[reason as usize] += count;
+        }
+        self.late_effects += counters.late_effects();
+        let made_room = [counters.parked(), counters.parked_forgotten(), counters.pushed_out()];
+        self.made_room.iter_mut().zip(made_room).for_each(|(own, other)| *own += other);
+    }
+
+    /// How many ops of all types ended with `status`.
+    #[must_use]
+    pub fn ended_with(&self, status: OpStatus) -> u64 {
+        self.statuses.iter().map(|counts| counts[status as usize]).sum()
+    }
+
+    /// How many ops of `op_type` ended with `status`.
+    #[must_use]
+    pub fn ended(&self, op_type: OpType, status: OpStatus) -> u64 {
+        OP_TYPES
+            .iter()
+            .position(|&it| it == op_type)
+            .map_or(0, |row| self.statuses[row][status as usize])
+    }
+
+    pub(super) fn count_end(&mut self, op_type: OpType, status: OpStatus) {
+        if let Some(row) = OP_TYPES.iter().position(|&it| it == op_type) {
+            self.statuses[row][status as usize] += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, received, lost, steps, digest, .. } = self;
+        let Self { peak_in_flight, refused, pauses, crashes, end, .. } = self;
+        writeln!(f, "digest {digest}, {steps} events, {} ns", end.as_nanos())?;
+        writeln!(f, "{frames} frames sent, {received} copies received, {lost} had no room")?;
+        let Self { bursts, gathers, changes, stalls, late_effects, .. } = self;
+        writeln!(f, "{bursts} bursts received, {gathers} turns with requests that gathered")?;
+        writeln!(f, "{pauses} pauses, {crashes} crashes, {changes} changes, {stalls} stalls")?;
+        writeln!(f, "{late_effects} late effects counted")?;
+        let [parked, forgotten, pushed_out] = self.made_room;
+        writeln!(f, "{parked} parked, {forgotten} of them forgotten; {pushed_out} pushed out")?;
+        writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
+        for (op_type, counts) in OP_TYPES.into_iter().zip(&self.statuses) {
+            for status in OpStatus::ALL.into_iter().filter(|&s| counts[s as usize] > 0) {
+                writeln!(f, "{:>8} {op_type:?} {status}", counts[status as usize])?;
+            }
+        }
+        for reason in DropReason::ALL.into_iter().filter(|&r| self.drops[r as usize] > 0) {
+            writeln!(f, "{:>8} dropped: {reason:?}", self.drops[reason as usize])?;
+        }
+        Ok(())
+    }
+}

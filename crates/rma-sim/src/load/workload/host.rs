@@ -1,0 +1,255 @@
+//! A host's regions, over all its lives.
+
+use std::sync::Arc;
+
+use rma_core::{
+    addr::Pid,
+    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    limits::OP_SIZE_MAX,
+    nic::RegionEntry,
+    op::OpType,
+    region::{Permissions, RegionId},
+};
+use rma_shm::Region;
+
+use super::{PIDS, TARGETS, pid};
+use crate::{
+    check::{
+        oracle::{Area, first_difference},
+        violation::Violation,
+    },
+    net::{node::NodeId, sim::Sim},
+    prng::Prng,
+};
+
+/// Bytes of memory for each op: room for a whole op at any alignment, with a margin.
+pub(super) const AREA_LEN: usize = OP_SIZE_MAX as usize + 128;
+
+/// How many writes to one target may be under way at once.
+const AREAS_PER_TARGET: usize = 6;
+
+/// The longest part of a target that is only read.
+const CONTENT_LEN_MAX: u64 = 16 << 10;
+
+/// A region that others use, or may not.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) id: RegionId,
+    pub(super) key_bytes: RegionKey,
+    pub(super) key: RegionKeySchedule,
+    /// The key before this one, if it had one.
+    pub(super) old_key: Option<RegionKeySchedule>,
+    /// What an op that is under way is to install.
+    pub(super) rekeying: Option<RegionKey>,
+    permissions: Permissions,
+    memory: Arc<Region>,
+    /// Its first bytes, which nobody writes to.
+    pub(super) content: Arc<[u8]>,
+    /// The rest, an area for each write.
+    pub(super) areas: Vec<Area>,
+    pub(super) areas_in_use: [bool; AREAS_PER_TARGET],
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    /// What its software does next.
+    pub(super) prng: Prng,
+    /// How often it has started.
+    pub(super) life: u32,
+    /// Which of `epochs` is present. Another one comes with new keys.
+    pub(super) contents: usize,
+    /// Targets, with all that they ever were: nobody may write to those of the past, either.
+    pub(super) epochs: Vec<[Target; TARGETS]>,
+    /// Registered, without any permission.
+    pub(super) forbidden: Target,
+    /// The name of a region that was deregistered.
+    pub(super) stale: RegionId,
+    /// A region of each process: where the data of its reads goes to, and that of its writes comes
+    /// from.
+    pub(super) local: [(RegionId, Arc<Region>); PIDS],
+    /// Parts of `local`, one for each slot.
+    pub(super) areas: Vec<Area>,
+}
+
+impl Host {
+    pub(super) fn new(sim: &mut Sim, node: NodeId, seeds: Prng) -> Self {
+        let mut prng = seeds.fork(1);
+        let forbidden = Target::new(node, &mut prng, Permissions::NONE);
+        let mut host = Self {
+            prng: seeds.fork(0),
+            life: 0,
+            contents: 0,
+            epochs: vec![draw_targets(node, &mut prng)],
+            forbidden,
+            stale: RegionId::from_bits(0),
+            local: core::array::from_fn(|_| (RegionId::from_bits(0), Arc::new(small_region()))),
+            areas: Vec::new(),
+        };
+        host.start(sim, node);
+        host
+    }
+
+    /// What its software does when it starts: always the same.
+    fn start(&mut self, sim: &mut Sim, node: NodeId) {
+        let slots = sim.nic(node).slot_count() as u16;
+        for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
+            sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
+        }
+        self.forbidden.register(sim, node);
+        self.stale = self.forbidden.id;
+        sim.nic_mut(node).regions_mut().deregister(self.stale).expect("registered above");
+        self.targets_mut().iter_mut().for_each(|target| target.register(sim, node));
+        self.forbidden.register(sim, node);
+        let len = usize::from(slots.div_ceil(2)) * AREA_LEN;
+        for process in 0..PIDS {
+            self.local[process].1 = Arc::new(Region::new(len).expect("a few KiB a slot"));
+            self.register_local(sim, node, process);
+        }
+        let area = |slot: u16| {
+            let process = usize::from(slot >= slots / 2);
+            let memory = self.local[process].1.clone();
+            Area::new(node, slot, memory, local_offset(slot, slots.into()) as u64, AREA_LEN)
+        };
+        self.areas = (0..slots).map(area).collect();
+    }
+
+    pub(super) fn restart(&mut self, sim: &mut Sim, node: NodeId, seeds: Prng, new_keys: bool) {
+        self.life += 1;
+        if new_keys {
+            self.contents += 1;
+            let mut prng = seeds.fork(1 + self.contents as u64);
+            self.epochs.push(draw_targets(node, &mut prng));
+        }
+        self.start(sim, node);
+    }
+
+    fn register_local(&mut self, sim: &mut Sim, node: NodeId, process: usize) {
+        let (id, memory) = &mut self.local[process];
+        let key = RegionKey::from_bytes([0; 16]);
+        let owner = pid(node, process);
+        *id = register(sim, node, RegionEntry::new(memory.clone(), &key, Permissions::NONE, owner));
+    }
+
+    pub(super) fn churn_local(&mut self, sim: &mut Sim, node: NodeId, process: usize) {
+        let (id, _) = self.local[process];
+        sim.nic_mut(node).regions_mut().deregister(id).expect("registered until now");
+        self.register_local(sim, node, process);
+    }
+
+    pub(super) fn targets(&self) -> &[Target; TARGETS] {
+        &self.epochs[self.contents]
+    }
+
+    pub(super) fn targets_mut(&mut self) -> &mut [Target; TARGETS] {
+        &mut self.epochs[self.contents]
+    }
+
+    /// Each process has half of the slots.
+    pub(super) fn process_of(&self, slot: u16) -> usize {
+        usize::from(usize::from(slot) >= self.areas.len() / 2)
+    }
+
+    /// Where in its process's region the area of `slot` begins.
+    pub(super) fn local_offset(&self, slot: u16) -> u64 {
+        local_offset(slot, self.areas.len()) as u64
+    }
+}
+
+fn local_offset(slot: u16, slots: usize) -> usize {
+    let slot = usize::from(slot);
+    let first = if slot >= slots / 2 { slots / 2 } else { 0 };
+    (slot - first) * AREA_LEN
+}
+
+fn small_region() -> Region {
+    Region::new(1).expect("one byte")
+}
+
+fn draw_targets(node: NodeId, prng: &mut Prng) -> [Target; TARGETS] {
+    let both = Permissions::READ | Permissions::WRITE;
+    [both, both | Permissions::REKEY].map(|permissions| Target::new(node, prng, permissions))
+}
+
+pub(super) fn draw_key(prng: &mut Prng) -> RegionKey {
+    let mut key = [0; 16];
+    prng.fill(&mut key);
+    RegionKey::from_bytes(key)
+}
+
+impl Target {
+    fn new(node: NodeId, prng: &mut Prng, permissions: Permissions) -> Self {
+        let mut content = vec![0; prng.magnitude(CONTENT_LEN_MAX) as usize];
+        prng.fill(&mut content);
+        let writable = permissions.contains(Permissions::WRITE);
+        let areas = if writable { AREAS_PER_TARGET } else { 0 };
+        let len = content.len() + areas * AREA_LEN;
+        let memory = Arc::new(Region::new(len).expect("a few KiB"));
+        memory.copy_in(0, &content).expect("the region is longer");
+        let area = |area: usize| {
+            let start = content.len() + area * AREA_LEN;
+            Area::new(node, area as u16, memory.clone(), start as u64, AREA_LEN)
+        };
+        let key_bytes = draw_key(prng);
+        Self {
+            id: RegionId::from_bits(0),
+            key: RegionKeySchedule::new(&key_bytes),
+            key_bytes,
+            old_key: None,
+            rekeying: None,
+            permissions,
+            areas: (0..areas).map(area).collect(),
+            areas_in_use: [false; AREAS_PER_TARGET],
+            memory,
+            content: content.into(),
+        }
+    }
+
+    pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
+        // A process of its own: no command has it as its local region.
+        let Self { memory, key_bytes, permissions, .. } = self;
+        let entry = RegionEntry::new(memory.clone(), key_bytes, *permissions, Pid(1));
+        self.id = register(sim, node, entry);
+    }
+
+    pub(super) fn set_key(&mut self, key: RegionKey) {
+        self.key_bytes = key;
+        let key = RegionKeySchedule::new(&key);
+        self.old_key = Some(core::mem::replace(&mut self.key, key));
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    /// Where `area` begins.
+    pub(super) fn area_start(&self, area: usize) -> u64 {
+        (self.content.len() + area * AREA_LEN) as u64
+    }
+
+    /// Checks that the NIC has the key that it must have.
+    pub(super) fn check_key(&self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+        let any = rma_core::addr::HostAddr::from_octets([0; 16]);
+        let (initiator, responder) = (any, any);
+        let binding = KeyBinding { initiator, responder, pid: Pid(0), op_type: OpType::Read };
+        let entry = sim.nic(node).regions().get(self.id);
+        let has_it =
+            entry.is_some_and(|entry| entry.key.derive(&binding) == self.key.derive(&binding));
+        if has_it { Ok(()) } else { Err(Violation::WrongKey { node }) }
+    }
+
+    /// Checks that nothing has changed since the last op on each part.
+    pub(super) fn check_rest(&self, node: NodeId) -> Result<(), Violation> {
+        self.areas.iter().try_for_each(Area::check_rest)?;
+        let mut now = vec![0; self.content.len()];
+        self.memory.copy_out(0, &mut now).expect("the region is longer");
+        match first_difference(&now, &self.content) {
+            Some(at) => Err(Violation::SourceChanged { node, at }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
+    let registered = sim.nic_mut(node).regions_mut().register(Box::new(entry));
+    registered.map_err(|(error, _)| error).expect("the table has room for `REGIONS_PER_NODE`")
+}

@@ -1,0 +1,273 @@
+//! One op: what it asks for, how it must end on a network without faults, and what it does then.
+
+use std::sync::Arc;
+
+use rma_core::{
+    addr::{HostAddr, Pid},
+    command::{Command, CommandOp, CommandSlotId, Transfer},
+    crypto::{DerivedRegionKey, KeyBinding, RegionKey},
+    limits::OP_SIZE_MAX,
+    op::{ClassOfService, OpStatus, OpType},
+    region::RegionId,
+    time::Instant,
+};
+
+use super::{
+    RESTLESS, TARGETS, addresses,
+    host::{AREA_LEN, Host, draw_key},
+    notices_unsent, pid,
+};
+use crate::{
+    net::{node::NodeId, sim::Sim},
+    prng::{Chance, Prng},
+};
+
+/// What ops software prefers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bias {
+    /// How many ops are bound to fail.
+    pub(crate) hopeless: Chance,
+    /// How many of those come under an old key, where there is one.
+    pub(crate) old_keys: Chance,
+    /// How many ops are writes or rekeys.
+    pub(crate) mutations: Chance,
+    /// How many of those are rekeys.
+    pub(crate) rekeys: Chance,
+}
+
+/// What an op does if it ends as it should.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// Bytes of the target go to the slot's area.
+    Read,
+    /// Bytes of the slot's area go to one of the target's.
+    Write { area: usize, offset: usize },
+    /// The target gets this key.
+    Rekey { key: RegionKey },
+}
+
+/// An op, and how it must end on a network without faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) command: Command,
+    pub(crate) expected: OpStatus,
+    pub(crate) responder: NodeId,
+    /// Which life of the responder it was planned for.
+    pub(crate) responder_life: u32,
+    /// Its region has changed since: it may be refused for that.
+    pub(crate) stale: bool,
+    /// When it was planned, by the responder's clock.
+    pub(crate) planned_at: Instant,
+    /// Notices that the responder had not sent by then.
+    pub(crate) notices_unsent: u64,
+    /// Which epoch of the responder, and which of its targets.
+    pub(super) contents: usize,
+    pub(super) target: usize,
+    pub(super) purpose: Use,
+    /// Where in the slot's area its data is.
+    pub(super) area_offset: usize,
+    /// What holds its data.
+    content: Arc<[u8]>,
+    /// Where in `content`.
+    content_offset: usize,
+}
+
+impl Planned {
+    /// The bytes that it transfers.
+    pub(super) fn data(&self) -> &[u8] {
+        let len = match self.purpose {
+            // What an op that must fail asks for may lie elsewhere.
+            Use::Read if self.expected != OpStatus::Ok => 0,
+            Use::Read => self.command.op.op_size() as usize,
+            Use::Write { .. } | Use::Rekey { .. } => self.content.len(),
+        };
+        &self.content[self.content_offset..self.content_offset + len]
+    }
+}
+
+/// The next op for `slot` of `node`.
+pub(super) fn plan(
+    hosts: &[Host],
+    sim: &Sim,
+    mut prng: Prng,
+    (node, slot): (NodeId, u16),
+    bias: Bias,
+) -> Planned {
+    let local = &hosts[node.index()];
+    let responder = NodeId(prng.below(hosts.len() as u64) as u16);
+    let remote = &hosts[responder.index()];
+    let process = local.process_of(slot);
+    let ipv4 = prng.chance(Chance::ppm(500_000));
+    let (initiator, responder_addr) = addresses(sim, node, responder, ipv4);
+    let (is_mutation, is_rekey) = (prng.chance(bias.mutations), prng.chance(bias.rekeys));
+    let mut target = prng.below(TARGETS as u64) as usize;
+    let free = remote.targets()[target].areas_in_use.iter().position(|in_use| !in_use);
+    let op_type = match (is_mutation, is_rekey, free) {
+        (true, true, _) if remote.targets()[RESTLESS].rekeying.is_none() => OpType::Rekey,
+        (true, false, Some(_)) => OpType::Write,
+        _ => OpType::Read,
+    };
+    if op_type == OpType::Rekey {
+        target = RESTLESS;
+    }
+    let wanted = &remote.targets()[target];
+    let content_len = wanted.content.len() as u64;
+    let largest = match op_type {
+        OpType::Read => content_len.min(OP_SIZE_MAX.into()),
+        OpType::Write | OpType::Rekey => OP_SIZE_MAX.into(),
+    };
+    let (is_whole, some) = (prng.chance(Chance::ppm(250_000)), prng.magnitude(largest));
+    let op_size = (if is_whole { largest } else { some }) as u32;
+    let slack = AREA_LEN - op_size as usize + 1;
+    let [area_offset, offset] = [0, 1].map(|_| prng.below(slack as u64) as usize);
+    let read_offset = prng.below(content_len.saturating_sub(op_size.into()) + 1);
+    let new_key = draw_key(&mut prng);
+    let transfer = Transfer {
+        op_size,
+        remote_offset: read_offset,
+        local_region: local.local[process].0,
+        local_offset: local.local_offset(slot) + area_offset as u64,
+    };
+    let (op, purpose, content, content_offset) = match (op_type, free) {
+        (OpType::Rekey, _) => {
+            (CommandOp::Rekey(new_key), Use::Rekey { key: new_key }, Arc::from([]), 0)
+        }
+        (OpType::Write, Some(area)) => {
+            let mut data = vec![0; op_size as usize];
+            prng.fill(&mut data);
+            let remote_offset = wanted.area_start(area) + offset as u64;
+            let op = CommandOp::Write(Transfer { remote_offset, ..transfer });
+            (op, Use::Write { area, offset }, data.into(), 0)
+        }
+        _ => {
+            let content = wanted.content.clone();
+            (CommandOp::Read(transfer), Use::Read, content, read_offset as usize)
+        }
+    };
+    let op_type = op.op_type();
+    let binding =
+        KeyBinding { initiator, responder: responder_addr, pid: pid(node, process), op_type };
+    let planned = Planned {
+        command: Command {
+            slot: CommandSlotId(slot),
+            class: prng.choose(&ClassOfService::ALL),
+            responder: responder_addr,
+            remote_region: wanted.id,
+            key: wanted.key.derive(&binding),
+            op,
+        },
+        expected: OpStatus::Ok,
+        responder,
+        responder_life: remote.life,
+        stale: false,
+        planned_at: sim.local_now(responder),
+        notices_unsent: notices_unsent(sim, responder),
+        contents: remote.contents,
+        target,
+        purpose,
+        area_offset,
+        content,
+        content_offset,
+    };
+    if prng.chance(bias.hopeless) {
+        let wrong = prng.below(WRONGS);
+        let wrong = if prng.chance(bias.old_keys) { OLD_KEY } else { wrong };
+        spoil(&mut prng, wrong, planned, local, remote, &binding)
+    } else {
+        planned
+    }
+}
+
+/// How many things may be wrong about an op.
+const WRONGS: u64 = 14;
+
+/// Which of them is a key that the region had before.
+const OLD_KEY: u64 = 4;
+
+/// Makes one thing about `planned` wrong.
+fn spoil(
+    prng: &mut Prng,
+    wrong: u64,
+    planned: Planned,
+    local: &Host,
+    remote: &Host,
+    binding: &KeyBinding,
+) -> Planned {
+    let mut spoiled = planned;
+    let target = &remote.targets()[spoiled.target];
+    let command = &mut spoiled.command;
+    let others = [OpType::Read, OpType::Write, OpType::Rekey];
+    spoiled.expected = OpStatus::RemoteAuthenticationFailure;
+    let transfer = match &mut command.op {
+        CommandOp::Read(transfer) | CommandOp::Write(transfer) => Some(transfer),
+        CommandOp::Rekey(_) => None,
+    };
+    // A rekey has no bounds and no local region.
+    match (wrong, transfer) {
+        (0, _) => {
+            let mut random = [0; 16];
+            prng.fill(&mut random);
+            command.key = DerivedRegionKey::from_bytes(random);
+        }
+        (1, _) => {
+            let pid = Pid(binding.pid.0 ^ 1);
+            command.key = target.key.derive(&KeyBinding { pid, ..*binding });
+        }
+        (2, _) => {
+            // As if another host had leaked its key.
+            let initiator = HostAddr::from_octets([0xfd; 16]);
+            command.key = target.key.derive(&KeyBinding { initiator, ..*binding });
+        }
+        (3, _) => {
+            // Who may read may not write with that key, and so on.
+            let other = others.into_iter().find(|&other| other != binding.op_type);
+            let op_type = other.expect("there are three");
+            command.key = target.key.derive(&KeyBinding { op_type, ..*binding });
+        }
+        (OLD_KEY, _) if target.old_key.is_some() => {
+            if let Some(old_key) = &target.old_key {
+                command.key = old_key.derive(binding);
+            }
+        }
+        (OLD_KEY | 5, _) => command.remote_region = remote.stale,
+        (6, _) => command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].id,
+        (7, _) => {
+            command.remote_region = remote.forbidden.id;
+            command.key = remote.forbidden.key.derive(binding);
+            spoiled.expected = OpStatus::RemotePermissionDenied;
+        }
+        (8 | 9, Some(transfer)) => {
+            let (len, size) = (target.len(), u64::from(transfer.op_size));
+            let beyond = [len, len - size + 1, u64::MAX, u64::MAX - size + 1];
+            transfer.remote_offset = prng.choose(&beyond);
+            spoiled.expected = OpStatus::RemoteOutOfBounds;
+        }
+        (10, Some(transfer)) => {
+            transfer.op_size = prng.choose(&[0, OP_SIZE_MAX + 1, u32::MAX]);
+            spoiled.expected = OpStatus::InvalidCommand;
+        }
+        (11, Some(transfer)) => {
+            transfer.local_region = RegionId::from_bits(u32::MAX);
+            spoiled.expected = OpStatus::InvalidCommand;
+        }
+        (12, Some(transfer)) => {
+            transfer.local_region = local.local[1 - local.process_of(command.slot.0)].0;
+            spoiled.expected = OpStatus::InvalidCommand;
+        }
+        (_, Some(transfer)) => {
+            let size = u64::from(transfer.op_size);
+            let (_, memory) = &local.local[local.process_of(command.slot.0)];
+            let beyond = [memory.len() as u64 - size + 1, u64::MAX, u64::MAX - size + 1];
+            transfer.local_offset = prng.choose(&beyond);
+            spoiled.expected = OpStatus::InvalidCommand;
+        }
+        (_, None) => {
+            // Nobody may rekey this one.
+            let other = &remote.targets()[1 - RESTLESS];
+            command.remote_region = other.id;
+            command.key = other.key.derive(binding);
+            spoiled.expected = OpStatus::RemotePermissionDenied;
+        }
+    }
+    spoiled
+}

@@ -1,0 +1,26 @@
+//! The network: nodes with shipped NICs, the links between them, and the heap of events.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`queue`] | drop-tail, before something that has a rate |
+//! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
+//! | [`switch`] | an output port for each node, shared by all that send to it |
+//! | [`clock`] | a node's own clock, which is wrong |
+//! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
+//! | [`counter`] | where a node's counter values come from, over all its lives |
+//! | [`mishap`] | pauses, crashes, restarts, regions that change |
+//! | [`trace`] | what happened, as data |
+//! | [`sim`] | nodes, links, and the heap of events |
+//!
+//! Not here: what software does ([`crate::load`]), and what must hold ([`crate::check`]).
+
+pub mod clock;
+pub mod counter;
+mod disk;
+pub mod link;
+pub mod mishap;
+pub mod node;
+pub mod queue;
+pub mod sim;
+pub mod switch;
+pub mod trace;

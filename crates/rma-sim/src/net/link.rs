@@ -1,0 +1,240 @@
+//! One direction of a path between two nodes: delay, jitter, rate, a queue, and faults.
+//!
+//! A link that only delays would deliver in order, and hide every mistake that reordering shows. So
+//! jitter is drawn for each frame by itself, and the default link has some: reordering is the
+//! normal case here.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rma_core::time::Instant;
+
+use crate::{
+    net::queue::{Queue, QueueOptions},
+    prng::{Chance, Prng},
+};
+
+/// How a link treats frames. Durations above some hours make no sense and may saturate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// How long every frame takes.
+    pub delay: Duration,
+    /// How much longer a frame may take, drawn evenly for each. 0 would keep frames in order.
+    pub jitter: Duration,
+    /// Bytes a second, headers included; at least 1.
+    pub rate: u64,
+    /// How many bytes may wait for the link; frames beyond it are lost (drop-tail).
+    pub queue: u64,
+    /// The faults.
+    pub faults: Faults,
+}
+
+impl Default for LinkOptions {
+    /// Two microseconds and as much jitter, 100 Gbit/s, 1 MiB of queue, no faults.
+    fn default() -> Self {
+        Self {
+            delay: Duration::from_micros(2),
+            jitter: Duration::from_micros(2),
+            rate: 12_500_000_000,
+            queue: 1 << 20,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// What goes wrong on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// A frame is lost.
+    pub loss: Chance,
+    /// A frame arrives twice, each copy with its own jitter.
+    pub duplicate: Chance,
+    /// A copy of a frame arrives once more, up to `replay_within` later: a middlebox that held it,
+    /// or an attacker who replays it.
+    pub replay: Chance,
+    /// How much later a replayed copy may arrive.
+    pub replay_within: Duration,
+    /// One to four bits of a copy are flipped, past all checksums.
+    pub corrupt: Chance,
+}
+
+impl Faults {
+    /// Whether more copies can arrive than were sent.
+    #[must_use]
+    pub const fn multiply(&self) -> bool {
+        !self.duplicate.is_never() || !self.replay.is_never()
+    }
+}
+
+/// A copy of a frame, on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// When it leaves the link.
+    pub at: Instant,
+    /// What leaves, if that is not what was sent.
+    pub altered: Option<Arc<[u8]>>,
+    /// Whether the link made this copy; false for the frame itself.
+    pub extra: bool,
+}
+
+/// One direction of a path.
+#[derive(Debug)]
+pub struct Link {
+    options: LinkOptions,
+    prng: Prng,
+    queue: Queue,
+}
+
+/// The most bits that a corrupted copy has wrong.
+const FLIPS_MAX: usize = 4;
+
+impl Link {
+    /// A link that draws from `prng`, which no other may use.
+    #[must_use]
+    pub const fn new(options: LinkOptions, prng: Prng) -> Self {
+        let queue = Queue::new(QueueOptions { rate: options.rate, len: options.queue });
+        Self { options, prng, queue }
+    }
+
+    /// How the link treats frames.
+    #[must_use]
+    pub const fn options(&self) -> &LinkOptions {
+        &self.options
+    }
+
+    /// Changes the faults of frames sent from now on.
+    pub const fn set_faults(&mut self, faults: Faults) {
+        self.options.faults = faults;
+    }
+
+    /// Sends a frame of `wire_len` bytes, headers included. Returns what will leave at the other
+    /// end: the frame itself, if it is not lost, and the copies that the link makes.
+    ///
+    /// Every random number is drawn whether it is used or not, so that changing one chance does not
+    /// shift the draws of all later frames.
+    pub fn carry(&mut self, now: Instant, bytes: &[u8], wire_len: usize) -> [Option<Copied>; 3] {
+        let Faults { loss, duplicate, replay, replay_within, corrupt } = self.options.faults;
+        let happens =
+            [!self.prng.chance(loss), self.prng.chance(duplicate), self.prng.chance(replay)];
+        let extra_delay = [0, 0, self.prng.below(nanos(replay_within))];
+        let left = self.queue.take(now, wire_len as u64);
+        core::array::from_fn(|copy| {
+            let jitter = self.prng.below(nanos(self.options.jitter).saturating_add(1));
+            let corrupted = self.prng.chance(corrupt);
+            let flips = self.draw_flips(bytes.len());
+            let left = left.filter(|_| happens[copy])?;
+            let spread = Duration::from_nanos(jitter.saturating_add(extra_delay[copy]));
+            Some(Copied {
+                at: left + self.options.delay + spread,
+                altered: corrupted.then(|| flips.apply(bytes)),
+                extra: copy > 0,
+            })
+        })
+    }
+
+    fn draw_flips(&mut self, len: usize) -> Flips {
+        let count = 1 + self.prng.below(FLIPS_MAX as u64) as usize;
+        let bits = len as u64 * 8;
+        Flips { count, bits: core::array::from_fn(|_| self.prng.below(bits)) }
+    }
+}
+
+/// Which bits a corruption flips.
+struct Flips {
+    count: usize,
+    bits: [u64; FLIPS_MAX],
+}
+
+impl Flips {
+    fn apply(&self, bytes: &[u8]) -> Arc<[u8]> {
+        let mut flipped = bytes.to_vec();
+        for bit in &self.bits[..self.count] {
+            flipped[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        if flipped == bytes {
+            // Every flip was undone by another.
+            flipped[0] ^= 1;
+        }
+        flipped.into()
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: [u8; 100] = [7; 100];
+
+    fn carried(options: LinkOptions, frames: usize) -> Vec<Vec<Copied>> {
+        let mut link = Link::new(options, Prng::new(5));
+        let mut carry = || link.carry(Instant::ZERO, &FRAME, 100).into_iter().flatten().collect();
+        (0..frames).map(|_| carry()).collect()
+    }
+
+    #[test]
+    fn the_default_link_reorders_and_loses_nothing() {
+        let arrivals: Vec<Instant> = carried(LinkOptions::default(), 100)
+            .iter()
+            .map(|copies| {
+                assert_eq!(copies.len(), 1);
+                copies[0].at
+            })
+            .collect();
+        assert!(!arrivals.is_sorted());
+    }
+
+    #[test]
+    fn changing_one_chance_does_not_shift_the_other_draws() {
+        let lossy = Faults { loss: Chance::ppm(500_000), ..Faults::default() };
+        let clean = carried(LinkOptions::default(), 200);
+        let lossy = carried(LinkOptions { faults: lossy, ..LinkOptions::default() }, 200);
+        let mut lost = 0;
+        for (clean, lossy) in clean.iter().zip(&lossy) {
+            match lossy.first() {
+                Some(copy) => assert_eq!(copy.at, clean[0].at),
+                None => lost += 1,
+            }
+        }
+        assert!((60..140).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_tail_and_a_rate_spreads_frames() {
+        let options = LinkOptions {
+            jitter: Duration::ZERO,
+            rate: 1_000_000,
+            queue: 1000,
+            ..LinkOptions::default()
+        };
+        let all = carried(options, 20);
+        let times: Vec<u64> = all.iter().flatten().map(|copy| copy.at.as_nanos()).collect();
+        assert_eq!(times.len(), 10, "a thousand bytes wait at once");
+        assert_eq!(times[0], 100_000 + 2_000);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 100_000));
+    }
+
+    #[test]
+    fn every_fault_happens_and_corruption_always_changes_something() {
+        let always = Chance::ppm(1_000_000);
+        let faults = Faults {
+            duplicate: always,
+            replay: always,
+            replay_within: Duration::from_secs(1),
+            corrupt: always,
+            ..Faults::default()
+        };
+        for copies in carried(LinkOptions { faults, ..LinkOptions::default() }, 100) {
+            assert_eq!(
+                copies.iter().map(|copy| copy.extra).collect::<Vec<_>>(),
+                [false, true, true]
+            );
+            let altered =
+                |copy: &Copied| copy.altered.as_ref().is_some_and(|bytes| **bytes != FRAME);
+            assert!(copies.iter().all(altered));
+        }
+    }
+}

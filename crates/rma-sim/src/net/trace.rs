@@ -1,0 +1,341 @@
+//! What happened in a simulation, as data: the invariants read it, a person can print it, and its
+//! digest tells whether two runs were the same.
+
+use core::{fmt, time::Duration};
+use std::sync::Arc;
+
+use rma_core::{
+    backend::Transmit,
+    command::{Command, CommandOp, Completion, Transfer},
+    error::{CommandError, DropReason},
+    time::Instant,
+    wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
+};
+
+use crate::net::node::{NodeId, wire_len};
+
+/// A frame as its sender sealed it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// How many frames were sent before it.
+    pub number: u64,
+    /// The sender.
+    pub from: NodeId,
+    /// The node that has the destination address.
+    pub to: Option<NodeId>,
+    /// From where to where.
+    pub transmit: Transmit,
+    /// The frame.
+    pub bytes: Box<[u8]>,
+}
+
+impl Frame {
+    /// Octets on the wire, all headers included.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        wire_len(self.bytes.len(), self.transmit.source.is_ipv4())
+    }
+}
+
+/// One thing that happened at one node.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// When, in true time.
+    pub at: Instant,
+    /// What the node's clock showed.
+    pub local: Instant,
+    /// Where.
+    pub node: NodeId,
+    /// What.
+    pub what: What,
+}
+
+/// What can happen at a node.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Software issued a command.
+    Issued {
+        /// The command.
+        command: Command,
+        /// Whether the NIC took it.
+        result: Result<(), CommandError>,
+    },
+    /// The NIC sent a frame.
+    Sent {
+        /// The frame.
+        frame: Arc<Frame>,
+        /// Whether the frame itself reaches the end of its link, corrupted or not.
+        arrives: bool,
+        /// How many more copies the link made.
+        extra_copies: u8,
+    },
+    /// The NIC received a copy of a frame.
+    Received {
+        /// The frame as it was sent.
+        frame: Arc<Frame>,
+        /// What arrived, if that is not what was sent.
+        altered: Option<Arc<[u8]>>,
+        /// Whether the link made this copy.
+        extra: bool,
+        /// For how long the node was stopped in the midst of it, or of a frame before it in the
+        /// same burst.
+        stalled: Duration,
+        /// What the NIC made of it.
+        result: Result<(), DropReason>,
+        /// Whether the NIC counted a late effect.
+        counted_late: bool,
+        /// Whether the NIC refused another request, which it had accepted, to make room for this
+        /// one.
+        pushed_out: bool,
+    },
+    /// A copy of a frame that had reached the end of its link was lost there. The node is the
+    /// receiver.
+    Lost {
+        /// The frame as it was sent.
+        frame: Arc<Frame>,
+        /// Whether the link made this copy.
+        extra: bool,
+        /// Where.
+        place: Place,
+    },
+    /// An op completed.
+    Completed(Completion),
+    /// The node's software was stopped.
+    Paused,
+    /// It runs again.
+    Resumed,
+    /// The node has lost all its state.
+    Crashed,
+    /// It runs again, with a new NIC.
+    Restarted,
+}
+
+/// Where frames are lost, besides on their links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The receiver's port of the switch had no room.
+    Switch,
+    /// The receiver was down, or was paused and its device had no room.
+    Node,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>12} ns {} ", self.at.as_nanos(), self.node)?;
+        match &self.what {
+            What::Issued { command, result } => write!(
+                f,
+                "issued   slot {} {:?} {} of {} {}{}",
+                command.slot,
+                command.class,
+                Wish(&command.op),
+                command.responder,
+                command.remote_region,
+                Verdict(result)
+            ),
+            What::Sent { frame, arrives, extra_copies } => {
+                let fate = match (arrives, extra_copies) {
+                    (true, 0) => "",
+                    (true, _) => " (copied)",
+                    (false, 0) => " (lost)",
+                    (false, _) => " (late)",
+                };
+                write!(f, "sent     {} to {}{fate}", Summary(frame), frame.transmit.destination)
+            }
+            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
+                let extra = if *extra { " (a copy)" } else { "" };
+                let corrupted = if altered.is_some() { " (corrupted)" } else { "" };
+                write!(f, "received {} from {}", Summary(frame), frame.transmit.source)?;
+                write!(f, "{extra}{corrupted}{}", Verdict(result))?;
+                if !stalled.is_zero() {
+                    write!(f, ", stopped for {} ns meanwhile", stalled.as_nanos())?;
+                }
+                if *pushed_out {
+                    write!(f, ", in place of another")?;
+                }
+                if *counted_late { write!(f, ", counted as late") } else { Ok(()) }
+            }
+            What::Lost { frame, extra, place } => {
+                let extra = if *extra { " (a copy)" } else { "" };
+                let source = frame.transmit.source;
+                write!(f, "lost     {} from {source}{extra}: {place:?}", Summary(frame))
+            }
+            What::Completed(done) => write!(
+                f,
+                "complete slot {} {} after {} + {} ns",
+                done.slot,
+                done.status,
+                done.issue_delay().as_nanos(),
+                done.remote_delay().as_nanos()
+            ),
+            What::Paused => write!(f, "paused"),
+            What::Resumed => write!(f, "resumed"),
+            What::Crashed => write!(f, "crashed"),
+            What::Restarted => {
+                write!(f, "restarted, its clock shows {} ns", self.local.as_nanos())
+            }
+        }
+    }
+}
+
+struct Verdict<'a, E>(&'a Result<(), E>);
+
+impl<E: fmt::Debug> fmt::Display for Verdict<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Ok(()) => Ok(()),
+            Err(error) => write!(f, ": {error:?}"),
+        }
+    }
+}
+
+struct Wish<'a>(&'a CommandOp);
+
+impl fmt::Display for Wish<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            CommandOp::Read(Transfer { op_size, remote_offset, .. }) => {
+                write!(f, "read {op_size} bytes at {remote_offset}")
+            }
+            CommandOp::Write(Transfer { op_size, remote_offset, .. }) => {
+                write!(f, "write {op_size} bytes at {remote_offset}")
+            }
+            CommandOp::Rekey(_) => write!(f, "rekey"),
+        }
+    }
+}
+
+struct Use(Header);
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slot {} use {}", self.0.slot, self.0.generation)
+    }
+}
+
+struct Summary<'a>(&'a Frame);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} ", self.0.number)?;
+        match FrameView::parse(&self.0.bytes) {
+            Ok(FrameView::ReadRequest(view)) => write!(f, "request  {}", Use(view.claims().header)),
+            Ok(FrameView::MutationRequest(view)) => {
+                let MutationRequest { header, mutation, .. } = view.claims();
+                write!(f, "{:?} {}", mutation.op_type(), Use(header))
+            }
+            Ok(FrameView::ReadResponse(view)) => {
+                let (start, end) = view.claims().span();
+                write!(f, "response {} {start}..{end}", Use(view.claims().header))
+            }
+            Ok(FrameView::Solicitation(view)) => {
+                let Solicitation { header, pending, .. } = view.claims();
+                write!(f, "solicit  {} as {pending}", Use(header))
+            }
+            Ok(FrameView::SolicitedData(view)) => {
+                let (start, end) = view.claims().span();
+                write!(f, "data     {} {start}..{end}", Use(view.claims().header))
+            }
+            Ok(FrameView::Acknowledgement(view)) => {
+                let Acknowledgement { header, status } = view.claims();
+                write!(f, "ack      {} {status}", Use(header))
+            }
+            Ok(FrameView::Failure(view)) => {
+                let Failure { header, status } = view.claims();
+                write!(f, "failure  {} {status}", Use(header))
+            }
+            Err(reason) => write!(f, "no frame: {reason:?}"),
+        }
+    }
+}
+
+/// A number that two runs share only if they were the same, event for event and byte for byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0x6a09_e667_f3bc_c908)
+    }
+}
+
+impl Digest {
+    /// Takes one more event in.
+    pub fn take(&mut self, seen: &Seen) {
+        self.word(seen.at.as_nanos());
+        self.word(seen.local.as_nanos());
+        self.word(seen.node.0.into());
+        match &seen.what {
+            What::Issued { command, result } => {
+                self.word(1);
+                command.to_line().0.into_iter().for_each(|word| self.word(word));
+                self.word(result.is_ok().into());
+            }
+            What::Sent { frame, arrives, extra_copies } => {
+                self.word(2);
+                self.bytes(&frame.transmit.source.to_octets());
+                self.bytes(&frame.transmit.destination.to_octets());
+                self.word(frame.transmit.flow.into());
+                self.bytes(&frame.bytes);
+                self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
+            }
+            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
+                self.word(3);
+                let flags = u64::from(*counted_late) | u64::from(*pushed_out) << 1;
+                self.word((stalled.as_nanos() as u64) << 2 | flags);
+                self.copy(frame, *extra);
+                self.bytes(altered.as_deref().unwrap_or(&[]));
+                self.word(result.map_or_else(|reason| reason as u64 + 1, |()| 0));
+            }
+            What::Completed(completion) => {
+                self.word(4);
+                completion.to_line().0.into_iter().for_each(|word| self.word(word));
+            }
+            What::Lost { frame, extra, place } => {
+                self.word(5);
+                self.copy(frame, *extra);
+                self.word(*place as u64);
+            }
+            What::Paused => self.word(6),
+            What::Resumed => self.word(7),
+            What::Crashed => self.word(8),
+            What::Restarted => self.word(9),
+        }
+    }
+
+    /// Takes another digest in.
+    pub const fn fold(&mut self, other: Self) {
+        self.word(other.0);
+    }
+
+    /// What was sent was taken in when it was sent.
+    const fn copy(&mut self, frame: &Frame, extra: bool) {
+        self.word(frame.number << 1 | extra as u64);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    const fn word(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
