@@ -15,7 +15,7 @@ use rma_core::{
     op::ClassOfService,
     time::{Clock, Instant},
 };
-use rma_xdp::{InlineHost, OpType, Permissions, Portal, RegisteredRegion};
+use rma_xdp::{InlineHost, OpType, Permissions, PortalLease, RegisteredRegion};
 
 use crate::{client::Client, interrupt::Interrupt, latency::Latencies, pair::PairError};
 
@@ -52,7 +52,9 @@ pub enum TransferError {
 /// An executor over a portal of a client's, and memory for its transfers.
 #[derive(Debug)]
 pub struct Transfers {
-    executor: CommandExecutor<Portal>,
+    executor: CommandExecutor,
+    /// Of the slots of its portal.
+    _lease: PortalLease,
     large: RegisteredRegion,
     small: RegisteredRegion,
 }
@@ -91,11 +93,11 @@ impl Transfers {
             &NicConfigBuilder::default().with(|it| it.receive_len_max = receive_len_max),
         );
         config.cc = cc.unwrap_or(config.cc);
-        let portal = host.portal(SLOTS)?;
+        let (portal, lease) = host.portal(SLOTS)?.into_parts();
         let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;
         let large = host.register((PIPELINED * LARGE) as usize, Permissions::NONE)?;
         let small = host.register(SMALL as usize, Permissions::NONE)?;
-        Ok(Self { executor, large, small })
+        Ok(Self { executor, _lease: lease, large, small })
     }
 
     /// Moves `count` large transfers one way, all between the same bytes of the granted region and

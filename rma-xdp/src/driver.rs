@@ -6,6 +6,7 @@
 //! may have how much of them is told in [`crate::driver::tenant`] and decided in `accounts`.
 
 mod accounts;
+mod home;
 mod pool;
 mod slots;
 pub(crate) mod tenant;
@@ -16,7 +17,6 @@ use core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_queue::ArrayQueue;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     crypto::{KeyBinding, RegionKey},
@@ -33,13 +33,17 @@ use crate::{
     driver::tenant::{
         AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage,
     },
-    engine::control::{Answer, ControlPath, Life, Request, Unanswered},
+    engine::control::{Answer, ControlPath, Request, Unanswered},
     error::HostError,
-    executor::Executors,
-    portal::{Portal, Retired, Sleep},
+    gauges::Executors,
+    home::{Home, PortalParts},
+    life::Life,
+    portal::Portal,
+    sleep::Sleep,
 };
 use accounts::HOST;
 pub(crate) use accounts::{Accounts, PoolSizes};
+use home::PortalHome;
 
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;
@@ -54,8 +58,7 @@ pub(crate) struct Driver {
     addresses: LocalAddresses,
     pid: Pid,
     bell: Option<Bell>,
-    retired: Retired,
-    executors: Executors,
+    home: Arc<PortalHome>,
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the
     /// NIC's table alone: a remote Rekey changes them.
     accounts: Books,
@@ -81,9 +84,7 @@ impl Driver {
             addresses,
             pid,
             bell,
-            // One slot each is the most portals there can be.
-            retired: Arc::new(ArrayQueue::new(sizes.slots.into())),
-            executors: Executors::default(),
+            home: Arc::new(PortalHome::new(sizes.slots)),
             accounts: Arc::new(Mutex::new(Accounts::new(sizes, config, pid)?)),
             orphans: Vec::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
@@ -104,8 +105,8 @@ impl Driver {
     }
 
     /// The executors over its portals, to watch them.
-    pub(crate) const fn executors(&self) -> &Executors {
-        &self.executors
+    pub(crate) fn executors(&self) -> &Executors {
+        &self.home.executors
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
@@ -113,9 +114,9 @@ impl Driver {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `portal` is one of this host's.
-    pub(crate) fn allocated(&self, portal: &Portal) -> bool {
-        portal.is_of(&self.retired)
+    /// What its portals tell of themselves to.
+    pub(crate) fn home(&self) -> &dyn Home {
+        &*self.home
     }
 
     /// Makes a tenant.
@@ -286,14 +287,15 @@ impl Driver {
         };
         let life = engine.life();
         let sleep = match life {
-            Life::Thread(_) => Some(Sleep::new().inspect_err(|_| {
+            Life::Thread(_) => Some(Sleep::new().map_err(|source| {
                 self.accounts().give_slots_back(range.clone());
+                HostError::System { what: "creating an eventfd", source }
             })?),
             Life::Inline => None,
         };
         let pid = self.accounts().pid(account);
         tracing::debug!(slots = ?range, %pid, "portal allocated");
-        let (portal, mut port) = portal(PortalConfig {
+        let (rings, mut port) = portal(PortalConfig {
             slots: range,
             pid,
             addresses: self.addresses,
@@ -304,7 +306,7 @@ impl Driver {
             port.set_sleeper(sleep.bell());
         }
         self.ask(engine, Request::Attach(port, pid))?;
-        Ok(Some(Portal::new(portal, self.retired.clone(), self.executors.clone(), life, sleep)))
+        Ok(Some(Portal::new(PortalParts { rings, home: self.home.clone(), life, sleep })))
     }
 
     /// Takes back the slots of dropped portals, and then the reservations of dropped tenants.
@@ -312,8 +314,8 @@ impl Driver {
     fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<Vec<Range<u16>>, HostError> {
         self.settle_late(engine)?;
         let mut unsettled = Vec::new();
-        for _ in 0..self.retired.len() {
-            let Some(slots) = self.retired.pop() else { break };
+        for _ in 0..self.home.retired.len() {
+            let Some(slots) = self.home.retired.pop() else { break };
             let answer = self.ask(engine, Request::Detach(slots))?;
             if let Answer::Detached(slots, None) = &answer {
                 unsettled.push(slots.clone());
@@ -397,7 +399,7 @@ impl Driver {
 
     /// These slots are to be taken back once their last op has completed.
     fn retire(&self, slots: Range<u16>) {
-        self.retired.push(slots).expect("there is room for all portals that there can be");
+        self.home.retired.push(slots).expect("there is room for all portals that there can be");
     }
 }
 

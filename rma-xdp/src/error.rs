@@ -157,6 +157,29 @@ fn cores(available: &[usize]) -> String {
     }
 }
 
+impl From<StartError> for HostError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Wait(error) => Self::Wait(error),
+            StartError::Thread(source) => {
+                Self::System { what: "starting a client's thread", source }
+            }
+        }
+    }
+}
+
+/// Why a client has no thread of its own.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It would have nothing to wait for.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// The system has no thread left.
+    #[error("starting a client's thread: {0}; or poll in one of yours, with Client::poller")]
+    Thread(#[from] std::io::Error),
+}
+
 /// Why a transfer is not done.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]

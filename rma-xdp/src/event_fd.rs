@@ -13,16 +13,10 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::error::HostError;
-
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
-    pub(crate) fn new() -> Result<Self, HostError> {
-        Self::open().map_err(|source| HostError::System { what: "creating an eventfd", source })
-    }
-
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }

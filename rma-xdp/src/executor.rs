@@ -13,7 +13,6 @@
 
 mod buffer;
 mod client;
-mod gauges;
 mod line;
 mod options;
 mod order;
@@ -27,8 +26,6 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc};
 pub(crate) use buffer::region_len;
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use client::{Client, Poller, Transfer};
-pub use gauges::ExecutorGauges;
-pub(crate) use gauges::Executors;
 pub use options::TransferOptions;
 
 use rma_core::{
@@ -42,12 +39,15 @@ use rma_core::{
     time::{Clock, Instant},
 };
 
-use self::gauges::{EVERY, Told};
 use crate::{
     clock::TscClock,
     error::{TransferError, WaitError},
+    gauges::{EVERY, ExecutorWatch, Told},
+    home::Home,
     idle::{Idle, IdlePolicy, IdleTracker},
+    lease::PortalLease,
     portal::{Portal, WAIT},
+    sleep::Sleep,
 };
 
 /// Transfers of any size over one portal. See the [module](rma_core::executor) that does it for who
@@ -64,7 +64,9 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Executor {
-    inner: CommandExecutor<Portal>,
+    inner: CommandExecutor,
+    /// That of its portal, whose rings `inner` has.
+    lease: PortalLease,
     clock: TscClock,
     idle: IdlePolicy,
     /// How many calls there can be.
@@ -92,12 +94,13 @@ impl Executor {
     /// # Panics
     /// If an op of the portal is under way.
     pub fn new(portal: Portal, config: ExecutorConfig) -> Result<Self, ExecutorConfigError> {
-        let executors = portal.executors().clone();
-        let mut inner = CommandExecutor::new(portal, config)?;
+        let (rings, lease) = portal.into_parts();
+        let mut inner = CommandExecutor::new(rings, config)?;
         let told = Arc::new(Told::new(&mut inner));
-        executors.add(&told);
+        lease.executor_made(ExecutorWatch::new(&told));
         Ok(Self {
             inner,
+            lease,
             clock: TscClock::new(),
             idle: WAIT,
             calls: config.calls,
@@ -143,7 +146,7 @@ impl Executor {
     fn begin(
         &mut self,
         call: &Call<'_>,
-        submit: fn(&mut CommandExecutor<Portal>, Instant, &Call<'_>) -> Result<CallId, CallError>,
+        submit: fn(&mut CommandExecutor, Instant, &Call<'_>) -> Result<CallId, CallError>,
     ) -> Result<CallId, CallError> {
         if self.calls() >= self.calls.into() {
             return Err(CallError::TooManyCalls { calls: self.calls });
@@ -243,7 +246,7 @@ impl Executor {
 
     /// The protocol's part, to look at its windows and its portal.
     #[must_use]
-    pub const fn protocol(&self) -> &CommandExecutor<Portal> {
+    pub const fn protocol(&self) -> &CommandExecutor {
         &self.inner
     }
 
@@ -394,7 +397,7 @@ impl Executor {
     ) -> Result<Outcome, TransferError> {
         if engine.is_none() {
             // Before there is a call that nobody would end.
-            self.portal().ended()?;
+            self.lease.ended()?;
         }
         let id = self.submit(call)?;
         let waited = self.wait_with(Some(id), engine);
@@ -423,7 +426,7 @@ impl Executor {
         let mut idle = IdleTracker::new(self.idle);
         loop {
             // Looked at first: completions given before the engine ended are still there.
-            let ended = if engine.is_some() { Ok(()) } else { self.portal().ended() };
+            let ended = if engine.is_some() { Ok(()) } else { self.lease.ended() };
             let work = self.poll();
             if let Some(outcome) = self.take(call) {
                 return Ok(Some(outcome));
@@ -454,7 +457,7 @@ impl Executor {
             Idle::Sleep => {
                 self.tell();
                 let until = [self.poll_timeout(), until].into_iter().flatten().min();
-                self.portal().sleep_for(until.map(|at| at.since(now)));
+                self.lease.sleep_for(self.inner.portal(), until.map(|at| at.since(now)));
             }
         }
     }
@@ -497,7 +500,7 @@ impl Executor {
     /// ```
     #[must_use]
     pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.portal().completion_fd()
+        self.lease.fd()
     }
 
     /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more:
@@ -508,11 +511,10 @@ impl Executor {
         while let Some(outcome) = self.inner.poll_outcome() {
             self.over.push_back(outcome);
         }
-        let Some(sleep) = self.portal().sleep() else { return false };
+        let Some(sleep) = self.lease.sleep() else { return false };
         sleep.prepare();
         let is_due = self.poll_timeout().is_some_and(|at| at <= self.now());
-        let sleeps =
-            self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.portal().may_sleep();
+        let sleeps = self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.may_sleep();
         if sleeps {
             self.tell();
         }
@@ -522,7 +524,7 @@ impl Executor {
     /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not
     /// readable any longer.
     pub fn disarm(&mut self) {
-        if let Some(sleep) = self.portal().sleep() {
+        if let Some(sleep) = self.lease.sleep() {
             sleep.end();
         }
     }
@@ -539,8 +541,24 @@ impl Executor {
         outcome
     }
 
-    pub(crate) const fn portal(&self) -> &Portal {
-        self.inner.portal()
+    /// Whether its portal was made by whoever this is the home of.
+    pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
+        self.lease.is_of(home)
+    }
+
+    /// An error if waiting for the engine is of no use.
+    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+        self.lease.ended()
+    }
+
+    /// How the thread that waits for completions sleeps; `None` if the engine is inline.
+    pub(crate) const fn sleep(&self) -> Option<&Sleep> {
+        self.lease.sleep()
+    }
+
+    /// Whether there is no completion, and the engine lives.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.lease.may_sleep(self.inner.portal())
     }
 }
 

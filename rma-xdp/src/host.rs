@@ -26,12 +26,14 @@ use crate::{
     device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
     driver::tenant::DriverConfig,
     driver::{Driver, PoolSizes},
-    engine::control::{Answer, ControlPath, Life, Request, Unanswered, answer},
+    engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
     engine::thread::{EngineThread, ThreadConfig},
     error::{HostError, WaitError},
     idle::IdlePolicy,
+    inline::Turning,
     iv_blocks::{Counter, CounterConfig, CounterSource, User},
+    life::Life,
     metrics::{DeviceWatch, Metrics, MetricsSource},
     portal::Portal,
     random::{random_bucket_secret, random_region_key},
@@ -436,18 +438,13 @@ impl InlineHost {
     /// # Errors
     /// If none is in flight, or the portal is another host's.
     pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
-        if !self.driver.allocated(portal) {
-            return Err(WaitError::AnotherHost);
-        }
-        loop {
-            if let Some(completion) = portal.poll() {
-                return Ok(completion);
-            }
-            if portal.outstanding() == 0 {
-                return Err(WaitError::NothingOutstanding);
-            }
-            self.turn();
-        }
+        self.turning().wait(portal)
+    }
+
+    /// Its engine, for who waits for it.
+    fn turning(&mut self) -> Turning<'_, impl FnMut() -> usize> {
+        let Self { engine, driver, .. } = self;
+        Turning::new(driver.home(), || engine.turn())
     }
 
     /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone.

@@ -71,12 +71,18 @@ mod engine;
 mod error;
 mod event_fd;
 mod executor;
+mod gauges;
+mod home;
 mod host;
 mod idle;
+mod inline;
 mod iv_blocks;
+mod lease;
+mod life;
 mod metrics;
 mod portal;
 mod random;
+mod sleep;
 
 pub use clock::TscClock;
 pub use device::{
@@ -90,14 +96,16 @@ pub use driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
     TenantConfig, TenantUsage, Usage,
 };
-pub use error::{HostError, TransferError, WaitError};
+pub use error::{HostError, StartError, TransferError, WaitError};
 pub use executor::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, Poller,
-    RegionBuf, Transfer, TransferOptions,
+    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, Poller, RegionBuf, Transfer,
+    TransferOptions,
 };
+pub use gauges::ExecutorGauges;
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
 pub use idle::IdlePolicy;
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
+pub use lease::PortalLease;
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::{EndpointError, MetricsEndpoint};

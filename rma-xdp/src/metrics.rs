@@ -33,8 +33,8 @@ use crate::{
     device::DeviceInfo,
     driver::tenant::TenantUsage,
     driver::{Books, Driver, usages},
-    engine::control::Life,
-    executor::{ExecutorGauges, Executors},
+    gauges::{ExecutorGauges, Executors},
+    life::Life,
 };
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one

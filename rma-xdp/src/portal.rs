@@ -1,36 +1,26 @@
 //! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions,
 //! and the slots' way back.
-//!
-//! # Sleeping until a completion
-//!
-//! The engine rings only for threads that have said that they sleep, so the order matters: say so
-//! (`arm`), look once more, and only then sleep. It is the engine's own protocol,
-//! [`rma_shm::doorbell`], with the roles exchanged.
 
-use core::{
-    ops::{Deref, DerefMut, Range},
-    time::Duration,
-};
-use std::{
-    os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
-};
+use core::{ops::Range, time::Duration};
+use std::os::fd::BorrowedFd;
 
-use crossbeam_queue::ArrayQueue;
 use rma_core::{
-    command::Completion,
-    portal::{Bell, CommandPortal, Wake},
+    addr::Pid,
+    command::{CommandSlotId, Completion},
+    crypto::RegionKey,
+    error::SubmitError,
+    grant::Grant,
+    portal::{Batch, CommandPortal, ReadOp, WriteOp},
+    region::RegisteredRegion,
     time::Clock,
 };
-use rma_shm::Doorbell;
 
 use crate::{
     clock::TscClock,
-    engine::control::Life,
-    error::{HostError, WaitError},
-    event_fd::EventFd,
-    executor::Executors,
+    error::WaitError,
+    home::{Home, PortalParts},
     idle::{Idle, IdlePolicy, IdleTracker},
+    lease::PortalLease,
 };
 
 /// What a wait does, if the application says nothing else: most ops complete while it spins.
@@ -40,12 +30,8 @@ pub(crate) const WAIT: IdlePolicy = IdlePolicy {
     sleep: true,
 };
 
-/// Slots of portals that were dropped and whose ops may be in flight still. Shared with the
-/// portals.
-pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
-
 /// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may
-/// be sent to another. All that [`CommandPortal`] does, this does.
+/// be sent to another.
 ///
 /// ```
 /// # use core::time::Duration;
@@ -76,80 +62,158 @@ pub(crate) type Retired = Arc<ArrayQueue<Range<u16>>>;
 /// alive.
 #[derive(Debug)]
 pub struct Portal {
-    inner: CommandPortal,
-    retired: Retired,
-    /// Those of its host.
-    executors: Executors,
-    life: Life,
-    /// `None` if the engine is inline: then nobody would wake a sleeper.
-    sleep: Option<Sleep>,
+    rings: CommandPortal,
+    /// After the rings: nobody gives the slots to another while these are there.
+    lease: PortalLease,
     idle: IdlePolicy,
     clock: TscClock,
 }
 
-/// How the thread that uses a portal sleeps, and is woken.
-#[derive(Clone, Debug)]
-pub(crate) struct Sleep {
-    doorbell: Arc<Doorbell>,
-    event: Arc<EventFd>,
-}
-
-impl Sleep {
-    pub(crate) fn new() -> Result<Self, HostError> {
-        Ok(Self { doorbell: Arc::default(), event: Arc::new(EventFd::new()?) })
-    }
-
-    /// What the engine rings.
-    pub(crate) fn bell(&self) -> Bell {
-        Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
-    }
-
-    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and
-    /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
-    pub(crate) fn prepare(&self) {
-        self.doorbell.prepare_sleep();
-    }
-
-    /// Sleeps until it is rung, or `timeout` has passed; sometimes shorter.
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
-        self.event.sleep(timeout);
-    }
-
-    /// Says that the thread sleeps no more.
-    pub(crate) fn end(&self) {
-        self.doorbell.awake();
-        // What was rung so far is for what is there already.
-        self.event.drain();
-    }
-
-    /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made
-    /// known to it.
-    pub(crate) fn rouse(&self) {
-        if self.doorbell.needs_ring() {
-            self.event.wake();
-        }
-    }
-}
-
 impl Portal {
-    pub(crate) fn new(
-        inner: CommandPortal,
-        retired: Retired,
-        executors: Executors,
-        life: Life,
-        sleep: Option<Sleep>,
-    ) -> Self {
-        Self { inner, retired, executors, life, sleep, idle: WAIT, clock: TscClock::new() }
+    /// A portal of `parts`: for who makes portals. Applications get theirs from a host.
+    #[must_use]
+    pub(crate) fn new(parts: PortalParts) -> Self {
+        let PortalParts { rings, home, life, sleep } = parts;
+        let lease = PortalLease::new(rings.slots().clone(), home, life, sleep);
+        Self { rings, lease, idle: WAIT, clock: TscClock::new() }
     }
 
-    /// Whether it was allocated from the host whose queue of returned slots this is.
-    pub(crate) fn is_of(&self, retired: &Retired) -> bool {
-        Arc::ptr_eq(&self.retired, retired)
+    /// The protocol's portal alone, for who waits in a way of its own, and the lease of its slots,
+    /// to be kept as long: without it the engine gives completions to others.
+    #[must_use]
+    pub fn into_parts(self) -> (CommandPortal, PortalLease) {
+        (self.rings, self.lease)
     }
 
-    /// The executors of its host.
-    pub(crate) const fn executors(&self) -> &Executors {
-        &self.executors
+    /// Whether it was made by whoever this is the home of.
+    pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
+        self.lease.is_of(home)
+    }
+
+    /// The PID that grants for this portal must name.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.rings.pid()
+    }
+
+    /// The portal's command slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Range<u16> {
+        self.rings.slots()
+    }
+
+    /// The slot that the next command will get; `None` if all are in use. Lets an application keep
+    /// what belongs to an op, such as the place where its data lands, by slot.
+    #[must_use]
+    #[inline]
+    pub fn next_slot(&self) -> Option<CommandSlotId> {
+        self.rings.next_slot()
+    }
+
+    /// How many ops have been issued whose completions have not been polled.
+    #[must_use]
+    #[inline]
+    pub fn outstanding(&self) -> usize {
+        self.rings.outstanding()
+    }
+
+    /// Issues a read of `op_size` bytes at `remote_offset` of the granted region into `sink`, in
+    /// the latency class. See [`Portal::issue_read`].
+    ///
+    /// # Errors
+    /// As [`Portal::issue_read`].
+    #[inline]
+    pub fn read(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        sink: &RegisteredRegion,
+        sink_offset: u64,
+        op_size: u32,
+    ) -> Result<CommandSlotId, SubmitError> {
+        self.rings.read(grant, remote_offset, sink, sink_offset, op_size)
+    }
+
+    /// Issues a read. Its completion names the slot that is returned here.
+    ///
+    /// Until then the bytes of `sink` that the op covers may change at any moment.
+    ///
+    /// # Errors
+    /// If no slot is free, or the op cannot be right. Then nothing was issued.
+    #[inline]
+    pub fn issue_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.rings.issue_read(op)
+    }
+
+    /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in
+    /// the latency class. See [`Portal::issue_write`].
+    ///
+    /// # Errors
+    /// As [`Portal::issue_write`].
+    #[inline]
+    pub fn write(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        source: &RegisteredRegion,
+        source_offset: u64,
+        op_size: u32,
+    ) -> Result<CommandSlotId, SubmitError> {
+        self.rings.write(grant, remote_offset, source, source_offset, op_size)
+    }
+
+    /// Issues a write (§5.1). Its completion names the slot that is returned here.
+    ///
+    /// Until then the bytes of `source` that the op covers must not change, or what is written is
+    /// some of the old and some of the new. Unless it is OK, any part of the op may have been
+    /// written, but nothing will be any more: it is safe to write again, or to write something
+    /// else.
+    ///
+    /// # Errors
+    /// If no slot is free, or the op cannot be right. Then nothing was issued.
+    #[inline]
+    pub fn issue_write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
+        self.rings.issue_write(op)
+    }
+
+    /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps,
+    /// when the batch is dropped.
+    #[inline]
+    pub const fn batch(&mut self) -> Batch<'_> {
+        self.rings.batch()
+    }
+
+    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come
+    /// under keys derived from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no
+    /// other region notices.
+    ///
+    /// The new key travels encrypted under the old one: who has the old key and has recorded the
+    /// frames has the new one, too. A key that may have leaked is replaced at its own host, by the
+    /// driver.
+    ///
+    /// Unless it completes with OK, the key may or may not have been changed; it will not be any
+    /// more.
+    ///
+    /// # Errors
+    /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was
+    /// issued.
+    pub fn rekey(&mut self, grant: &Grant, key: RegionKey) -> Result<CommandSlotId, SubmitError> {
+        self.rings.rekey(grant, key)
+    }
+
+    /// Whether [`Portal::poll`] has a completion to take. Always looks at what the engine has
+    /// written.
+    #[must_use]
+    #[inline]
+    pub fn has_completion(&self) -> bool {
+        self.rings.has_completion()
+    }
+
+    /// The next completion, if there is one. Its slot may be used again.
+    #[must_use]
+    #[inline]
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.rings.poll()
     }
 
     /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then
@@ -187,11 +251,11 @@ impl Portal {
         let mut idle = IdleTracker::new(self.idle);
         loop {
             // Looked at first: completions given before the engine ended are still there.
-            let ended = self.life.ended();
-            if let Some(completion) = self.inner.poll() {
+            let ended = self.lease.ended();
+            if let Some(completion) = self.rings.poll() {
                 return Ok(Some(completion));
             }
-            if self.inner.outstanding() == 0 {
+            if self.rings.outstanding() == 0 {
                 return Err(WaitError::NothingOutstanding);
             }
             ended?;
@@ -204,36 +268,9 @@ impl Portal {
             match idle.idle(now) {
                 Idle::Spin => core::hint::spin_loop(),
                 Idle::Yield => std::thread::yield_now(),
-                Idle::Sleep => self.sleep_for(left),
+                Idle::Sleep => self.lease.sleep_for(&self.rings, left),
             }
         }
-    }
-
-    /// Sleeps until there is a completion, the engine ends, or `timeout` has passed; sometimes
-    /// shorter.
-    pub(crate) fn sleep_for(&self, timeout: Option<Duration>) {
-        if let Some(sleep) = &self.sleep {
-            sleep.prepare();
-            if self.may_sleep() {
-                sleep.sleep(timeout);
-            }
-            sleep.end();
-        }
-    }
-
-    /// Whether there is no completion, and the engine lives.
-    pub(crate) fn may_sleep(&self) -> bool {
-        !self.inner.has_completion() && self.life.ended().is_ok()
-    }
-
-    /// How the thread that waits for completions sleeps; `None` if the engine is inline.
-    pub(crate) const fn sleep(&self) -> Option<&Sleep> {
-        self.sleep.as_ref()
-    }
-
-    /// An error if waiting for the engine is of no use.
-    pub(crate) fn ended(&self) -> Result<(), WaitError> {
-        self.life.ended()
     }
 
     /// A file descriptor that becomes readable when there is a completion to poll, for applications
@@ -255,7 +292,7 @@ impl Portal {
     /// call.
     #[must_use]
     pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.sleep.as_ref().map(|sleep| sleep.event.as_fd())
+        self.lease.fd()
     }
 
     /// Says that this thread is going to sleep on [`Portal::completion_fd`], and looks once more:
@@ -263,46 +300,16 @@ impl Portal {
     /// flight, or the engine has ended.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
-        let Some(sleep) = &self.sleep else { return false };
+        let Some(sleep) = self.lease.sleep() else { return false };
         sleep.prepare();
-        self.inner.outstanding() > 0 && self.may_sleep()
+        self.rings.outstanding() > 0 && self.lease.may_sleep(&self.rings)
     }
 
     /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable
     /// any longer.
     pub fn disarm(&mut self) {
-        if let Some(sleep) = &self.sleep {
+        if let Some(sleep) = self.lease.sleep() {
             sleep.end();
         }
-    }
-}
-
-impl Deref for Portal {
-    type Target = CommandPortal;
-
-    fn deref(&self) -> &CommandPortal {
-        &self.inner
-    }
-}
-
-impl DerefMut for Portal {
-    fn deref_mut(&mut self) -> &mut CommandPortal {
-        &mut self.inner
-    }
-}
-
-impl AsMut<CommandPortal> for Portal {
-    fn as_mut(&mut self) -> &mut CommandPortal {
-        &mut self.inner
-    }
-}
-
-impl Drop for Portal {
-    fn drop(&mut self) {
-        let slots = self.inner.slots().clone();
-        tracing::debug!(?slots, outstanding = self.inner.outstanding(), "portal dropped");
-        // The queue has room for every portal that there can be. Were it ever full, the slots would
-        // stay allocated: nothing worse.
-        let _ = self.retired.push(slots);
     }
 }

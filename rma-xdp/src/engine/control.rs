@@ -4,11 +4,7 @@
 //! looks into between turns. Nothing is allocated or freed on the engine's side: what it gets is
 //! boxed already, and what it has no more use for goes back.
 
-use core::{
-    ops::Range,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
-};
-use std::sync::Arc;
+use core::ops::Range;
 
 use rma_core::{
     addr::Pid,
@@ -22,7 +18,7 @@ use rma_core::{
     time::Clock,
 };
 
-use crate::error::{HostError, WaitError};
+use crate::{error::HostError, life::Life};
 
 /// How the driver reaches its engine.
 pub(crate) trait ControlPath {
@@ -45,29 +41,6 @@ pub(crate) struct Unanswered {
     /// The question, if the engine has not seen it. Otherwise it has done what it was asked, or
     /// will: its answer is the next [`ControlPath::late_answer`].
     pub(crate) unseen: Option<Box<Request>>,
-}
-
-/// Whether an engine can still complete ops.
-#[derive(Clone, Debug)]
-pub(crate) enum Life {
-    Inline,
-    Thread(Arc<AtomicBool>),
-}
-
-impl Life {
-    /// Whether the engine's thread has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(self, Self::Thread(ended) if ended.load(SeqCst))
-    }
-
-    /// An error if waiting for the engine is of no use.
-    pub(crate) fn ended(&self) -> Result<(), WaitError> {
-        match self {
-            Self::Inline => Err(WaitError::InlineEngine),
-            Self::Thread(ended) if ended.load(SeqCst) => Err(WaitError::EngineGone),
-            Self::Thread(_) => Ok(()),
-        }
-    }
 }
 
 /// What the driver asks.

@@ -25,11 +25,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::{
     clock::TscClock,
     device::backend::HostBackend,
-    engine::control::{Answer, ControlPath, Life, Request, Unanswered, answer},
+    engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
     error::HostError,
     event_fd::{EventFd, timespec},
     idle::{Idle, IdlePolicy, IdleTracker},
+    life::Life,
 };
 
 /// How long the driver waits for an answer before it calls the engine stuck.
@@ -97,12 +98,14 @@ impl EngineThread {
         B: HostBackend + Send + 'static,
     {
         let core = config.core.map(pinnable).transpose()?;
+        let wake = EventFd::open()
+            .map_err(|source| HostError::System { what: "creating an eventfd", source })?;
         let shared = Arc::new(Shared {
             requests: ArrayQueue::new(1),
             answers: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
             doorbell: Arc::default(),
-            wake: Arc::new(EventFd::new()?),
+            wake: Arc::new(wake),
         });
         let ended = Arc::new(AtomicBool::new(false));
         let (end, seen) = (EndOfLife(ended.clone()), shared.clone());
@@ -276,7 +279,7 @@ mod tests {
             answers: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
             doorbell: Arc::default(),
-            wake: Arc::new(EventFd::new().unwrap()),
+            wake: Arc::new(EventFd::open().unwrap()),
         };
         EngineThread {
             shared: Arc::new(shared),

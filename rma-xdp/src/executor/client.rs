@@ -37,7 +37,7 @@ use super::{
     seat::block_on,
     tasks::{After, Shared, State, TaskId},
 };
-use crate::error::{HostError, TransferError, WaitError};
+use crate::error::{StartError, TransferError, WaitError};
 
 /// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any
 /// thread.
@@ -129,16 +129,13 @@ impl Client {
     ///
     /// # Panics
     /// As [`Client::new`].
-    pub fn start(executor: Executor) -> Result<Self, HostError> {
-        if executor.portal().sleep().is_none() {
+    pub fn start(executor: Executor) -> Result<Self, StartError> {
+        if executor.sleep().is_none() {
             return Err(WaitError::InlineEngine.into());
         }
         let client = Self::new(executor);
         let poller = client.poller();
-        thread::Builder::new()
-            .name("rma-client".into())
-            .spawn(move || poller.run())
-            .map_err(|source| HostError::System { what: "starting a client's thread", source })?;
+        thread::Builder::new().name("rma-client".into()).spawn(move || poller.run())?;
         Ok(client)
     }
 

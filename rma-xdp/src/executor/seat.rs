@@ -30,7 +30,7 @@ use crate::{
     clock::TscClock,
     error::WaitError,
     idle::{Idle, IdleTracker},
-    portal::Sleep,
+    sleep::Sleep,
 };
 
 /// How often a thread that spins looks at nothing between two polls: so long the lock is free for
@@ -114,7 +114,7 @@ impl Place<'_> {
         let mut is_over = false;
         let timeout = self.shared.with(|state, _| {
             is_over = state.gone.is_some();
-            if woken.load(SeqCst) || !state.executor.portal().may_sleep() {
+            if woken.load(SeqCst) || !state.executor.may_sleep() {
                 return None;
             }
             state.executor.tell();

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     error::{TransferError, WaitError},
-    portal::Sleep,
+    sleep::Sleep,
 };
 
 /// See the module.
@@ -145,7 +145,7 @@ pub(super) struct TaskId(u32);
 impl Shared {
     pub(super) fn new(executor: Executor) -> Self {
         assert_eq!(executor.calls(), 0, "a client has its executor to itself");
-        let sleep = executor.portal().sleep().cloned();
+        let sleep = executor.sleep().cloned();
         let (calls, places) = (usize::from(executor.calls), Places::new(executor.calls));
         let state = State {
             executor,
@@ -290,7 +290,7 @@ impl State {
     /// Lets the executor make progress and notes what is over. Returns how much there was to do.
     pub(super) fn turn(&mut self, after: &mut After) -> usize {
         // Looked at first: completions given before the engine ended are still there.
-        let ended = self.executor.portal().ended();
+        let ended = self.executor.ended();
         let mut work = self.executor.poll();
         while let Some(outcome) = self.executor.poll_outcome() {
             let id = self.by_call[outcome.call.index()];

@@ -1,13 +1,6 @@
 //! What both kinds of host do for transfers of any size: [`crate::executor`].
 
-use core::{pin::pin, time::Duration};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Wake, Waker},
-};
+use core::time::Duration;
 
 use rma_core::{
     executor::{Call, ExecutorConfig, Outcome},
@@ -107,8 +100,7 @@ impl InlineHost {
         executor: &mut Executor,
         call: &Call<'_>,
     ) -> Result<Outcome, TransferError> {
-        self.check(executor)?;
-        executor.run_with(call, Some(&mut || self.turn()))
+        self.turning().run(executor, call)
     }
 
     /// [`Executor::wait_any`], turning the engine meanwhile.
@@ -116,8 +108,7 @@ impl InlineHost {
     /// # Errors
     /// If there is no call, or the executor is another host's.
     pub fn wait_any(&mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
-        self.check(executor)?;
-        executor.wait_with(None, Some(&mut || self.turn()))
+        self.turning().wait_any(executor)
     }
 
     /// Runs a future to its end, turning the engine and polling `client`, over one of this host's
@@ -130,31 +121,6 @@ impl InlineHost {
         client: &Client,
         future: F,
     ) -> Result<F::Output, WaitError> {
-        client.with_executor(|executor| self.check(executor))?;
-        let mut future = pin!(future);
-        let woken = Arc::new(Woken(AtomicBool::new(true)));
-        let waker = Waker::from(woken.clone());
-        loop {
-            if woken.0.swap(false, SeqCst)
-                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
-            {
-                return Ok(output);
-            }
-            self.turn();
-            client.poll();
-        }
-    }
-
-    fn check(&self, executor: &Executor) -> Result<(), WaitError> {
-        if self.driver.allocated(executor.portal()) { Ok(()) } else { Err(WaitError::AnotherHost) }
-    }
-}
-
-/// Whether a future is to be polled again.
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, SeqCst);
+        self.turning().block_on(client, future)
     }
 }

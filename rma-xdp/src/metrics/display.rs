@@ -14,7 +14,7 @@ use rma_core::nic::{DelayHistogram, NicGauges};
 use super::{Metrics, NicTotals, OpDelays};
 use crate::{
     driver::tenant::{PoolUsage, TenantUsage},
-    executor::ExecutorGauges,
+    gauges::ExecutorGauges,
 };
 
 /// How wide the names at the left are.

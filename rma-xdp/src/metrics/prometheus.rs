@@ -15,7 +15,7 @@ use super::{Metrics, NicTotals};
 use crate::{
     device::{InterfaceState, InterfaceStatus},
     driver::tenant::{PoolUsage, TenantUsage, Usage},
-    executor::ExecutorGauges,
+    gauges::ExecutorGauges,
 };
 
 impl Metrics {

@@ -13,11 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rma_core::executor::{CommandExecutor, SilentPeers};
 
-use crate::portal::Portal;
-
 /// How often an executor that is busy tells. Looking at all its windows and calls takes some
 /// microseconds.
-pub(super) const EVERY: Duration = Duration::from_millis(100);
+pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
 /// Bounds between the classes of windows, in ops.
 const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 64.0, 256.0];
@@ -82,7 +80,7 @@ impl ExecutorGauges {
 
 /// What one executor tells. Written by its thread alone.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(crate) struct Told {
     command_slots: u64,
     calls: AtomicU64,
     calls_waiting: AtomicU64,
@@ -98,7 +96,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Of `executor`, which has just been made.
-    pub(super) fn new(executor: &mut CommandExecutor<Portal>) -> Self {
+    pub(crate) fn new(executor: &mut CommandExecutor) -> Self {
         let told = Self {
             command_slots: executor.portal().slots().len() as u64,
             calls: AtomicU64::default(),
@@ -116,7 +114,7 @@ impl Told {
 
     /// Stores what is to be told of `executor`, which has `calls` whose outcomes the application
     /// has not taken.
-    pub(super) fn tell(&self, executor: &mut CommandExecutor<Portal>, calls: usize) {
+    pub(crate) fn tell(&self, executor: &mut CommandExecutor, calls: usize) {
         let mut classes = [0; ExecutorGauges::CWND_CLASSES.len()];
         let mut min = f64::INFINITY;
         // No call has a window then, and nothing is under way.
@@ -143,13 +141,13 @@ impl Told {
     }
 
     /// Stores how many calls there are, of which nothing has been issued and no window told.
-    pub(super) fn tell_calls(&self, calls: u64) {
+    pub(crate) fn tell_calls(&self, calls: u64) {
         self.calls.store(calls, Relaxed);
         self.calls_waiting.store(calls, Relaxed);
     }
 
     /// Stores how many futures of a client wait for a place. By who has the lock of that client.
-    pub(super) fn tell_transfers_waiting(&self, waiting: usize) {
+    pub(crate) fn tell_transfers_waiting(&self, waiting: usize) {
         self.transfers_waiting.store(waiting as u64, Relaxed);
     }
 
@@ -178,28 +176,46 @@ impl Told {
     }
 }
 
-/// The executors of one host. Clones are the same list. Its lock is taken when an executor is made,
-/// and by who watches.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Executors(Arc<Mutex<Vec<Weak<Told>>>>);
+/// One executor, as those see it who watch: what it told last.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecutorWatch(Weak<Told>);
 
-impl Executors {
-    pub(super) fn add(&self, told: &Arc<Told>) {
-        let mut all = self.lock();
-        // Those that are gone.
-        all.retain(|told| told.strong_count() > 0);
-        all.push(Arc::downgrade(told));
+impl ExecutorWatch {
+    /// Of the executor that tells this.
+    pub(crate) fn new(told: &Arc<Told>) -> Self {
+        Self(Arc::downgrade(told))
     }
 
+    /// Whether the executor is gone, and tells nothing any more.
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// The executors over portals of one maker. Clones are the same list. Its lock is taken when an
+/// executor is made, and by who watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Executors(Arc<Mutex<Vec<ExecutorWatch>>>);
+
+impl Executors {
+    /// Takes note of one that was just made.
+    pub(crate) fn add(&self, executor: ExecutorWatch) {
+        let mut all = self.lock();
+        all.retain(|watched| !watched.is_gone());
+        all.push(executor);
+    }
+
+    /// What all of them do.
+    #[must_use]
     pub(crate) fn gauges(&self) -> ExecutorGauges {
         let mut sum = ExecutorGauges::NONE;
-        for told in self.lock().iter().filter_map(Weak::upgrade) {
+        for told in self.lock().iter().filter_map(|watched| watched.0.upgrade()) {
             told.add_to(&mut sum);
         }
         sum
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Told>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ExecutorWatch>> {
         // Nothing under it can leave the list half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,0 +1,40 @@
+//! What a host hears of its portals once applications have them: [`PortalHome`].
+
+use core::ops::Range;
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::{
+    gauges::{ExecutorWatch, Executors},
+    home::Home,
+};
+
+/// Shared by the driver and its portals.
+#[derive(Debug)]
+pub(crate) struct PortalHome {
+    /// Slots of portals that were dropped and whose ops may be in flight still.
+    pub(super) retired: ArrayQueue<Range<u16>>,
+    /// The executors over its portals.
+    pub(super) executors: Executors,
+}
+
+impl PortalHome {
+    /// For so many slots at most.
+    pub(super) fn new(slots: u16) -> Self {
+        // One slot each is the most portals there can be.
+        Self { retired: ArrayQueue::new(slots.into()), executors: Executors::default() }
+    }
+}
+
+impl Home for PortalHome {
+    fn executor_made(&self, executor: ExecutorWatch) {
+        self.executors.add(executor);
+    }
+
+    fn slots_returned(&self, slots: Range<u16>) {
+        tracing::debug!(?slots, "portal dropped");
+        // The queue has room for every portal that there can be. Were it ever full, the slots would
+        // stay allocated: nothing worse.
+        let _ = self.retired.push(slots);
+    }
+}

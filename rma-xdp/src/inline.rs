@@ -1,0 +1,118 @@
+//! Waiting on the thread that turns an inline engine: [`Turning`].
+//!
+//! Such an engine does nothing while its thread waits, so its portals, executors and clients refuse
+//! to wait ([`WaitError::InlineEngine`]). Who has the engine waits here, and turns it meanwhile.
+
+use core::pin::pin;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use rma_core::{
+    command::Completion,
+    executor::{Call, Outcome},
+};
+
+use crate::{
+    error::{TransferError, WaitError},
+    executor::{Client, Executor},
+    home::Home,
+    portal::Portal,
+};
+
+/// An engine that is turned while its thread waits for what it does.
+#[derive(Debug)]
+pub(crate) struct Turning<'a, F> {
+    home: &'a dyn Home,
+    turn: F,
+}
+
+impl<'a, F: FnMut() -> usize> Turning<'a, F> {
+    /// `turn` is one turn of the engine whose portals have this home.
+    pub(crate) const fn new(home: &'a dyn Home, turn: F) -> Self {
+        Self { home, turn }
+    }
+
+    /// Waits until `portal` has a completion.
+    ///
+    /// # Errors
+    /// If no op is in flight, or the portal is another's.
+    pub(crate) fn wait(mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
+        if !portal.is_of(self.home) {
+            return Err(WaitError::AnotherHost);
+        }
+        loop {
+            if let Some(completion) = portal.poll() {
+                return Ok(completion);
+            }
+            if portal.outstanding() == 0 {
+                return Err(WaitError::NothingOutstanding);
+            }
+            (self.turn)();
+        }
+    }
+
+    /// Submits a call and waits until it is over: [`Executor::run`].
+    ///
+    /// # Errors
+    /// If the call is refused, or the executor is another's.
+    pub(crate) fn run(
+        mut self,
+        executor: &mut Executor,
+        call: &Call<'_>,
+    ) -> Result<Outcome, TransferError> {
+        self.check(executor)?;
+        executor.run_with(call, Some(&mut self.turn))
+    }
+
+    /// Waits until any call is over: [`Executor::wait_any`].
+    ///
+    /// # Errors
+    /// If there is no call, or the executor is another's.
+    pub(crate) fn wait_any(mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
+        self.check(executor)?;
+        executor.wait_with(None, Some(&mut self.turn))
+    }
+
+    /// Runs a future to its end, polling `client` between its wake-ups. The future may also wait
+    /// for what other threads do.
+    ///
+    /// # Errors
+    /// If the client's executor is another's.
+    pub(crate) fn block_on<T: Future>(
+        mut self,
+        client: &Client,
+        future: T,
+    ) -> Result<T::Output, WaitError> {
+        client.with_executor(|executor| self.check(executor))?;
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(woken.clone());
+        loop {
+            if woken.0.swap(false, SeqCst)
+                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return Ok(output);
+            }
+            (self.turn)();
+            client.poll();
+        }
+    }
+
+    fn check(&self, executor: &Executor) -> Result<(), WaitError> {
+        if executor.is_of(self.home) { Ok(()) } else { Err(WaitError::AnotherHost) }
+    }
+}
+
+/// Whether a future is to be polled again.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}

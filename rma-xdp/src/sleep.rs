@@ -1,0 +1,71 @@
+//! How an application's thread sleeps until a completion: [`Sleep`].
+//!
+//! The engine rings only for threads that have said that they sleep, so the order matters: say so
+//! ([`Sleep::prepare`]), look once more, and only then sleep. It is the engine's own protocol,
+//! [`rma_shm::doorbell`], with the roles exchanged.
+
+use core::time::Duration;
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use rma_core::portal::{Bell, Wake};
+use rma_shm::Doorbell;
+
+use crate::event_fd::EventFd;
+
+/// How the thread that uses a portal sleeps, and is woken. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Sleep {
+    doorbell: Arc<Doorbell>,
+    event: Arc<EventFd>,
+}
+
+impl Sleep {
+    /// Makes what a thread sleeps on.
+    ///
+    /// # Errors
+    /// If the system has no file descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { doorbell: Arc::default(), event: Arc::new(EventFd::open()?) })
+    }
+
+    /// What the engine rings.
+    #[must_use]
+    pub(crate) fn bell(&self) -> Bell {
+        Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
+    }
+
+    /// What becomes readable when it is rung.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and
+    /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
+    pub(crate) fn prepare(&self) {
+        self.doorbell.prepare_sleep();
+    }
+
+    /// Sleeps until it is rung, or `timeout` has passed; sometimes shorter.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        self.event.sleep(timeout);
+    }
+
+    /// Says that the thread sleeps no more.
+    pub(crate) fn end(&self) {
+        self.doorbell.awake();
+        // What was rung so far is for what is there already.
+        self.event.drain();
+    }
+
+    /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made
+    /// known to it.
+    pub(crate) fn rouse(&self) {
+        if self.doorbell.needs_ring() {
+            self.event.wake();
+        }
+    }
+}
