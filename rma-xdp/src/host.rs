@@ -654,4 +654,4 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     Ok(Opened { engine, shared, addresses })
 }
 
-settings!(HostConfig);
+rma_core::settings!(HostConfig);

@@ -82,7 +82,7 @@ impl IdleTracker {
     }
 }
 
-settings!(IdlePolicy);
+rma_core::settings!(IdlePolicy);
 
 #[cfg(test)]
 mod tests {

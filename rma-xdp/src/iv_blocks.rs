@@ -31,7 +31,7 @@
 mod error;
 mod keeper;
 mod store;
-settings!(CounterConfig);
+rma_core::settings!(CounterConfig);
 
 #[cfg(test)]
 mod tests;

@@ -61,9 +61,6 @@
 //!
 //! The protocol itself, without I/O, is the crate `rma-core`; what of it a user meets is re-exported here.
 
-#[macro_use]
-mod settings;
-
 mod clock;
 mod device;
 mod driver;

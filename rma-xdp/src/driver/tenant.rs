@@ -379,4 +379,4 @@ pub enum AllocationError {
     },
 }
 
-settings!(Quota, Quotas, KeptFree, DriverConfig, TenantConfig);
+rma_core::settings!(Quota, Quotas, KeptFree, DriverConfig, TenantConfig);

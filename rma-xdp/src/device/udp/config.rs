@@ -196,4 +196,4 @@ pub enum UdpError {
     },
 }
 
-settings!(UdpConfig);
+rma_core::settings!(UdpConfig);

@@ -115,7 +115,7 @@ impl XdpConfig {
     }
 }
 
-settings!(XdpConfig);
+rma_core::settings!(XdpConfig);
 
 #[cfg(test)]
 mod tests {
