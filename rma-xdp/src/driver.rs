@@ -17,6 +17,13 @@ use core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rma_app::{
+    Portal,
+    gauges::Executors,
+    home::{Home, PortalParts},
+    life::Life,
+    sleep::Sleep,
+};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     crypto::{KeyBinding, RegionKey},
@@ -35,11 +42,6 @@ use crate::{
     },
     engine::control::{Answer, ControlPath, Request, Unanswered},
     error::HostError,
-    gauges::Executors,
-    home::{Home, PortalParts},
-    life::Life,
-    portal::Portal,
-    sleep::Sleep,
 };
 use accounts::HOST;
 pub(crate) use accounts::{Accounts, PoolSizes};

@@ -6,6 +6,7 @@ mod tenants;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rma_app::{IdlePolicy, Portal, TscClock, WaitError, inline::Turning, life::Life};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::Completion,
@@ -21,7 +22,6 @@ use rma_shm::Region;
 #[cfg(feature = "xdp")]
 use crate::xdp::XdpBackend;
 use crate::{
-    clock::TscClock,
     device::backend::{AnyBackend, HostBackend},
     device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
     driver::tenant::DriverConfig,
@@ -29,13 +29,9 @@ use crate::{
     engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
     engine::thread::{EngineThread, ThreadConfig},
-    error::{HostError, WaitError},
-    idle::IdlePolicy,
-    inline::Turning,
+    error::HostError,
     iv_blocks::{Counter, CounterConfig, CounterSource, User},
-    life::Life,
     metrics::{DeviceWatch, Metrics, MetricsSource},
-    portal::Portal,
     random::{random_bucket_secret, random_region_key},
 };
 

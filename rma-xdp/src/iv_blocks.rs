@@ -31,6 +31,7 @@
 mod error;
 mod keeper;
 mod store;
+mod wall_clock;
 rma_core::settings!(CounterConfig);
 
 #[cfg(test)]
@@ -46,12 +47,12 @@ use std::{
 use rma_core::crypto::CounterBlock;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::clock::wall_clock_nanos;
 pub use error::CounterError;
 use error::Moment;
 pub(crate) use keeper::BlockSupply;
 use keeper::Keeper;
 use store::{FIRST_LEN, Store};
+use wall_clock::{WallClock, wall_clock_nanos};
 
 /// How a host gets the values of its message counter.
 #[derive(Clone, Debug)]
@@ -239,22 +240,6 @@ fn by_the_clock(clock: WallClock, floor: u64, reason: &str) -> Result<CounterBlo
         None if floor == 0 => Err(CounterError::NoClock),
         // The next start would have the same one.
         _ => Err(CounterError::StartNotKept { start: floor, reason: reason.into() }),
-    }
-}
-
-/// The wall clock, believed only where it can be right: not near 1970, where a machine without a
-/// clock battery begins each time anew, and not so far on that the counter would come near its end.
-#[derive(Clone, Copy, Debug)]
-struct WallClock(fn() -> Option<u64>);
-
-impl WallClock {
-    /// The beginning of 2025.
-    const EARLIEST: u64 = 1_735_689_600_000_000_000;
-    /// The year 2262.
-    const LATEST: u64 = 1 << 63;
-
-    fn now(self) -> Option<u64> {
-        (self.0)().filter(|now| (Self::EARLIEST..Self::LATEST).contains(now))
     }
 }
 

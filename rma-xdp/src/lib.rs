@@ -59,29 +59,18 @@
 //! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either kind works
 //! with the other.
 //!
-//! The protocol itself, without I/O, is the crate `rma-core`; what of it a user meets is re-exported here.
+//! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a portal is the crate
+//! `rma-app`; what of them a user meets is re-exported here.
 
-mod clock;
 mod device;
 mod driver;
 mod engine;
 mod error;
-mod event_fd;
-mod executor;
-mod gauges;
-mod home;
 mod host;
-mod idle;
-mod inline;
 mod iv_blocks;
-mod lease;
-mod life;
 mod metrics;
-mod portal;
 mod random;
-mod sleep;
 
-pub use clock::TscClock;
 pub use device::{
     Device, DeviceInfo, InterfaceState, InterfaceStatus,
     backend::{AnyBackend, HostBackend},
@@ -93,22 +82,20 @@ pub use driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
     TenantConfig, TenantUsage, Usage,
 };
-pub use error::{HostError, StartError, TransferError, WaitError};
-pub use executor::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, Poller, RegionBuf, Transfer,
-    TransferOptions,
-};
-pub use gauges::ExecutorGauges;
+pub use error::HostError;
 pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
-pub use idle::IdlePolicy;
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
-pub use lease::PortalLease;
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::{EndpointError, MetricsEndpoint};
-pub use portal::Portal;
 pub use random::random_region_key;
 
+#[doc(inline)]
+pub use rma_app::{
+    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, IdlePolicy,
+    Poller, Portal, PortalLease, RegionBuf, StartError, Transfer, TransferError, TransferOptions,
+    TscClock, WaitError,
+};
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     cc,

@@ -19,6 +19,10 @@ mod prometheus;
 
 use std::sync::{Arc, Weak};
 
+use rma_app::{
+    gauges::{ExecutorGauges, Executors},
+    life::Life,
+};
 use rma_core::{
     error::DropReason,
     nic::{DelayHistogram, NicCounters, NicGauges},
@@ -33,8 +37,6 @@ use crate::{
     device::DeviceInfo,
     driver::tenant::TenantUsage,
     driver::{Books, Driver, usages},
-    gauges::{ExecutorGauges, Executors},
-    life::Life,
 };
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one

@@ -3,8 +3,7 @@
 use core::ops::Range;
 
 use crossbeam_queue::ArrayQueue;
-
-use crate::{
+use rma_app::{
     gauges::{ExecutorWatch, Executors},
     home::Home,
 };

@@ -6,6 +6,7 @@
 
 use core::ops::Range;
 
+use rma_app::life::Life;
 use rma_core::{
     addr::Pid,
     backend::Backend,
@@ -18,7 +19,7 @@ use rma_core::{
     time::Clock,
 };
 
-use crate::{error::HostError, life::Life};
+use crate::error::HostError;
 
 /// How the driver reaches its engine.
 pub(crate) trait ControlPath {

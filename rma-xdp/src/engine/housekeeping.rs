@@ -1,8 +1,9 @@
 //! What an engine does now and then, between its turns: cold work that follows the machine.
 
+use rma_app::TscClock;
 use rma_core::engine::Engine;
 
-use crate::{clock::TscClock, device::backend::HostBackend, iv_blocks::BlockSupply};
+use crate::{device::backend::HostBackend, iv_blocks::BlockSupply};
 
 /// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC
 /// is.

@@ -14,6 +14,12 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
+use rma_app::{
+    TscClock,
+    event_fd::{EventFd, timespec},
+    idle::{Idle, IdlePolicy, IdleTracker},
+    life::Life,
+};
 use rma_core::{
     engine::Engine,
     portal::{Bell, Wake},
@@ -23,14 +29,10 @@ use rma_shm::Doorbell;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
-    clock::TscClock,
     device::backend::HostBackend,
     engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
     error::HostError,
-    event_fd::{EventFd, timespec},
-    idle::{Idle, IdlePolicy, IdleTracker},
-    life::Life,
 };
 
 /// How long the driver waits for an answer before it calls the engine stuck.

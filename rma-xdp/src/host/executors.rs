@@ -1,18 +1,15 @@
-//! What both kinds of host do for transfers of any size: [`crate::executor`].
+//! What both kinds of host do for transfers of any size: [`Executor`].
 
 use core::time::Duration;
 
+use rma_app::{BufferPool, Client, Executor, TransferError, WaitError};
 use rma_core::{
     executor::{Call, ExecutorConfig, Outcome},
     region::Permissions,
 };
 
 use super::{Host, HostShared, InlineHost};
-use crate::{
-    device::DeviceInfo,
-    error::{HostError, TransferError, WaitError},
-    executor::{BufferPool, Client, Executor, region_len},
-};
+use crate::{device::DeviceInfo, error::HostError};
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and
 /// wake-ups of two engines. Shorter: windows shrink while nothing waits but for the scheduler.
@@ -57,7 +54,7 @@ impl Host {
     /// # Errors
     /// If that much cannot be had: see [`Host::register`] and [`BufferPool::new`].
     pub fn buffer_pool(&self, count: u32, len: u32) -> Result<BufferPool, HostError> {
-        let region = self.register(region_len(count, len)?, Permissions::NONE)?;
+        let region = self.register(BufferPool::region_len(count, len)?, Permissions::NONE)?;
         Ok(BufferPool::new(region, len)?)
     }
 }
@@ -81,7 +78,7 @@ impl InlineHost {
     /// # Errors
     /// As [`Host::buffer_pool`].
     pub fn buffer_pool(&mut self, count: u32, len: u32) -> Result<BufferPool, HostError> {
-        let region = self.register(region_len(count, len)?, Permissions::NONE)?;
+        let region = self.register(BufferPool::region_len(count, len)?, Permissions::NONE)?;
         Ok(BufferPool::new(region, len)?)
     }
 

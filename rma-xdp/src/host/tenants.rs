@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rma_app::Portal;
 use rma_core::{
     crypto::RegionKey,
     region::{Permissions, RegisteredRegion},
@@ -12,7 +13,6 @@ use super::{Control, Host, InlineHost, random_region_key};
 use crate::{
     driver::tenant::{Tenant, TenantConfig, Usage},
     error::HostError,
-    portal::Portal,
 };
 
 impl Host {

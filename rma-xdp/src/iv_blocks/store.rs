@@ -27,6 +27,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rma_app::TscClock;
 use rma_core::{
     counter_mark::{Disk, Fault, Lengths, Wish, parse, reserve, salvage},
     crypto::CounterBlock,
@@ -37,8 +38,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{CounterError, WallClock};
-use crate::clock::TscClock;
+use super::{error::CounterError, wall_clock::WallClock};
 
 /// How long to wait for others who reserve. Each takes about a millisecond.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,13 +9,11 @@ use core::{
     time::Duration,
 };
 
+use rma_app::ExecutorGauges;
 use rma_core::nic::{DelayHistogram, NicGauges};
 
 use super::{Metrics, NicTotals, OpDelays};
-use crate::{
-    driver::tenant::{PoolUsage, TenantUsage},
-    gauges::ExecutorGauges,
-};
+use crate::driver::tenant::{PoolUsage, TenantUsage};
 
 /// How wide the names at the left are.
 const NAME: usize = 12;

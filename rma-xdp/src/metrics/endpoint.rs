@@ -21,6 +21,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use rma_app::{
+    TscClock,
+    event_fd::{EventFd, timespec},
+};
 use rma_core::{
     portal::Wake,
     time::{Clock, Instant},
@@ -28,10 +32,6 @@ use rma_core::{
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::MetricsSource;
-use crate::{
-    clock::TscClock,
-    event_fd::{EventFd, timespec},
-};
 
 /// How long a client may take for its request and to take the answer. A scraper on the same network
 /// needs milliseconds; longer lets an idle connection keep others waiting.

@@ -5,6 +5,7 @@
 
 use core::fmt::{self, Write};
 
+use rma_app::ExecutorGauges;
 use rma_core::{
     executor::SilentPeers,
     nic::{DelayHistogram, NicGauges},
@@ -15,7 +16,6 @@ use super::{Metrics, NicTotals};
 use crate::{
     device::{InterfaceState, InterfaceStatus},
     driver::tenant::{PoolUsage, TenantUsage, Usage},
-    gauges::ExecutorGauges,
 };
 
 impl Metrics {

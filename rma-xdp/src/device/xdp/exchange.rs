@@ -13,10 +13,10 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
+use rma_app::event_fd::EventFd;
 use rma_core::portal::Wake;
 
 use super::attachment::Attachment;
-use crate::event_fd::EventFd;
 
 /// What is or was attached.
 type Attached = Option<Box<Attachment>>;

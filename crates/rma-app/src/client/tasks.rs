@@ -29,13 +29,13 @@ use rma_core::{
 };
 
 use super::{
-    Executor,
-    buffer::Bufs,
     line::{Line, Places, Ticket},
     order::Order,
 };
 use crate::{
+    buffer::Bufs,
     error::{TransferError, WaitError},
+    executor::Executor,
     sleep::Sleep,
 };
 

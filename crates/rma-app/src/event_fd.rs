@@ -13,23 +13,28 @@ use rustix::{
     time::Timespec,
 };
 
+/// What one thread sleeps on, and others wake it by.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    pub(crate) fn open() -> io::Result<Self> {
+    /// Makes one that nobody has rung.
+    ///
+    /// # Errors
+    /// If the system has no file descriptor left.
+    pub fn open() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Forgets all wake-ups so far.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         // Nonblocking: an error means that nobody has rung.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
     /// Sleeps until there is a wake-up that has not been drained, or `timeout` has passed;
     /// sometimes shorter.
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+    pub fn sleep(&self, timeout: Option<Duration>) {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         // Interrupted by a signal: the caller looks and sleeps again.
         let _ = poll(&mut fds, timeout.map(timespec).as_ref());
@@ -50,7 +55,7 @@ impl AsFd for EventFd {
 }
 
 /// `duration` as the kernel takes it.
-pub(crate) fn timespec(duration: Duration) -> Timespec {
+pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

@@ -9,10 +9,7 @@ use rma_core::{
 };
 
 use super::{After, InLine, State, Task, TaskId};
-use crate::{
-    error::TransferError,
-    executor::{buffer::Bufs, order::Order},
-};
+use crate::{buffer::Bufs, client::order::Order, error::TransferError};
 
 /// What became of a new future.
 enum Begun {
@@ -29,7 +26,7 @@ enum Begun {
 impl State {
     /// Submits the call of a new future, or has it wait for a place. The buffers come back if it is
     /// refused.
-    pub(in crate::executor) fn begin(
+    pub(in crate::client) fn begin(
         &mut self,
         order: Order,
         bufs: Bufs,

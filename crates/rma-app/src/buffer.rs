@@ -93,24 +93,27 @@ pub enum BufferPoolError {
     },
 }
 
-/// How many bytes so many buffers take.
-pub(crate) fn region_len(count: u32, buffer_len: u32) -> Result<usize, BufferPoolError> {
-    if buffer_len == 0 {
-        return Err(BufferPoolError::EmptyBuffers);
-    }
-    if count == 0 {
-        return Err(BufferPoolError::NoBuffer { region_len: 0, buffer_len });
-    }
-    let len = usize::try_from(u64::from(count) * u64::from(buffer_len)).ok();
-    len.ok_or(BufferPoolError::TooLarge { count, buffer_len })
-}
-
 impl BufferPool {
+    /// How many bytes a region must have for so many buffers.
+    ///
+    /// # Errors
+    /// If they would have nothing in them, or are more than this machine can address.
+    pub fn region_len(count: u32, buffer_len: u32) -> Result<usize, BufferPoolError> {
+        if buffer_len == 0 {
+            return Err(BufferPoolError::EmptyBuffers);
+        }
+        if count == 0 {
+            return Err(BufferPoolError::NoBuffer { region_len: 0, buffer_len });
+        }
+        let len = usize::try_from(u64::from(count) * u64::from(buffer_len)).ok();
+        len.ok_or(BufferPoolError::TooLarge { count, buffer_len })
+    }
+
     /// As many buffers of `buffer_len` bytes as fit into `region`, at most 2³² - 1.
     ///
     /// The pool keeps its own buffers apart. Whoever keeps a clone of `region`, or a grant for it,
     /// can reach the bytes of all of them: a region with
-    /// [`Permissions::NONE`](crate::Permissions::NONE) that is used for nothing else has no such
+    /// [`Permissions::NONE`](rma_core::region::Permissions::NONE) that is used for nothing else has no such
     /// surprises.
     ///
     /// # Errors
@@ -244,7 +247,7 @@ impl Drop for Acquire<'_> {
 }
 
 /// A buffer of a [`BufferPool`], of which there is one handle: who has it has the bytes to himself,
-/// and a [`Client`](super::Client) that transfers them has it meanwhile. It goes back when it is
+/// and a [`Client`](crate::Client) that transfers them has it meanwhile. It goes back when it is
 /// dropped; the next to have it finds its bytes.
 pub struct RegionBuf {
     shared: Arc<Shared>,
@@ -307,7 +310,7 @@ impl RegionBuf {
     }
 
     /// A part of the buffer as the local end of a call: piece number `index`.
-    pub(super) fn part<'a>(
+    pub(crate) fn part<'a>(
         &'a self,
         index: usize,
         it: &'a BufPiece,
@@ -326,7 +329,7 @@ impl RegionBuf {
     }
 
     /// The whole buffer as the local end of a call, with `remote_offset` of what `grant` is for.
-    pub(super) fn piece<'a>(&'a self, grant: &'a Grant, remote_offset: u64) -> Piece<'a> {
+    pub(crate) fn piece<'a>(&'a self, grant: &'a Grant, remote_offset: u64) -> Piece<'a> {
         Piece {
             grant,
             remote_offset,
@@ -357,8 +360,8 @@ impl RegionBuf {
 /// [`Call`], for [`Client::read_pieces`] and [`Client::write_pieces`].
 ///
 /// [`Call`]: rma_core::executor::Call
-/// [`Client::read_pieces`]: super::Client::read_pieces
-/// [`Client::write_pieces`]: super::Client::write_pieces
+/// [`Client::read_pieces`]: crate::Client::read_pieces
+/// [`Client::write_pieces`]: crate::Client::write_pieces
 #[derive(Clone, Copy, Debug)]
 pub struct BufPiece {
     /// The permission to read or write the remote bytes.
@@ -375,21 +378,21 @@ pub struct BufPiece {
 
 /// All buffers of a call.
 #[derive(Debug)]
-pub(super) enum Bufs {
+pub(crate) enum Bufs {
     One(RegionBuf),
     Many(Vec<RegionBuf>),
 }
 
 impl Bufs {
     /// The only one there is.
-    pub(super) fn one(self) -> RegionBuf {
+    pub(crate) fn one(self) -> RegionBuf {
         match self {
             Self::One(buf) => buf,
             Self::Many(bufs) => unreachable!("a transfer of one buffer has {}", bufs.len()),
         }
     }
 
-    pub(super) fn many(self) -> Vec<RegionBuf> {
+    pub(crate) fn many(self) -> Vec<RegionBuf> {
         match self {
             Self::One(buf) => vec![buf],
             Self::Many(bufs) => bufs,

@@ -27,6 +27,7 @@ pub struct IdlePolicy {
 
 impl IdlePolicy {
     /// Never gives the core away: for a core that nothing else runs on.
+    #[inline]
     pub const fn busy_poll() -> Self {
         Self { spin: Duration::MAX, yield_for: Duration::ZERO, sleep: false }
     }
@@ -40,36 +41,44 @@ impl Default for IdlePolicy {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Idle {
+pub enum Idle {
+    /// Look again at once.
     Spin,
+    /// Let other threads have the core, and look again.
     Yield,
+    /// Sleep in the kernel until somebody rings.
     Sleep,
 }
 
 /// Follows how long an engine has been idle.
 #[derive(Debug)]
-pub(crate) struct IdleTracker {
+pub struct IdleTracker {
     policy: IdlePolicy,
     since: Option<Instant>,
 }
 
 impl IdleTracker {
-    pub(crate) const fn new(policy: IdlePolicy) -> Self {
+    /// For a thread that has just had work.
+    #[must_use]
+    pub const fn new(policy: IdlePolicy) -> Self {
         Self { policy, since: None }
     }
 
     /// There was work.
-    pub(crate) const fn busy(&mut self) {
+    pub const fn busy(&mut self) {
         self.since = None;
     }
 
     /// Since when there has been none, if `idle` was called since the last work.
-    pub(crate) const fn since(&self) -> Option<Instant> {
+    #[must_use]
+    #[inline]
+    pub const fn since(&self) -> Option<Instant> {
         self.since
     }
 
     /// There was none, at `now`.
-    pub(crate) fn idle(&mut self, now: Instant) -> Idle {
+    #[inline]
+    pub fn idle(&mut self, now: Instant) -> Idle {
         let idle_for = now.since(*self.since.get_or_insert(now));
         let IdlePolicy { spin, yield_for, sleep } = self.policy;
         if idle_for < spin {

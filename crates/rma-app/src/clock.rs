@@ -97,15 +97,6 @@ fn boottime() -> u64 {
     since.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds since 1970. `None` if that is negative or more than fits.
-#[must_use]
-pub(crate) fn wall_clock_nanos() -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-    let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).ok()?;
-    since.as_nanos().try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

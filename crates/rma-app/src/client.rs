@@ -14,6 +14,12 @@
 //! thread that blocks on the future ([`Client::block_on`]), which saves the way from one thread to
 //! the other.
 
+mod line;
+mod order;
+mod remaining;
+mod seat;
+mod tasks;
+
 use core::{
     pin::{Pin, pin},
     task::{Context, Poll},
@@ -27,17 +33,16 @@ use rma_core::{
     op::{ClassOfService, OpType},
 };
 
-use super::{
-    Executor,
+use crate::{
     buffer::{BufPiece, Bufs, RegionBuf},
-    done,
+    error::{StartError, TransferError, WaitError},
+    executor::{Executor, done},
     options::TransferOptions,
-    order::{Order, What},
-    remaining::missing_in_whole,
-    seat::block_on,
-    tasks::{After, Shared, State, TaskId},
 };
-use crate::error::{StartError, TransferError, WaitError};
+use order::{Order, What};
+use remaining::missing_in_whole;
+use seat::block_on;
+use tasks::{After, Shared, State, TaskId};
 
 /// Reads and writes as futures, over one [`Executor`]. Clones share it; they may be used in any
 /// thread.
@@ -51,14 +56,14 @@ use crate::error::{StartError, TransferError, WaitError};
 /// at once. [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for who
 /// does not.
 ///
-/// [`ExecutorConfig::calls`]: crate::ExecutorConfig::calls
+/// [`ExecutorConfig::calls`]: rma_core::executor::ExecutorConfig::calls
 ///
 /// When the last clone and the last future are gone, calls that were given up are waited for by
 /// whoever polls, or else by a thread that lives as long as they do, which promise P1 bounds. Then
 /// the portal's slots are the host's again.
 ///
 /// ```
-#[doc = include_str!("../../examples/async_read.rs")]
+#[doc = include_str!("../examples/async_read.rs")]
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -157,7 +162,7 @@ impl Client {
     }
 
     /// Reads several runs of bytes, all from one host, into `bufs`: one call, with the pieces of a
-    /// [`Call`](crate::Call). Which byte comes first nobody knows; the buffers come back together,
+    /// [`Call`](rma_core::executor::Call). Which byte comes first nobody knows; the buffers come back together,
     /// in their order.
     ///
     /// ```no_run
@@ -242,7 +247,8 @@ impl Client {
     /// this at once.
     ///
     /// # Errors
-    /// If the engine is inline: [`crate::InlineHost::block_on`] is for those.
+    /// If the engine is inline: [`Turning::block_on`](crate::inline::Turning::block_on) is
+    /// for those.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, WaitError> {
         block_on(&self.handle.owner.shared, pin!(future))
     }
@@ -268,7 +274,7 @@ impl Client {
     /// From now on, at most so many transfers wait for a place among the calls; the next ones end
     /// with [`TransferError::Full`]. Those that wait go on waiting. Default: any number, as each of
     /// them is a future of the application's and has buffers of its own, so that a
-    /// [`BufferPool`](super::BufferPool) bounds them already.
+    /// [`BufferPool`](crate::BufferPool) bounds them already.
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Executor, Grant, RegionBuf, TransferError};
@@ -356,7 +362,7 @@ impl<B> Transfer<B> {
 
     /// After how long to give up, from when it is first polled, the time that it waits for a place
     /// included. Default: when the retries are used up, or no op was OK for
-    /// [`ExecutorConfig::stall`](crate::ExecutorConfig::stall); the time in the line is not bounded
+    /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall); the time in the line is not bounded
     /// then.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.options = order.options.timeout(timeout))

@@ -17,15 +17,15 @@ use rma_core::{executor::RetryPolicy, op::ClassOfService};
 /// # assert_ne!(hasty, bulk);
 /// ```
 ///
-/// [`Executor::read_with`]: super::Executor::read_with
-/// [`Executor::write_with`]: super::Executor::write_with
-/// [`Transfer::options`]: super::Transfer::options
+/// [`Executor::read_with`]: crate::Executor::read_with
+/// [`Executor::write_with`]: crate::Executor::write_with
+/// [`Transfer::options`]: crate::Transfer::options
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct TransferOptions {
-    pub(super) class: Option<ClassOfService>,
-    pub(super) retry: RetryPolicy,
-    pub(super) timeout: Option<Duration>,
+    pub(crate) class: Option<ClassOfService>,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl TransferOptions {
@@ -47,7 +47,7 @@ impl TransferOptions {
     /// After how long to give up, from when the transfer begins: no op is issued from then on, and
     /// it ends when those that are under way have, which promise P1 bounds. Default: when the
     /// retries are used up, or no op was OK for
-    /// [`ExecutorConfig::stall`](crate::ExecutorConfig::stall).
+    /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall).
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

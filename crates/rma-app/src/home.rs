@@ -19,7 +19,7 @@ use crate::{gauges::ExecutorWatch, life::Life, sleep::Sleep};
 
 /// What the maker of portals is told about them, by the threads that use them. Homes are told apart
 /// by where they lie in memory.
-pub(crate) trait Home: fmt::Debug + Send + Sync {
+pub trait Home: fmt::Debug + Send + Sync {
     /// An executor was made over one of the portals. Watching it keeps nothing of it alive.
     fn executor_made(&self, executor: ExecutorWatch);
 
@@ -30,14 +30,14 @@ pub(crate) trait Home: fmt::Debug + Send + Sync {
 
 /// What a [`Portal`](crate::Portal) is made of.
 #[derive(Debug)]
-pub(crate) struct PortalParts {
+pub struct PortalParts {
     /// The application's end of the rings. The engine has the other.
-    pub(crate) rings: CommandPortal,
+    pub rings: CommandPortal,
     /// Who made it.
-    pub(crate) home: Arc<dyn Home>,
+    pub home: Arc<dyn Home>,
     /// Whether the engine can still complete ops.
-    pub(crate) life: Life,
+    pub life: Life,
     /// How the thread that waits for completions sleeps, if the engine's end of the rings has the
     /// [`Sleep::bell`] of it. `None` if the engine is inline: then nobody would wake a sleeper.
-    pub(crate) sleep: Option<Sleep>,
+    pub sleep: Option<Sleep>,
 }

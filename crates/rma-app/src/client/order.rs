@@ -9,11 +9,11 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{
+use super::remaining::{check_within, error_in_whole};
+use crate::{
     buffer::{BufPiece, Bufs},
-    check_op_type,
+    executor::check_op_type,
     options::TransferOptions,
-    remaining::{check_within, error_in_whole},
 };
 
 /// What to transfer, and how.

@@ -18,22 +18,23 @@ use rma_core::{
 };
 
 use crate::{
+    client::Client,
     error::{TransferError, WaitError},
-    executor::{Client, Executor},
+    executor::Executor,
     home::Home,
     portal::Portal,
 };
 
 /// An engine that is turned while its thread waits for what it does.
 #[derive(Debug)]
-pub(crate) struct Turning<'a, F> {
+pub struct Turning<'a, F> {
     home: &'a dyn Home,
     turn: F,
 }
 
 impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     /// `turn` is one turn of the engine whose portals have this home.
-    pub(crate) const fn new(home: &'a dyn Home, turn: F) -> Self {
+    pub const fn new(home: &'a dyn Home, turn: F) -> Self {
         Self { home, turn }
     }
 
@@ -41,7 +42,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     ///
     /// # Errors
     /// If no op is in flight, or the portal is another's.
-    pub(crate) fn wait(mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
+    pub fn wait(mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
         if !portal.is_of(self.home) {
             return Err(WaitError::AnotherHost);
         }
@@ -60,7 +61,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     ///
     /// # Errors
     /// If the call is refused, or the executor is another's.
-    pub(crate) fn run(
+    pub fn run(
         mut self,
         executor: &mut Executor,
         call: &Call<'_>,
@@ -73,7 +74,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     ///
     /// # Errors
     /// If there is no call, or the executor is another's.
-    pub(crate) fn wait_any(mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
+    pub fn wait_any(mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
         self.check(executor)?;
         executor.wait_with(None, Some(&mut self.turn))
     }
@@ -83,7 +84,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     ///
     /// # Errors
     /// If the client's executor is another's.
-    pub(crate) fn block_on<T: Future>(
+    pub fn block_on<T: Future>(
         mut self,
         client: &Client,
         future: T,

@@ -18,7 +18,7 @@ use crate::event_fd::EventFd;
 
 /// How the thread that uses a portal sleeps, and is woken. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Sleep {
+pub struct Sleep {
     doorbell: Arc<Doorbell>,
     event: Arc<EventFd>,
 }
@@ -28,13 +28,13 @@ impl Sleep {
     ///
     /// # Errors
     /// If the system has no file descriptor left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(Self { doorbell: Arc::default(), event: Arc::new(EventFd::open()?) })
     }
 
     /// What the engine rings.
     #[must_use]
-    pub(crate) fn bell(&self) -> Bell {
+    pub fn bell(&self) -> Bell {
         Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
     }
 

@@ -72,7 +72,7 @@ pub struct Portal {
 impl Portal {
     /// A portal of `parts`: for who makes portals. Applications get theirs from a host.
     #[must_use]
-    pub(crate) fn new(parts: PortalParts) -> Self {
+    pub fn new(parts: PortalParts) -> Self {
         let PortalParts { rings, home, life, sleep } = parts;
         let lease = PortalLease::new(rings.slots().clone(), home, life, sleep);
         Self { rings, lease, idle: WAIT, clock: TscClock::new() }
@@ -224,12 +224,12 @@ impl Portal {
     }
 
     /// Waits for the next completion, as [`Portal::set_idle`] says. It comes within
-    /// [`Timing::bound`](crate::Timing::bound) of its type of op (P1), as long as the engine's
+    /// [`Timing::bound`](rma_core::nic::Timing::bound) of its type of op (P1), as long as the engine's
     /// thread is scheduled.
     ///
     /// # Errors
     /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so
-    /// does nothing while this thread waits ([`crate::InlineHost::wait`] is for those).
+    /// does nothing while this thread waits ([`Turning::wait`](crate::inline::Turning::wait) is for those).
     pub fn wait(&mut self) -> Result<Completion, WaitError> {
         loop {
             if let Some(completion) = self.wait_for(None)? {

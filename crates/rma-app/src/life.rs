@@ -7,7 +7,7 @@ use crate::error::WaitError;
 
 /// Whether an engine can still complete ops.
 #[derive(Clone, Debug)]
-pub(crate) enum Life {
+pub enum Life {
     /// The engine runs when the application calls it, and never while its thread waits.
     Inline,
     /// The engine has a thread, which sets this as the last thing it does, also when it panics.
@@ -17,7 +17,7 @@ pub(crate) enum Life {
 impl Life {
     /// Whether the engine's thread has ended.
     #[must_use]
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self, Self::Thread(ended) if ended.load(SeqCst))
     }
 
@@ -26,7 +26,7 @@ impl Life {
     /// # Errors
     /// [`WaitError::InlineEngine`] and [`WaitError::EngineGone`].
     #[inline]
-    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+    pub fn ended(&self) -> Result<(), WaitError> {
         match self {
             Self::Inline => Err(WaitError::InlineEngine),
             Self::Thread(ended) if ended.load(SeqCst) => Err(WaitError::EngineGone),

@@ -178,7 +178,7 @@ impl Told {
 
 /// One executor, as those see it who watch: what it told last.
 #[derive(Clone, Debug)]
-pub(crate) struct ExecutorWatch(Weak<Told>);
+pub struct ExecutorWatch(Weak<Told>);
 
 impl ExecutorWatch {
     /// Of the executor that tells this.
@@ -195,11 +195,11 @@ impl ExecutorWatch {
 /// The executors over portals of one maker. Clones are the same list. Its lock is taken when an
 /// executor is made, and by who watches.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Executors(Arc<Mutex<Vec<ExecutorWatch>>>);
+pub struct Executors(Arc<Mutex<Vec<ExecutorWatch>>>);
 
 impl Executors {
     /// Takes note of one that was just made.
-    pub(crate) fn add(&self, executor: ExecutorWatch) {
+    pub fn add(&self, executor: ExecutorWatch) {
         let mut all = self.lock();
         all.retain(|watched| !watched.is_gone());
         all.push(executor);
@@ -207,7 +207,7 @@ impl Executors {
 
     /// What all of them do.
     #[must_use]
-    pub(crate) fn gauges(&self) -> ExecutorGauges {
+    pub fn gauges(&self) -> ExecutorGauges {
         let mut sum = ExecutorGauges::NONE;
         for told in self.lock().iter().filter_map(|watched| watched.0.upgrade()) {
             told.add_to(&mut sum);

@@ -11,22 +11,8 @@
 //! long as its region is registered. Until then the bytes that those ops read into may change. A
 //! [`Client`] has buffers that nobody gets before.
 
-mod buffer;
-mod client;
-mod line;
-mod options;
-mod order;
-mod remaining;
-mod seat;
-mod tasks;
-
 use core::time::Duration;
 use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc};
-
-pub(crate) use buffer::region_len;
-pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
-pub use client::{Client, Poller, Transfer};
-pub use options::TransferOptions;
 
 use rma_core::{
     executor::{
@@ -46,6 +32,7 @@ use crate::{
     home::Home,
     idle::{Idle, IdlePolicy, IdleTracker},
     lease::PortalLease,
+    options::TransferOptions,
     portal::{Portal, WAIT},
     sleep::Sleep,
 };
@@ -68,12 +55,12 @@ pub struct Executor {
     /// That of its portal, whose rings `inner` has.
     lease: PortalLease,
     clock: TscClock,
-    idle: IdlePolicy,
+    pub(crate) idle: IdlePolicy,
     /// How many calls there can be.
-    calls: u16,
+    pub(crate) calls: u16,
     /// Outcomes that came while another call was waited for.
     over: VecDeque<Outcome>,
-    told: Arc<Told>,
+    pub(crate) told: Arc<Told>,
     /// When to tell the next time.
     tells_at: Instant,
     /// How many calls and ops under way it told of.
@@ -85,8 +72,8 @@ pub(crate) type Turn<'a> = &'a mut dyn FnMut() -> usize;
 
 impl Executor {
     /// An executor over `portal`, of which nothing may be under way: one with settings of your own,
-    /// or over the portal of a tenant. [`Host::executor_config`](crate::Host::executor_config) has
-    /// what suits the host.
+    /// or over the portal of a tenant. `Host::executor_config` of the
+    /// crate `rma-xdp` has what suits the host.
     ///
     /// # Errors
     /// The first setting that cannot work, with its value and the rule.
@@ -198,7 +185,7 @@ impl Executor {
 
     /// Tells whoever watches the host how things are. Also to be called before a thread sleeps,
     /// which may be for long.
-    fn tell(&mut self) {
+    pub(crate) fn tell(&mut self) {
         let calls = self.calls();
         self.told.tell(&mut self.inner, calls);
         self.told_of = (calls, self.inner.ops_outstanding());
@@ -206,7 +193,7 @@ impl Executor {
 
     /// [`Executor::tell`], if something has begun or ended since: the thread that would tell
     /// sleeps.
-    fn tell_news(&mut self) {
+    pub(crate) fn tell_news(&mut self) {
         if self.told_of != (self.calls(), self.inner.ops_outstanding()) {
             self.tell();
         }
@@ -367,7 +354,8 @@ impl Executor {
     ///
     /// # Errors
     /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
-    /// while this thread waits ([`crate::InlineHost::wait_any`] is for those).
+    /// while this thread waits ([`Turning::wait_any`](crate::inline::Turning::wait_any) is for
+    /// those).
     pub fn wait_any(&mut self) -> Result<Outcome, WaitError> {
         self.wait_with(None, None)
     }
@@ -563,7 +551,7 @@ impl Executor {
 }
 
 /// Whether `grant` is for ops of this type: what a call does follows from its grants.
-fn check_op_type(piece: usize, grant: &Grant, wanted: OpType) -> Result<(), CallError> {
+pub(crate) fn check_op_type(piece: usize, grant: &Grant, wanted: OpType) -> Result<(), CallError> {
     let granted = grant.op_type;
     if granted == wanted {
         return Ok(());
@@ -573,7 +561,7 @@ fn check_op_type(piece: usize, grant: &Grant, wanted: OpType) -> Result<(), Call
 }
 
 /// An error if not all bytes of a call were transferred.
-fn done(outcome: Outcome) -> Result<(), TransferError> {
+pub(crate) fn done(outcome: Outcome) -> Result<(), TransferError> {
     match outcome.status {
         CallStatus::Ok => Ok(()),
         _ => Err(TransferError::Failed(outcome)),

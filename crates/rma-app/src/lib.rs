@@ -1,0 +1,53 @@
+//! The application's end of 1RMA: what a program links that issues ops and does not run the engine
+//! that serves them.
+//!
+//! An application has a [`Portal`], and over it, if it likes, an [`Executor`] for transfers of any
+//! size or a [`Client`] for futures. It issues, polls and waits; the engine is elsewhere, on another
+//! thread or later in another process, and all that joins the two is memory that both see and a
+//! file descriptor to be woken by.
+//!
+//! This crate opens no device, runs no engine, registers no memory, and links nothing that does: no
+//! BPF, no netlink, no AF_XDP. Portals are made by others: see [`home`]. It has no `unsafe`, and the
+//! only system calls are those to read the clock, to sleep and to wake.
+//!
+//! Applications find all of this in the crate `rma-xdp`, beside the host that makes portals: the
+//! examples here use it from there.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`portal`] | [`Portal`]: ops of up to 4 KiB, and waiting for their completions |
+//! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
+//! | [`client`] | [`Client`]: the same as futures |
+//! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
+//! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
+//! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
+//! | [`home`], [`life`], [`inline`] | for who makes portals |
+
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod client;
+pub mod clock;
+pub mod error;
+pub mod event_fd;
+pub mod executor;
+pub mod gauges;
+pub mod home;
+pub mod idle;
+pub mod inline;
+pub mod lease;
+pub mod life;
+mod options;
+pub mod portal;
+pub mod sleep;
+
+pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
+pub use client::{Client, Poller, Transfer};
+pub use clock::TscClock;
+pub use error::{StartError, TransferError, WaitError};
+pub use executor::Executor;
+pub use gauges::ExecutorGauges;
+pub use idle::IdlePolicy;
+pub use lease::PortalLease;
+pub use options::TransferOptions;
+pub use portal::Portal;
