@@ -19,6 +19,7 @@ use rma_core::{
     grant::Grant,
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry},
+    one_rma::OneRma,
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
     portal::{CommandPortal, PortalConfig, portal},
@@ -282,7 +283,8 @@ impl Engines {
                 it.receive_len_max = receive_len_max;
             });
             let config = config.build().expect("the defaults work");
-            Engine::new(Nic::with_aead(config, aead), end, clock.clone())
+            let one_rma = OneRma::new(Nic::with_aead(config, aead));
+            Engine::new(one_rma, end, clock.clone())
         });
         let mut engine = || ends.next().expect("there are two");
         let (mut initiator, mut responder) = (engine(), engine());
@@ -293,7 +295,7 @@ impl Engines {
             let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
             memory.copy_in(0, &source).expect("as long");
             let entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
-            responder.nic_mut().regions_mut().register(entry).expect("there is room")
+            responder.service_mut().nic_mut().regions_mut().register(entry).expect("there is room")
         };
         let grants = regions.iter().map(|key| Grant {
             responder: binding.responder,
@@ -307,11 +309,16 @@ impl Engines {
         let grants = grants.collect();
 
         let slots = 0..BATCH as u16;
-        initiator.nic_mut().configure_slots(slots.clone(), Some(PID));
+        initiator.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
         let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
         let entry =
             RegionEntry::new(Arc::clone(&memory), &regions[0], Permissions::NONE, binding.pid);
-        let sink = initiator.nic_mut().regions_mut().register(Box::new(entry)).expect("room");
+        let sink = initiator
+            .service_mut()
+            .nic_mut()
+            .regions_mut()
+            .register(Box::new(entry))
+            .expect("room");
         let sink = RegisteredRegion::new(sink, memory, NicTag(1));
         let (portal, port) = portal(PortalConfig {
             slots,
@@ -320,7 +327,7 @@ impl Engines {
             bell: None,
             nic: NicTag(1),
         });
-        initiator.attach(port);
+        initiator.service_mut().attach(port);
         Self { initiator, responder, portal, grants, sink, source, reads: 0 }
     }
 

@@ -16,7 +16,8 @@
 //! | [`executor`] | calls of any size, retry, order, pace | frames |
 //! | [`portal`] | slots and rings of one application | frames |
 //! | [`cc`] | congestion windows, by what completions say | ops, frames, the NIC |
-//! | [`engine`] | whom to ask next: backend, portals, NIC | what is in a frame |
+//! | [`engine`] | whom to ask next: backend, service | what is in a frame, whose commands these are |
+//! | [`service`], [`one_rma`] | whose a frame is, whose a command | what is in them |
 //! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
 //! | [`counter_mark`] | which counter values nobody has had | files |
@@ -48,10 +49,12 @@ pub mod grant;
 mod index_list;
 pub mod limits;
 pub mod nic;
+pub mod one_rma;
 pub mod op;
 pub mod port;
 pub mod portal;
 pub mod region;
+pub mod service;
 pub mod tally;
 pub mod time;
 pub mod wire;

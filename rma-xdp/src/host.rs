@@ -11,9 +11,9 @@ use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::Completion,
     crypto::{AeadProvider, RegionKey, fastest},
-    engine::Engine,
     grant::Grant,
     nic::{Nic, NicConfigBuilder, NicCounters},
+    one_rma::OneRma,
     op::OpType,
     region::{Permissions, RegisteredRegion},
 };
@@ -28,6 +28,7 @@ use crate::{
     driver::{Driver, PoolSizes},
     engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
+    engine::services::{HostEngine, HostService},
     engine::thread::{EngineThread, ThreadConfig},
     error::HostError,
     iv_blocks::{Counter, CounterConfig, CounterSource, User},
@@ -571,7 +572,7 @@ impl InlineHost {
     /// See [`Host::metrics`].
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.engine.engine.nic().publish_gauges();
+        self.engine.engine.service().publish_gauges();
         self.metrics.metrics()
     }
 
@@ -584,7 +585,7 @@ impl InlineHost {
 
 #[derive(Debug)]
 struct InlineEngine {
-    engine: Engine<AnyBackend, TscClock>,
+    engine: HostEngine,
     housekeeping: Housekeeping,
 }
 
@@ -601,7 +602,7 @@ impl ControlPath for InlineEngine {
     }
 
     fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
-        Ok(answer(&mut self.engine, request))
+        Ok(answer(self.engine.service_mut(), request))
     }
 
     fn life(&self) -> Life {
@@ -609,14 +610,14 @@ impl ControlPath for InlineEngine {
     }
 }
 
-fn pool_sizes(engine: &Engine<AnyBackend, TscClock>) -> PoolSizes {
-    let settings = engine.nic().config().settings();
+fn pool_sizes(engine: &HostEngine) -> PoolSizes {
+    let settings = engine.service().nic().config().settings();
     let slots = settings.command_slots.try_into().expect("checked by the NIC's configuration");
     PoolSizes { slots, regions: settings.regions.into() }
 }
 
 struct Opened {
-    engine: Engine<AnyBackend, TscClock>,
+    engine: HostEngine,
     shared: HostShared,
     addresses: LocalAddresses,
 }
@@ -633,7 +634,7 @@ fn open(config: HostConfig) -> Result<Opened, HostError> {
     let nic = Nic::with_aead(nic.build()?, aead);
     let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
     let watch = keeper.watch();
-    let engine = Engine::new(nic, backend, TscClock::new());
+    let engine = HostEngine::new(OneRma::new(nic), backend, TscClock::new());
     let aead = aead.name();
     let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch, aead };
     tracing::info!(

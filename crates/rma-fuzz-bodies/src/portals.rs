@@ -19,6 +19,7 @@ use rma_core::{
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::{Nic, NicConfigBuilder, NicCounters, RegionEntry},
+    one_rma::OneRma,
     op::{OpStatus, OpType},
     portal::{PortalConfig, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
@@ -61,7 +62,7 @@ const LONG: Duration = Duration::from_secs(1);
 
 pub(super) fn run(script: &mut Script<'_>) -> Arc<NicCounters> {
     let mut world = World::new(script);
-    let counters = world.engine.nic().counters().clone();
+    let counters = world.engine.service().nic().counters().clone();
     while let Some(step) = script.byte() {
         world.step(step, script);
     }
@@ -137,8 +138,8 @@ impl World {
             let under_way = Vec::new();
             honest.push(Honest { portal, grants, local, remote, under_way, turns_of_others });
         }
-        let mut engine = Engine::new(nic, Wire::default(), HandClock::default());
-        ports.into_iter().for_each(|port| engine.attach(port));
+        let mut engine = Engine::new(OneRma::new(nic), Wire::default(), HandClock::default());
+        ports.into_iter().for_each(|port| engine.service_mut().attach(port));
         let honest = honest.try_into().unwrap_or_else(|_| unreachable!("two of the three"));
         let hostile = hostile.expect("one of the three");
         Self { engine, peer, peer_addr: addresses[1], honest, hostile }
@@ -155,7 +156,7 @@ impl World {
     }
 
     fn counted(&self) -> Counted {
-        let counters = self.engine.nic().counters();
+        let counters = self.engine.service().nic().counters();
         Counted {
             completions: OpStatus::ALL.into_iter().map(|s| counters.completions(s)).sum(),
             refused: counters.commands_refused(),
@@ -177,7 +178,7 @@ impl World {
         let done = after.completions - before.completions - honest_done;
         let refused = after.refused - before.refused;
         self.hostile.account(&rings_before, done as u32, refused as u32);
-        for nic in [self.engine.nic(), &self.peer] {
+        for nic in [self.engine.service().nic(), &self.peer] {
             assert!(nic.window_debited() <= nic.config().settings().solicitation_window, "P3");
         }
     }
@@ -218,13 +219,13 @@ impl World {
     /// The hostile process dies, and another gets its slots: if none of its ops is under way.
     fn restart(&mut self, first: u32) {
         let slots = &self.hostile.identity.slots;
-        let port = self.engine.detach(slots);
+        let port = self.engine.service_mut().detach(slots);
         let settled = self.hostile.is_settled();
         assert_eq!(port.is_some(), settled, "only ops under way hold a portal up");
         if settled {
-            assert!(self.engine.nic().are_free(slots.clone()));
+            assert!(self.engine.service().nic().are_free(slots.clone()));
             let (port, next) = Hostile::start(self.hostile.identity.clone(), first);
-            self.engine.attach(port);
+            self.engine.service_mut().attach(port);
             self.hostile = next;
         }
     }
@@ -240,7 +241,7 @@ impl World {
         }
         assert!(self.hostile.is_settled(), "every command that was taken has completed");
         self.restart(0);
-        for nic in [self.engine.nic(), &self.peer] {
+        for nic in [self.engine.service().nic(), &self.peer] {
             assert_eq!(nic.window_debited(), 0);
         }
         self.honest.iter().for_each(Honest::check);

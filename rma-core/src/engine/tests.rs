@@ -6,15 +6,17 @@ use crate::{
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,
     grant::Grant,
-    nic::{NicConfigBuilder, RegionEntry},
+    nic::{Nic, NicConfigBuilder, RegionEntry},
+    one_rma::{COMMANDS_PER_PORTAL, OneRma},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
-    portal::{Bell, CommandPortal, PortalConfig, ReadOp, Wake, portal},
+    portal::{Bell, CommandPortal, PortalConfig, PortalPort, ReadOp, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,
 };
 use core::{
     cell::Cell,
+    ops::Range,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
@@ -84,14 +86,14 @@ fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, Registere
         memory,
         NicTag(1),
     );
-    let mut engine = Engine::new(nic, Lost::default(), HandClock::default());
+    let mut engine = Engine::new(OneRma::new(nic), Lost::default(), HandClock::default());
     let portals = (0..count)
         .map(|number| {
             let slots = number * SLOTS..(number + 1) * SLOTS;
-            engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+            engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
             let (portal, port) =
                 portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
-            engine.attach(port);
+            engine.service_mut().attach(port);
             portal
         })
         .collect();
@@ -125,8 +127,8 @@ fn completions_go_to_their_portals_after_any_other_was_detached() {
     for gone in 0..4 {
         let (mut engine, mut portals, sink) = engine(4);
         let slots = portals.remove(gone).slots().clone();
-        assert_eq!(engine.detach(&slots).unwrap().slots(), &slots);
-        assert!(engine.detach(&slots).is_none(), "it is gone");
+        assert_eq!(engine.service_mut().detach(&slots).unwrap().slots(), &slots);
+        assert!(engine.service_mut().detach(&slots).is_none(), "it is gone");
         for portal in &mut portals {
             read(portal, &sink);
         }
@@ -140,11 +142,11 @@ fn completions_go_to_their_portals_after_any_other_was_detached() {
             assert!(portal.poll().is_none());
         }
         // Its slots can be another portal's.
-        engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+        engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
         let config =
             PortalConfig { slots, pid: PID, addresses: local().into(), bell: None, nic: NicTag(1) };
         let (mut again, port) = portal(config);
-        engine.attach(port);
+        engine.service_mut().attach(port);
         read(&mut again, &sink);
         engine.turn();
         pass(&engine, Duration::from_secs(1));
@@ -159,13 +161,13 @@ fn a_portal_that_was_dropped_is_detached_once_its_last_op_has_completed() {
     read(&mut portals[0], &sink);
     engine.turn();
     drop(portals);
-    assert!(engine.detach(&(0..SLOTS)).is_none(), "an op is under way");
-    assert!(!engine.nic().are_free(0..SLOTS));
+    assert!(engine.service_mut().detach(&(0..SLOTS)).is_none(), "an op is under way");
+    assert!(!engine.service().nic().are_free(0..SLOTS));
     pass(&engine, Duration::from_secs(1));
     engine.turn();
-    assert!(engine.detach(&(0..SLOTS)).is_some());
-    assert!(engine.nic().are_free(0..SLOTS));
-    assert_eq!(engine.nic().window_debited(), 0);
+    assert!(engine.service_mut().detach(&(0..SLOTS)).is_some());
+    assert!(engine.service().nic().are_free(0..SLOTS));
+    assert_eq!(engine.service().nic().window_debited(), 0);
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn frames_of_a_host_to_itself_reach_it_past_no_device() {
     let key = crate::crypto::RegionKey::from_bytes([7; 16]);
     let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
     let entry = RegionEntry::new(memory.clone(), &key, all, PID);
-    let region = engine.nic_mut().regions_mut().register(Box::new(entry)).unwrap();
+    let region = engine.service_mut().nic_mut().regions_mut().register(Box::new(entry)).unwrap();
     let grant = |op_type| {
         let grant = Grant {
             responder: self::local(),
@@ -237,9 +239,9 @@ fn a_portal_cannot_use_the_slots_of_another_and_owes_nothing_for_having_tried() 
         portals[0].issue(&command(slot, &sink));
     }
     engine.turn();
-    assert_eq!(engine.nic().counters().commands_refused(), 3);
-    assert!(engine.nic().are_free(0..2 * SLOTS));
-    assert!(engine.detach(&(0..SLOTS)).is_some());
+    assert_eq!(engine.service().nic().counters().commands_refused(), 3);
+    assert!(engine.service().nic().are_free(0..2 * SLOTS));
+    assert!(engine.service_mut().detach(&(0..SLOTS)).is_some());
 }
 
 #[test]
@@ -248,13 +250,13 @@ fn a_slot_issued_twice_completes_once_and_its_portal_still_settles() {
     portals[0].issue(&command(0, &sink));
     portals[0].issue(&command(0, &sink));
     engine.turn();
-    assert_eq!(engine.nic().counters().commands_refused(), 1);
-    assert!(engine.detach(&(0..SLOTS)).is_none(), "the first op is under way");
+    assert_eq!(engine.service().nic().counters().commands_refused(), 1);
+    assert!(engine.service_mut().detach(&(0..SLOTS)).is_none(), "the first op is under way");
     pass(&engine, Duration::from_secs(1));
     engine.turn();
-    let port = engine.detach(&(0..SLOTS)).unwrap();
-    assert_eq!(engine.nic().counters().completions(OpStatus::Timeout), 1);
-    assert!(port.is_settled() && engine.nic().are_free(0..SLOTS));
+    let port = engine.service_mut().detach(&(0..SLOTS)).unwrap();
+    assert_eq!(engine.service().nic().counters().completions(OpStatus::Timeout), 1);
+    assert!(port.is_settled() && engine.service().nic().are_free(0..SLOTS));
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn a_turn_takes_some_commands_of_every_portal_and_the_next_turn_the_rest() {
         (0..SLOTS).for_each(|_| read(portal, &sink));
     }
     let in_use = |engine: &Engine<Lost, HandClock>, slots: Range<u16>| {
-        slots.filter(|&slot| !engine.nic().are_free(slot..slot + 1)).count()
+        slots.filter(|&slot| !engine.service().nic().are_free(slot..slot + 1)).count()
     };
     engine.turn();
     assert_eq!(in_use(&engine, 0..SLOTS), COMMANDS_PER_PORTAL);
@@ -324,7 +326,7 @@ fn turns_go_on_when_portals_come_and_go() {
     assert_eq!(sent(&mut engine), [0, 1, 2, 2]);
     pass(&engine, Duration::from_secs(1));
     engine.turn();
-    assert!(engine.detach(portals.remove(0).slots()).is_some());
+    assert!(engine.service_mut().detach(portals.remove(0).slots()).is_some());
     for portal in &mut portals {
         read(portal, &sink);
     }
@@ -348,14 +350,14 @@ fn a_thread_that_sleeps_is_woken_once_for_the_completions_of_a_turn_and_when_its
     let (mut engine, _, sink) = engine(0);
     let addresses = local().into();
     let config = PortalConfig { slots: 0..8, pid: PID, addresses, bell: None, nic: NicTag(1) };
-    engine.nic_mut().configure_slots(0..8, Some(PID));
+    engine.service_mut().nic_mut().configure_slots(0..8, Some(PID));
     let (mut portal, mut port) = portal(config);
     let (rung, bell) = {
         let rung = Arc::new(Rung::default());
         (rung.clone(), Bell { doorbell: Arc::default(), wake: rung })
     };
     port.set_sleeper(bell.clone());
-    engine.attach(port);
+    engine.service_mut().attach(port);
     let mut complete = |count| {
         (0..count).for_each(|_| read(&mut portal, &sink));
         engine.turn();

@@ -9,14 +9,12 @@ use core::ops::Range;
 use rma_app::life::Life;
 use rma_core::{
     addr::Pid,
-    backend::Backend,
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
-    engine::Engine,
     error::RegionError,
     nic::RegionEntry,
+    one_rma::OneRma,
     portal::PortalPort,
     region::RegionId,
-    time::Clock,
 };
 
 use crate::error::HostError;
@@ -70,40 +68,37 @@ pub(crate) enum Answer {
 }
 
 /// Does what was asked. Runs on the engine's thread.
-pub(crate) fn answer<B: Backend, C: Clock>(engine: &mut Engine<B, C>, request: Request) -> Answer {
+pub(crate) fn answer(one_rma: &mut OneRma, request: Request) -> Answer {
     match request {
         Request::Register(entry) => {
-            Answer::Registered(engine.nic_mut().regions_mut().register(entry))
+            Answer::Registered(one_rma.nic_mut().regions_mut().register(entry))
         }
         Request::Deregister(region) => {
-            Answer::Deregistered(region, engine.nic_mut().regions_mut().deregister(region))
+            Answer::Deregistered(region, one_rma.nic_mut().regions_mut().deregister(region))
         }
         Request::Rekey(region, key) => {
-            Answer::Rekeyed(engine.nic_mut().regions_mut().rekey(region, &key))
+            Answer::Rekeyed(one_rma.nic_mut().regions_mut().rekey(region, &key))
         }
         Request::Derive(region, binding) => {
-            let entry = engine.nic().regions().get(region);
+            let entry = one_rma.nic().regions().get(region);
             let entry = entry.ok_or(RegionError::NotRegistered { region });
             Answer::Derived(entry.map(|entry| entry.key.derive(&binding)))
         }
         Request::Attach(port, pid) => {
             let slots = port.slots().clone();
-            engine.nic_mut().configure_slots(slots.clone(), Some(pid));
-            engine.attach(port);
+            one_rma.nic_mut().configure_slots(slots.clone(), Some(pid));
+            one_rma.attach(port);
             Answer::Attached(slots)
         }
         Request::Detach(slots) => {
-            let port = detach(engine, slots.clone());
+            let port = detach(one_rma, slots.clone());
             Answer::Detached(slots, port)
         }
     }
 }
 
-fn detach<B: Backend, C: Clock>(
-    engine: &mut Engine<B, C>,
-    slots: Range<u16>,
-) -> Option<PortalPort> {
-    let port = engine.detach(&slots)?;
-    engine.nic_mut().configure_slots(slots, None);
+fn detach(one_rma: &mut OneRma, slots: Range<u16>) -> Option<PortalPort> {
+    let port = one_rma.detach(&slots)?;
+    one_rma.nic_mut().configure_slots(slots, None);
     Some(port)
 }

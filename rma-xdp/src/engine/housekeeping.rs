@@ -1,9 +1,10 @@
 //! What an engine does now and then, between its turns: cold work that follows the machine.
 
-use rma_app::TscClock;
-use rma_core::engine::Engine;
-
-use crate::{device::backend::HostBackend, iv_blocks::BlockSupply};
+use crate::{
+    device::backend::HostBackend,
+    engine::services::{HostEngine, HostService},
+    iv_blocks::BlockSupply,
+};
 
 /// Follows the device and its MTU, sees that the counter has values, and publishes how full the NIC
 /// is.
@@ -27,22 +28,19 @@ impl Housekeeping {
         self.turns_left = 0;
     }
 
-    pub(crate) fn turn<B: HostBackend>(&mut self, engine: &mut Engine<B, TscClock>) {
+    pub(crate) fn turn<B: HostBackend>(&mut self, engine: &mut HostEngine<B>) {
         // Without counter values nothing can be sent: then the next block is looked for in every
         // turn.
-        let out_of_values = engine.nic().counter_values_left() == 0;
+        let out_of_values = engine.service().is_starved();
         if let Some(left) = self.turns_left.checked_sub(1).filter(|_| !out_of_values) {
             self.turns_left = left;
             return;
         }
         self.turns_left = TURNS;
-        self.counter.turn(engine.nic_mut());
-        engine.nic().publish_gauges();
+        engine.service_mut().refill(&self.counter);
+        engine.service().publish_gauges();
         engine.backend_mut().follow();
         let receive = engine.backend().receive_len_max();
-        if receive != engine.nic().config().settings().receive_len_max {
-            // Too small an MTU changes nothing: what arrives may still fit.
-            let _ = engine.nic_mut().set_receive_len_max(receive);
-        }
+        engine.service_mut().follow_receive_len_max(receive);
     }
 }

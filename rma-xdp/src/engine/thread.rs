@@ -21,8 +21,8 @@ use rma_app::{
     life::Life,
 };
 use rma_core::{
-    engine::Engine,
     portal::{Bell, Wake},
+    service::Service,
     time::Clock,
 };
 use rma_shm::Doorbell;
@@ -32,6 +32,7 @@ use crate::{
     device::backend::HostBackend,
     engine::control::{Answer, ControlPath, Request, Unanswered, answer},
     engine::housekeeping::Housekeeping,
+    engine::services::{HostEngine, HostService},
     error::HostError,
 };
 
@@ -92,7 +93,7 @@ pub(crate) struct ThreadConfig {
 impl EngineThread {
     /// Starts an engine in the calling thread's network namespace.
     pub(crate) fn start<B>(
-        engine: Engine<B, TscClock>,
+        engine: HostEngine<B>,
         config: ThreadConfig,
         mut housekeeping: Housekeeping,
     ) -> Result<Self, HostError>
@@ -206,7 +207,7 @@ fn pinnable(core: usize) -> Result<core_affinity::CoreId, HostError> {
 
 /// The body of the thread.
 fn run<B: HostBackend>(
-    engine: &mut Engine<B, TscClock>,
+    engine: &mut HostEngine<B>,
     shared: &Shared,
     policy: IdlePolicy,
     housekeeping: &mut Housekeeping,
@@ -214,7 +215,7 @@ fn run<B: HostBackend>(
     let mut idle = IdleTracker::new(policy);
     while !shared.stop.load(Relaxed) {
         if let Some(request) = shared.requests.pop() {
-            let answer = answer(engine, request);
+            let answer = answer(engine.service_mut(), request);
             shared
                 .answers
                 .push(answer)
@@ -230,7 +231,7 @@ fn run<B: HostBackend>(
             Idle::Yield => std::thread::yield_now(),
             Idle::Sleep => {
                 // Whoever looks meanwhile should not see what was before.
-                engine.nic().publish_gauges();
+                engine.service().publish_gauges();
                 sleep(engine, shared);
                 housekeeping.due();
             }
@@ -240,12 +241,12 @@ fn run<B: HostBackend>(
 
 /// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there
 /// already.
-fn sleep<B: HostBackend>(engine: &Engine<B, TscClock>, shared: &Shared) {
+fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
     shared.doorbell.prepare_sleep();
     if engine.is_idle() && shared.requests.is_empty() && !shared.stop.load(SeqCst) {
         let now = engine.clock().now();
-        let until = engine.nic().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
-        let starved = engine.nic().counter_values_left() == 0;
+        let until = engine.service().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
+        let starved = engine.service().is_starved();
         let most = if starved { STARVED_SLEEP_MAX } else { SLEEP_MAX };
         wait_readable(engine.backend(), shared.wake.as_fd(), until.min(most));
         shared.wake.drain();

@@ -16,6 +16,7 @@ use rma_core::{
     counter_mark::render,
     engine::Engine,
     nic::{Nic, RegionEntry},
+    one_rma::OneRma,
     portal::{CommandPortal, PortalConfig, portal},
     region::NicTag,
     time::{Clock, Instant},
@@ -423,10 +424,10 @@ impl Sealing {
         let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, pid);
         let id = nic.regions_mut().register(Box::new(entry)).unwrap();
         nic.configure_slots(0..1, Some(pid));
-        let mut engine = Engine::new(nic, Lossy::default(), HandClock::default());
+        let mut engine = Engine::new(OneRma::new(nic), Lossy::default(), HandClock::default());
         let (portal, port) =
             portal(PortalConfig { slots: 0..1, pid, addresses, bell: None, nic: tag });
-        engine.attach(port);
+        engine.service_mut().attach(port);
         let grant = Grant {
             responder: "192.0.2.2".parse().unwrap(),
             region: RegionId::from_bits(0),
@@ -451,7 +452,7 @@ impl Sealing {
     }
 
     fn nic(&mut self) -> &mut Nic {
-        self.engine.nic_mut()
+        self.engine.service_mut().nic_mut()
     }
 }
 

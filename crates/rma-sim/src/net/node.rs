@@ -326,7 +326,9 @@ impl Node {
                 Pace::Engine { turn } if self.nic.gathers(local) => {
                     return Some(now + turn.max(SPIN));
                 }
-                Pace::Engine { .. } => (engine::BURST, engine::quantum(&self.nic, local)),
+                Pace::Engine { .. } => {
+                    (engine::BURST, engine::quantum(self.nic.latency_class_seen_at(), local))
+                }
             };
             let before = sent.len();
             while sent.len() - before < most {

@@ -87,12 +87,12 @@ fn engine_on<B: Backend>(
     let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
     let sink = nic.regions_mut().register(Box::new(entry)).unwrap();
     let sink = RegisteredRegion::new(sink, memory, NicTag(1));
-    let mut engine = Engine::new(nic, backend, HandClock::default());
+    let mut engine = Engine::new(OneRma::new(nic), backend, HandClock::default());
     let slots = 0..SLOTS;
-    engine.nic_mut().configure_slots(slots.clone(), Some(PID));
+    engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
     let (portal, port) =
         portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
-    engine.attach(port);
+    engine.service_mut().attach(port);
     (engine, portal, sink)
 }
 
@@ -129,10 +129,16 @@ fn a_request_that_cannot_be_sealed_is_counted() {
     let (mut engine, mut portal, sink) = engine_on(Lost::default(), 1);
     read(&mut portal, &sink);
     engine.turn();
-    assert_eq!((engine.nic.counter_values_left(), engine.nic.counters().seals_refused()), (0, 0));
+    assert_eq!(
+        (
+            engine.service.nic().counter_values_left(),
+            engine.service.nic().counters().seals_refused()
+        ),
+        (0, 0)
+    );
     read(&mut portal, &sink);
     engine.turn();
-    assert_eq!(engine.nic.counters().seals_refused(), 1);
+    assert_eq!(engine.service.nic().counters().seals_refused(), 1);
 }
 
 #[test]

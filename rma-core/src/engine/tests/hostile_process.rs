@@ -27,12 +27,12 @@ fn hostile_engine()
 -> (Engine<Lost, HandClock>, Vec<CommandPortal>, [RingMemory; 2], RegisteredRegion) {
     let (mut engine, mut portals, sink) = engine(3);
     portals.remove(1);
-    assert!(engine.detach(&HOSTILE).is_some());
-    engine.nic_mut().configure_slots(HOSTILE, Some(PID));
+    assert!(engine.service_mut().detach(&HOSTILE).is_some());
+    engine.service_mut().nic_mut().configure_slots(HOSTILE, Some(PID));
     let capacity = usize::from(SLOTS).next_power_of_two();
     let (commands, taken) = ring(capacity).unwrap();
     let (given, completions) = ring(capacity).unwrap();
-    engine.attach(PortalPort::new(HOSTILE, taken, given));
+    engine.service_mut().attach(PortalPort::new(HOSTILE, taken, given));
     (engine, portals, [commands.memory(), completions.memory()], sink)
 }
 
@@ -79,7 +79,7 @@ fn a_hostile_process_stalls_itself_alone_and_an_operator_sees_it() {
     const OPS: u64 = 24_000;
     let (mut engine, mut honest, hostile, sink) = hostile_engine();
     engine.turn();
-    assert_eq!(engine.nic().counters().impossible_indexes(), 0);
+    assert_eq!(engine.service().nic().counters().impossible_indexes(), 0);
     let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let process = {
         let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
@@ -93,7 +93,7 @@ fn a_hostile_process_stalls_itself_alone_and_an_operator_sees_it() {
     };
     begun.wait();
     engine.turn();
-    assert_eq!(engine.nic().counters().impossible_indexes(), 1);
+    assert_eq!(engine.service().nic().counters().impossible_indexes(), 1);
     assert!(engine.is_idle(), "it does not keep the engine from its sleep");
     begun.wait();
 
@@ -112,16 +112,16 @@ fn a_hostile_process_stalls_itself_alone_and_an_operator_sees_it() {
     stop.store(true, Relaxed);
     process.join().unwrap();
 
-    assert!(engine.nic().counters().impossible_indexes() > 1);
+    assert!(engine.service().nic().counters().impossible_indexes() > 1);
     let settled = (0..1000).any(|_| {
         engine.turn();
         pass(&engine, TURN);
         honest.iter_mut().for_each(|portal| while portal.poll().is_some() {});
-        engine.nic().are_free(0..3 * SLOTS)
+        engine.service().nic().are_free(0..3 * SLOTS)
     });
     assert!(settled, "every command that was taken has completed");
-    assert_eq!(engine.nic().window_debited(), 0);
+    assert_eq!(engine.service().nic().window_debited(), 0);
     for number in 0..3 {
-        assert!(engine.detach(&(number * SLOTS..(number + 1) * SLOTS)).is_some());
+        assert!(engine.service_mut().detach(&(number * SLOTS..(number + 1) * SLOTS)).is_some());
     }
 }

@@ -148,7 +148,7 @@ impl Scene {
         };
         let mut nic = Nic::new(settings.build().unwrap());
         let [rotated, steady] = [0, 1].map(|_| register(&mut nic, &OLD).0);
-        let server = Engine::new(nic, Carried::default(), HandClock::default());
+        let server = Engine::new(OneRma::new(nic), Carried::default(), HandClock::default());
         pass(&server, TURN);
         let [honest, other, reader] = [2, 3, 4].map(Asker::new);
         let (ends, notices) = (Default::default(), [0; 2]);
@@ -162,7 +162,7 @@ impl Scene {
     fn rotate(&mut self, key: u8) {
         let key = RegionKey::from_bytes([key; 16]);
         let rotated = self.rotated;
-        self.server.nic_mut().regions_mut().rekey(rotated, &key).unwrap();
+        self.server.service_mut().nic_mut().regions_mut().rekey(rotated, &key).unwrap();
     }
 
     /// A turn in which `frames` and a read of the latency class come.
@@ -326,7 +326,7 @@ fn an_engine_sleeps_over_notices_that_must_wait_and_knows_until_when() {
     let sent = |scene: &mut Scene| core::mem::take(&mut scene.server.backend.outbox).len();
     assert_eq!(sent(&mut scene), 256);
     for _ in 0..3 {
-        let next = scene.server.nic().poll_timeout().unwrap();
+        let next = scene.server.service().nic().poll_timeout().unwrap();
         assert_eq!(next.since(scene.now()), Duration::from_millis(1));
         pass(&scene.server, Duration::from_millis(1) - Duration::from_nanos(1));
         assert_eq!((scene.server.turn(), sent(&mut scene)), (0, 0));
@@ -353,6 +353,6 @@ fn an_op_is_refused_as_under_an_old_key_after_up_to_four_rotations_in_its_flight
         assert_eq!(told, if rotations <= 4 { 10 } else { 0 }, "{rotations} rotations");
         let reason =
             if rotations <= 4 { DropReason::OldKey } else { DropReason::RequestUnauthenticated };
-        assert_eq!(scene.server.nic().counters().drops(reason), 10);
+        assert_eq!(scene.server.service().nic().counters().drops(reason), 10);
     }
 }

@@ -1,0 +1,248 @@
+//! 1RMA as a [`Service`]: a [`Nic`] and the engine's ends of the portals that its commands come
+//! from (not in the paper, where both are in the hardware).
+//!
+//! The NIC knows nothing of portals, and a portal nothing of the NIC. Here commands go from the one
+//! to the other, and completions back to the portal whose slot they are of. Portals take turns, so
+//! that none waits for another that is busy.
+
+use core::ops::Range;
+
+use crate::{
+    addr::LocalAddresses,
+    backend::{RxFrame, TxFrame},
+    nic::{Nic, Quantum},
+    port::Port,
+    portal::PortalPort,
+    service::Service,
+    time::{Clock, Instant},
+};
+
+/// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames
+/// nor the next turn for long.
+pub(crate) const COMMANDS_PER_PORTAL: usize = 32;
+
+/// A NIC and the engine's ends of its portals.
+#[derive(Debug)]
+pub struct OneRma {
+    nic: Nic,
+    portals: Vec<PortalPort>,
+    /// Which of `portals` is asked for a command first.
+    first_portal: u16,
+    /// Those that have had a command in each round of this turn so far. Empty between turns.
+    busy: Vec<u16>,
+    /// Those that were given completions in this turn and whose application may sleep. Empty
+    /// between turns.
+    given: Vec<u16>,
+    /// Which of `portals` a slot belongs to.
+    owners: Box<[u16]>,
+}
+
+/// A slot that is no portal's.
+const NOBODY: u16 = u16::MAX;
+
+impl OneRma {
+    /// A NIC without portals. All memory that it will ever need for them is allocated here.
+    #[must_use]
+    pub fn new(nic: Nic) -> Self {
+        let slots = nic.slot_count();
+        Self {
+            nic,
+            // One slot each is the most portals there can be.
+            portals: Vec::with_capacity(slots),
+            first_portal: 0,
+            busy: Vec::with_capacity(slots),
+            given: Vec::with_capacity(slots),
+            owners: vec![NOBODY; slots].into_boxed_slice(),
+        }
+    }
+
+    /// The NIC.
+    #[must_use]
+    pub const fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// The NIC, to configure it between turns.
+    pub const fn nic_mut(&mut self) -> &mut Nic {
+        &mut self.nic
+    }
+
+    /// Serves a portal from now on.
+    ///
+    /// # Panics
+    /// If one of its slots does not exist or is another portal's. The driver sees to that.
+    pub fn attach(&mut self, port: PortalPort) {
+        let index = self.portals.len() as u16;
+        for owner in &mut self.owners[slot_indices(port.slots())] {
+            assert_eq!(*owner, NOBODY, "a slot has one portal");
+            *owner = index;
+        }
+        self.portals.push(port);
+    }
+
+    /// Stops serving the portal that has `slots`, and gives it back, once its last op has
+    /// completed. Until then returns `None`: call again after some turns. No command of it is taken
+    /// meanwhile, if the caller sees to it that none is issued.
+    pub fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
+        let index = self.portals.iter().position(|port| port.slots() == slots)?;
+        if !self.portals[index].is_settled() {
+            return None;
+        }
+        let port = self.portals.swap_remove(index);
+        self.owners[slot_indices(slots)].fill(NOBODY);
+        if let Some(moved) = self.portals.get(index) {
+            self.owners[slot_indices(moved.slots())].fill(index as u16);
+        }
+        Some(port)
+    }
+}
+
+impl Service for OneRma {
+    #[inline]
+    fn addresses(&self) -> &LocalAddresses {
+        &self.nic.config().settings().addresses
+    }
+
+    #[inline]
+    fn serves(&self, port: Port) -> bool {
+        self.nic.config().settings().port == port
+    }
+
+    #[inline]
+    fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        self.nic.handle_frames(now, clock, frames);
+    }
+
+    /// Portals take turns, a command each, so that what a portal issues comes before all but one of
+    /// each other's commands of the same turn, however many there are. (It comes after those that
+    /// the NIC has taken before: as many as the other portal has slots, which is what the driver
+    /// bounds.)
+    #[inline]
+    fn take_commands(&mut self, now: Instant) -> usize {
+        let Self { nic, portals, first_portal, busy, .. } = self;
+        let (count, first) = (portals.len(), usize::from(*first_portal).min(portals.len()));
+        for at in first..first + count {
+            let index = if at < count { at } else { at - count };
+            let port = &mut portals[index];
+            if port.has_command() {
+                busy.push(index as u16);
+            }
+            nic.counters().count_impossible(port.impossible_indexes());
+        }
+        let Some(&first) = busy.first() else { return 0 };
+        // Who was first is last the next time. A turn without commands changes nothing: turns come
+        // in rhythms.
+        *first_portal = first + 1;
+        let (mut taken, mut round) = (0, 0);
+        while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
+            // Who is alone needs to take no turns.
+            let rounds = if busy.len() == 1 { COMMANDS_PER_PORTAL - round } else { 1 };
+            let mut left = 0;
+            for at in 0..busy.len() {
+                let index = busy[at];
+                let port = &mut portals[usize::from(index)];
+                let mut count = 0;
+                while count < rounds && take_command(nic, port, now) {
+                    count += 1;
+                }
+                taken += count;
+                if count == rounds {
+                    // It may have more.
+                    busy[left] = index;
+                    left += 1;
+                }
+            }
+            busy.truncate(left);
+            round += rounds;
+        }
+        busy.clear();
+        taken
+    }
+
+    #[inline]
+    fn handle_timeout(&mut self, now: Instant) {
+        self.nic.handle_timeout(now);
+    }
+
+    #[inline]
+    fn complete(&mut self) -> usize {
+        let mut completed = 0;
+        while let Some(completion) = self.nic.poll_completion() {
+            let owner = self.owners[completion.slot.index()];
+            if self.portals[usize::from(owner)].complete(&completion) {
+                self.given.push(owner);
+            }
+            completed += 1;
+        }
+        completed
+    }
+
+    #[inline]
+    fn latency_class_seen_at(&self) -> Option<Instant> {
+        self.nic.latency_class_seen_at()
+    }
+
+    #[inline]
+    fn frames_waiting(&self) -> usize {
+        self.nic.frames_waiting()
+    }
+
+    #[inline]
+    fn gathers(&self, now: Instant) -> bool {
+        self.nic.gathers(now)
+    }
+
+    #[inline]
+    fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize {
+        self.nic.poll_transmits(now, frames, quantum)
+    }
+
+    #[inline]
+    fn wants_transmit(&self) -> bool {
+        self.nic.wants_transmit()
+    }
+
+    /// Where nobody sleeps there is no system call.
+    #[inline]
+    fn wake_sleepers(&mut self) {
+        while let Some(owner) = self.given.pop() {
+            self.portals[usize::from(owner)].wake_sleeper();
+        }
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.portals.iter().all(PortalPort::is_idle)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.nic.poll_timeout()
+    }
+}
+
+/// Takes the next command of a portal, and whatever comes of it. `false` if there is none.
+fn take_command(nic: &mut Nic, port: &mut PortalPort, now: Instant) -> bool {
+    let accepted = match port.take() {
+        None => return false,
+        Some(Ok(command)) if port.owns(command.slot) => nic.handle_command(now, command).is_ok(),
+        Some(Err(slot)) if port.owns(slot) => nic.handle_unreadable_command(now, slot).is_ok(),
+        Some(_) => {
+            nic.counters().count_refused();
+            false
+        }
+    };
+    if !accepted {
+        port.forget();
+    }
+    true
+}
+
+fn slot_indices(slots: &Range<u16>) -> Range<usize> {
+    usize::from(slots.start)..usize::from(slots.end)
+}

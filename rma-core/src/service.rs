@@ -1,0 +1,86 @@
+//! What an engine serves: the seam between the loop and a protocol (not in the paper, whose engine
+//! is hardware and serves 1RMA alone).
+//!
+//! [`Engine`](crate::engine::Engine) moves bursts of frames and reads the clock. A [`Service`] says
+//! what they mean: it takes the commands of its applications, handles the frames that come for its
+//! ports, writes those that go, and gives completions back. How its commands look, and on which
+//! rings they come, is its own business. [`OneRma`](crate::one_rma::OneRma) is one service;
+//! [`Both`] is two on one engine.
+//!
+//! Everything is called by type, so an engine is compiled for its services: nothing is looked up
+//! for a frame, and an engine with one service does not know that there could be two.
+
+mod both;
+
+use crate::{
+    addr::LocalAddresses,
+    backend::{RxFrame, TxFrame},
+    nic::Quantum,
+    port::Port,
+    time::{Clock, Instant},
+};
+pub use both::Both;
+
+/// A protocol that an engine serves.
+///
+/// The methods stand in the order in which a turn calls them. `now` is when the turn began, and
+/// never goes backwards. Each does bounded work, and none allocates, blocks, or panics on what
+/// applications and peers send.
+pub trait Service {
+    /// The addresses of the host. Frames to one of them never reach a device. All services of an
+    /// engine are of one host and have the same.
+    fn addresses(&self) -> &LocalAddresses;
+
+    /// Whether frames to `port` are for this service. Asked where there are several: a service that
+    /// is alone gets whatever comes to the ports that its backend was opened with.
+    fn serves(&self, port: Port) -> bool;
+
+    /// Takes received frames, of one service each time. `clock` is for what must be known more
+    /// exactly than `now` tells (P2).
+    fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]);
+
+    /// Takes the commands that applications have issued, a bounded number. Returns how many.
+    fn take_commands(&mut self, now: Instant) -> usize;
+
+    /// Expires whatever is due. Early or repeated calls do nothing.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// Gives applications the completions that there are. Returns how many.
+    fn complete(&mut self) -> usize;
+
+    /// When this service last had to do with an op of the latency class. An engine keeps its turns
+    /// short where that was lately.
+    fn latency_class_seen_at(&self) -> Option<Instant>;
+
+    /// About how many frames [`Service::poll_transmits`] has, which is how many buffers to offer
+    /// it. 0 only if it has none, or none that it can send now.
+    fn frames_waiting(&self) -> usize;
+
+    /// Whether all frames that wait can wait a little, to be sent with more.
+    fn gathers(&self, now: Instant) -> bool;
+
+    /// Writes frames into `frames`, one into each, as long as `quantum` admits them, and returns
+    /// how many. A frame tells its port and what it weighs.
+    fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize;
+
+    /// Whether [`Service::poll_transmits`] has a frame. An engine must not sleep over one that its
+    /// device had no room for.
+    fn wants_transmit(&self) -> bool;
+
+    /// Wakes the applications that were given something in this turn and may sleep. Last in a turn,
+    /// as a system call takes its time and frames should not wait for it.
+    fn wake_sleepers(&mut self);
+
+    /// Whether no application has issued a command that could be taken. Looks again at the memory
+    /// of the applications: whoever is about to sleep asks.
+    fn is_idle(&self) -> bool;
+
+    /// The earliest instant at which [`Service::handle_timeout`] has work. May change after any
+    /// other call.
+    fn poll_timeout(&self) -> Option<Instant>;
+}

@@ -1,0 +1,166 @@
+//! Two services on one engine, each with its own ports, portals and timers.
+//!
+//! Frames go to the service that serves their port. In everything else the two take turns or are
+//! asked one after the other, so that neither keeps the other from being served. More than two are
+//! `Both<A, Both<B, C>>`.
+
+use crate::{
+    addr::LocalAddresses,
+    backend::{RxFrame, TxFrame},
+    nic::Quantum,
+    port::Port,
+    service::Service,
+    time::{Clock, Instant},
+};
+
+/// Two services on one engine.
+#[derive(Debug)]
+pub struct Both<A, B> {
+    /// One of them. Its addresses are the engine's.
+    pub first: A,
+    /// The other. It gets the frames that are not for the first.
+    pub second: B,
+    /// Which of them writes its frames first, the next time that both have some.
+    turn: Turn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    First,
+    Second,
+}
+
+impl<A: Service, B: Service> Both<A, B> {
+    /// These two.
+    pub const fn new(first: A, second: B) -> Self {
+        Self { first, second, turn: Turn::First }
+    }
+
+    /// Puts the frames of the first service before those of the second, and says how many they are.
+    /// The order among those of one service stays.
+    fn sort(&self, frames: &mut [RxFrame<'_>]) -> usize {
+        let mut firsts = 0;
+        for at in 0..frames.len() {
+            if self.first.serves(frames[at].port) {
+                frames[firsts..=at].rotate_right(1);
+                firsts += 1;
+            }
+        }
+        firsts
+    }
+}
+
+impl<A: Service, B: Service> Service for Both<A, B> {
+    fn addresses(&self) -> &LocalAddresses {
+        self.first.addresses()
+    }
+
+    fn serves(&self, port: Port) -> bool {
+        self.first.serves(port) || self.second.serves(port)
+    }
+
+    fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        let firsts = self.sort(frames);
+        let (firsts, seconds) = frames.split_at_mut(firsts);
+        if !firsts.is_empty() {
+            self.first.handle_frames(now, clock, firsts);
+        }
+        if !seconds.is_empty() {
+            self.second.handle_frames(now, clock, seconds);
+        }
+    }
+
+    fn take_commands(&mut self, now: Instant) -> usize {
+        self.first.take_commands(now) + self.second.take_commands(now)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.first.handle_timeout(now);
+        self.second.handle_timeout(now);
+    }
+
+    fn complete(&mut self) -> usize {
+        self.first.complete() + self.second.complete()
+    }
+
+    fn latency_class_seen_at(&self) -> Option<Instant> {
+        self.first.latency_class_seen_at().max(self.second.latency_class_seen_at())
+    }
+
+    fn frames_waiting(&self) -> usize {
+        self.first.frames_waiting() + self.second.frames_waiting()
+    }
+
+    /// Only if nobody has a frame that cannot wait.
+    fn gathers(&self, now: Instant) -> bool {
+        (self.first.frames_waiting() == 0 || self.first.gathers(now))
+            && (self.second.frames_waiting() == 0 || self.second.gathers(now))
+    }
+
+    /// While both have frames, the one whose turn it is has half of the buffers and what the other
+    /// leaves; then it is the other's turn. So over two calls neither has less than half of the
+    /// buffers or, where frames are large, of the quantum.
+    fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize {
+        let Self { first, second, turn } = self;
+        if second.frames_waiting() == 0 {
+            return first.poll_transmits(now, frames, quantum);
+        }
+        if first.frames_waiting() == 0 {
+            return second.poll_transmits(now, frames, quantum);
+        }
+        let was = *turn;
+        match was {
+            Turn::First => {
+                *turn = Turn::Second;
+                share(now, frames, quantum, first, second)
+            }
+            Turn::Second => {
+                *turn = Turn::First;
+                share(now, frames, quantum, second, first)
+            }
+        }
+    }
+
+    fn wants_transmit(&self) -> bool {
+        self.first.wants_transmit() || self.second.wants_transmit()
+    }
+
+    fn wake_sleepers(&mut self) {
+        self.first.wake_sleepers();
+        self.second.wake_sleepers();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.first.is_idle() && self.second.is_idle()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.first.poll_timeout().into_iter().chain(self.second.poll_timeout()).min()
+    }
+}
+
+/// Has the frames of two services written: half of them by the one whose turn it is, then as many
+/// as the other has, and the rest by the one whose turn it is again.
+fn share(
+    now: Instant,
+    frames: &mut [TxFrame<'_>],
+    quantum: &mut Quantum,
+    turn: &mut impl Service,
+    other: &mut impl Service,
+) -> usize {
+    let half = frames.len().div_ceil(2);
+    let mut written = turn.poll_transmits(now, &mut frames[..half], quantum);
+    if !quantum.admits() {
+        return written;
+    }
+    written += other.poll_transmits(now, &mut frames[written..], quantum);
+    if written < frames.len() && quantum.admits() {
+        written += turn.poll_transmits(now, &mut frames[written..], quantum);
+    }
+    written
+}
