@@ -49,3 +49,25 @@ fn files_that_the_documents_link_to_exist() {
         }
     }
 }
+
+#[test]
+fn the_table_of_parts_in_the_readme_has_a_line_for_each_folder_with_a_manifest() {
+    let readme = file("README.md");
+    let table = readme.split("## The parts").nth(1).unwrap().split("\n## ").next().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = 0;
+    for folder in ["", "crates/"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.path().join("Cargo.toml").exists() {
+                let name = format!("{folder}{}", entry.file_name().to_string_lossy());
+                assert!(
+                    table.contains(&format!("[{name}]({name})")),
+                    "README tells nothing of {name}"
+                );
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 10, "the tree has more crates than {found}");
+}
