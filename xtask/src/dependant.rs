@@ -5,10 +5,13 @@
 //! `PATH` but Rust and the linker: whatever else the build asks for is missing, as it is on a
 //! machine without the packages that AF_XDP needs.
 //!
+//! The application's end alone, for who issues ops and runs no engine, is not built apart; what it
+//! links is looked at.
+//!
 //! Not here: that a library or a header is looked for past the `PATH`. Which packages are in the
 //! tree says that.
 
-use std::{env, fs, io, os::unix::fs::symlink, path::PathBuf, process};
+use std::{collections::BTreeSet, env, fs, io, os::unix::fs::symlink, path::PathBuf, process};
 
 use crate::{
     cargo::{self, Cargo, workspace},
@@ -29,10 +32,21 @@ pub(crate) enum Error {
         command: String,
     },
     /// Something of AF_XDP is linked, or what builds it.
-    #[error("rma-xdp without the feature `xdp` depends on {package}: make it optional")]
+    #[error("{by} depends on {package}: make it optional, or have another crate do what needs it")]
     Linked {
+        /// What is linked, and with which features.
+        by: &'static str,
         /// The package.
-        package: &'static str,
+        package: String,
+    },
+    /// The application's end has grown.
+    #[error(
+        "rma-app links {packages} packages, more than {APP_PACKAGES_MAX}: do without the new one, or have another crate \
+         do what needs it"
+    )]
+    Large {
+        /// How many.
+        packages: usize,
     },
     /// The folder of the program could not be made.
     #[error("cannot make a program in {}: {source}", folder.display())]
@@ -44,8 +58,14 @@ pub(crate) enum Error {
     },
 }
 
-/// What a program over UDP alone must not bring: AF_XDP, and what its build needs.
-const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "neli"];
+/// What a program over UDP alone must not bring: AF_XDP, and what its build needs; and netlink,
+/// which finds paths for AF_XDP. Beginnings of names.
+const NOT_LINKED: [&str; 7] =
+    ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "neli", "netlink-"];
+
+/// How many packages the application's end is with all that it links: the protocol and its
+/// cryptography are most of them. More: every service that issues ops has to trust and build them.
+const APP_PACKAGES_MAX: usize = 40;
 
 /// All that may be on the `PATH`.
 const PROGRAMS: [&str; 6] = ["cargo", "rustc", "cc", "ld", "as", "ar"];
@@ -62,7 +82,14 @@ fn manifest() -> String {
 
 /// Looks at what is linked, and builds and runs the README's first example.
 pub(crate) fn run() -> Result<(), Error> {
-    check_tree()?;
+    let of_host = linked(&["rma-xdp", "--no-default-features"])?;
+    check("rma-xdp without the feature `xdp`", &of_host)?;
+    let of_app = linked(&["rma-app"])?;
+    check("rma-app", &of_app)?;
+    println!("rma-app links {} packages, of at most {APP_PACKAGES_MAX}", of_app.len());
+    if of_app.len() > APP_PACKAGES_MAX {
+        return Err(Error::Large { packages: of_app.len() });
+    }
     let folder = env::temp_dir().join(format!("rma-dependant-{}", process::id()));
     let made = make(&folder).map_err(|source| Error::Folder { folder: folder.clone(), source });
     let target = workspace().join("target/dependant");
@@ -76,16 +103,22 @@ pub(crate) fn run() -> Result<(), Error> {
     ran
 }
 
-fn check_tree() -> Result<(), Error> {
-    let tree = ["tree", "--package", "rma-xdp", "--no-default-features"];
-    let tree = Cargo::new(&tree).args(["--edges", "normal,build", "--prefix", "none"]);
+/// The packages that are linked into what depends on `package`, or build that.
+fn linked(package: &[&str]) -> Result<BTreeSet<String>, Error> {
+    let tree = Cargo::new(&["tree", "--package"]).args(package);
+    let tree = tree.args(["--edges", "normal,build", "--prefix", "none", "--no-dedupe"]);
     let command = tree.line();
     let Some(text) = tree.output() else { return Err(Error::Tree { command }) };
-    let is_there = |package: &&str| {
-        text.lines().any(|line| line.split(' ').next().is_some_and(|name| name == *package))
-    };
-    match NOT_LINKED.into_iter().find(is_there) {
-        Some(package) => Err(Error::Linked { package }),
+    // A line is a name, a version, and perhaps a path.
+    let first_two = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    Ok(text.lines().map(first_two).collect())
+}
+
+/// An error if one of `packages`, which are those of `by`, is one of [`NOT_LINKED`].
+fn check(by: &'static str, packages: &BTreeSet<String>) -> Result<(), Error> {
+    let is_barred = |package: &&String| NOT_LINKED.iter().any(|barred| package.starts_with(barred));
+    match packages.iter().find(is_barred) {
+        Some(package) => Err(Error::Linked { by, package: package.clone() }),
         None => Ok(()),
     }
 }
