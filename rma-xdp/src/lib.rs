@@ -59,8 +59,8 @@
 //! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either kind works
 //! with the other.
 //!
-//! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a portal is the crate
-//! `rma-app`; what of them a user meets is re-exported here.
+//! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a
+//! portal is the crate `rma-app`; what of them a user meets is re-exported here.
 
 mod device;
 mod driver;

@@ -113,8 +113,8 @@ impl BufferPool {
     ///
     /// The pool keeps its own buffers apart. Whoever keeps a clone of `region`, or a grant for it,
     /// can reach the bytes of all of them: a region with
-    /// [`Permissions::NONE`](rma_core::region::Permissions::NONE) that is used for nothing else has no such
-    /// surprises.
+    /// [`Permissions::NONE`](rma_core::region::Permissions::NONE) that is used for nothing else has
+    /// no such surprises.
     ///
     /// # Errors
     /// If not even one fits.

@@ -151,19 +151,28 @@ impl Client {
 
     /// Reads as many bytes as `buf` has, from `remote_offset` of the granted region.
     pub fn read(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
-        let what = What::Whole { grant: *grant, remote_offset };
-        self.transfer(OpType::Read, what, Bufs::One(buf), Bufs::one)
+        self.transfer_whole(OpType::Read, grant, remote_offset, buf)
     }
 
     /// Writes all bytes of `buf`, to `remote_offset` of the granted region.
     pub fn write(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
+        self.transfer_whole(OpType::Write, grant, remote_offset, buf)
+    }
+
+    fn transfer_whole(
+        &self,
+        op_type: OpType,
+        grant: &Grant,
+        remote_offset: u64,
+        buf: RegionBuf,
+    ) -> Transfer {
         let what = What::Whole { grant: *grant, remote_offset };
-        self.transfer(OpType::Write, what, Bufs::One(buf), Bufs::one)
+        self.transfer(op_type, what, Bufs::One(buf), Bufs::one)
     }
 
     /// Reads several runs of bytes, all from one host, into `bufs`: one call, with the pieces of a
-    /// [`Call`](rma_core::executor::Call). Which byte comes first nobody knows; the buffers come back together,
-    /// in their order.
+    /// [`Call`](rma_core::executor::Call). Which byte comes first nobody knows; the buffers come
+    /// back together, in their order.
     ///
     /// ```no_run
     /// # use rma_xdp::{BufPiece, BufferPool, Client, Grant, RegionBuf, TransferError};
@@ -247,8 +256,7 @@ impl Client {
     /// this at once.
     ///
     /// # Errors
-    /// If the engine is inline: [`Turning::block_on`](crate::inline::Turning::block_on) is
-    /// for those.
+    /// If the engine is inline: `InlineHost::block_on` of the crate `rma-xdp` is for those.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, WaitError> {
         block_on(&self.handle.owner.shared, pin!(future))
     }
@@ -362,8 +370,8 @@ impl<B> Transfer<B> {
 
     /// After how long to give up, from when it is first polled, the time that it waits for a place
     /// included. Default: when the retries are used up, or no op was OK for
-    /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall); the time in the line is not bounded
-    /// then.
+    /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall); the time in the line
+    /// is not bounded then.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.options = order.options.timeout(timeout))
     }

@@ -1,5 +1,5 @@
 //! A CommandExecutor with its host's clock: transfers of any size for applications, polled or
-//! waited for. For futures there is a [`Client`].
+//! waited for. For futures there is a [`Client`](crate::Client).
 //!
 //! It is the protocol's [`CommandExecutor`] over a [`Portal`] and nothing else: what is added is
 //! the time, and how a thread waits. It belongs to one thread at a time and may be sent to another.
@@ -9,7 +9,7 @@
 //! An executor that is dropped in the middle of a call forgets it. Ops that the NIC has taken go on
 //! to their ends: the slots are the host's again when the last is over, and the memory lives as
 //! long as its region is registered. Until then the bytes that those ops read into may change. A
-//! [`Client`] has buffers that nobody gets before.
+//! [`Client`](crate::Client) has buffers that nobody gets before.
 
 use core::time::Duration;
 use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc};
@@ -354,8 +354,7 @@ impl Executor {
     ///
     /// # Errors
     /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
-    /// while this thread waits ([`Turning::wait_any`](crate::inline::Turning::wait_any) is for
-    /// those).
+    /// while this thread waits (`InlineHost::wait_any` of the crate `rma-xdp` is for those).
     pub fn wait_any(&mut self) -> Result<Outcome, WaitError> {
         self.wait_with(None, None)
     }

@@ -1,7 +1,7 @@
 //! What the executors of a host tell about themselves: [`ExecutorGauges`].
 //!
 //! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it
-//! stores a few numbers now and then ([`EVERY`], and before a thread sleeps), in memory that it
+//! stores a few numbers now and then (`EVERY`, and before a thread sleeps), in memory that it
 //! alone writes, without a lock or an atomic read-modify-write. Between two such moments a poll
 //! pays one comparison, and the first call and the end of the last a store or two.
 

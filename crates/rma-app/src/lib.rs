@@ -2,16 +2,16 @@
 //! that serves them.
 //!
 //! An application has a [`Portal`], and over it, if it likes, an [`Executor`] for transfers of any
-//! size or a [`Client`] for futures. It issues, polls and waits; the engine is elsewhere, on another
-//! thread or later in another process, and all that joins the two is memory that both see and a
-//! file descriptor to be woken by.
+//! size or a [`Client`] for futures. It issues, polls and waits. The engine is elsewhere, on
+//! another thread or later in another process, and all that joins the two is memory that both see
+//! and a file descriptor to be woken by.
 //!
 //! This crate opens no device, runs no engine, registers no memory, and links nothing that does: no
-//! BPF, no netlink, no AF_XDP. Portals are made by others: see [`home`]. It has no `unsafe`, and the
-//! only system calls are those to read the clock, to sleep and to wake.
+//! BPF, no netlink, no AF_XDP. Portals are made by others: see [`home`]. It has no `unsafe`, and
+//! its only system calls are those that read the clock, sleep and wake.
 //!
-//! Applications find all of this in the crate `rma-xdp`, beside the host that makes portals: the
-//! examples here use it from there.
+//! Applications find all of this in the crate `rma-xdp`, beside the host that makes portals. The
+//! examples here use it from there, so `rma-xdp` is what they are tested with.
 //!
 //! | module | what it is |
 //! |---|---|

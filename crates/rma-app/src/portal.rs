@@ -224,12 +224,13 @@ impl Portal {
     }
 
     /// Waits for the next completion, as [`Portal::set_idle`] says. It comes within
-    /// [`Timing::bound`](rma_core::nic::Timing::bound) of its type of op (P1), as long as the engine's
-    /// thread is scheduled.
+    /// [`Timing::bound`](rma_core::nic::Timing::bound) of its type of op (P1), as long as the
+    /// engine's thread is scheduled.
     ///
     /// # Errors
     /// If no completion can come: nothing is in flight, the engine is gone, or it is inline and so
-    /// does nothing while this thread waits ([`Turning::wait`](crate::inline::Turning::wait) is for those).
+    /// does nothing while this thread waits (`InlineHost::wait` of the crate `rma-xdp` is for
+    /// those).
     pub fn wait(&mut self) -> Result<Completion, WaitError> {
         loop {
             if let Some(completion) = self.wait_for(None)? {

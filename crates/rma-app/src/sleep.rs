@@ -1,7 +1,7 @@
 //! How an application's thread sleeps until a completion: [`Sleep`].
 //!
 //! The engine rings only for threads that have said that they sleep, so the order matters: say so
-//! ([`Sleep::prepare`]), look once more, and only then sleep. It is the engine's own protocol,
+//! (`prepare`), look once more, and only then sleep. It is the engine's own protocol,
 //! [`rma_shm::doorbell`], with the roles exchanged.
 
 use core::time::Duration;
