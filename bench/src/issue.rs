@@ -145,7 +145,7 @@ fn measure(
     run: impl FnOnce(CommandPortal, &Issued, &TscClock) -> Duration + Send,
 ) -> f64 {
     let addresses = HostAddr::from([192, 0, 2, 1]).into();
-    let bell = Some(Bell { doorbell: Arc::default(), wake: Arc::new(Never) });
+    let bell = Some(Bell { doorbell: Default::default(), wake: Arc::new(Never) });
     let config = PortalConfig { slots: 0..SLOTS, pid: PID, addresses, bell, nic: NicTag(1) };
     let (portal, port) = portal(config);
     let stop = AtomicBool::new(false);

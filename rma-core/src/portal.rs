@@ -2,7 +2,7 @@
 //! 4).
 //!
 //! Two rings of lines join an application thread to its engine: commands one way, completions the
-//! other. Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the
+//! other. They lie in one mapping ([`PortalMemory`]), so the engine may be in another process. Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the
 //! engine sleeps, no system call.
 //!
 //! The portal hands out a [`CommandSlotId`](crate::command::CommandSlotId) with each command and takes it back with the
@@ -16,8 +16,9 @@
 //! ([`NicCounters::impossible_indexes`](crate::nic::NicCounters::impossible_indexes)).
 
 use core::ops::Range;
+use std::sync::Arc;
 
-use rma_shm::ring;
+use rma_shm::Mapping;
 
 use crate::{
     addr::{LocalAddresses, Pid},
@@ -25,11 +26,13 @@ use crate::{
 };
 
 mod application;
+mod memory;
 mod ops;
 mod port;
 mod wake;
 
 pub use application::{Batch, CommandPortal};
+pub use memory::PortalMemory;
 pub use ops::{ReadOp, WriteOp};
 pub use port::PortalPort;
 pub use wake::{Bell, Wake};
@@ -49,19 +52,18 @@ pub struct PortalConfig {
     pub nic: NicTag,
 }
 
-/// Makes a portal and the engine's end of it.
+/// Makes a portal and the engine's end of it, for two threads of this process. For two processes,
+/// each makes its end of a [`PortalMemory`].
 ///
 /// # Panics
 /// If there are no slots.
 #[must_use]
 pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
-    assert!(!config.slots.is_empty(), "a portal has at least one slot");
-    let entries = config.slots.len().next_power_of_two();
-    let new_ring = || ring(entries).expect("at most 2^16 slots, rounded up to a power of two");
-    let (commands, taken) = new_ring();
-    let (given, completions) = new_ring();
-    let port = PortalPort::new(config.slots.clone(), taken, given);
-    (CommandPortal::new(config, commands, completions), port)
+    let slots = config.slots.clone();
+    let count = slots.len() as u16;
+    let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(count)));
+    let memory = PortalMemory::format(&mapping, count).expect("a mapping of its footprint");
+    (memory.clone().into_application(config), memory.into_port(slots))
 }
 
 #[cfg(test)]

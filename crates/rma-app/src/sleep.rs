@@ -19,7 +19,7 @@ use crate::event_fd::EventFd;
 /// How the thread that uses a portal sleeps, and is woken. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Sleep {
-    doorbell: Arc<Doorbell>,
+    doorbell: Doorbell,
     event: Arc<EventFd>,
 }
 
@@ -29,7 +29,7 @@ impl Sleep {
     /// # Errors
     /// If the system has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { doorbell: Arc::default(), event: Arc::new(EventFd::open()?) })
+        Ok(Self { doorbell: Doorbell::new(), event: Arc::new(EventFd::open()?) })
     }
 
     /// What the engine rings.

@@ -5,10 +5,7 @@
 
 use std::collections::VecDeque;
 
-use rma_shm::{
-    Consumer, Line, Producer,
-    spsc::{RingMemory, ring_with_first_index},
-};
+use rma_shm::{Capacity, Consumer, Line, Producer, RingMemory};
 
 use super::{Script, hostile_index};
 
@@ -50,13 +47,14 @@ impl Ring {
         let capacity = 1_u32 << (shape % 5);
         // Around zero, where the indexes wrap.
         let first = (script.number() as u32).wrapping_sub(1 << 7);
-        let (producer, consumer) =
-            ring_with_first_index(capacity as usize, first).expect("a power of two");
+        let memory = RingMemory::heap(Capacity::new(capacity as usize).expect("a power of two"));
+        memory.set_tail(first);
+        memory.set_head(first);
         let side = || Side { own: first, lines: 0, impossible: 0 };
         Self {
-            memory: producer.memory(),
-            producer,
-            consumer,
+            producer: memory.clone().into_producer(),
+            consumer: memory.clone().into_consumer(),
+            memory,
             capacity,
             made: 0,
             tail: first,

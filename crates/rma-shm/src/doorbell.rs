@@ -37,39 +37,84 @@
 //!
 //! [`needs_ring`](Doorbell::needs_ring) does not claim the wake-up for its caller: while the engine
 //! is waking, several applications may each write the eventfd. One that claimed it and died before
-//! the write would leave the others' commands waiting. Memory that holds a doorbell and is mapped
-//! into other processes must be mapped read-only there: who can clear the flag can delay others'
-//! commands until the engine's next timeout.
+//! the write would leave the others' commands waiting.
+//!
+//! # In memory that is shared with another process
+//!
+//! The flag is a word, so that any bit pattern that somebody writes there is one: 0 says awake, and
+//! everything else asleep. Who can write it can let the sleeper sleep on beside work until its next
+//! timeout, and have it woken for nothing. So a flag that only two sides look at, such as that of a
+//! portal, may lie where both can write: each harms itself. One that several applications look at
+//! must be mapped read-only for them.
 
-use crate::sync::{AtomicBool, Ordering, fence};
-use crossbeam_utils::CachePadded;
+use crate::sync::{Ordering, fence};
+#[cfg(not(loom))]
+use crate::{
+    mapping::{LayoutError, Lone, Mapping, Part},
+    sync::Arc,
+};
+
+/// Where the flag lies.
+#[cfg(not(loom))]
+type Flag = Part<Lone>;
+#[cfg(loom)]
+type Flag = crate::sync::Arc<crate::sync::Word>;
 
 /// Whether one engine sleeps. Shared by that engine and every application that pushes commands to
-/// it.
-#[derive(Debug)]
+/// it: a clone is the same doorbell.
+#[derive(Clone, Debug)]
 pub struct Doorbell {
-    sleeping: CachePadded<AtomicBool>,
+    flag: Flag,
 }
 
+const AWAKE: u64 = 0;
+const ASLEEP: u64 = 1;
+
+#[cfg(not(loom))]
+impl Doorbell {
+    /// The bytes that a doorbell takes in a mapping.
+    pub const FOOTPRINT: usize = size_of::<Lone>();
+
+    /// A doorbell of an engine of this process that is awake.
+    #[must_use]
+    pub fn new() -> Self {
+        let mapping = Arc::new(Mapping::heap(Self::FOOTPRINT));
+        Self::at(&mapping, 0).expect("a mapping of the doorbell's footprint")
+    }
+
+    /// The doorbell at offset `at` of `mapping`. Who formats that part of the mapping leaves zeros
+    /// there: the engine is awake.
+    ///
+    /// # Errors
+    ///
+    /// If no doorbell fits there.
+    pub fn at(mapping: &Arc<Mapping>, at: usize) -> Result<Self, LayoutError> {
+        Ok(Self { flag: Part::new(mapping, at, Self::FOOTPRINT)? })
+    }
+}
+
+#[cfg(loom)]
 impl Doorbell {
     /// A doorbell of an engine that is awake.
     #[must_use]
     pub fn new() -> Self {
-        Self { sleeping: CachePadded::new(AtomicBool::new(false)) }
+        Self { flag: Flag::new(crate::sync::Word::new(AWAKE)) }
     }
+}
 
+impl Doorbell {
     /// Engine: announces that it wants to sleep. Next, look into *every* ring once more; only if
     /// all are empty, sleep. In both cases call [`Doorbell::awake`] afterwards.
     pub fn prepare_sleep(&self) {
         // Release, so that what the engine published before (completions) is there for whoever sees
         // it.
-        self.sleeping.store(true, Ordering::Release);
+        self.flag.store(ASLEEP, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     /// Engine: it sleeps no more, or found work when it looked again and never did.
     pub fn awake(&self) {
-        self.sleeping.store(false, Ordering::Release);
+        self.flag.store(AWAKE, Ordering::Release);
     }
 
     /// Application, after a push: whether the engine must be woken through its eventfd.
@@ -79,13 +124,13 @@ impl Doorbell {
     #[must_use = "an engine that sleeps does not see the command until it is woken"]
     pub fn needs_ring(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.sleeping.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed) != AWAKE
     }
 
     /// Whether the engine has announced that it sleeps. For reports only: it orders nothing.
     #[must_use]
     pub fn is_sleeping(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed) != AWAKE
     }
 }
 

@@ -1,17 +1,18 @@
 //! Why memory could not be had.
 
 use crate::region::HugePageSize;
+use rustix::io::Errno;
 use std::{collections::TryReserveError, io};
 
-/// Why a region could not be made.
+/// Why memory could not be had: for a region, or to be shared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
     /// There is nothing to register.
-    #[error("a region of 0 bytes cannot be made: ask for at least 1")]
+    #[error("memory of 0 bytes cannot be had: ask for at least 1")]
     Empty,
     /// More than an address space can hold.
-    #[error("a region of {len} bytes cannot be made: the largest possible one has {max} bytes")]
+    #[error("{len} bytes of memory cannot be had: the largest possible one has {max} bytes")]
     TooLarge {
         /// The bytes asked for.
         len: usize,
@@ -20,7 +21,7 @@ pub enum MemoryError {
     },
     /// The allocator had no such memory.
     #[error(
-        "no memory for a region of {len} bytes: ask for less, or check `free -h`, the cgroup's memory.max \
+        "no memory of {len} bytes: ask for less, or check `free -h`, the cgroup's memory.max \
          and `ulimit -v`"
     )]
     OutOfMemory {
@@ -31,7 +32,7 @@ pub enum MemoryError {
     },
     /// Too few huge pages have been reserved on this machine, or this process may not have them.
     #[error(
-        "no huge pages for a region of {len} bytes: it takes {pages} of {} KiB and {} are free ({}); reserve some, \
+        "no huge pages for {len} bytes: it takes {pages} of {} KiB and {} are free ({}); reserve some, \
          as root: echo {pages} >> {}/nr_hugepages; or check the cgroup's hugetlb limits",
         .page.kib(),
         .free.map_or_else(|| "an unknown number".to_owned(), |free| free.to_string()),
@@ -51,11 +52,11 @@ pub enum MemoryError {
         errno: i32,
     },
     /// The kernel refused something.
-    #[error("{what} for a region of {len} bytes: {}", io::Error::from_raw_os_error(*.errno))]
+    #[error("{what} of {len} bytes: {}", io::Error::from_raw_os_error(*.errno))]
     System {
         /// What was asked for.
         what: &'static str,
-        /// The bytes of the region.
+        /// The bytes of the memory.
         len: usize,
         /// What the kernel said.
         errno: i32,
@@ -63,9 +64,20 @@ pub enum MemoryError {
     /// Whoever has the file descriptor could shrink the memory, and so kill this process.
     #[error(
         "the file descriptor is not shared memory that is sealed against shrinking; its maker should add F_SEAL_SHRINK \
-         to a memfd (`Region::memfd` does), and it must not be made of huge pages"
+         to a memfd (`Mapping::memfd` and `Region::memfd` do), and it must not be made of huge pages"
     )]
     NotSealed,
+    /// It is not the memory that both sides have agreed on.
+    #[error(
+        "the shared memory has {found} bytes and not {len}: both sides must compute its length alike, \
+         and pass on the right descriptor"
+    )]
+    OtherLength {
+        /// The bytes agreed on.
+        len: usize,
+        /// The bytes that there are.
+        found: usize,
+    },
     /// Only regular files have a length that stays.
     #[error("only a regular file can be mapped; this is none")]
     NotARegularFile,
@@ -99,4 +111,11 @@ pub enum MemoryError {
         /// The bytes of the file.
         file_len: u64,
     },
+}
+
+impl MemoryError {
+    /// The kernel refused `what`, for memory of `len` bytes.
+    pub(crate) fn system(what: &'static str, len: usize) -> impl Fn(Errno) -> Self {
+        move |errno| Self::System { what, len, errno: errno.raw_os_error() }
+    }
 }

@@ -1,4 +1,4 @@
-//! Memory that several threads, and later several processes, look at together: lock-free rings of
+//! Memory that several threads or several processes look at together: lock-free rings of
 //! 64-byte lines, the flag that says whether an engine sleeps, and registered-region memory.
 //!
 //! This crate does not know the protocol. What a [`Line`] means, who may name which bytes of a
@@ -13,6 +13,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`mapping`] | [`Mapping`]: memory with an owner, of this process or shared with others; all else lies in one |
 //! | [`line`](mod@line) | [`Line`]: 64 bytes, one cache line, any bit pattern valid |
 //! | [`spsc`] | [`ring`]: a bounded queue of lines from one thread to one other |
 //! | [`doorbell`] | [`Doorbell`]: whether the engine, or an application, sleeps in the kernel and must be woken |
@@ -32,7 +33,7 @@
 pub mod doorbell;
 mod error;
 pub mod line;
-mod mapping;
+pub mod mapping;
 pub mod prefetch;
 pub mod region;
 pub mod spsc;
@@ -41,6 +42,7 @@ mod sync;
 pub use doorbell::Doorbell;
 pub use error::MemoryError;
 pub use line::Line;
+pub use mapping::{Label, LayoutError, Mapping};
 pub use prefetch::prefetch;
 pub use region::{Backing, HugePageSize, OutOfBounds, Region};
-pub use spsc::{Consumer, Full, Producer, RingError, ring};
+pub use spsc::{Capacity, Consumer, Full, Producer, RingError, RingMemory, ring};

@@ -72,15 +72,14 @@
 
 use crate::{
     error::MemoryError,
-    mapping::Mapping,
+    mapping::{Mapping, WORD, checked_len},
     prefetch::prefetch_line,
-    sync::{Ordering, RegionWord},
+    sync::{MappingWord, Ordering},
 };
 use std::fmt;
 
 mod mapped;
 
-const WORD: usize = size_of::<RegionWord>();
 /// Words of a cache line, for prefetching.
 const LINE_WORDS: usize = 64 / WORD;
 /// The bytes named do not all lie in the region. None was copied.
@@ -121,7 +120,7 @@ pub enum HugePageSize {
 /// Page-aligned memory that many threads copy in and out of at once. See the [module](self) for
 /// what concurrent copies may see, and for the kinds of memory.
 pub struct Region {
-    memory: Mapping,
+    mapping: Mapping,
     /// In bytes; the rest of the last page is never copied out.
     len: usize,
 }
@@ -137,13 +136,13 @@ impl Region {
     ///
     /// See [`MemoryError`]: zero bytes, more than `isize::MAX`, or no memory.
     pub fn new(len: usize) -> Result<Self, MemoryError> {
-        Ok(Self { memory: Mapping::heap(checked_len(len)?)?, len })
+        Ok(Self { mapping: Mapping::pages(checked_len(len)?)?, len })
     }
 
     /// What kind of memory it is.
     #[must_use]
     pub fn backing(&self) -> Backing {
-        self.memory.backing()
+        self.mapping.backing()
     }
 
     /// Size in bytes, as asked for.
@@ -231,24 +230,14 @@ impl Region {
         }
     }
 
-    fn words(&self) -> &[RegionWord] {
-        self.memory.words()
-    }
-}
-
-/// `len`, if an allocation can be that long.
-fn checked_len(len: usize) -> Result<usize, MemoryError> {
-    const MAX: usize = isize::MAX as usize;
-    match len {
-        0 => Err(MemoryError::Empty),
-        1..=MAX => Ok(len),
-        _ => Err(MemoryError::TooLarge { len, max: MAX }),
+    fn words(&self) -> &[MappingWord] {
+        self.mapping.words()
     }
 }
 
 /// Writes `bytes` into `word`, from its byte `at` on, and keeps its other bytes, also those that
 /// someone else writes meanwhile. Ends at the first try unless someone does.
-fn merge(word: &RegionWord, at: usize, bytes: &[u8]) {
+fn merge(word: &MappingWord, at: usize, bytes: &[u8]) {
     let mut old = word.load(Ordering::Relaxed);
     loop {
         let mut new = old.to_ne_bytes();
@@ -262,7 +251,7 @@ fn merge(word: &RegionWord, at: usize, bytes: &[u8]) {
 }
 
 /// Reads the bytes of `word` from byte `at` on.
-fn extract(word: &RegionWord, at: usize, bytes: &mut [u8]) {
+fn extract(word: &MappingWord, at: usize, bytes: &mut [u8]) {
     let value = word.load(Ordering::Relaxed).to_ne_bytes();
     bytes.copy_from_slice(&value[at..at + bytes.len()]);
 }

@@ -16,6 +16,21 @@
 //! each index line crosses between the cores once per burst, not once per line. The indexes lie 128
 //! bytes apart, two cache lines, because the adjacent-line prefetcher fetches pairs.
 //!
+//! # Where it lies
+//!
+//! A ring lies in a [`Mapping`](crate::Mapping), so that its other end may be in another process:
+//! one side [formats](RingMemory::format) it and the other [joins](RingMemory::join) it, and each
+//! makes its [end](RingMemory::into_producer). The two agree on the capacity by other means. The
+//! ring's label says it, too, and is compared with it once: it protects from mistakes, and nothing
+//! is found by what it says.
+//!
+//! | offset in bytes | what | written by |
+//! |---|---|---|
+//! | 0 | [label](crate::Label): kind `1RMAring`, version 1, size: the capacity | who formats it |
+//! | 128 | `tail`, in the lower half of a word | producer |
+//! | 256 | `head`, in the lower half of a word | consumer |
+//! | 384 | the entries, 64 each | producer; the consumer zeroes secret ones |
+//!
 //! # The other side is not trusted
 //!
 //! The entries are made of atomic words, so that a producer that goes on writing while the consumer
@@ -30,18 +45,15 @@
 //! seen can be taken. A call does the same small, fixed amount of work whatever the other side
 //! does, and never touches an entry outside the ring.
 
-use crate::{
-    line::Line,
-    prefetch::prefetch_line,
-    sync::{Arc, AtomicU32, AtomicU64, Ordering},
-};
+use crate::{line::Line, prefetch::prefetch_line};
 use core::fmt;
 use crossbeam_utils::CachePadded;
 
 mod memory;
+mod place;
 
-#[doc(hidden)]
 pub use memory::RingMemory;
+use place::Place;
 
 /// The largest number of entries a ring may have: 4 MiB of lines. The point is to have a limit: a
 /// ring never needs more entries than an application has command slots.
@@ -73,85 +85,53 @@ pub enum RingError {
 #[error("the ring is full: take lines out before pushing more, or make it larger")]
 pub struct Full;
 
-/// One line in shared memory. A cache line of its own, so that neighbours do not contend.
-#[repr(C, align(64))]
-struct Entry([AtomicU64; Line::WORDS]);
+/// How many entries a ring has: a power of two of at most [`CAPACITY_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity(u32);
 
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Entry>() == size_of::<Line>());
-
-impl Entry {
-    fn new() -> Self {
-        Self(core::array::from_fn(|_| AtomicU64::new(0)))
-    }
-
-    /// Relaxed: the index that publishes the entry orders it.
-    fn store(&self, line: &Line) {
-        for (word, value) in self.0.iter().zip(line.0) {
-            word.store(value, Ordering::Relaxed);
+impl Capacity {
+    /// As many as that.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError::Capacity`] unless `entries` is a power of two, 1..=[`CAPACITY_MAX`].
+    pub const fn new(entries: usize) -> Result<Self, RingError> {
+        if entries.is_power_of_two() && entries <= CAPACITY_MAX {
+            Ok(Self(entries as u32))
+        } else {
+            Err(RingError::Capacity { capacity: entries })
         }
     }
 
-    fn load(&self) -> Line {
-        Line(core::array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+    /// The least that has room for `lines` lines.
+    #[must_use]
+    pub const fn for_lines(lines: u16) -> Self {
+        Self((lines as u32).next_power_of_two())
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
     }
 }
 
-struct Shared {
-    /// Written by the producer only: one past the newest published line.
-    tail: CachePadded<AtomicU32>,
-    /// Written by the consumer only: the oldest line not yet taken.
-    head: CachePadded<AtomicU32>,
-    /// A power of two of them.
-    entries: Box<[Entry]>,
-}
+const _: () = assert!(Capacity::for_lines(u16::MAX).get() == CAPACITY_MAX);
 
-impl Shared {
-    /// The entry of line `index`. The mask keeps it inside the ring whatever `index` is.
-    fn entry(&self, index: u32) -> &Entry {
-        &self.entries[index as usize & (self.entries.len() - 1)]
-    }
-
-    fn capacity(&self) -> u32 {
-        self.entries.len() as u32
-    }
-}
-
-/// Makes a ring of `capacity` entries, all memory allocated now.
+/// Makes a ring of `capacity` entries for two threads of this process, all memory allocated now. For
+/// two processes, each makes one end of a [`RingMemory`].
 ///
 /// # Errors
 ///
 /// [`RingError::Capacity`] unless `capacity` is a power of two, 1..=[`CAPACITY_MAX`].
 pub fn ring(capacity: usize) -> Result<(Producer, Consumer), RingError> {
-    ring_with_first_index(capacity, 0)
-}
-
-/// [`ring`], with both indexes at `first` in the beginning. Nobody can tell the difference, which
-/// is what tests use it for: they start shortly before the indexes wrap.
-///
-/// # Errors
-///
-/// As [`ring`].
-#[doc(hidden)]
-pub fn ring_with_first_index(
-    capacity: usize,
-    first: u32,
-) -> Result<(Producer, Consumer), RingError> {
-    if !capacity.is_power_of_two() || capacity > CAPACITY_MAX {
-        return Err(RingError::Capacity { capacity });
-    }
-    let shared = Arc::new(Shared {
-        tail: CachePadded::new(AtomicU32::new(first)),
-        head: CachePadded::new(AtomicU32::new(first)),
-        entries: (0..capacity).map(|_| Entry::new()).collect(),
-    });
-    let producer = Producer(Side::new(Arc::clone(&shared), first));
-    Ok((producer, Consumer(Side::new(shared, first))))
+    let memory = RingMemory::heap(Capacity::new(capacity)?);
+    Ok((memory.clone().into_producer(), memory.into_consumer()))
 }
 
 /// What a side keeps for itself. The other side cannot write it.
 struct Side {
-    shared: Arc<Shared>,
+    place: Place,
     /// This side's own index, the truth of which the shared one is a copy.
     own: u32,
     /// The other side's index when it was last looked at and made sense. It only grows, and is at
@@ -161,8 +141,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(shared: Arc<Shared>, first: u32) -> CachePadded<Self> {
-        CachePadded::new(Self { shared, own: first, other_seen: first, impossible_indexes: 0 })
+    fn new(place: Place, own: u32, other_seen: u32) -> CachePadded<Self> {
+        CachePadded::new(Self { place, own, other_seen, impossible_indexes: 0 })
     }
 
     /// Takes note of the other side's index, unless it is impossible: grown by more than
@@ -182,7 +162,7 @@ impl Side {
 
     /// Producer: how many lines there was room for when the consumer's index was last seen.
     fn room_seen(&self) -> usize {
-        (self.shared.capacity() - self.untaken_seen()) as usize
+        (self.place.capacity() - self.untaken_seen()) as usize
     }
 
     /// Consumer: how many lines were there to be taken when the producer's index was last seen.
@@ -243,7 +223,7 @@ impl Producer {
     #[inline]
     pub fn publish(&mut self) {
         let side = &*self.0;
-        side.shared.tail.store(side.own, Ordering::Release);
+        side.place.set_tail(side.own);
     }
 
     #[inline]
@@ -252,7 +232,7 @@ impl Producer {
             return Err(Full);
         }
         let side = &mut *self.0;
-        side.shared.entry(side.own).store(line);
+        side.place.entry(side.own).store(line);
         side.own = side.own.wrapping_add(1);
         Ok(())
     }
@@ -264,7 +244,7 @@ impl Producer {
         let side = &mut *self.0;
         if lines > side.room_seen() {
             // Looks full: only now touch the consumer's line.
-            let head = side.shared.head.load(Ordering::Acquire);
+            let head = side.place.head();
             side.look(head, side.untaken_seen());
         }
         lines <= side.room_seen()
@@ -275,7 +255,7 @@ impl Producer {
     #[must_use]
     pub fn len(&self) -> usize {
         let side = &*self.0;
-        let head = side.shared.head.load(Ordering::Acquire);
+        let head = side.place.head();
         side.own.wrapping_sub(side.believed(head, side.untaken_seen())) as usize
     }
 
@@ -288,7 +268,7 @@ impl Producer {
     /// The number of entries.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.0.shared.entries.len()
+        self.0.place.capacity() as usize
     }
 
     /// How often the consumer's index was found to be impossible. Not 0: the consumer is broken or
@@ -321,16 +301,16 @@ impl Consumer {
             // A line that the other core has just written takes long to come: 33 of the 100 ns that
             // an op took of a bare portal. None that it has yet to write: that would take it away
             // from there.
-            let ahead = side.shared.entry(side.own.wrapping_add(AHEAD));
+            let ahead = side.place.entry(side.own.wrapping_add(AHEAD));
             prefetch_line(core::ptr::from_ref(ahead).cast());
         }
-        let entry = side.shared.entry(side.own);
+        let entry = side.place.entry(side.own);
         let line = entry.load();
         if is_secret(&line) {
             entry.store(&Line::ZERO);
         }
         side.own = side.own.wrapping_add(1);
-        side.shared.head.store(side.own, Ordering::Release);
+        side.place.set_head(side.own);
         Some(line)
     }
 
@@ -340,8 +320,8 @@ impl Consumer {
         let side = &mut *self.0;
         if side.own == side.other_seen {
             // Looks empty: only now touch the producer's line.
-            let tail = side.shared.tail.load(Ordering::Acquire);
-            side.look(tail, side.shared.capacity());
+            let tail = side.place.tail();
+            side.look(tail, side.place.capacity());
         }
         side.own != side.other_seen
     }
@@ -352,8 +332,8 @@ impl Consumer {
     #[must_use]
     pub fn len(&self) -> usize {
         let side = &*self.0;
-        let tail = side.shared.tail.load(Ordering::Acquire);
-        let growth_max = side.shared.capacity() - side.waiting_seen();
+        let tail = side.place.tail();
+        let growth_max = side.place.capacity() - side.waiting_seen();
         side.believed(tail, growth_max).wrapping_sub(side.own) as usize
     }
 
@@ -366,7 +346,7 @@ impl Consumer {
     /// The number of entries.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.0.shared.entries.len()
+        self.0.place.capacity() as usize
     }
 
     /// How often the producer's index was found to be impossible. Not 0: the producer is broken or
@@ -394,203 +374,11 @@ impl Side {
         f.debug_struct(name)
             .field("index", &self.own)
             .field("len", &len)
-            .field("capacity", &self.shared.capacity())
+            .field("capacity", &self.place.capacity())
             .field("impossible_indexes", &self.impossible_indexes)
             .finish()
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Shortly before the indexes wrap.
-    const FIRST: u32 = u32::MAX - 2;
-
-    fn line(n: u64) -> Line {
-        Line(core::array::from_fn(|i| n * 8 + i as u64))
-    }
-
-    #[test]
-    fn capacity_is_a_power_of_two_within_the_limit() {
-        for capacity in [0, 3, 6, 100, CAPACITY_MAX + 1, 2 * CAPACITY_MAX, usize::MAX, 1 << 63] {
-            let error = ring(capacity).unwrap_err();
-            assert_eq!(error, RingError::Capacity { capacity });
-            assert!(error.to_string().contains(&capacity.to_string()));
-        }
-        for capacity in [1, 2, 64, CAPACITY_MAX] {
-            assert_eq!(ring(capacity).unwrap().0.capacity(), capacity);
-        }
-    }
-
-    #[test]
-    fn lines_come_out_in_order_across_the_wrap_of_the_indexes() {
-        for capacity in [1, 2, 4, 8] {
-            let (mut producer, mut consumer) = ring_with_first_index(capacity, FIRST).unwrap();
-            for round in 0..5 {
-                for n in 0..capacity as u64 {
-                    producer.push(&line(round * 100 + n)).unwrap();
-                }
-                assert_eq!(producer.push(&line(0)), Err(Full));
-                assert_eq!((producer.len(), consumer.len()), (capacity, capacity));
-                for n in 0..capacity as u64 {
-                    assert_eq!(consumer.pop(), Some(line(round * 100 + n)));
-                }
-                assert_eq!(consumer.pop(), None);
-                assert!(producer.is_empty() && consumer.is_empty());
-            }
-            assert_eq!((producer.impossible_indexes(), consumer.impossible_indexes()), (0, 0));
-        }
-    }
-
-    #[test]
-    fn lines_that_are_not_published_are_seen_when_they_are_or_when_there_are_many() {
-        let (mut producer, mut consumer) = ring_with_first_index(32, FIRST).unwrap();
-        // The index is a multiple of what is kept back after these.
-        for n in 0..3 {
-            assert!(!consumer.has_line(), "{n}");
-            producer.push_unpublished(&line(n)).unwrap();
-        }
-        for n in 0..3 {
-            assert_eq!(consumer.pop(), Some(line(n)));
-        }
-        producer.push_unpublished(&line(3)).unwrap();
-        assert_eq!((consumer.len(), producer.len()), (0, 1));
-        producer.publish();
-        assert_eq!(consumer.pop(), Some(line(3)));
-        producer.push_unpublished(&line(4)).unwrap();
-        producer.push(&line(5)).unwrap();
-        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(4)), Some(line(5))));
-    }
-
-    #[test]
-    fn a_ring_that_is_full_has_published_all_it_holds() {
-        let (mut producer, mut consumer) = ring(4).unwrap();
-        for n in 0..4 {
-            producer.push_unpublished(&line(n)).unwrap();
-        }
-        assert!(!consumer.has_line());
-        assert_eq!(producer.push_unpublished(&line(4)), Err(Full));
-        assert_eq!(consumer.pop(), Some(line(0)));
-        assert_eq!(producer.push_unpublished(&line(4)), Ok(()));
-    }
-
-    #[test]
-    fn an_impossible_tail_is_counted_and_looks_empty_until_it_makes_sense_again() {
-        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
-        let shared = Arc::clone(&producer.0.shared);
-        for forged in [FIRST.wrapping_add(5), FIRST.wrapping_sub(1), 1 << 31, u32::MAX / 2] {
-            let before = consumer.impossible_indexes();
-            shared.tail.store(forged, Ordering::Release);
-            assert_eq!((consumer.pop(), consumer.len()), (None, 0));
-            assert_eq!(consumer.impossible_indexes(), before + 1);
-        }
-        producer.push(&line(9)).unwrap();
-        assert_eq!(consumer.pop(), Some(line(9)));
-    }
-
-    #[test]
-    fn an_impossible_head_is_counted_and_looks_full_until_it_makes_sense_again() {
-        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
-        let shared = Arc::clone(&producer.0.shared);
-        producer.push(&line(0)).unwrap();
-        producer.push(&line(1)).unwrap();
-        for forged in [FIRST.wrapping_sub(1), FIRST.wrapping_add(3), 1 << 31] {
-            let before = producer.impossible_indexes();
-            shared.head.store(forged, Ordering::Release);
-            assert_eq!((producer.push(&line(7)), producer.len()), (Err(Full), 2));
-            assert_eq!(producer.impossible_indexes(), before + 1);
-        }
-        assert_eq!(consumer.pop(), Some(line(0)), "the consumer trusts its own index");
-        producer.push(&line(2)).unwrap();
-        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(1)), Some(line(2))));
-    }
-
-    #[test]
-    fn room_that_was_seen_stays_though_the_consumer_takes_its_index_back() {
-        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
-        let memory = producer.memory();
-        for n in 0..4 {
-            producer.push(&line(n)).unwrap();
-        }
-        assert!(!producer.has_room_for(1) && !producer.has_room_for(usize::MAX));
-        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(0)), Some(line(1))));
-        assert!(producer.has_room_for(2) && !producer.has_room_for(3));
-        assert_eq!(producer.impossible_indexes(), 0, "an honest consumer, so far");
-        memory.set_head(FIRST);
-        assert!(producer.has_room_for(2) && !producer.has_room_for(3));
-        assert_eq!((producer.impossible_indexes(), producer.len()), (1, 2));
-        assert_eq!((producer.push(&line(4)), producer.push(&line(5))), (Ok(()), Ok(())));
-    }
-
-    #[test]
-    fn a_line_that_was_seen_can_be_taken_though_the_producer_takes_its_index_back() {
-        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
-        let memory = consumer.memory();
-        producer.push(&line(0)).unwrap();
-        producer.push(&line(1)).unwrap();
-        assert!(consumer.has_line());
-        memory.set_tail(FIRST);
-        assert_eq!(consumer.len(), 2);
-        assert_eq!((consumer.pop(), consumer.pop()), (Some(line(0)), Some(line(1))));
-        assert_eq!((consumer.has_line(), consumer.impossible_indexes()), (false, 1));
-    }
-
-    #[test]
-    fn a_hostile_tail_never_yields_more_than_capacity_lines_per_look() {
-        let (producer, mut consumer) = ring_with_first_index(8, FIRST).unwrap();
-        producer.0.shared.tail.store(FIRST.wrapping_add(8), Ordering::Release);
-        let taken = core::iter::from_fn(|| consumer.pop()).count();
-        assert_eq!(taken, 8);
-    }
-
-    #[test]
-    fn of_a_secret_line_nothing_is_left_in_the_ring_and_others_stay() {
-        let (mut producer, mut consumer) = ring_with_first_index(4, FIRST).unwrap();
-        let memory = consumer.memory();
-        for n in 1..=3 {
-            producer.push(&line(n)).unwrap();
-        }
-        for n in 1..=3 {
-            let popped = consumer.pop_and_wipe_if(|found| *found == line(2));
-            assert_eq!(popped, Some(line(n)), "a copy of it is what the caller gets");
-        }
-        let left = [0, 1, 2].map(|n| memory.line(FIRST.wrapping_add(n)));
-        assert_eq!(left, [line(1), Line::ZERO, line(3)]);
-        assert_eq!(consumer.pop_and_wipe_if(|_| true), None);
-    }
-
-    #[test]
-    fn two_threads_pass_whole_lines_in_order() {
-        const LINES: u64 = 200_000;
-        let (mut producer, mut consumer) = ring_with_first_index(16, FIRST).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                for n in 0..LINES {
-                    while producer.push(&line(n)).is_err() {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-            for n in 0..LINES {
-                let taken = loop {
-                    match consumer.pop() {
-                        Some(taken) => break taken,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                assert_eq!(taken, line(n));
-            }
-        });
-        assert!(consumer.is_empty());
-    }
-
-    #[test]
-    fn each_side_and_each_index_has_two_cache_lines_of_its_own() {
-        assert_eq!(align_of::<Producer>(), 128);
-        assert_eq!(align_of::<Consumer>(), 128);
-        let distance =
-            core::mem::offset_of!(Shared, head).abs_diff(core::mem::offset_of!(Shared, tail));
-        assert!(distance >= 128);
-    }
-}
+mod tests;

@@ -20,10 +20,23 @@ use loom::{
     },
     thread,
 };
-use rma_shm::{Consumer, Doorbell, Line, Producer, spsc::ring_with_first_index};
+use rma_shm::{Capacity, Consumer, Doorbell, Line, Producer, RingMemory};
 
 /// The indexes wrap during each run.
 const FIRST: u32 = u32::MAX - 1;
+
+/// The memory of a ring in which `FIRST` lines, modulo 2^32, have been pushed and taken.
+fn memory(capacity: usize) -> RingMemory {
+    let memory = RingMemory::heap(Capacity::new(capacity).unwrap());
+    memory.set_tail(FIRST);
+    memory.set_head(FIRST);
+    memory
+}
+
+fn ring(capacity: usize) -> (Producer, Consumer) {
+    let memory = memory(capacity);
+    (memory.clone().into_producer(), memory.into_consumer())
+}
 
 /// All words differ, so that a mix of two lines is no line.
 fn line(n: u64) -> Line {
@@ -53,7 +66,7 @@ fn pop_all(consumer: &mut Consumer, lines: u64, wipe: bool) {
 
 fn explore_ring(capacity: usize, lines: u64, wipe: bool) {
     loom::model(move || {
-        let (mut producer, mut consumer) = ring_with_first_index(capacity, FIRST).unwrap();
+        let (mut producer, mut consumer) = ring(capacity);
         let pusher = thread::spawn(move || push_all(&mut producer, lines));
         pop_all(&mut consumer, lines, wipe);
         pusher.join().unwrap();
@@ -66,7 +79,7 @@ fn explore_ring(capacity: usize, lines: u64, wipe: bool) {
 fn lines_that_are_published_together_come_whole_and_in_order() {
     const LINES: u64 = 3;
     loom::model(|| {
-        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let (mut producer, mut consumer) = ring(2);
         let pusher = thread::spawn(move || {
             for n in 1..=LINES {
                 while producer.push_unpublished(&line(n)).is_err() {
@@ -99,7 +112,7 @@ fn a_line_that_is_wiped_is_not_the_next_one_that_comes_into_its_entry() {
 #[test]
 fn what_was_written_before_a_push_is_visible_after_its_pop() {
     loom::model(|| {
-        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let (mut producer, mut consumer) = ring(2);
         // Stands for the bytes of a region, which are copied with relaxed stores.
         let copied = Arc::new(AtomicBool::new(false));
         let engine = {
@@ -120,12 +133,12 @@ fn what_was_written_before_a_push_is_visible_after_its_pop() {
 /// nobody rang is a lost wake-up.
 fn explore_doorbell(applications: usize) {
     loom::model(move || {
-        let doorbell = Arc::new(Doorbell::new());
+        let doorbell = Doorbell::new();
         let rung = Arc::new(AtomicBool::new(false));
         let (threads, mut consumers): (Vec<_>, Vec<_>) = (0..applications)
             .map(|_| {
-                let (mut producer, consumer) = ring_with_first_index(1, FIRST).unwrap();
-                let (doorbell, rung) = (Arc::clone(&doorbell), Arc::clone(&rung));
+                let (mut producer, consumer) = ring(1);
+                let (doorbell, rung) = (doorbell.clone(), Arc::clone(&rung));
                 let application = thread::spawn(move || {
                     producer.push(&line(1)).unwrap();
                     if doorbell.needs_ring() {
@@ -171,11 +184,11 @@ fn either_of_two_applications_wakes_an_engine_that_goes_to_sleep() {
 fn an_engine_that_sleeps_time_and_again_takes_every_line() {
     const LINES: u64 = 2;
     loom::model(|| {
-        let doorbell = Arc::new(Doorbell::new());
+        let doorbell = Doorbell::new();
         let eventfd = Arc::new(Notify::new());
-        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let (mut producer, mut consumer) = ring(2);
         let application = {
-            let (doorbell, eventfd) = (Arc::clone(&doorbell), Arc::clone(&eventfd));
+            let (doorbell, eventfd) = (doorbell.clone(), Arc::clone(&eventfd));
             thread::spawn(move || {
                 for n in 1..=LINES {
                     producer.push(&line(n)).unwrap();
@@ -208,10 +221,10 @@ fn an_engine_that_sleeps_time_and_again_takes_every_line() {
 #[test]
 fn an_application_that_sleeps_takes_the_last_completion_and_learns_of_the_end() {
     loom::model(|| {
-        let doorbell = Arc::new(Doorbell::new());
+        let doorbell = Doorbell::new();
         let eventfd = Arc::new(Notify::new());
         let ended = Arc::new(AtomicBool::new(false));
-        let (mut given, mut completions) = ring_with_first_index(1, FIRST).unwrap();
+        let (mut given, mut completions) = ring(1);
         let engine = {
             let (doorbell, eventfd, ended) = (doorbell.clone(), eventfd.clone(), ended.clone());
             thread::spawn(move || {
@@ -250,8 +263,8 @@ fn an_application_that_sleeps_takes_the_last_completion_and_learns_of_the_end() 
 fn who_sees_a_command_sees_the_room_for_its_completion() {
     const COMMANDS: u64 = 3;
     loom::model(|| {
-        let (mut commands, mut taken) = ring_with_first_index(1, FIRST).unwrap();
-        let (mut given, mut completions) = ring_with_first_index(1, FIRST).unwrap();
+        let (mut commands, mut taken) = ring(1);
+        let (mut given, mut completions) = ring(1);
         let application = thread::spawn(move || {
             for n in 1..=COMMANDS {
                 commands.push(&line(n)).expect("the engine has taken the one before");
@@ -277,7 +290,7 @@ fn who_sees_a_command_sees_the_room_for_its_completion() {
 #[test]
 fn lengths_stay_within_the_ring_while_both_sides_move() {
     loom::model(|| {
-        let (mut producer, mut consumer) = ring_with_first_index(2, FIRST).unwrap();
+        let (mut producer, mut consumer) = ring(2);
         producer.push(&line(1)).unwrap();
         let pusher = thread::spawn(move || {
             let room = producer.has_room_for(2);
@@ -301,8 +314,8 @@ fn lengths_stay_within_the_ring_while_both_sides_move() {
 #[test]
 fn a_hostile_producer_gets_no_more_taken_than_its_ring_holds() {
     loom::model(|| {
-        let (producer, mut consumer) = ring_with_first_index(1, FIRST).unwrap();
-        let memory = producer.memory();
+        let memory = memory(1);
+        let mut consumer = memory.clone().into_consumer();
         let hostile = thread::spawn(move || {
             memory.set_line(FIRST, &line(1));
             memory.set_tail(FIRST.wrapping_add(2));

@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 
 use proptest::{collection::vec, prelude::*};
-use rma_shm::{Full, Line, Region, spsc::ring_with_first_index};
+use rma_shm::{Capacity, Full, Line, Region, RingMemory};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,11 @@ proptest! {
         capacity in (0_u32..7).prop_map(|power| 1_usize << power),
         first in prop_oneof![Just(0), Just(u32::MAX - 2), u32::MAX - 300..=u32::MAX, any::<u32>()],
     ) {
-        let (mut producer, mut consumer) = ring_with_first_index(capacity, first).unwrap();
+        let memory = RingMemory::heap(Capacity::new(capacity).unwrap());
+        memory.set_tail(first);
+        memory.set_head(first);
+        let (mut producer, mut consumer) =
+            (memory.clone().into_producer(), memory.into_consumer());
         let mut model = VecDeque::new();
         let mut next = 1;
         for call in calls {

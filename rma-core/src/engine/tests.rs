@@ -10,7 +10,7 @@ use crate::{
     one_rma::{COMMANDS_PER_PORTAL, OneRma},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
-    portal::{Bell, CommandPortal, PortalConfig, PortalPort, ReadOp, Wake, portal},
+    portal::{Bell, CommandPortal, PortalConfig, PortalMemory, ReadOp, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,
 };
@@ -21,6 +21,8 @@ use core::{
     time::Duration,
 };
 use std::sync::Arc;
+
+use rma_shm::Doorbell;
 
 mod bursts;
 mod hostile_process;
@@ -354,7 +356,7 @@ fn a_thread_that_sleeps_is_woken_once_for_the_completions_of_a_turn_and_when_its
     let (mut portal, mut port) = portal(config);
     let (rung, bell) = {
         let rung = Arc::new(Rung::default());
-        (rung.clone(), Bell { doorbell: Arc::default(), wake: rung })
+        (rung.clone(), Bell { doorbell: Doorbell::new(), wake: rung })
     };
     port.set_sleeper(bell.clone());
     engine.service_mut().attach(port);

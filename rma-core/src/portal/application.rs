@@ -272,7 +272,8 @@ impl CommandPortal {
     }
 
     /// Whether [`CommandPortal::poll`] has a completion to take. Always looks at what the engine
-    /// has written, so a thread may ask it between [`Doorbell::prepare_sleep`](rma_shm::Doorbell::prepare_sleep) and its sleep.
+    /// has written, so a thread may ask it between
+    /// [`Doorbell::prepare_sleep`](rma_shm::Doorbell::prepare_sleep) and its sleep.
     #[must_use]
     pub fn has_completion(&self) -> bool {
         !self.completions.is_empty()

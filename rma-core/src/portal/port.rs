@@ -24,9 +24,8 @@ pub struct PortalPort {
 }
 
 impl PortalPort {
-    /// The engine's end of rings whose other end may be anybody's. [`portal()`] makes both.
-    #[must_use]
-    pub const fn new(slots: Range<u16>, commands: Consumer, completions: Producer) -> Self {
+    /// The engine's end of rings whose other end may be anybody's.
+    pub(super) const fn new(slots: Range<u16>, commands: Consumer, completions: Producer) -> Self {
         Self {
             commands,
             completions,

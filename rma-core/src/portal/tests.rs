@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::{
@@ -10,20 +10,27 @@ use crate::{
     op::{ClassOfService, OpStatus, OpType},
     region::{RegionId, RegisteredRegion},
 };
-use rma_shm::Region;
+use rma_shm::{LayoutError, Region};
 
 fn local() -> HostAddr {
     "192.0.2.1".parse().unwrap()
 }
 
+fn config(slots: Range<u16>) -> PortalConfig {
+    PortalConfig { slots, pid: Pid(7), addresses: local().into(), bell: None, nic: NicTag(1) }
+}
+
 fn pair(slots: Range<u16>) -> (CommandPortal, PortalPort) {
-    portal(PortalConfig {
-        slots,
-        pid: Pid(7),
-        addresses: local().into(),
-        bell: None,
-        nic: NicTag(1),
-    })
+    portal(config(slots))
+}
+
+/// [`pair`], and what an application has of it that breaks the rules.
+fn pair_and_memory(slots: Range<u16>) -> (CommandPortal, PortalPort, PortalMemory) {
+    let count = slots.len() as u16;
+    let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(count)));
+    let memory = PortalMemory::format(&mapping, count).unwrap();
+    let join = || PortalMemory::join(&mapping, count).unwrap();
+    (join().into_application(config(slots.clone())), join().into_port(slots), memory)
 }
 
 fn grant() -> Grant {
@@ -72,8 +79,8 @@ fn a_command_passes_and_its_completion_frees_the_slot() {
 
 #[test]
 fn the_ring_keeps_no_copy_of_a_new_region_key() {
-    let (mut portal, mut port) = pair(0..2);
-    let memory = portal.commands.memory();
+    let (mut portal, mut port, memory) = pair_and_memory(0..2);
+    let memory = memory.commands();
     let key = RegionKey::from_bytes([0x5a; 16]);
     let to_rekey = Grant { op_type: OpType::Rekey, ..grant() };
     portal.rekey(&to_rekey, key).unwrap();
@@ -136,8 +143,8 @@ fn an_application_that_does_not_poll_stalls_itself() {
 
 #[test]
 fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
-    let (mut portal, mut port) = pair(0..2);
-    let (sink, memory) = (sink(64), portal.completions.memory());
+    let (mut portal, mut port, memory) = pair_and_memory(0..2);
+    let (sink, memory) = (sink(64), memory.completions());
     for round in 0..2 {
         let slot = portal.read(&grant(), 0, &sink, 0, 64).unwrap();
         port.take().unwrap().unwrap();
@@ -159,15 +166,15 @@ fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
 
 #[test]
 fn impossible_indexes_of_both_rings_are_told_once() {
-    let (portal, mut port) = pair(0..2);
-    portal.commands.memory().set_tail(3);
+    let (_portal, mut port, memory) = pair_and_memory(0..2);
+    memory.commands().set_tail(3);
     assert!(port.take().is_none());
-    portal.commands.memory().set_tail(1);
-    portal.completions.memory().set_head(1);
+    memory.commands().set_tail(1);
+    memory.completions().set_head(1);
     assert!(port.take().is_some(), "the ring has room by what was seen last");
     assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
-    portal.commands.memory().set_tail(3);
-    portal.completions.memory().set_head(u32::MAX);
+    memory.commands().set_tail(3);
+    memory.completions().set_head(u32::MAX);
     assert!(port.take().is_some(), "any line is one");
     assert!(port.take().is_none(), "there is no room, and an index that shrank makes none");
     assert_eq!((port.impossible_indexes(), port.impossible_indexes()), (1, 0));
@@ -187,4 +194,44 @@ fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
             local_offset: 0,
         }),
     }
+}
+
+#[test]
+fn the_layout_is_what_both_sides_rely_on() {
+    // Whoever changes one of these counts up the version.
+    let ring = 384 + 8 * 64;
+    assert_eq!(PortalMemory::footprint(5), 384 + 2 * ring);
+    let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(5)));
+    let memory = PortalMemory::format(&mapping, 5).unwrap();
+    memory.engine_doorbell().prepare_sleep();
+    memory.application_doorbell().prepare_sleep();
+    memory.commands().set_tail(3);
+    memory.completions().set_head(4);
+    let word = |at: usize| mapping.words()[at / 8].load(Relaxed);
+    assert_eq!(word(0).to_ne_bytes(), *b"1RMAport");
+    assert_eq!((word(8), word(16)), (1, 8));
+    assert_eq!((word(128), word(256)), (1, 1));
+    assert_eq!((word(384 + 128), word(384 + ring + 256)), (3, 4));
+    assert_eq!([word(384), word(384 + ring)].map(u64::to_ne_bytes), [*b"1RMAring"; 2]);
+}
+
+#[test]
+fn a_mapping_that_holds_no_such_portal_is_refused_with_what_is_there() {
+    let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(4)));
+    let refused = |slots| PortalMemory::join(&mapping, slots).unwrap_err();
+    assert!(matches!(refused(4), LayoutError::Kind { found: [0, ..], .. }));
+    assert!(matches!(refused(5), LayoutError::TooShort { .. }));
+    assert!(matches!(PortalMemory::format(&mapping, 5), Err(LayoutError::TooShort { .. })));
+    PortalMemory::format(&mapping, 4).unwrap();
+    assert!(matches!(refused(2), LayoutError::Size { found: 4, wanted: 2, .. }));
+    assert!(PortalMemory::join(&mapping, 3).is_ok(), "it has as many entries");
+    // Version, size, and the labels of the two rings.
+    let ring = 384 + 4 * 64;
+    for word in [8, 16, 384, 384 + 8, 384 + 16, 384 + ring].map(|at| &mapping.words()[at / 8]) {
+        let right = word.swap(77, Relaxed);
+        let error = refused(4);
+        assert!(error.to_string().contains("77") || matches!(error, LayoutError::Kind { .. }));
+        word.store(right, Relaxed);
+    }
+    assert!(PortalMemory::join(&mapping, 4).is_ok());
 }

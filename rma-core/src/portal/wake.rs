@@ -14,7 +14,7 @@ pub trait Wake: core::fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Bell {
     /// Whether the one to be woken sleeps.
-    pub doorbell: Arc<Doorbell>,
+    pub doorbell: Doorbell,
     /// How to wake it.
     pub wake: Arc<dyn Wake>,
 }

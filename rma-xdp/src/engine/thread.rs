@@ -69,7 +69,7 @@ struct Shared {
     requests: ArrayQueue<Request>,
     answers: ArrayQueue<Answer>,
     stop: AtomicBool,
-    doorbell: Arc<Doorbell>,
+    doorbell: Doorbell,
     wake: Arc<EventFd>,
 }
 
@@ -107,7 +107,7 @@ impl EngineThread {
             requests: ArrayQueue::new(1),
             answers: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
-            doorbell: Arc::default(),
+            doorbell: Doorbell::new(),
             wake: Arc::new(wake),
         });
         let ended = Arc::new(AtomicBool::new(false));
@@ -281,7 +281,7 @@ mod tests {
             requests: ArrayQueue::new(1),
             answers: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
-            doorbell: Arc::default(),
+            doorbell: Doorbell::new(),
             wake: Arc::new(EventFd::open().unwrap()),
         };
         EngineThread {

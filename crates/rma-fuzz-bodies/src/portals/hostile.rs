@@ -1,6 +1,7 @@
 //! An application that has its rings' memory, and uses it.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use rma_core::{
     addr::{HostAddr, Pid},
@@ -8,13 +9,10 @@ use rma_core::{
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     limits::OP_SIZE_MAX,
     op::ClassOfService,
-    portal::PortalPort,
+    portal::{PortalMemory, PortalPort},
     region::RegionId,
 };
-use rma_shm::{
-    Line,
-    spsc::{RingMemory, ring_with_first_index},
-};
+use rma_shm::{Line, Mapping, RingMemory};
 
 use super::{CONSTANT_LEN, HOSTILE_KEY, Script, hostile_index};
 
@@ -55,11 +53,16 @@ pub(super) struct Before {
 impl Hostile {
     /// A new process, and the engine's end of its portal.
     pub(super) fn start(identity: Identity, first: u32) -> (PortalPort, Self) {
-        let entries = identity.slots.len().next_power_of_two();
-        let ring = || ring_with_first_index(entries, first).expect("a power of two");
-        let ((commands, taken), (given, completions)) = (ring(), ring());
-        let port = PortalPort::new(identity.slots.clone(), taken, given);
-        let (commands, completions) = (commands.memory(), completions.memory());
+        let slots = identity.slots.clone();
+        let count = slots.len() as u16;
+        let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(count)));
+        let memory = PortalMemory::format(&mapping, count).expect("a mapping of its footprint");
+        let (commands, completions) = (memory.commands().clone(), memory.completions().clone());
+        for ring in [&commands, &completions] {
+            ring.set_tail(first);
+            ring.set_head(first);
+        }
+        let port = memory.into_port(slots);
         let outstanding = 0;
         let (given, taken) = (first, first);
         (port, Self { identity, commands, completions, given, taken, outstanding })

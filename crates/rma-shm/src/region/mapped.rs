@@ -3,10 +3,13 @@
 //! It decides which memory is safe to map and with what it is refused; how it is mapped is in
 //! [`mapping`](crate::mapping).
 
-use super::{Backing, HugePageSize, Region, checked_len};
-use crate::{error::MemoryError, mapping::Mapping};
+use super::{Backing, HugePageSize, Region};
+use crate::{
+    error::MemoryError,
+    mapping::{Mapping, checked_len, is_of_huge_pages},
+};
 use rustix::{
-    fs::{FallocateFlags, FileType, MemfdFlags, SealFlags},
+    fs::{FallocateFlags, FileType},
     io::Errno,
     mm::MapFlags,
 };
@@ -17,15 +20,6 @@ use std::{
 
 /// Bytes that are read from a file at once.
 const CHUNK: usize = 64 << 10;
-
-/// What `statfs` says of files that are made of huge pages. They may be SIGBUS though they are
-/// sealed and of full length, once somebody has punched a hole into them: there need not be a page
-/// for it again.
-const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
-
-fn is_of_huge_pages(file: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|it| it.f_type == HUGETLBFS_MAGIC)
-}
 
 impl HugePageSize {
     /// Bytes of a page.
@@ -56,10 +50,6 @@ impl HugePageSize {
     }
 }
 
-fn failed(what: &'static str, len: usize) -> impl Fn(Errno) -> MemoryError {
-    move |errno| MemoryError::System { what, len, errno: errno.raw_os_error() }
-}
-
 impl Region {
     /// Zeroed memory of huge pages that the machine has reserved beforehand. The kernel promises
     /// them now or never: it does not take them back, and does not swap them.
@@ -81,8 +71,8 @@ impl Region {
             HugePageSize::OneGiB => MapFlags::HUGETLB | MapFlags::HUGE_1GB,
         };
         let size = pages.checked_mul(page.bytes()).ok_or_else(|| refused(Errno::NOMEM))?;
-        let memory = Mapping::anonymous(size, flags, Backing::HugePages(page)).map_err(refused)?;
-        Ok(Self { memory, len })
+        let mapping = Mapping::anonymous(size, flags, Backing::HugePages(page)).map_err(refused)?;
+        Ok(Self { mapping, len })
     }
 
     /// [`Region::huge_pages`], or ordinary memory where there are none; then the second is why. Say
@@ -115,16 +105,7 @@ impl Region {
     ///
     /// As [`Region::new`], and whatever the kernel refuses.
     pub fn memfd(name: &str, len: usize) -> Result<Self, MemoryError> {
-        let file_len = checked_len(len)? as u64;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file =
-            rustix::fs::memfd_create(name, flags).map_err(failed("creating shared memory", len))?;
-        rustix::fs::ftruncate(&file, file_len).map_err(failed("sizing shared memory", len))?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(failed("sealing shared memory", len))?;
-        let memory = Mapping::shared(len, file, Backing::Memfd)
-            .map_err(failed("mapping shared memory", len))?;
-        Ok(Self { memory, len })
+        Ok(Self { mapping: Mapping::memfd(name, len)?, len })
     }
 
     /// All of the shared memory that another process has made, as [`Region::memfd`] does, and
@@ -141,15 +122,8 @@ impl Region {
     /// [`MemoryError::NotSealed`] if somebody could shrink it; and whatever the kernel refuses, as
     /// where it is sealed against writing.
     pub fn map_memfd(fd: OwnedFd) -> Result<Self, MemoryError> {
-        let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
-        if !seals.contains(SealFlags::SHRINK) || is_of_huge_pages(&fd) {
-            return Err(MemoryError::NotSealed);
-        }
-        let file_len = rustix::fs::fstat(&fd).map_err(failed("asking for the length", 0))?.st_size;
-        let len = checked_len(usize::try_from(file_len).unwrap_or(usize::MAX))?;
-        let memory = Mapping::shared(len, fd, Backing::Memfd)
-            .map_err(failed("mapping shared memory", len))?;
-        Ok(Self { memory, len })
+        let mapping = Mapping::join(fd)?;
+        Ok(Self { len: mapping.len(), mapping })
     }
 
     /// The first `len` bytes of a file, shared: what remote hosts write changes the file, and what
@@ -175,7 +149,8 @@ impl Region {
     /// others; if the disk is full; and whatever the kernel refuses.
     pub fn map_file(file: impl Into<OwnedFd>, len: usize) -> Result<Self, MemoryError> {
         let (file, file_len) = (file.into(), checked_len(len)? as u64);
-        let stat = rustix::fs::fstat(&file).map_err(failed("asking about the file", len))?;
+        let stat =
+            rustix::fs::fstat(&file).map_err(MemoryError::system("asking about the file", len))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(MemoryError::NotARegularFile);
         }
@@ -196,11 +171,13 @@ impl Region {
             // Some file systems cannot; most of those take the blocks when the pages are brought
             // in.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(errno) => return Err(failed("allocating the file's blocks", len)(errno)),
+            Err(errno) => {
+                return Err(MemoryError::system("allocating the file's blocks", len)(errno));
+            }
         }
-        let memory =
-            Mapping::shared(len, file, Backing::File).map_err(failed("mapping the file", len))?;
-        Ok(Self { memory, len })
+        let mapping = Mapping::shared(len, file, Backing::File)
+            .map_err(MemoryError::system("mapping the file", len))?;
+        Ok(Self { mapping, len })
     }
 
     /// A copy of a whole file in memory of this process. The file is not looked at again, so
@@ -210,7 +187,8 @@ impl Region {
     ///
     /// As [`Region::new`], if the file cannot be read, or gets shorter meanwhile.
     pub fn load_file(file: &File) -> Result<Self, MemoryError> {
-        let stat = rustix::fs::fstat(file).map_err(failed("asking about the file", 0))?;
+        let stat =
+            rustix::fs::fstat(file).map_err(MemoryError::system("asking about the file", 0))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(MemoryError::NotARegularFile);
         }
@@ -226,7 +204,7 @@ impl Region {
                     at += read;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(failed("reading the file", len)(errno)),
+                Err(errno) => return Err(MemoryError::system("reading the file", len)(errno)),
             }
         }
         Ok(region)
@@ -236,7 +214,7 @@ impl Region {
     /// other memory.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.memory.fd()
+        self.mapping.fd()
     }
 
     /// Writes a file's changes to its disk and waits until they are there: slow. Nothing to do for
@@ -247,7 +225,9 @@ impl Region {
     /// What the disk said. Then the file may have any mixture of old and new bytes.
     pub fn sync(&self) -> Result<(), MemoryError> {
         match self.backing() {
-            Backing::File => self.memory.sync().map_err(failed("writing the file", self.len())),
+            Backing::File => {
+                self.mapping.sync().map_err(MemoryError::system("writing the file", self.len()))
+            }
             Backing::Ordinary | Backing::HugePages(_) | Backing::Memfd => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use rma_shm::{ring, spsc::RingMemory};
+use rma_shm::{Mapping, RingMemory};
 
 use super::*;
 
@@ -21,19 +21,24 @@ const TURN: Duration = Duration::from_millis(1);
 
 const HOSTILE: Range<u16> = SLOTS..2 * SLOTS;
 
-/// An engine, two honest portals, the memory of the rings of a hostile one whose slots are between
-/// theirs, and where data would land.
-fn hostile_engine()
--> (Engine<Lost, HandClock>, Vec<CommandPortal>, [RingMemory; 2], RegisteredRegion) {
+/// A hostile portal's memory: all of it, and the rings in it.
+struct Memory {
+    mapping: Arc<Mapping>,
+    rings: [RingMemory; 2],
+}
+
+/// An engine, two honest portals, the memory of a hostile one whose slots are between theirs, and
+/// where data would land.
+fn hostile_engine() -> (Engine<Lost, HandClock>, Vec<CommandPortal>, Memory, RegisteredRegion) {
     let (mut engine, mut portals, sink) = engine(3);
     portals.remove(1);
     assert!(engine.service_mut().detach(&HOSTILE).is_some());
     engine.service_mut().nic_mut().configure_slots(HOSTILE, Some(PID));
-    let capacity = usize::from(SLOTS).next_power_of_two();
-    let (commands, taken) = ring(capacity).unwrap();
-    let (given, completions) = ring(capacity).unwrap();
-    engine.service_mut().attach(PortalPort::new(HOSTILE, taken, given));
-    (engine, portals, [commands.memory(), completions.memory()], sink)
+    let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(SLOTS)));
+    let memory = PortalMemory::format(&mapping, SLOTS).unwrap();
+    let rings = [memory.commands().clone(), memory.completions().clone()];
+    engine.service_mut().attach(memory.into_port(HOSTILE));
+    (engine, portals, Memory { mapping, rings }, sink)
 }
 
 /// Uses every free slot. Returns how many ops had completed.
@@ -50,14 +55,14 @@ fn use_all_slots(portal: &mut CommandPortal, sink: &RegisteredRegion) -> u64 {
 }
 
 /// Writes anything anywhere, mostly near to what would be right, until told to stop.
-fn scribble(memories: &[RingMemory; 2], stop: &AtomicBool) {
+fn scribble(Memory { mapping, rings }: &Memory, stop: &AtomicBool) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     while !stop.load(Relaxed) {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
         let [a, b, c, d, ..] = random.to_le_bytes();
-        let memory = &memories[usize::from(a & 1)];
+        let memory = &rings[usize::from(a & 1)];
         let near = u32::from(b % 8).wrapping_sub(3);
         match a >> 1 & 7 {
             0 | 1 => memory.set_tail(memory.tail().wrapping_add(near)),
@@ -68,6 +73,11 @@ fn scribble(memories: &[RingMemory; 2], stop: &AtomicBool) {
             6 => {
                 let slot = u64::from(HOSTILE.start - 4) + u64::from(c % 16);
                 memory.set_word(b.into(), 0, slot | 1 << 16 | u64::from(d) << 32);
+            }
+            // Labels, doorbells, and what nobody looks at, too.
+            _ if d & 1 == 0 => {
+                let words = mapping.words();
+                words[(random >> 32) as usize % words.len()].store(random, Relaxed);
             }
             _ => memory.set_word(b.into(), c.into(), random),
         }
@@ -84,7 +94,7 @@ fn a_hostile_process_stalls_itself_alone_and_an_operator_sees_it() {
     let process = {
         let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
         thread::spawn(move || {
-            hostile[0].set_tail(u32::MAX / 2);
+            hostile.rings[0].set_tail(u32::MAX / 2);
             begun.wait();
             // The engine sees that one; then come all others.
             begun.wait();

@@ -1,5 +1,8 @@
 use super::*;
-use rustix::io::dup;
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::dup,
+};
 use std::{
     io::Write,
     os::{
@@ -77,7 +80,7 @@ fn nobody_can_shrink_shared_memory_and_what_can_be_shrunk_is_not_mapped() {
     let read_only = unsealed();
     rustix::fs::fcntl_add_seals(&read_only, SealFlags::SHRINK | SealFlags::WRITE).unwrap();
     let refused = Region::map_memfd(read_only).unwrap_err().to_string();
-    assert!(refused.contains("mapping shared memory for a region of 8192 bytes"), "{refused}");
+    assert!(refused.contains("mapping shared memory of 8192 bytes"), "{refused}");
     let empty = rustix::fs::memfd_create("rma-test", MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::fcntl_add_seals(&empty, SealFlags::SHRINK).unwrap();
     assert_eq!(Region::map_memfd(empty).unwrap_err(), MemoryError::Empty);
