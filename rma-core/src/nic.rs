@@ -29,6 +29,7 @@ mod region_table;
 mod responder;
 mod security;
 mod solicitation_window;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -54,11 +55,12 @@ use crate::{
     time::{Clock, Instant},
     wire::{self, FrameView},
 };
-use initiator::{Context, Initiator};
+use initiator::Initiator;
 use receive::{Batch, Seen};
-use responder::{Responder, Serving};
+use responder::Responder;
 use security::Security;
 use solicitation_window::SolicitationWindow;
+use tables::Tables;
 
 /// A 1RMA NIC as a state machine.
 ///
@@ -198,9 +200,9 @@ impl Nic {
     /// If the slot is nobody's or busy: then there is no op, and nothing else is disturbed. A
     /// command that makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        let (initiator, mut context) = self.initiating();
+        let (initiator, mut tables) = self.initiating();
         let is_queued = initiator
-            .handle_command(now, &command, &mut context)
+            .handle_command(now, &command, &mut tables)
             .inspect_err(|_| self.counters.count_refused())?;
         if is_queued && command.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);
@@ -292,57 +294,60 @@ impl Nic {
         let source = frame.source;
         match view.as_ref().map_err(|&reason| reason)? {
             FrameView::ReadRequest(view) => {
-                let (responder, _, mut serving) = self.serving();
-                responder.handle_read_request(now, view.claims(), frame, opened, &mut serving)
+                let (responder, mut tables) = self.responding();
+                responder.handle_read_request(now, view.claims(), frame, opened, &mut tables)
             }
             FrameView::ReadResponse(view) => {
-                let (initiator, mut context) = self.initiating();
+                let (initiator, mut tables) = self.initiating();
                 let claims = view.claims();
-                initiator.handle_response(now, source, claims, frame.bytes, opened, &mut context)
+                initiator.handle_response(now, source, claims, frame.bytes, opened, &mut tables)
             }
             FrameView::Failure(view) => {
-                let (initiator, context) = self.initiating();
-                initiator.handle_failure(now, source, view.claims(), opened, context.window)
+                let (initiator, tables) = self.initiating();
+                initiator.handle_failure(now, source, view.claims(), opened, tables.window)
             }
             FrameView::MutationRequest(view) => {
-                let (responder, _, mut serving) = self.serving();
+                let (responder, mut tables) = self.responding();
                 let claims = view.claims();
-                responder.handle_mutation_request(now, claims, frame, opened, &mut serving)?;
+                responder.handle_mutation_request(now, claims, frame, opened, &mut tables)?;
                 self.make_room(now);
                 Ok(())
             }
             FrameView::Solicitation(view) => {
-                let (initiator, context) = self.initiating();
-                initiator.handle_solicitation(clock, view.claims(), frame, opened, &context)
+                let (initiator, tables) = self.initiating();
+                initiator.handle_solicitation(clock, view.claims(), frame, opened, &tables)
             }
             FrameView::SolicitedData(view) => {
-                let (responder, window, mut serving) = self.serving();
-                responder.handle_data(clock, view.claims(), frame, opened, window, &mut serving)
+                let (responder, mut tables) = self.responding();
+                responder.handle_data(clock, view.claims(), frame, opened, &mut tables)
             }
             FrameView::Acknowledgement(view) => {
-                let (initiator, context) = self.initiating();
-                initiator.handle_acknowledgement(now, source, view.claims(), opened, context.window)
+                let (initiator, tables) = self.initiating();
+                initiator.handle_acknowledgement(now, source, view.claims(), opened, tables.window)
             }
         }
     }
 
     /// The initiator, and what it works with.
-    fn initiating(&mut self) -> (&mut Initiator, Context<'_>) {
-        let Self { config, security, regions, window, initiator, .. } = self;
-        (initiator, Context { security, regions, window, config })
+    #[inline]
+    fn initiating(&mut self) -> (&mut Initiator, Tables<'_>) {
+        let Self { config, security, regions, window, initiator, counters, .. } = self;
+        (initiator, Tables { security, regions, window, counters, config })
     }
 
-    /// The responder, the window, and what else it works with.
-    fn serving(&mut self) -> (&mut Responder, &mut SolicitationWindow, Serving<'_>) {
+    /// The responder, and what it works with.
+    #[inline]
+    fn responding(&mut self) -> (&mut Responder, Tables<'_>) {
         let Self { config, security, regions, window, responder, counters, .. } = self;
-        (responder, window, Serving { security, regions, counters, config })
+        (responder, Tables { security, regions, window, counters, config })
     }
 
     /// Expires whatever is due. Early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.initiator.handle_timeout(now, &mut self.window, &self.counters);
-        let (responder, window, mut serving) = self.serving();
-        responder.handle_timeout(now, window, &mut serving);
+        let (initiator, mut tables) = self.initiating();
+        initiator.handle_timeout(now, &mut tables);
+        let (responder, mut tables) = self.responding();
+        responder.handle_timeout(now, &mut tables);
         if !self.regions.previous().is_empty() {
             let timeout = self.config.timeout_nanos;
             let lost = self.regions.previous_mut().handle_timeout(now, timeout);
@@ -364,8 +369,8 @@ impl Nic {
     #[inline(never)]
     fn park(&mut self, now: Instant) {
         let reads_wait = self.initiator.reads_wait();
-        let Self { responder, window, counters, .. } = self;
-        responder.park(now, window, reads_wait, counters);
+        let (responder, mut tables) = self.responding();
+        responder.park(now, reads_wait, &mut tables);
     }
 
     /// Writes at most one frame into `out`. Call until it returns `None`.
@@ -432,11 +437,11 @@ impl Nic {
         // frame).
         for responder in [self.responder_first, !self.responder_first] {
             let transmit = if responder {
-                let (responder, window, mut serving) = self.serving();
-                responder.poll_transmit(now, window, &mut serving, out)
+                let (responder, mut tables) = self.responding();
+                responder.poll_transmit(now, &mut tables, out)
             } else {
-                let (initiator, mut context) = self.initiating();
-                initiator.poll_transmit(now, &mut context, out)
+                let (initiator, mut tables) = self.initiating();
+                initiator.poll_transmit(now, &mut tables, out)
             };
             // Who had nothing to send has not had its turn.
             if transmit.is_some() {

@@ -22,9 +22,9 @@ use super::{
     NicConfig,
     counters::NicCounters,
     granules::Granules,
-    region_table::RegionTable,
-    security::{RequestSeal, Security},
+    security::RequestSeal,
     solicitation_window::{SolicitationWindow, Solicitor},
+    tables::Tables,
 };
 use crate::{
     backend::Transmit,
@@ -110,7 +110,7 @@ impl Initiator {
         &mut self,
         now: Instant,
         command: &Command,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<bool, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
         let (local, size) = match &command.op {
@@ -120,13 +120,13 @@ impl Initiator {
             CommandOp::Rekey(_) => (None, command.op.op_size()),
         };
         let valid = (1..=OP_SIZE_MAX).contains(&size)
-            && context.config.settings.addresses.toward(command.responder).is_some()
+            && tables.config.settings.addresses.toward(command.responder).is_some()
             && local.is_none_or(|&Transfer { local_region, local_offset, op_size, .. }| {
-                let local = context.regions.get(local_region);
+                let local = tables.regions.get(local_region);
                 local.is_some_and(|local| local.owner == pid && local.holds(local_offset, op_size))
             });
         if !valid {
-            self.complete(now, command.slot, OpStatus::InvalidCommand, context.window);
+            self.complete(now, command.slot, OpStatus::InvalidCommand, tables.window);
             return Ok(false);
         }
         self.waiting[fifo(command.class, command.op.op_type())]
@@ -150,12 +150,8 @@ impl Initiator {
     }
 
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        window: &mut SolicitationWindow,
-        counters: &NicCounters,
-    ) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, tables: &mut Tables<'_>) {
+        let Tables { window, counters, .. } = tables;
         //= 1rma#4.3-eager-shedding
         for fifo in 0..FIFOS {
             while let Some(id) = self.waiting[fifo].front() {
@@ -202,7 +198,7 @@ impl Initiator {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         // In most turns there is nothing, and that should be known soon.
@@ -211,9 +207,9 @@ impl Initiator {
         }
         for data in [self.data_first, !self.data_first] {
             let transmit = if data {
-                self.poll_data(context, out)
+                self.poll_data(tables, out)
             } else {
-                self.poll_request(now, context, out)
+                self.poll_request(now, tables, out)
             };
             if transmit.is_some() {
                 return transmit;
@@ -291,14 +287,6 @@ impl Initiator {
         let waiting = self.waiting.iter().map(IndexList::len).sum::<usize>();
         self.slots.len() - waiting - self.ops_in_service() - self.completions.len()
     }
-}
-
-/// What the initiator works with, besides its own tables.
-pub(super) struct Context<'a> {
-    pub(super) security: &'a mut Security,
-    pub(super) regions: &'a RegionTable,
-    pub(super) window: &'a mut SolicitationWindow,
-    pub(super) config: &'a NicConfig,
 }
 
 impl core::fmt::Debug for Initiator {

@@ -5,16 +5,17 @@
 //! turns to send, so that requests that are refused, which may come as
 //! fast as frames can be sent, do not stop those that were accepted.
 
-pub(super) mod admission;
+mod admission;
 mod mutations;
 mod notices;
 mod reads;
 
 use super::{
-    NicConfig, NicCounters, RegionTable,
+    NicConfig,
     fair_queue::Bucket,
-    security::{Opened, RequestSeal, Security},
+    security::{Opened, RequestSeal},
     solicitation_window::SolicitationWindow,
+    tables::Tables,
 };
 use crate::{
     addr::HostAddr,
@@ -48,14 +49,6 @@ enum Sender {
     Writes,
 }
 
-/// What the responder works with, besides its own tables.
-pub(super) struct Serving<'a> {
-    pub(super) security: &'a mut Security,
-    pub(super) regions: &'a mut RegionTable,
-    pub(super) counters: &'a NicCounters,
-    pub(super) config: &'a NicConfig,
-}
-
 impl Responder {
     pub(super) fn new(config: &NicConfig) -> Self {
         let nobody = HostAddr::from_octets([0; 16]);
@@ -83,15 +76,15 @@ impl Responder {
         claims: Request,
         frame: &mut RxFrame<'_>,
         opened: &Opened,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let asked = asked(claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
-        let bucket = self.bucket_of(asked.initiator, serving.config);
+        let bucket = self.bucket_of(asked.initiator, tables.config);
         let is_full = self.reads.is_full(claims.header.class, bucket, claims.op_size);
         let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), serving)?;
-        let refusing = (&mut self.admission, serving);
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
+        let refusing = (&mut self.admission, tables);
         self.reads.push(now, (asked, bucket), admitted, frame.reply_len_max, refusing);
         Ok(())
     }
@@ -103,7 +96,7 @@ impl Responder {
         claims: MutationRequest,
         frame: &mut RxFrame<'_>,
         opened: &Opened,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let asked = asked(claims.header, frame);
         if self.writes.has_come(&asked) {
@@ -113,12 +106,12 @@ impl Responder {
             Mutation::Write { region_offset, op_size } => Some((region_offset, op_size.into())),
             Mutation::Rekey => None,
         };
-        let bucket = self.bucket_of(asked.initiator, serving.config);
+        let bucket = self.bucket_of(asked.initiator, tables.config);
         let is_full = self.writes.is_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, is_full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), serving)?;
-        self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, serving);
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
+        self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, tables);
         Ok(())
     }
 
@@ -129,10 +122,9 @@ impl Responder {
         claims: SolicitedData,
         frame: &mut RxFrame<'_>,
         opened: &Opened,
-        window: &mut SolicitationWindow,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        self.writes.handle_data(clock, claims, frame, opened, window, serving)
+        self.writes.handle_data(clock, claims, frame, opened, tables)
     }
 
     /// Whether the request of a mutation has come before.
@@ -159,15 +151,10 @@ impl Responder {
     }
 
     /// Expires whatever is due.
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        window: &mut SolicitationWindow,
-        serving: &mut Serving<'_>,
-    ) {
-        self.admission.handle_timeout(now, serving);
-        self.reads.handle_timeout(now, serving);
-        self.writes.handle_timeout(now, window, &mut self.admission, serving);
+    pub(super) fn handle_timeout(&mut self, now: Instant, tables: &mut Tables<'_>) {
+        self.admission.handle_timeout(now, tables);
+        self.reads.handle_timeout(now, tables);
+        self.writes.handle_timeout(now, &mut self.admission, tables);
     }
 
     /// When `handle_timeout` has work next. Reads that are too late to be answered wait for room in
@@ -193,14 +180,8 @@ impl Responder {
 
     /// Parks mutations that have held their share of the window for long enough, if somebody wants
     /// room.
-    pub(super) fn park(
-        &mut self,
-        now: Instant,
-        window: &mut SolicitationWindow,
-        reads_wait: bool,
-        counters: &NicCounters,
-    ) {
-        self.writes.park(now, window, reads_wait, counters);
+    pub(super) fn park(&mut self, now: Instant, reads_wait: bool, tables: &mut Tables<'_>) {
+        self.writes.park(now, reads_wait, tables);
     }
 
     /// About how many frames there are to send. 0 only if there is none.
@@ -214,12 +195,11 @@ impl Responder {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        window: &mut SolicitationWindow,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         // In most turns there is nothing, and that should be known soon.
-        if self.frames_waiting(window) == 0 {
+        if self.frames_waiting(tables.window) == 0 {
             return None;
         }
         let Self { admission, reads, writes, .. } = self;
@@ -227,9 +207,9 @@ impl Responder {
         let mut sender = self.first;
         for _ in 0..Sender::COUNT {
             let transmit = match sender {
-                Sender::Admission => admission.poll_transmit(serving, out),
-                Sender::Reads => reads.poll_transmit(serving, admission, out),
-                Sender::Writes => writes.poll_transmit(now, window, admission, serving, out),
+                Sender::Admission => admission.poll_transmit(tables, out),
+                Sender::Reads => reads.poll_transmit(tables, admission, out),
+                Sender::Writes => writes.poll_transmit(now, admission, tables, out),
             };
             sender = sender.next();
             if transmit.is_some() {

@@ -124,6 +124,13 @@ impl Header {
         out[field::COUNTER].copy_from_slice(&self.counter.to_be_bytes());
     }
 
+    /// A number that is the same for all frames of one op, by which a network may spread them
+    /// ([`crate::backend::Transmit::flow`]).
+    #[must_use]
+    pub const fn flow(&self) -> u16 {
+        self.slot.0 ^ self.generation as u16
+    }
+
     /// The IV of the frame that this header begins.
     #[must_use]
     pub const fn iv(&self, direction: Direction) -> Iv {

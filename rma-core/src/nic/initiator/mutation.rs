@@ -7,7 +7,7 @@
 //! count before it sent it, is always the first to give up (P2).
 
 use super::{
-    Context, Initiator,
+    Initiator,
     slots::{Slot, State},
 };
 use crate::{
@@ -18,8 +18,7 @@ use crate::{
     error::DropReason,
     limits::GRANULE,
     nic::{
-        granules::cut, responder::admission::flow, security::Opened,
-        solicitation_window::SolicitationWindow,
+        granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
     },
     time::{Clock, Instant},
     wire::{
@@ -71,7 +70,7 @@ impl Initiator {
         claims: Solicitation,
         frame: &RxFrame<'_>,
         opened: &Opened,
-        context: &Context<'_>,
+        tables: &Tables<'_>,
     ) -> Result<(), DropReason> {
         if self.slot_of(frame.source, &claims.header, State::Solicited).is_ok() {
             return Err(DropReason::SolicitedTwice);
@@ -85,7 +84,7 @@ impl Initiator {
         let solicitation =
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let owner = slot.pid;
-        let is_gone = |local| context.regions.get(local).is_none_or(|it| Some(it.owner) != owner);
+        let is_gone = |local| tables.regions.get(local).is_none_or(|it| Some(it.owner) != owner);
         if local.is_some_and(is_gone) {
             // Nothing has been sent and nothing will be; the op times out.
             return Err(DropReason::LocalRegionGone);
@@ -111,12 +110,12 @@ impl Initiator {
     /// Writes the next frame of solicited data, if there is one. Ops take turns.
     pub(super) fn poll_data(
         &mut self,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let id = self.sending.pop_front(&mut self.sending_links)?;
         let slot = &mut self.slots[usize::from(id)];
-        let transmit = slot.write_data(CommandSlotId(id), context, out);
+        let transmit = slot.write_data(CommandSlotId(id), tables, out);
         if transmit.is_none() {
             // The local region is gone: what was sent may land, the rest never comes.
             slot.solicited.sent = slot.command.op.op_size();
@@ -151,7 +150,7 @@ impl Slot {
     fn write_data(
         &mut self,
         id: CommandSlotId,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let Solicited { iv, pending, payload_len_max, sent, source, .. } = self.solicited;
@@ -162,7 +161,7 @@ impl Slot {
         let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
         match &self.command.op {
             CommandOp::Write(Transfer { local_region, local_offset, .. }) => {
-                let local = context.regions.get(*local_region)?;
+                let local = tables.regions.get(*local_region)?;
                 if Some(local.owner) != self.pid {
                     return None;
                 }
@@ -185,15 +184,15 @@ impl Slot {
             op_offset: sent as u16,
             payload_len: payload_len as u16,
         };
-        context.security.write_data(&self.command.key, &iv, data, frame);
+        tables.security.write_data(&self.command.key, &iv, data, frame);
         self.solicited.sent += payload_len as u32;
         Some(Transmit {
             source,
             destination: self.command.responder,
-            port: context.config.settings.port,
+            port: tables.config.settings.port,
             class: header.class,
             len: DATA_OVERHEAD + payload_len,
-            flow: flow(&header),
+            flow: header.flow(),
             may_resolve: true,
             link_behind: false,
         })

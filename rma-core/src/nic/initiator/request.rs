@@ -1,11 +1,11 @@
 //! Hop 1 at the initiator: an op enters service, and its request is written (1RMA §3.1, §5.1).
 
-use super::{Context, Initiator, queues::fifo, slots::State};
+use super::{Initiator, queues::fifo, slots::State};
 use crate::{
     backend::Transmit,
     command::{CommandOp, Transfer},
     crypto::EngineId,
-    nic::{granules::Granules, responder::admission::flow, solicitation_window::Solicitor},
+    nic::{granules::Granules, solicitation_window::Solicitor, tables::Tables},
     op::ClassOfService,
     time::Instant,
     wire::{
@@ -22,15 +22,15 @@ impl Initiator {
     pub(super) fn poll_request(
         &mut self,
         now: Instant,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let admits_read = context.window.admits(Solicitor::Read);
+        let admits_read = tables.window.admits(Solicitor::Read);
         let id = self.next_ready(admits_read)?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
-        let addresses = &context.config.settings.addresses;
+        let addresses = &tables.config.settings.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
         self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
@@ -47,15 +47,15 @@ impl Initiator {
         };
         let mutation = match command.op {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
-                context.window.debit(Solicitor::Read, op_size);
+                tables.window.debit(Solicitor::Read, op_size);
                 let request = Request {
                     header,
                     region_offset: remote_offset,
                     op_size: op_size as u16,
-                    payload_len_max: context.config.payload_len_max(source),
+                    payload_len_max: tables.config.payload_len_max(source),
                 };
                 let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
-                slot.seal.iv = context.security.write_request(&command.key, request, out);
+                slot.seal.iv = tables.security.write_request(&command.key, request, out);
                 None
             }
             CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
@@ -67,7 +67,7 @@ impl Initiator {
             let timeout_micros = (self.timeout_nanos / 1_000) as u32;
             let request = MutationRequest { header, mutation, timeout_micros };
             let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
-            slot.seal.iv = context.security.write_mutation_request(&command.key, request, out);
+            slot.seal.iv = tables.security.write_mutation_request(&command.key, request, out);
         }
         self.data_first = true;
         slot.entered_at = now;
@@ -76,10 +76,10 @@ impl Initiator {
         Some(Transmit {
             source,
             destination: slot.command.responder,
-            port: context.config.settings.port,
+            port: tables.config.settings.port,
             class: header.class,
             len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
-            flow: flow(&header),
+            flow: header.flow(),
             may_resolve: true,
             link_behind: false,
         })

@@ -1,7 +1,7 @@
 //! What a responder answers to a request: the data of a read, which lands in host memory, or a
 //! refusal of whatever was asked (1RMA §3.1, §4.2).
 
-use super::{Context, Initiator, slots::State};
+use super::{Initiator, slots::State};
 use crate::{
     addr::HostAddr,
     command::{CommandOp, Transfer},
@@ -10,6 +10,7 @@ use crate::{
         granules::Granules,
         security::{Opened, payload_of},
         solicitation_window::SolicitationWindow,
+        tables::Tables,
     },
     op::OpStatus,
     time::Instant,
@@ -25,7 +26,7 @@ impl Initiator {
         claims: Response,
         frame: &[u8],
         opened: &Opened,
-        context: &mut Context<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let id = claims.header.slot;
         let slot = self.slot_of(source, &claims.header, State::InService)?;
@@ -44,7 +45,7 @@ impl Initiator {
         if slot.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
-        let sink = context
+        let sink = tables
             .regions
             .get(local_region)
             .filter(|sink| Some(sink.owner) == slot.pid)
@@ -55,7 +56,7 @@ impl Initiator {
         //= 1rma#3.1-complete-when-all-bytes-arrived
         slot.arrived = slot.arrived.with(granules);
         if slot.arrived == Granules::of(0, op_size) {
-            self.complete(now, id, OpStatus::Ok, context.window);
+            self.complete(now, id, OpStatus::Ok, tables.window);
         }
         Ok(())
     }

@@ -8,10 +8,7 @@
 //! derivation and one opening, under a decoy where it names nothing, and as many again as any
 //! region has previous keys. So the time of a refusal does not tell whether there is such a region.
 
-use super::{
-    Serving,
-    notices::{Cause, Notices},
-};
+use super::notices::{Cause, Notices};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
@@ -22,6 +19,7 @@ use crate::{
         receive::PREFETCH_MAX,
         region_table::Decoy,
         security::{Authentic, Opened, RequestSeal},
+        tables::Tables,
     },
     op::{OpStatus, OpType},
     region::Permissions,
@@ -54,16 +52,11 @@ impl Asked {
             port: config.settings.port,
             class: self.header.class,
             len,
-            flow: flow(&self.header),
+            flow: self.header.flow(),
             may_resolve,
             link_behind: false,
         }
     }
-}
-
-/// The same for all frames of one op.
-pub(in crate::nic) const fn flow(header: &Header) -> u16 {
-    header.slot.0 ^ header.generation as u16
 }
 
 /// What a request asks for.
@@ -105,18 +98,18 @@ impl Admission {
         asked: &Asked,
         wanted: Wanted<T>,
         (frame, opened): (&mut RxFrame<'_>, &Opened),
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<Admitted<T>, DropReason> {
         self.now = now;
         let Wanted { claims, op_type, span, is_full } = wanted;
-        let region = serving.regions.get(asked.header.region);
+        let region = tables.regions.get(asked.header.region);
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
         let (region_key, revision) = match region {
             Some(region) => (&region.key, region.revision),
-            None => (&serving.regions.decoy().key, Decoy::REVISION),
+            None => (&tables.regions.decoy().key, Decoy::REVISION),
         };
-        let (key, request) = serving.security.open_request(
+        let (key, request) = tables.security.open_request(
             opened,
             (region_key, revision),
             &binding,
@@ -128,7 +121,7 @@ impl Admission {
                 Some(_) => DropReason::RequestUnauthenticated,
                 None => DropReason::UnknownRegion,
             };
-            return Err(self.refuse_unauthenticated(asked, &binding, frame, reason, serving));
+            return Err(self.refuse_unauthenticated(asked, &binding, frame, reason, tables));
         };
         if let Some((offset, size)) = span
             && size as usize > PREFETCH_MAX
@@ -148,7 +141,7 @@ impl Admission {
             None
         };
         if let Some((status, reason)) = refused {
-            self.refuse(asked, &key, status, serving);
+            self.refuse(asked, &key, status, tables);
             return Err(reason);
         }
         Ok(Admitted { request, key, revision })
@@ -160,7 +153,7 @@ impl Admission {
         asked: &Asked,
         key: &DerivedRegionKey,
         status: OpStatus,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) {
         // Who cannot use the key any more is told so under the one that everybody has.
         let (cause, key) = match status {
@@ -168,7 +161,7 @@ impl Admission {
             _ => (Cause::Known, Some(key)),
         };
         // Also of a request that came twice and waited twice, one is told.
-        let _ = self.notices.push(self.now, cause, (asked, status), key, None, serving.counters);
+        let _ = self.notices.push(self.now, cause, (asked, status), key, None, tables.counters);
     }
 
     //= 1rma#4.2-request-authentication-failure
@@ -181,18 +174,17 @@ impl Admission {
         binding: &KeyBinding,
         frame: &RxFrame<'_>,
         reason: DropReason,
-        serving: &Serving<'_>,
+        tables: &Tables<'_>,
     ) -> DropReason {
-        let previous = serving.regions.previous().to_compare(asked.header.region);
+        let previous = tables.regions.previous().to_compare(asked.header.region);
         // Who had the key before a rotation is told, however many strangers ask at the same time
         // (P11).
         let is_old =
-            serving.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
+            tables.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
         let (cause, reason) =
             if is_old { (Cause::OldKey, DropReason::OldKey) } else { (Cause::Stranger, reason) };
         let refused = (asked, OpStatus::RemoteAuthenticationFailure);
-        let pushed =
-            self.notices.push(self.now, cause, refused, None, frame.link, serving.counters);
+        let pushed = self.notices.push(self.now, cause, refused, None, frame.link, tables.counters);
         pushed.err().unwrap_or(reason)
     }
 
@@ -202,9 +194,9 @@ impl Admission {
     }
 
     /// Forgets notices that have waited for too long.
-    pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, tables: &Tables<'_>) {
         self.now = now;
-        self.notices.handle_timeout(now, serving.counters);
+        self.notices.handle_timeout(now, tables.counters);
     }
 
     /// When `handle_timeout` has work next.
@@ -221,9 +213,9 @@ impl Admission {
     #[inline]
     pub(super) fn poll_transmit(
         &mut self,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        self.notices.poll_transmit(self.now, serving.security, out)
+        self.notices.poll_transmit(self.now, tables.security, out)
     }
 }

@@ -37,14 +37,11 @@
 //! of the limit earlier (the *guard*), by a clock that is read after the data was authenticated,
 //! right before the copy; and the clock is read again right after it. If by then the limit may have
 //! passed, the promise may be broken, and that is counted
-//! ([`NicCounters::late_effects`]): it is never silent.
+//! ([`NicCounters::late_effects`](crate::nic::NicCounters::late_effects)): it is never silent.
 
 mod pending;
 
-use super::{
-    Serving,
-    admission::{Admission, Admitted, Asked},
-};
+use super::admission::{Admission, Admitted, Asked};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
@@ -52,11 +49,12 @@ use crate::{
     error::DropReason,
     index_list::{IndexList, Links},
     nic::{
-        NicConfig, NicCounters,
+        NicConfig,
         fair_queue::{Bucket, FairLinks, FairQueue},
         granules::Granules,
         security::{Opened, payload_of},
         solicitation_window::{SolicitationWindow, Solicitor},
+        tables::Tables,
     },
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
@@ -226,14 +224,8 @@ impl PendingWrites {
 
     /// Parks what has held its share of the window for long enough, one op after the other, as long
     /// as somebody wants room.
-    pub(super) fn park(
-        &mut self,
-        now: Instant,
-        window: &mut SolicitationWindow,
-        reads_wait: bool,
-        counters: &NicCounters,
-    ) {
-        while self.is_room_wanted(window, reads_wait)
+    pub(super) fn park(&mut self, now: Instant, reads_wait: bool, tables: &mut Tables<'_>) {
+        while self.is_room_wanted(tables.window, reads_wait)
             && let Some(index) = self.solicited.front()
         {
             let entry = &mut self.entries[usize::from(index)];
@@ -241,13 +233,13 @@ impl PendingWrites {
                 return;
             }
             let size = entry.mutation.op_size();
-            window.refund(Solicitor::Mutation, size);
+            tables.window.refund(Solicitor::Mutation, size);
             entry.state = State::Parked;
             self.parked_bytes += size;
             self.used[entry.asked.header.class as usize] -= 1;
             self.solicited.remove(&mut self.links, index);
             self.parked.push_back(&mut self.links, index);
-            counters.count_parked();
+            tables.counters.count_parked();
         }
     }
 
@@ -258,21 +250,21 @@ impl PendingWrites {
         (asked, bucket): (Asked, Bucket),
         admitted: &Admitted<MutationRequest>,
         admission: &mut Admission,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) {
         let &Admitted { request, key, revision } = admitted;
         match self.place_for(request.header.class, bucket) {
             None => return,
             Some(Place::Free) => (),
             Some(Place::Parked(index)) => {
-                serving.counters.count_parked_forgotten();
+                tables.counters.count_parked_forgotten();
                 self.unpark(index);
                 self.release(index);
             }
             Some(Place::Waiting(index)) => {
-                serving.counters.count_pushed_out();
+                tables.counters.count_pushed_out();
                 let entry = &self.entries[usize::from(index)];
-                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, serving);
+                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
                 self.release(index);
             }
@@ -305,13 +297,12 @@ impl PendingWrites {
         claims: SolicitedData,
         frame: &mut RxFrame<'_>,
         opened: &Opened,
-        window: &mut SolicitationWindow,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let entry = self.entry_of(frame.source, &claims);
         let is_write = entry.is_some_and(|it| matches!(it.mutation, Mutation::Write { .. }));
         let landed = match entry {
-            Some(_) => self.accept_data(clock, claims, frame.bytes, opened, window, serving),
+            Some(_) => self.accept_data(clock, claims, frame.bytes, opened, tables),
             None => Err(DropReason::UnknownPendingWrite),
         };
         if opened.authentic && !is_write {
@@ -345,8 +336,7 @@ impl PendingWrites {
         claims: SolicitedData,
         frame: &[u8],
         opened: &Opened,
-        window: &mut SolicitationWindow,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let index = claims.pending;
         let entry = &mut self.entries[usize::from(index)];
@@ -363,13 +353,13 @@ impl PendingWrites {
         if entry.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
-        let applied = entry.land(clock, start, payload, serving);
+        let applied = entry.land(clock, start, payload, tables);
         if applied == Err(DropReason::DataLate) {
             return applied;
         }
         entry.arrived = entry.arrived.with(granules);
         if entry.arrived == Granules::of(0, size) {
-            self.settle(index, window);
+            self.settle(index, tables.window);
         }
         applied
     }
@@ -406,9 +396,8 @@ impl PendingWrites {
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
-        window: &mut SolicitationWindow,
         admission: &mut Admission,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) {
         for class in ClassOfService::ALL {
             while let Some(index) = self.waiting[class as usize].oldest(&self.waiting_links) {
@@ -416,8 +405,8 @@ impl PendingWrites {
                 if now.nanos_since(entry.arrived_at) < self.dispatch_timeout_nanos {
                     break;
                 }
-                serving.counters.count_drop(DropReason::InboundQueueFull);
-                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, serving);
+                tables.counters.count_drop(DropReason::InboundQueueFull);
+                admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
                 self.release(index);
             }
@@ -433,7 +422,7 @@ impl PendingWrites {
             && self.is_over(now, index)
         {
             let size = self.entries[usize::from(index)].mutation.op_size();
-            window.refund(Solicitor::Mutation, size);
+            tables.window.refund(Solicitor::Mutation, size);
             self.solicited.remove(&mut self.links, index);
             self.release(index);
         }
@@ -488,54 +477,53 @@ impl PendingWrites {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        window: &mut SolicitationWindow,
         admission: &mut Admission,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
             let entry = &mut self.entries[usize::from(index)];
-            let transmit = entry.write_acknowledgement(serving, out);
+            let transmit = entry.write_acknowledgement(tables, out);
             self.release(index);
             return transmit;
         }
         //= 1rma#5.1-writes-solicited
         if !self.any_waits()
-            || !window.admits(Solicitor::Mutation)
+            || !tables.window.admits(Solicitor::Mutation)
             || self.solicited.len() >= self.solicited_max
         {
             return None;
         }
-        let Some(index) = self.next_in_time(now, serving) else {
+        let Some(index) = self.next_in_time(now, tables) else {
             // None waits any more, and reads need not take turns with them.
-            window.note_contended(false);
+            tables.window.note_contended(false);
             return None;
         };
         let entry = &mut self.entries[usize::from(index)];
-        if serving.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
-            serving.counters.count_drop(DropReason::OldKey);
+        if tables.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
+            tables.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
-            admission.refuse(&entry.asked, &entry.key, status, serving);
+            admission.refuse(&entry.asked, &entry.key, status, tables);
             self.release(index);
-            return admission.poll_transmit(serving, out);
+            return admission.poll_transmit(tables, out);
         }
-        window.debit(Solicitor::Mutation, entry.mutation.op_size());
+        tables.window.debit(Solicitor::Mutation, entry.mutation.op_size());
         entry.state = State::Solicited;
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
-        entry.write_solicitation(index, serving, out)
+        entry.write_solicitation(index, tables, out)
     }
 
     /// Takes the next entry whose initiator still waits for the solicitation; the others it
     /// forgets.
-    fn next_in_time(&mut self, now: Instant, serving: &Serving<'_>) -> Option<u16> {
+    fn next_in_time(&mut self, now: Instant, tables: &Tables<'_>) -> Option<u16> {
         loop {
             let index = self.next_waiting()?;
             let entry = &self.entries[usize::from(index)];
             if now.nanos_since(entry.arrived_at) < entry.limit_nanos {
                 return Some(index);
             }
-            serving.counters.count_abandoned();
+            tables.counters.count_abandoned();
             self.release(index);
         }
     }

@@ -14,7 +14,7 @@
 mod limiter;
 mod told_requests;
 
-use super::admission::{Asked, flow};
+use super::admission::Asked;
 use crate::{
     backend::{LINK_LEN, Transmit},
     crypto::DerivedRegionKey,
@@ -290,7 +290,7 @@ impl Notices {
             // Others decide how many there are.
             class: ClassOfService::Latency,
             len: FAILURE_LEN,
-            flow: flow(&asked.header),
+            flow: asked.header.flow(),
             may_resolve: cause != Cause::Stranger,
             link_behind,
         })

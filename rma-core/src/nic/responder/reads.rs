@@ -8,10 +8,7 @@
 //! carries its K_d; what it was admitted under must still be the region's key when its data is
 //! read, so that nothing is read under a key that was rotated away.
 
-use super::{
-    Serving,
-    admission::{Admission, Admitted, Asked},
-};
+use super::admission::{Admission, Admitted, Asked};
 use crate::{
     backend::Transmit,
     crypto::DerivedRegionKey,
@@ -21,6 +18,7 @@ use crate::{
         NicConfig,
         fair_queue::{Bucket, FairLinks, FairQueue},
         granules::cut,
+        tables::Tables,
     },
     op::{ClassOfService, OpStatus},
     time::Instant,
@@ -125,7 +123,7 @@ impl InboundReads {
         (asked, bucket): (Asked, Bucket),
         admitted: Admitted<Request>,
         reply_len_max: usize,
-        (admission, serving): (&mut Admission, &mut Serving<'_>),
+        (admission, tables): (&mut Admission, &mut Tables<'_>),
     ) {
         let Admitted { request, key, revision } = admitted;
         let class = request.header.class;
@@ -136,9 +134,9 @@ impl InboundReads {
         };
         let jobs = &mut self.queues[class as usize];
         if let Some(index) = who_makes_room {
-            serving.counters.count_pushed_out();
+            tables.counters.count_pushed_out();
             let job = &jobs.entries[usize::from(index)];
-            admission.refuse(&job.asked, &job.key, OpStatus::Nack, serving);
+            admission.refuse(&job.asked, &job.key, OpStatus::Nack, tables);
             jobs.remove(index);
         }
         // Field by field, so that it is made where it stays.
@@ -156,14 +154,14 @@ impl InboundReads {
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
-    pub(super) fn handle_timeout(&mut self, now: Instant, serving: &Serving<'_>) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, tables: &Tables<'_>) {
         for jobs in &mut self.queues {
             while let Some(index) = jobs.queue.oldest(&jobs.links)
                 && now.nanos_since(jobs.entries[usize::from(index)].arrived_at)
                     >= self.timeout_nanos
             {
                 jobs.remove(index);
-                serving.counters.count_abandoned();
+                tables.counters.count_abandoned();
             }
         }
     }
@@ -176,7 +174,7 @@ impl InboundReads {
     /// Writes the next response, if there is one.
     pub(super) fn poll_transmit(
         &mut self,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         admission: &mut Admission,
         out: &mut [u8],
     ) -> Option<Transmit> {
@@ -184,20 +182,20 @@ impl InboundReads {
         let jobs = &mut self.queues[class as usize];
         let job = &mut jobs.entries[usize::from(jobs.queue.front()?)];
         let sent_before = job.sent;
-        let transmit = job.write_response(serving, out);
+        let transmit = job.write_response(tables, out);
         let sent = u64::from(job.sent - sent_before);
         let is_over = transmit.is_none() || job.sent == job.op_size;
         if transmit.is_none() {
-            serving.counters.count_drop(DropReason::OldKey);
+            tables.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
-            admission.refuse(&job.asked, &job.key, status, serving);
+            admission.refuse(&job.asked, &job.key, status, tables);
         }
         jobs.bytes -= sent;
         if is_over {
             jobs.pop();
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
-        transmit.or_else(|| admission.poll_transmit(serving, out))
+        transmit.or_else(|| admission.poll_transmit(tables, out))
     }
 
     /// The class whose turn it is, if it has a job; otherwise the other.
@@ -265,8 +263,8 @@ impl Job {
 
     /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
-    fn write_response(&mut self, serving: &mut Serving<'_>, out: &mut [u8]) -> Option<Transmit> {
-        let region = serving.regions.get_at(self.asked.header.region, self.revision)?;
+    fn write_response(&mut self, tables: &mut Tables<'_>, out: &mut [u8]) -> Option<Transmit> {
+        let region = tables.regions.get_at(self.asked.header.region, self.revision)?;
         let room = out.len().saturating_sub(RESPONSE_OVERHEAD);
         let left = usize::from(self.op_size - self.sent);
         let payload_len = cut(left, self.payload_len_max.min(room));
@@ -279,8 +277,8 @@ impl Job {
             op_offset: self.sent,
             payload_len: payload_len as u16,
         };
-        serving.security.write_response(&self.key, &self.asked.seal.iv, response, frame);
+        tables.security.write_response(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
-        Some(self.asked.reply(serving.config, RESPONSE_OVERHEAD + payload_len, true))
+        Some(self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len, true))
     }
 }

@@ -6,10 +6,7 @@ use crate::{
     backend::Transmit,
     crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
-    nic::{
-        granules::Granules,
-        responder::{Serving, admission::Asked},
-    },
+    nic::{granules::Granules, responder::admission::Asked, tables::Tables},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{
@@ -103,9 +100,9 @@ impl Pending {
         clock: &impl Clock,
         start: u32,
         payload: &[u8],
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        if serving.regions.get_at(self.asked.header.region, self.revision).is_none() {
+        if tables.regions.get_at(self.asked.header.region, self.revision).is_none() {
             self.status = OpStatus::RemoteAuthenticationFailure;
             return Err(DropReason::OldKey);
         }
@@ -114,29 +111,29 @@ impl Pending {
         if clock.now().nanos_since(self.solicited_at) >= self.deadline_nanos() {
             return Err(DropReason::DataLate);
         }
-        self.apply(start, payload, serving);
+        self.apply(start, payload, tables);
         if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
             // Too late to undo, and so to be known.
-            serving.counters.count_late_effect();
+            tables.counters.count_late_effect();
         }
         Ok(())
     }
 
     /// Changes what the op is to change. The caller has checked that all is as it was when it was
     /// admitted.
-    fn apply(&self, start: u32, payload: &[u8], serving: &mut Serving<'_>) {
+    fn apply(&self, start: u32, payload: &[u8], tables: &mut Tables<'_>) {
         let region = self.asked.header.region;
         match self.mutation {
             Mutation::Write { region_offset, .. } => {
                 let offset = region_offset + u64::from(start);
-                if let Some(entry) = serving.regions.get(region) {
+                if let Some(entry) = tables.regions.get(region) {
                     entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
                 }
             }
             //= 1rma#5.2-rekey
             Mutation::Rekey => {
                 if let Ok(key) = payload.try_into() {
-                    let _ = serving.regions.rekey(region, &RegionKey::from_bytes(key));
+                    let _ = tables.regions.rekey(region, &RegionKey::from_bytes(key));
                 }
             }
         }
@@ -145,32 +142,33 @@ impl Pending {
     pub(super) fn write_solicitation(
         &mut self,
         index: u16,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let solicitation = Solicitation {
             header: self.asked.header,
             pending: index,
-            payload_len_max: serving.config.payload_len_max(self.asked.responder),
+            payload_len_max: tables.config.payload_len_max(self.asked.responder),
         };
         let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
         let request_iv = &self.asked.seal.iv;
         self.solicitation_iv =
-            serving.security.write_solicitation(&self.key, request_iv, solicitation, frame);
-        // The initiators decide how many there are, and those that keep the rules wait behind the rest.
+            tables.security.write_solicitation(&self.key, request_iv, solicitation, frame);
+        // The initiators decide how many there are, and those that keep the rules wait behind the
+        // rest.
         let class = ClassOfService::Latency;
-        Some(Transmit { class, ..self.asked.reply(serving.config, SOLICITATION_LEN, true) })
+        Some(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN, true) })
     }
 
     pub(super) fn write_acknowledgement(
         &self,
-        serving: &mut Serving<'_>,
+        tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
         let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
         let iv = &self.solicitation_iv;
-        serving.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
-        Some(self.asked.reply(serving.config, ACKNOWLEDGEMENT_LEN, true))
+        tables.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
+        Some(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN, true))
     }
 }
