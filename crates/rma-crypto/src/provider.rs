@@ -94,13 +94,18 @@ impl ProviderKind {
     /// # Errors
     /// Which instructions the processor lacks.
     pub fn provider(self) -> Result<&'static dyn AeadProvider, Unsupported> {
-        match self {
-            Self::Portable => Ok(&Portable),
+        let found = match self {
+            Self::Portable => return Ok(&Portable),
             #[cfg(target_arch = "x86_64")]
-            _ => crate::x86::provider(self),
+            Self::AesNi => crate::x86::aes_ni(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes256 => crate::x86::vaes256(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes512 => crate::x86::vaes512(),
             #[cfg(not(target_arch = "x86_64"))]
-            _ => Err(Unsupported { kind: self, lacks: "an x86-64 processor" }),
-        }
+            Self::AesNi | Self::Vaes256 | Self::Vaes512 => Err("an x86-64 processor"),
+        };
+        found.map_err(|lacks| Unsupported { kind: self, lacks })
     }
 }
 

@@ -16,23 +16,26 @@ use crate::{
     key::{Key, KeySchedule, PreparedKey},
     lanes::{self, Isa, Job, Layout, Place},
     portable::Portable,
-    provider::{AeadProvider, ProviderKind, Unsupported},
+    provider::{AeadProvider, ProviderKind},
 };
 
-/// The provider, if this processor can run it.
-pub(crate) fn provider(kind: ProviderKind) -> Result<&'static dyn AeadProvider, Unsupported> {
-    let lacks = |lacks| Unsupported { kind, lacks };
-    let narrow = AesNi::detect().map_err(lacks)?;
-    // Providers are of size zero: nothing is allocated.
-    Ok(match kind {
-        ProviderKind::Vaes512 => {
-            Box::leak(Box::new(OverVaes512(Vaes512::detect(narrow).map_err(lacks)?)))
-        }
-        ProviderKind::Vaes256 => {
-            Box::leak(Box::new(OverVaes256(Vaes256::detect(narrow).map_err(lacks)?)))
-        }
-        ProviderKind::AesNi | ProviderKind::Portable => Box::leak(Box::new(OverAesNi(narrow))),
-    })
+/// A provider, or what this processor lacks for it. Providers are of size zero: nothing is allocated
+/// for one that lives for ever.
+type Found = Result<&'static dyn AeadProvider, &'static str>;
+
+/// The provider over 128-bit registers, if this processor can run it.
+pub(crate) fn aes_ni() -> Found {
+    Ok(Box::leak(Box::new(OverAesNi(AesNi::detect()?))))
+}
+
+/// The provider over 256-bit registers, if this processor can run it.
+pub(crate) fn vaes256() -> Found {
+    Ok(Box::leak(Box::new(OverVaes256(Vaes256::detect(AesNi::detect()?)?))))
+}
+
+/// The provider over 512-bit registers, if this processor can run it.
+pub(crate) fn vaes512() -> Found {
+    Ok(Box::leak(Box::new(OverVaes512(Vaes512::detect(AesNi::detect()?)?))))
 }
 
 /// The first of some features that this processor lacks.
