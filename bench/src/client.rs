@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, Grant, HostError, InlineHost, OpStatus, OpType, Permissions,
-    Portal, RegisteredRegion, TscClock,
+    Clock, CommandSlotId, Completion, Grant, HostError, InlineHost, Moves, OpStatus, OpType,
+    Permissions, Portal, RegisteredRegion, TscClock,
 };
 
 use crate::{
@@ -122,7 +122,7 @@ impl Client {
         let began = self.clock.now();
         let mut failures = 0;
         loop {
-            if op_type == OpType::Write {
+            if op_type.shape().moves == Moves::Out {
                 self.portal.write(&beyond, end, &self.source, 0, 1)?;
             } else {
                 self.portal.read(&beyond, end, &self.local, 0, 1)?;
@@ -218,14 +218,14 @@ impl Client {
         let mut model = self.model.take();
         let pattern = self.pattern;
         let mut landed = |(offset, _): Span, bytes: &mut [u8]| {
-            let wrong = match (&mut model, op_type) {
-                (Some(model), OpType::Write) => {
+            let wrong = match (&mut model, op_type.shape().moves) {
+                (Some(model), Moves::Out) => {
                     model.apply(offset, bytes);
                     None
                 }
-                (Some(model), _) => model.first_difference(offset, bytes),
-                (None, OpType::Read) => pattern.first_difference(offset, bytes),
-                (None, _) => None,
+                (Some(model), Moves::In) => model.first_difference(offset, bytes),
+                (None, Moves::In) => pattern.first_difference(offset, bytes),
+                (None, Moves::Out) => None,
             };
             wrong.map_or(Ok(()), |at| Err(PairError::WrongByte { at }))
         };
@@ -246,7 +246,7 @@ impl Client {
         landed: &mut Landed<'_>,
         mut progress: impl FnMut(&Verified),
     ) -> Result<Verified, PairError> {
-        let grant = self.grants.get(op_type)?;
+        let (grant, moves) = (self.grants.get(op_type)?, op_type.shape().moves);
         let mut in_flight: HashMap<CommandSlotId, Span> = HashMap::new();
         let mut again: Vec<Span> = Vec::new();
         let mut done = Verified::default();
@@ -261,14 +261,13 @@ impl Client {
                     place(issued - 1)
                 });
                 // Of two writes that overlap nobody knows which lands last.
-                if op_type == OpType::Write && in_flight.values().any(|other| overlap(span, *other))
-                {
+                if moves == Moves::Out && in_flight.values().any(|other| overlap(span, *other)) {
                     again.push(span);
                     break;
                 }
                 // Data is at the place of its slot, which is free as long as the slot is.
                 let (at, (offset, size)) = (self.place(slot), span);
-                let slot = if op_type == OpType::Write {
+                let slot = if moves == Moves::Out {
                     data(span, &mut bytes[..size as usize]);
                     self.local.write(at, &bytes[..size as usize]).expect("inside");
                     self.portal.write(&grant, offset, &self.local, at, size)?
@@ -286,7 +285,7 @@ impl Client {
                 let bytes = &mut bytes[..span.1 as usize];
                 self.local.read(self.place(completion.slot), bytes).expect("inside");
                 landed(span, bytes)?;
-                if op_type == OpType::Write {
+                if moves == Moves::Out {
                     done.writes += 1;
                 } else {
                     done.reads += 1;
@@ -339,7 +338,7 @@ impl Client {
             let place = again.take().unwrap_or_else(|| random.random_range(0..=places));
             let offset = place * LINE;
             let start = self.clock.now();
-            if op_type == OpType::Write {
+            if op_type.shape().moves == Moves::Out {
                 self.portal.write(&grant, offset, &self.source, offset % WARM, size)?;
             } else {
                 self.portal.read(&grant, offset, &self.local, 0, size)?;
@@ -352,7 +351,7 @@ impl Client {
                 if done > warm_up {
                     latencies.record(took);
                 }
-                if op_type == OpType::Write {
+                if op_type.shape().moves == Moves::Out {
                     written[place as usize] = true;
                 }
             } else {

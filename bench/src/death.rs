@@ -17,8 +17,8 @@ use std::{
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    ClassOfService, Clock, CommandSlotId, Completion, OpStatus, OpType, Portal, ReadOp, Timing,
-    TscClock, WriteOp,
+    ClassOfService, Clock, CommandSlotId, Completion, Moves, OpStatus, OpType, Portal, ReadOp,
+    Timing, TscClock, WriteOp,
 };
 
 use crate::{
@@ -93,7 +93,7 @@ impl Death {
     fn count(&mut self, ended: &Ended, pauses: &Pauses) {
         let &Ended { op_type, issued, polled, completion } = ended;
         let (took, in_nic) = (polled - issued, completion.total_delay().as_nanos() as u64);
-        let index = usize::from(op_type == OpType::Write);
+        let index = op_type.shape().moves as usize;
         self.ops += 1;
         self.writes += index as u64;
         self.statuses[completion.status as usize] += 1;
@@ -214,10 +214,7 @@ impl Pauses {
 /// How many pauses may delay an op in the NIC. One is late to end it. Another is late to see the
 /// solicitation of a write, from which its time begins anew.
 const fn delays(op_type: OpType) -> usize {
-    match op_type {
-        OpType::Read => 1,
-        OpType::Write | OpType::Rekey => 2,
-    }
+    op_type.shape().hops as usize / 2
 }
 
 /// How many more may delay what the application sees: the op is taken late, and its completion seen
@@ -354,7 +351,7 @@ impl<'a> Run<'a> {
         let now = self.client.clock.now().as_nanos();
         let index = self.index(slot);
         self.issued[index] = (op_type, now);
-        if op_type == OpType::Read {
+        if op_type.shape().moves == Moves::In {
             let (sink, sink_offset) = (local, 0);
             self.portal.issue_read(&ReadOp {
                 grant,

@@ -18,7 +18,7 @@ use crate::{
     pair::{Pair, PairConfig, PairError, Place, cores},
     rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
-use rma_xdp::{DeviceInfo, OpType};
+use rma_xdp::{DeviceInfo, Moves, OpType};
 
 /// What the demo is run with.
 #[derive(Args, Clone, Copy, Debug)]
@@ -358,7 +358,7 @@ fn introduce_and_verify(
         verified.writes += done.writes;
         verified.bytes += done.bytes;
         verified.retried += done.retried;
-        let compared = if op_type == OpType::Write {
+        let compared = if op_type.shape().moves == Moves::Out {
             verified.compared = pair.compare()?;
             ", then all of it compared"
         } else {
@@ -367,7 +367,7 @@ fn introduce_and_verify(
         say.line(&format!(
             "  verified  {} {} of 1 to 4096 bytes at random places of {} MiB: {:.1} MB{compared}, every byte right{}",
             done.reads + done.writes,
-            if op_type == OpType::Write { "writes" } else { "reads" },
+            if op_type.shape().moves == Moves::Out { "writes" } else { "reads" },
             REGION_LEN >> 20,
             done.bytes as f64 / 1e6,
             match done.retried {

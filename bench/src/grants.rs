@@ -19,23 +19,19 @@ pub struct Grants {
     keys: [Option<DerivedRegionKey>; OpType::ALL.len()],
 }
 
-const fn index(op_type: OpType) -> usize {
-    op_type as usize - OpType::ALL[0] as usize
-}
-
 impl Grants {
     /// `grant` and no other.
     #[must_use]
     pub const fn new(grant: Grant) -> Self {
         let mut keys = [None; OpType::ALL.len()];
-        keys[index(grant.op_type)] = Some(grant.key);
+        keys[grant.op_type.index()] = Some(grant.key);
         Self { one: grant, keys }
     }
 
     /// These, and `key` for ops of `op_type`.
     #[must_use]
     pub const fn with(mut self, op_type: OpType, key: DerivedRegionKey) -> Self {
-        self.keys[index(op_type)] = Some(key);
+        self.keys[op_type.index()] = Some(key);
         self
     }
 
@@ -68,14 +64,14 @@ impl Grants {
     /// # Errors
     /// If there is none.
     pub fn get(&self, op_type: OpType) -> Result<Grant, PairError> {
-        let key = self.keys[index(op_type)].ok_or(PairError::NotGranted { op_type })?;
+        let key = self.keys[op_type.index()].ok_or(PairError::NotGranted { op_type })?;
         Ok(Grant { op_type, key, ..self.one })
     }
 
     /// Whether ops of `op_type` are granted.
     #[must_use]
     pub const fn has(&self, op_type: OpType) -> bool {
-        self.keys[index(op_type)].is_some()
+        self.keys[op_type.index()].is_some()
     }
 
     /// The same permissions under another region key.
@@ -83,7 +79,7 @@ impl Grants {
     pub fn under(&self, key: &RegionKey) -> Self {
         let mut keys = self.keys;
         for grant in self.all() {
-            keys[index(grant.op_type)] = Some(grant.under(key).key);
+            keys[grant.op_type.index()] = Some(grant.under(key).key);
         }
         Self { one: self.one.under(key), keys }
     }

@@ -6,7 +6,7 @@
 
 use rma_lab::Lab;
 use rma_xdp::{
-    OpType,
+    Moves, OpType,
     wire::{
         mutation::{DATA_OVERHEAD, MUTATION_REQUEST_LEN},
         read::{REQUEST_LEN, RESPONSE_OVERHEAD},
@@ -137,12 +137,13 @@ pub fn in_turns<const N: usize>(
 
 /// How many frames with data an op has on the wire: seen, not computed.
 fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
-    let received = |pair: &Pair| match op_type {
-        OpType::Read => pair.client.host.counters().frames_received(),
-        OpType::Write | OpType::Rekey => pair.server.counters().frames_received(),
+    let moves = op_type.shape().moves;
+    let received = |pair: &Pair| match moves {
+        Moves::In => pair.client.host.counters().frames_received(),
+        Moves::Out => pair.server.counters().frames_received(),
     };
     // Besides data, a writer sends its request.
-    let others = u64::from(op_type != OpType::Read);
+    let others = u64::from(moves == Moves::Out);
     let before = received(pair) + others;
     let counts = (0, 1);
     let run =
@@ -198,19 +199,21 @@ fn raw(
             let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
             floor::ping_pong(client, server, port, exchange, counts)
         }
-        Floor::FramesOf(OpType::Read, size) => {
-            let response_len = (size as usize).div_ceil(data) + RESPONSE_OVERHEAD;
-            let exchange = Exchange { request_len: REQUEST_LEN, response_len, responses: data };
-            floor::ping_pong(client, server, port, exchange, counts)
-        }
         Floor::FourSmall => {
             let hops = FourHops { small_len: SMALL, data_len: SMALL, data: 1 };
             floor::four_hops(client, server, port, hops, counts)
         }
-        Floor::FramesOf(OpType::Write | OpType::Rekey, size) => {
-            let data_len = (size as usize).div_ceil(data) + DATA_OVERHEAD;
-            let hops = FourHops { small_len: MUTATION_REQUEST_LEN, data_len, data };
-            floor::four_hops(client, server, port, hops, counts)
-        }
+        Floor::FramesOf(op_type, size) => match op_type.shape().moves {
+            Moves::In => {
+                let response_len = (size as usize).div_ceil(data) + RESPONSE_OVERHEAD;
+                let exchange = Exchange { request_len: REQUEST_LEN, response_len, responses: data };
+                floor::ping_pong(client, server, port, exchange, counts)
+            }
+            Moves::Out => {
+                let data_len = (size as usize).div_ceil(data) + DATA_OVERHEAD;
+                let hops = FourHops { small_len: MUTATION_REQUEST_LEN, data_len, data };
+                floor::four_hops(client, server, port, hops, counts)
+            }
+        },
     })
 }

@@ -284,9 +284,8 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         .ok()
         .ok_or(ServeError::RegionLen { len: args.region_len })?;
     let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
-    let permissions = op_types
-        .iter()
-        .fold(Permissions::NONE, |all, &op_type| all | Permissions::needed_by(op_type));
+    let permissions =
+        op_types.iter().fold(Permissions::NONE, |all, &op_type| all | op_type.shape().permission);
     let region = host.register(len, permissions)?;
     let pattern = Pattern::new(args.seed);
     pattern.fill_region(&region);

@@ -27,8 +27,8 @@ use rma_core::{
 };
 use rma_lab::Lab;
 use rma_xdp::{
-    Clock, Grant, HostAddr, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
-    Portal, Region, RegionKey, RegisteredRegion, TscClock,
+    Clock, Grant, HostAddr, InlineHost, Moves, NicConfigBuilder, OpStatus, OpType, Permissions,
+    Pid, Portal, Region, RegionKey, RegisteredRegion, TscClock,
 };
 
 use crate::{
@@ -147,12 +147,12 @@ impl Stage {
         let written = target.register(SIZE as usize, Permissions::WRITE)?;
         let sender = Sender::open(lab, &mut target, &written, (useless, port))?;
         let (target_addr, other_addr) = (HostAddr::from(Lab::A_V4), HostAddr::from(Lab::B_V4));
-        let load = match op_type {
-            OpType::Read => {
+        let load = match op_type.shape().moves {
+            Moves::In => {
                 let grant = other.grant(&region, target_addr, target.pid(), op_type)?;
                 Load::new(&mut target, grant)?
             }
-            _ => {
+            Moves::Out => {
                 let grant = target.grant(&written, other_addr, other.pid(), op_type)?;
                 Load::new(&mut other, grant)?
             }
@@ -168,7 +168,7 @@ impl Stage {
         let until = from + COUNTED;
         load.begin(from, until);
         sender.begin(rate, from, until);
-        let is_own = load.grant.op_type == OpType::Read;
+        let is_own = load.grant.op_type.shape().moves == Moves::In;
         let (mut own, mut others) = if is_own { (Some(load), None) } else { (None, Some(load)) };
         let stop = &AtomicBool::new(false);
         // Turns of one engine, until the ops are over; whose they are says so.
@@ -260,7 +260,7 @@ impl Load {
         self.again.retain(|&at| at > now);
         while now < until && self.portal.outstanding() + self.again.len() < DEPTH.into() {
             let Self { portal, grant, local, .. } = self;
-            let slot = if grant.op_type == OpType::Read {
+            let slot = if grant.op_type.shape().moves == Moves::In {
                 portal.read(grant, 0, local, 0, SIZE)?
             } else {
                 portal.write(grant, 0, local, 0, SIZE)?

@@ -13,10 +13,8 @@ use std::{
 };
 
 use rma_core::{
-    cc::{
-        Algorithm, CcConfigBuilder, CongestionControl, Direction, Feedback, RemoteWindowId, Window,
-    },
-    op::OpStatus,
+    cc::{Algorithm, CcConfigBuilder, CongestionControl, Feedback, RemoteWindowId, Window},
+    op::{Moves, OpStatus},
     time::Instant,
 };
 
@@ -69,7 +67,7 @@ fn hold_and_release() -> f64 {
     let (mut cc, _) = control(Algorithm::Aimd, 256);
     nanos_per_op(|| {
         for at in 0..OPS {
-            let id = cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap().id;
+            let id = cc.hold([10, 0, 0, at as u8].into(), Moves::In).unwrap().id;
             cc.release(black_box(id));
         }
     })
@@ -82,7 +80,7 @@ fn control(algorithm: Algorithm, remotes: u32) -> (CongestionControl, Vec<Remote
     });
     let mut cc = CongestionControl::new(builder.build().unwrap());
     let ids = (0..remotes)
-        .map(|at| cc.hold([10, 0, 0, at as u8].into(), Direction::Inbound).unwrap().id)
+        .map(|at| cc.hold([10, 0, 0, at as u8].into(), Moves::In).unwrap().id)
         .collect();
     (cc, ids)
 }

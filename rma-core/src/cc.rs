@@ -5,21 +5,21 @@
 //! only measures: each completion has an `issue_delay`, which shows congestion at the local NIC,
 //! and a `total_delay`; the difference, `remote_delay`, shows congestion of the network and of the
 //! remote NIC. Two kinds of congestion window (CWND) react to them separately: one for the local
-//! NIC, and one for each remote NIC and [`Direction`]. The more restrictive of the two rules.
+//! NIC, and one for each remote NIC and way that data moves. The more restrictive of the two rules.
 //!
 //! [`CongestionControl`] holds the windows of one CommandExecutor. Per op it is asked once, for a
 //! [`Window`], and told once, with a [`Feedback`]:
 //!
 //! ```
 //! use rma_core::{
-//!     cc::{CcConfigBuilder, CongestionControl, Direction, Feedback},
-//!     op::OpStatus,
+//!     cc::{CcConfigBuilder, CongestionControl, Feedback},
+//!     op::{Moves, OpStatus},
 //!     time::Instant,
 //! };
 //!
 //! let mut cc = CongestionControl::new(CcConfigBuilder::default().build()?);
 //! // Once for a transfer, or for as long as ops go there.
-//! let remote = cc.hold("192.0.2.7".parse()?, Direction::Inbound)?.id;
+//! let remote = cc.hold("192.0.2.7".parse()?, Moves::In)?.id;
 //! // Before each op. The executor counts what is outstanding, and keeps the interval between ops.
 //! let outstanding = 0;
 //! let window = cc.window(remote);
@@ -77,48 +77,7 @@ pub use swift::Swift;
 pub use table::{AllHeld, CongestionControl, Held, RemoteWindowId};
 pub use window::{OpCharge, Window};
 
-use crate::{
-    command::Completion,
-    op::{OpStatus, OpType},
-    time::Instant,
-};
-
-/// Which way the data of an op flows, seen from the initiator. The windows of the two are separate
-/// (§6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// To the initiator: reads.
-    Inbound,
-    /// To the remote NIC: writes, and the key of a Rekey.
-    Outbound,
-}
-
-impl Direction {
-    /// The direction of an op of this type.
-    #[must_use]
-    pub const fn of(op_type: OpType) -> Self {
-        match op_type {
-            OpType::Read => Self::Inbound,
-            OpType::Write | OpType::Rekey => Self::Outbound,
-        }
-    }
-
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Inbound => Self::Outbound,
-            Self::Outbound => Self::Inbound,
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inbound => "inbound",
-            Self::Outbound => "outbound",
-        })
-    }
-}
+use crate::{command::Completion, op::OpStatus, time::Instant};
 
 /// What one completion says about congestion (§4.5, §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

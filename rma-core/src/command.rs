@@ -13,7 +13,7 @@ use crate::{
     addr::HostAddr,
     crypto::{DerivedRegionKey, RegionKey},
     limits::REGION_KEY_LEN,
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, OpStatus, OpType, TransferType},
     region::RegionId,
 };
 
@@ -69,12 +69,40 @@ impl CommandOp {
         }
     }
 
+    /// The op that is one part of a transfer.
+    #[must_use]
+    #[inline]
+    pub const fn part(transfer_type: TransferType, transfer: Transfer) -> Self {
+        match transfer_type {
+            TransferType::Read => Self::Read(transfer),
+            TransferType::Write => Self::Write(transfer),
+        }
+    }
+
+    /// The bytes that the op moves, if they are a region's.
+    #[must_use]
+    #[inline]
+    pub const fn transfer(&self) -> Option<&Transfer> {
+        match self {
+            Self::Read(transfer) | Self::Write(transfer) => Some(transfer),
+            Self::Rekey(_) => None,
+        }
+    }
+
     /// How many bytes the op transfers, either way.
     #[must_use]
+    #[inline]
     pub const fn op_size(&self) -> u32 {
-        match self {
-            Self::Read(transfer) | Self::Write(transfer) => transfer.op_size,
-            Self::Rekey(_) => REGION_KEY_LEN as u32,
+        match self.transfer() {
+            Some(transfer) => transfer.op_size,
+            None => REGION_KEY_LEN as u32,
+        }
+    }
+
+    /// Forgets the key that the op installs, if it is a Rekey.
+    pub(crate) const fn forget_key(&mut self) {
+        if let Self::Rekey(key) = self {
+            *key = RegionKey::from_bytes([0; REGION_KEY_LEN]);
         }
     }
 }
@@ -144,7 +172,10 @@ impl Command {
 
     /// Whether a line carries a K_r, which must not lie about.
     pub(crate) const fn is_secret(line: &Line) -> bool {
-        (line.0[0] >> 16) as u8 == OpType::Rekey as u8
+        match OpType::from_code((line.0[0] >> 16) as u8) {
+            Some(op_type) => op_type.shape().is_secret,
+            None => false,
+        }
     }
 
     /// The command in a line that an application wrote.

@@ -68,7 +68,7 @@ pub use config::{ExecutorConfig, ExecutorConfigError, PayloadLenMax};
 pub use peers::SilentPeers;
 
 use self::{
-    calls::{Calls, End, Patience, Phase, Span, Terms},
+    calls::{Calls, Course, End, Patience, Phase, Span, Terms},
     cut::Cut,
     paths::{Issue, Paths, Turn},
     peers::{Heard, Peers},
@@ -76,9 +76,9 @@ use self::{
 };
 use crate::{
     addr::HostAddr,
-    cc::{CongestionControl, Direction, Feedback, Held, RemoteWindowId},
+    cc::{CongestionControl, Feedback, Held, RemoteWindowId},
     command::{Command, CommandOp, Completion, Transfer},
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, Moves, OpStatus, TransferType},
     portal::CommandPortal,
     time::{Instant, nanos},
 };
@@ -219,15 +219,15 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         call: &Call<'_>,
         is_fenced: bool,
     ) -> Result<CallId, CallError> {
-        let op_type = self.check_op_type(call)?;
+        let transfer_type = self.check_transfer(call)?;
         let index =
             self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
         let responder = call.pieces[0].grant.responder;
-        let direction = Direction::of(op_type);
-        let path = match self.cc.hold(responder, direction) {
+        let moves = transfer_type.op_type().shape().moves;
+        let path = match self.cc.hold(responder, moves) {
             Ok(Held { id, is_new }) => {
                 if is_new {
-                    self.begin_path(id, responder, direction);
+                    self.begin_path(id, responder, moves);
                 }
                 id
             }
@@ -242,7 +242,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         let cut = self.cuts[usize::from(!responder.is_ipv4())];
         let terms = self.terms(now, call);
-        let id = self.calls.begin(index, call, path, cut, self.fences, terms);
+        let id =
+            self.calls.begin(index, call, Course { path, transfer_type }, cut, self.fences, terms);
         match (call.deadline, terms.patience) {
             (Some(deadline), _) => self.expect(deadline, id),
             (None, Patience::Outlast) => self.expect(now.after_nanos(terms.outlast), id),
@@ -257,17 +258,18 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         Ok(id)
     }
 
-    /// What kind of ops a call has that can be right.
+    /// Which transfer a call is that can be right.
     #[inline]
-    fn check_op_type(&mut self, call: &Call<'_>) -> Result<OpType, CallError> {
-        let op_type = call::check(call.pieces)?;
+    fn check_transfer(&mut self, call: &Call<'_>) -> Result<TransferType, CallError> {
+        let transfer_type = call::check(call.pieces)?;
+        let op_type = transfer_type.op_type();
         let portal = self.portal.as_mut();
         for (piece, it) in call.pieces.iter().enumerate() {
             let usable =
                 portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
             usable.map_err(|error| CallError::Submit { piece, error })?;
         }
-        Ok(op_type)
+        Ok(transfer_type)
     }
 
     /// Whether `call` can be right: what [`CommandExecutor::submit`] looks at before it looks for
@@ -276,7 +278,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// # Errors
     /// As [`CommandExecutor::submit`], but for want of room.
     pub fn check(&mut self, call: &Call<'_>) -> Result<(), CallError> {
-        self.check_op_type(call).map(drop)
+        self.check_transfer(call).map(drop)
     }
 
     /// With which class of service `call` would be: its own, or what suits it.
@@ -287,9 +289,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 
     /// A path that is new, or was another's.
-    fn begin_path(&mut self, id: RemoteWindowId, responder: HostAddr, direction: Direction) {
-        let twin = self.cc.find(responder, direction.other());
-        let is_silent = self.peers.begin(id, direction, twin);
+    fn begin_path(&mut self, id: RemoteWindowId, responder: HostAddr, moves: Moves) {
+        let twin = self.cc.find(responder, moves.other());
+        let is_silent = self.peers.begin(id, moves, twin);
         self.paths.begin(id, is_silent);
     }
 
@@ -629,10 +631,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             responder: self.cc.addr(call.path),
             remote_region: extent.remote_region,
             key: extent.key,
-            op: match call.op_type {
-                OpType::Write => CommandOp::Write(transfer),
-                OpType::Read | OpType::Rekey => CommandOp::Read(transfer),
-            },
+            op: CommandOp::part(call.transfer_type, transfer),
         });
         self.ops[usize::from(slot.0 - self.first_slot)] =
             Op { call: index, span, charge, outstanding, issued: (self.issued, now), is_probe };

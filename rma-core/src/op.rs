@@ -2,44 +2,172 @@
 
 use core::fmt;
 
-/// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens no
-/// other.
-///
-/// Exhaustive on purpose: a new kind must break every `match` in this workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum OpType {
+use crate::region::Permissions;
+
+/// Makes [`OpType`] of its rows: doc, name, code, and what else the code asks of the type.
+macro_rules! op_types {
+    ($($(#[$doc:meta])* $op_type:ident = $code:literal: $shape:expr,)+) => {
+        /// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens
+        /// no other.
+        ///
+        /// Exhaustive on purpose: a new kind must break every `match` in this workspace. Who only
+        /// asks what a kind is like asks its [`OpShape`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum OpType {
+            $($(#[$doc])* $op_type = $code,)+
+        }
+
+        impl OpType {
+            /// All types, in the order of their codes, which begin at 1.
+            pub const ALL: [Self; [$($code),+].len()] = [$(Self::$op_type),+];
+
+            /// The op type that `code` stands for.
+            #[must_use]
+            #[inline]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$op_type),)+
+                    _ => None,
+                }
+            }
+
+            /// What ops of this type are like.
+            #[must_use]
+            #[inline]
+            pub const fn shape(self) -> OpShape {
+                match self {
+                    $(Self::$op_type => $shape,)+
+                }
+            }
+        }
+    };
+}
+
+op_types! {
     /// One-sided read, two hops (§3.1).
-    Read = 1,
+    Read = 1: OpShape {
+        name: "READ",
+        hops: 2,
+        moves: Moves::In,
+        permission: Permissions::READ,
+        transfer: Some(TransferType::Read),
+        is_secret: false,
+    },
     /// One-sided write, four hops (§5.1).
-    Write = 2,
+    Write = 2: OpShape {
+        name: "WRITE",
+        hops: 4,
+        moves: Moves::Out,
+        permission: Permissions::WRITE,
+        transfer: Some(TransferType::Write),
+        is_secret: false,
+    },
     /// Installs a new region key K_r, four hops (§5.2).
-    Rekey = 3,
+    Rekey = 3: OpShape {
+        name: "Rekey",
+        hops: 4,
+        moves: Moves::Out,
+        permission: Permissions::REKEY,
+        transfer: None,
+        is_secret: true,
+    },
+}
+
+/// What a type of op is like: all that the code asks of it but what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpShape {
+    /// The op's name in the paper.
+    pub name: &'static str,
+    /// How many frames go there and back, one after the other, if all data fits into one. The NIC's
+    /// timeout is for two of them.
+    pub hops: u32,
+    /// Which way its data moves.
+    pub moves: Moves,
+    /// What the remote region must permit.
+    pub permission: Permissions,
+    /// Which transfer it is a part of; `None` if its data is not the bytes of a region.
+    pub transfer: Option<TransferType>,
+    /// Whether its data is a K_r, which must not lie about.
+    pub is_secret: bool,
+}
+
+impl OpShape {
+    /// Whether it waits for the solicitation window of this host to enter service: its data comes
+    /// here. Data that goes out waits for the window of the host that it goes to.
+    #[must_use]
+    #[inline]
+    pub const fn needs_window(self) -> bool {
+        matches!(self.moves, Moves::In)
+    }
+}
+
+/// Which way the data of an op moves, seen from its initiator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Moves {
+    /// To the initiator, who changes nothing at the remote NIC.
+    In,
+    /// To the remote NIC.
+    Out,
+}
+
+impl Moves {
+    /// Both ways.
+    pub const ALL: [Self; 2] = [Self::In, Self::Out];
+
+    /// The other way.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::In => Self::Out,
+            Self::Out => Self::In,
+        }
+    }
+}
+
+impl fmt::Display for Moves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::In => "inbound",
+            Self::Out => "outbound",
+        })
+    }
+}
+
+/// Which ops move the bytes of a region, and so can be parts of a transfer of any size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferType {
+    /// From the remote region.
+    Read,
+    /// To the remote region.
+    Write,
+}
+
+impl TransferType {
+    /// The type of its ops.
+    #[must_use]
+    #[inline]
+    pub const fn op_type(self) -> OpType {
+        match self {
+            Self::Read => OpType::Read,
+            Self::Write => OpType::Write,
+        }
+    }
 }
 
 impl OpType {
-    /// All types, in the order of their codes.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Rekey];
-
-    /// The op type that `code` stands for.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::Read),
-            2 => Some(Self::Write),
-            3 => Some(Self::Rekey),
-            _ => None,
-        }
-    }
-
     /// The op's name in the paper.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "READ",
-            Self::Write => "WRITE",
-            Self::Rekey => "Rekey",
-        }
+        self.shape().name
+    }
+
+    /// Where it is in [`OpType::ALL`].
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize - 1
     }
 }
 
@@ -176,10 +304,23 @@ mod tests {
             assert_eq!(ClassOfService::from_code(class as u8), Some(class));
         }
         assert_eq!(ClassOfService::from_code(2), None);
-        for op_type in OpType::ALL {
+        for (index, op_type) in OpType::ALL.into_iter().enumerate() {
             assert_eq!(OpType::from_code(op_type as u8), Some(op_type));
+            assert_eq!(op_type.index(), index);
         }
         assert_eq!(OpType::from_code(4), None);
         assert_eq!(OpType::from_code(0), None);
+    }
+
+    #[test]
+    fn a_type_that_a_transfer_is_made_of_says_so() {
+        for transfer in [TransferType::Read, TransferType::Write] {
+            assert_eq!(transfer.op_type().shape().transfer, Some(transfer));
+        }
+        let permissions: Vec<Permissions> =
+            OpType::ALL.into_iter().map(|it| it.shape().permission).collect();
+        for (index, permission) in permissions.iter().enumerate() {
+            assert!(!permissions[..index].contains(permission), "each op type has its own");
+        }
     }
 }

@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use rma_shm::region::{OutOfBounds, Region};
 
-use crate::op::OpType;
-
 /// The architectural name of a registered region (§3.1): an index into one host's registered region
 /// table, and a generation so that the name of a region that is gone names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,16 +55,6 @@ impl Permissions {
     pub const WRITE: Self = Self(2);
     /// Remote hosts with a key may install a new region key.
     pub const REKEY: Self = Self(4);
-
-    /// What an op of `op_type` needs.
-    #[must_use]
-    pub const fn needed_by(op_type: OpType) -> Self {
-        match op_type {
-            OpType::Read => Self::READ,
-            OpType::Write => Self::WRITE,
-            OpType::Rekey => Self::REKEY,
-        }
-    }
 
     /// Whether everything that `wanted` names is permitted.
     #[must_use]

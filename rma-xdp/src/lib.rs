@@ -109,7 +109,7 @@ pub use rma_core::{
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::{DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, TableMemory, Timing},
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, Moves, OpShape, OpStatus, OpType},
     portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},
     time::{Clock, Instant},

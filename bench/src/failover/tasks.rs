@@ -20,7 +20,8 @@ use std::{
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    BufferPool, Client, Clock, Grant, InlineHost, OpType, RegionBuf, RetryPolicy, Timing, TscClock,
+    BufferPool, Client, Clock, Grant, InlineHost, Moves, OpType, RegionBuf, RetryPolicy, Timing,
+    TscClock,
 };
 
 use super::{
@@ -89,9 +90,9 @@ impl Shared {
     ) -> (bool, RegionBuf) {
         let grant = self.grant(server, op_type);
         let began = self.now();
-        let transfer = match op_type {
-            OpType::Write => self.client.write(&grant, offset, buf),
-            _ => self.client.read(&grant, offset, buf),
+        let transfer = match op_type.shape().moves {
+            Moves::Out => self.client.write(&grant, offset, buf),
+            Moves::In => self.client.read(&grant, offset, buf),
         };
         let (result, buf) = transfer.retry(retry).await;
         let (now, killed) = (self.now(), self.killed.get());
@@ -125,7 +126,7 @@ impl Shared {
                     let took = self.now() - began;
                     self.note(|tick| {
                         tick.lookup = tick.lookup.max(took);
-                        tick.lookups += u64::from(ok && op_type == OpType::Read);
+                        tick.lookups += u64::from(ok && op_type.shape().moves == Moves::In);
                     });
                 }
                 Kind::First(op_type) => {

@@ -19,7 +19,7 @@ use rma_core::{
 use rma_lab::evidence;
 use rma_sim::{
     load::{
-        scenario::{OP_TYPES, Options, Report},
+        scenario::{Options, Report},
         swarm::{Found, run_seed},
     },
     net::node::NodeId,
@@ -125,7 +125,8 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     if seeds().count() < SEEDS as usize {
         return;
     }
-    for (op_type, status) in OP_TYPES.into_iter().flat_map(|it| OpStatus::ALL.map(|st| (it, st))) {
+    for (op_type, status) in OpType::ALL.into_iter().flat_map(|it| OpStatus::ALL.map(|st| (it, st)))
+    {
         // All that a Rekey says makes sense: it has no bounds and no local region.
         let cannot = matches!(status, OpStatus::InvalidCommand | OpStatus::RemoteOutOfBounds);
         let reached = total.ended(op_type, status) > 0;

@@ -6,10 +6,13 @@ use core::time::Duration;
 use thiserror::Error;
 
 use super::{
-    Aimd, Controller, Direction, Fixed, Signal, Swift,
+    Aimd, Controller, Fixed, Signal, Swift,
     window::{OpCharge, Pacing},
 };
-use crate::limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX};
+use crate::{
+    limits::{COMMAND_SLOTS_MAX, OP_SIZE_MAX},
+    op::Moves,
+};
 
 /// How windows react.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -323,14 +326,14 @@ impl CcConfig {
         }
     }
 
-    /// A new window for one remote NIC in one direction.
+    /// A new window for one remote NIC, for ops whose data `moves` so.
     #[must_use]
-    pub fn remote_controller(&self, direction: Direction) -> Controller {
+    pub fn remote_controller(&self, moves: Moves) -> Controller {
         let settings = &self.settings;
         //= 1rma#6-remote-window
-        let target_delay = match direction {
-            Direction::Inbound => settings.inbound_target_delay,
-            Direction::Outbound => settings.outbound_target_delay,
+        let target_delay = match moves {
+            Moves::In => settings.inbound_target_delay,
+            Moves::Out => settings.outbound_target_delay,
         };
         match settings.algorithm {
             Algorithm::Aimd => Controller::Aimd(Aimd::new(self, Signal::RemoteDelay, target_delay)),
@@ -346,11 +349,11 @@ impl CcConfig {
         }
     }
 
-    /// The round-trip time of ops in this direction before any is measured.
-    pub(super) fn rtt(&self, direction: Direction) -> Duration {
-        match direction {
-            Direction::Inbound => self.settings.rtt,
-            Direction::Outbound => self.settings.rtt * 2,
+    /// The round-trip time of ops whose data `moves` so, before any is measured.
+    pub(super) fn rtt(&self, moves: Moves) -> Duration {
+        match moves {
+            Moves::In => self.settings.rtt,
+            Moves::Out => self.settings.rtt * 2,
         }
     }
 

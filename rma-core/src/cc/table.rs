@@ -1,5 +1,5 @@
 //! The congestion windows of one CommandExecutor: one for the local NIC, and one for each remote
-//! NIC and direction (1RMA §6).
+//! NIC and way that data moves (1RMA §6).
 //!
 //! The paper keeps this state in host memory, for as many remote NICs as there are. Here the table
 //! has a fixed size: an entry that nobody holds keeps its window until its place is needed for
@@ -11,10 +11,9 @@
 use thiserror::Error;
 
 use super::{
-    CcConfig, CongestionController, Controller, Direction, Feedback, OpCharge, Rtt, Window,
-    window::Pacing,
+    CcConfig, CongestionController, Controller, Feedback, OpCharge, Rtt, Window, window::Pacing,
 };
-use crate::{addr::HostAddr, time::Instant};
+use crate::{addr::HostAddr, op::Moves, time::Instant};
 
 /// The name of a remote window that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +78,7 @@ struct Remote {
     controller: Controller,
     rtt: Rtt,
     addr: HostAddr,
-    direction: Direction,
+    moves: Moves,
     holders: u32,
     used: bool,
     /// The next entry of the same bucket.
@@ -87,8 +86,8 @@ struct Remote {
 }
 
 impl Remote {
-    fn is(&self, addr: HostAddr, direction: Direction) -> bool {
-        self.addr == addr && self.direction == direction
+    fn is(&self, addr: HostAddr, moves: Moves) -> bool {
+        self.addr == addr && self.moves == moves
     }
 }
 
@@ -113,7 +112,7 @@ impl CongestionControl {
         }
     }
 
-    /// Names the window to `addr` in `direction`, and keeps it until as many
+    /// Names the window to `addr` for ops whose data `moves` so, and keeps it until as many
     /// [`CongestionControl::release`]s.
     ///
     /// Two windows of one remote NIC in both directions are two; the ops of all transfers that have
@@ -122,18 +121,18 @@ impl CongestionControl {
     /// # Errors
     /// If all windows are held.
     #[inline]
-    pub fn hold(&mut self, addr: HostAddr, direction: Direction) -> Result<Held, AllHeld> {
+    pub fn hold(&mut self, addr: HostAddr, moves: Moves) -> Result<Held, AllHeld> {
         if let Some(remote) = self.remotes.get_mut(self.last as usize)
-            && remote.is(addr, direction)
+            && remote.is(addr, moves)
         {
             remote.holders += 1;
             return Ok(Held { id: RemoteWindowId(self.last), is_new: false });
         }
-        let bucket = self.bucket(addr, direction);
+        let bucket = self.bucket(addr, moves);
         let mut at = self.buckets[bucket];
         while at != NONE {
             let remote = &mut self.remotes[at as usize];
-            if remote.is(addr, direction) {
+            if remote.is(addr, moves) {
                 remote.holders += 1;
                 self.last = at;
                 return Ok(Held { id: RemoteWindowId(at), is_new: false });
@@ -141,10 +140,10 @@ impl CongestionControl {
             at = remote.next;
         }
         let remote = Remote {
-            controller: self.config.remote_controller(direction),
-            rtt: Rtt::new(self.config.rtt(direction)),
+            controller: self.config.remote_controller(moves),
+            rtt: Rtt::new(self.config.rtt(moves)),
             addr,
-            direction,
+            moves,
             holders: 1,
             used: true,
             next: NONE,
@@ -157,12 +156,12 @@ impl CongestionControl {
         Ok(Held { id: RemoteWindowId(at), is_new: true })
     }
 
-    /// The window to `addr` in `direction`, held or remembered, if there is one.
-    pub(crate) fn find(&self, addr: HostAddr, direction: Direction) -> Option<RemoteWindowId> {
-        let mut at = self.buckets[self.bucket(addr, direction)];
+    /// The window to `addr` for ops whose data `moves` so, held or remembered, if there is one.
+    pub(crate) fn find(&self, addr: HostAddr, moves: Moves) -> Option<RemoteWindowId> {
+        let mut at = self.buckets[self.bucket(addr, moves)];
         while at != NONE {
             let remote = &self.remotes[at as usize];
-            if remote.is(addr, direction) {
+            if remote.is(addr, moves) {
                 return Some(RemoteWindowId(at));
             }
             at = remote.next;
@@ -281,8 +280,8 @@ impl CongestionControl {
     }
 
     fn unchain(&mut self, at: u32) {
-        let Remote { addr, direction, next, .. } = self.remotes[at as usize];
-        let bucket = self.bucket(addr, direction);
+        let Remote { addr, moves, next, .. } = self.remotes[at as usize];
+        let bucket = self.bucket(addr, moves);
         if self.buckets[bucket] == at {
             self.buckets[bucket] = next;
             return;
@@ -296,10 +295,10 @@ impl CongestionControl {
 
     /// Addresses come from the application itself: nothing is to be gained by choosing ones that
     /// collide. But those of one network differ in a few bits only, wherever these are.
-    fn bucket(&self, addr: HostAddr, direction: Direction) -> usize {
+    fn bucket(&self, addr: HostAddr, moves: Moves) -> usize {
         let octets = u128::from_le_bytes(addr.to_octets());
         let (low, high) = (octets as u64, (octets >> 64) as u64);
-        mix(mix(low ^ direction as u64) ^ high) as usize & (self.buckets.len() - 1)
+        mix(mix(low ^ moves as u64) ^ high) as usize & (self.buckets.len() - 1)
     }
 }
 
@@ -325,8 +324,8 @@ mod tests {
             let cc = CongestionControl::new(config);
             let mut lengths = vec![0; cc.buckets.len()];
             for at in 0..cc.buckets.len() as u16 / 2 {
-                lengths[cc.bucket(addr(at), Direction::Inbound)] += 1;
-                lengths[cc.bucket(addr(at), Direction::Outbound)] += 1;
+                lengths[cc.bucket(addr(at), Moves::In)] += 1;
+                lengths[cc.bucket(addr(at), Moves::Out)] += 1;
             }
             assert!(lengths.iter().all(|&length| length <= 8), "{:?}", lengths.iter().max());
         }

@@ -9,6 +9,7 @@ mod rules;
 use core::time::Duration;
 
 use super::*;
+use crate::op::Moves;
 
 /// The paper's round-trip time.
 const RTT: u64 = 5_000;
@@ -42,7 +43,7 @@ impl Pair {
         let mut builder = CcConfigBuilder::default();
         change(&mut builder);
         let mut cc = CongestionControl::new(builder.build().unwrap());
-        let remote = cc.hold([192, 0, 2, 7].into(), Direction::Inbound).unwrap().id;
+        let remote = cc.hold([192, 0, 2, 7].into(), Moves::In).unwrap().id;
         Self { cc, remote }
     }
 

@@ -34,7 +34,7 @@ impl OpCharge {
     }
 }
 
-/// The window to one remote NIC in one direction at one moment: the more restrictive of the local
+/// The window to one remote NIC, for data that moves one way, at one moment: the more restrictive of the local
 /// and the remote.
 ///
 /// Windows change with every completion; ask for a new one for each op.
@@ -81,7 +81,7 @@ impl Window {
     }
 
     /// Whether an op of `op_size` bytes may be issued beside `outstanding` bytes, the sum of what
-    /// ops to this remote NIC in this direction were charged.
+    /// ops to this remote NIC that move data this way were charged.
     ///
     /// A single op always may, however small the window: [`Window::pacing_interval_nanos`] is what
     /// keeps windows below one op, so the time since the last op must be heeded as well.

@@ -10,7 +10,7 @@ use crate::{
     cc::AllHeld,
     error::SubmitError,
     grant::Grant,
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, Moves, OpStatus, OpType, TransferType},
     region::{RegionId, RegisteredRegion},
     time::Instant,
 };
@@ -402,13 +402,11 @@ pub enum CallError {
 
 /// What `pieces` transfer, once they have been found to make sense by themselves.
 #[inline]
-pub(super) fn check(pieces: &[Piece<'_>]) -> Result<OpType, CallError> {
+pub(super) fn check(pieces: &[Piece<'_>]) -> Result<TransferType, CallError> {
     let first = pieces.first().filter(|_| pieces.len() <= PIECES_MAX);
     let first = first.ok_or(CallError::Pieces { pieces: pieces.len() })?;
-    let op_type = first.grant.op_type;
-    if op_type == OpType::Rekey {
-        return Err(CallError::NoTransfer { granted: op_type });
-    }
+    let granted = first.grant.op_type;
+    let transfer_type = granted.shape().transfer.ok_or(CallError::NoTransfer { granted })?;
     for (index, piece) in pieces.iter().enumerate() {
         check_piece(index, piece)?;
         if piece.grant.responder != first.grant.responder {
@@ -416,9 +414,9 @@ pub(super) fn check(pieces: &[Piece<'_>]) -> Result<OpType, CallError> {
         }
     }
     if pieces.len() > 1 {
-        check_overlap(op_type, pieces)?;
+        check_overlap(granted.shape().moves, pieces)?;
     }
-    Ok(op_type)
+    Ok(transfer_type)
 }
 
 #[inline]
@@ -442,12 +440,12 @@ fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
 
 /// Whether two pieces change the same bytes: local ones if they are read, remote ones if they are
 /// written.
-fn check_overlap(op_type: OpType, pieces: &[Piece<'_>]) -> Result<(), CallError> {
+fn check_overlap(moves: Moves, pieces: &[Piece<'_>]) -> Result<(), CallError> {
     let changed = |index: usize| {
         let piece = &pieces[index];
-        let (region, offset) = match op_type {
-            OpType::Read => (piece.local.id(), piece.local_offset),
-            OpType::Write | OpType::Rekey => (piece.grant.region, piece.remote_offset),
+        let (region, offset) = match moves {
+            Moves::In => (piece.local.id(), piece.local_offset),
+            Moves::Out => (piece.grant.region, piece.remote_offset),
         };
         (region, offset, offset + piece.len)
     };

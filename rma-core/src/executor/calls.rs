@@ -18,7 +18,7 @@ use crate::{
     addr::HostAddr,
     cc::RemoteWindowId,
     crypto::DerivedRegionKey,
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, OpStatus, TransferType},
     region::RegionId,
     time::Instant,
 };
@@ -114,6 +114,13 @@ pub(super) enum Patience {
     Outlast,
 }
 
+/// Where the ops of a call go, and what they do there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Course {
+    pub(super) path: RemoteWindowId,
+    pub(super) transfer_type: TransferType,
+}
+
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -153,7 +160,7 @@ pub(super) struct CallState {
     generation: u32,
     pub(super) path: RemoteWindowId,
     pub(super) class: ClassOfService,
-    pub(super) op_type: OpType,
+    pub(super) transfer_type: TransferType,
     pub(super) patience: Patience,
     /// When an op of it was OK the last time; if none was, when it was let past the fences before
     /// it.
@@ -203,7 +210,7 @@ impl CallState {
             generation: 0,
             path: RemoteWindowId::NONE,
             class: ClassOfService::Latency,
-            op_type: OpType::Read,
+            transfer_type: TransferType::Read,
             patience: Patience::Deadline,
             since: Instant::ZERO,
             outlast: 0,
@@ -386,7 +393,7 @@ impl Calls {
         &mut self,
         index: u16,
         call: &Call<'_>,
-        path: RemoteWindowId,
+        course: Course,
         cut: Cut,
         fence: u32,
         terms: Terms,
@@ -394,9 +401,8 @@ impl Calls {
         let (first, others) = call.pieces.split_first().expect("a call has a piece");
         let state = &mut self[index];
         state.phase = Phase::Held;
-        state.path = path;
+        Course { path: state.path, transfer_type: state.transfer_type } = course;
         state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
-        state.op_type = first.grant.op_type;
         Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
         state.fence = fence;
         state.cut = cut;
@@ -440,7 +446,7 @@ impl Calls {
         let piece = missing.first().map_or(0, |first| first.piece as u16);
         let outcome = Outcome {
             call: CallId { index, generation: state.generation },
-            op_type: state.op_type,
+            op_type: state.transfer_type.op_type(),
             responder,
             region: state.extent(piece).remote_region,
             // One that was given up while its last ops were under way may have come to a good end.

@@ -28,8 +28,8 @@ use std::collections::VecDeque;
 
 use super::paths::RESERVED_PART;
 use crate::{
-    cc::{Direction, RemoteWindowId},
-    op::OpStatus,
+    cc::RemoteWindowId,
+    op::{Moves, OpStatus},
     time::Instant,
 };
 
@@ -79,7 +79,7 @@ enum State {
 /// One remote NIC.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// By direction; [`RemoteWindowId::NONE`] if there is no such path.
+    /// By the way that data moves; [`RemoteWindowId::NONE`] if there is no such path.
     pub(super) paths: [RemoteWindowId; 2],
     state: State,
     /// The last op that it has answered, by the executor's count: what was issued before was lost
@@ -236,11 +236,11 @@ impl Peers {
     }
 
     /// Takes note of a path that is new or was another's. `twin` is that to the same remote NIC in
-    /// the other direction. Whether the remote NIC is silent.
+    /// the other way. Whether the remote NIC is silent.
     pub(super) fn begin(
         &mut self,
         path: RemoteWindowId,
-        direction: Direction,
+        moves: Moves,
         twin: Option<RemoteWindowId>,
     ) -> bool {
         if self.of.len() <= path.index() {
@@ -256,7 +256,7 @@ impl Peers {
         };
         self.of[path.index()] = id;
         let peer = &mut self.peers[id as usize];
-        peer.paths[direction as usize] = path;
+        peer.paths[moves as usize] = path;
         peer.is_silent()
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cc::RemoteWindowId,
-    op::{OpStatus, OpType},
+    op::{Moves, OpStatus},
     portal::CommandPortal,
     time::Instant,
 };
@@ -187,8 +187,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 self.peers.may_probe(now, peer, since, outlast)
             };
             let order = |&call: &u16| {
-                let CallState { op_type, since, outlast, .. } = self.calls[call];
-                (op_type == OpType::Read, peer.gives_up_at(since, outlast), Reverse(call))
+                let CallState { transfer_type, since, outlast, .. } = self.calls[call];
+                let reads = transfer_type.op_type().shape().moves == Moves::In;
+                (reads, peer.gives_up_at(since, outlast), Reverse(call))
             };
             waiting_calls(&self.paths, peer).filter(may).max_by_key(order)
         })

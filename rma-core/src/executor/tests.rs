@@ -13,7 +13,7 @@ use crate::{
     crypto::DerivedRegionKey,
     error::SubmitError,
     grant::Grant,
-    op::ClassOfService,
+    op::{ClassOfService, OpType},
     portal::{PortalConfig, PortalPort, portal},
     region::{NicTag, RegionId, RegisteredRegion},
 };

@@ -61,10 +61,7 @@ impl Timing {
     /// bound of promise P1, but for the time in which the engine does not run.
     #[must_use]
     pub fn bound(&self, op_type: OpType) -> Duration {
-        let in_service = match op_type {
-            OpType::Read => self.timeout,
-            OpType::Write | OpType::Rekey => self.timeout.saturating_mul(2),
-        };
+        let in_service = self.timeout.saturating_mul(op_type.shape().hops / 2);
         self.dispatch_timeout.saturating_add(in_service)
     }
 }

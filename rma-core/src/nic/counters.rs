@@ -43,12 +43,12 @@ impl NicCounters {
     /// How long ops of this type waited to enter service (`issue_delay`): of those that ended with
     /// OK, as what failed took as long as it took to fail.
     pub fn issue_delay(&self, op_type: OpType) -> DelayHistogram {
-        self.delays[row(op_type)][0].load()
+        self.delays[op_type.index()][0].load()
     }
 
     /// How long ops of this type took in all (`total_delay`): of those that ended with OK.
     pub fn total_delay(&self, op_type: OpType) -> DelayHistogram {
-        self.delays[row(op_type)][1].load()
+        self.delays[op_type.index()][1].load()
     }
 
     /// How full the NIC's tables and queues were when the engine last looked. An engine looks every
@@ -175,7 +175,7 @@ impl NicCounters {
         self.statuses[completion.status as usize].add(1);
         if completion.status == OpStatus::Ok {
             let (issue_delay, total_delay) = completion.delays_nanos();
-            let [issue, total] = &self.delays[row(op_type)];
+            let [issue, total] = &self.delays[op_type.index()];
             issue.count(issue_delay);
             total.count(total_delay);
         }
@@ -211,9 +211,4 @@ impl NicCounters {
     pub(super) fn count_abandoned(&self) {
         self.requests_abandoned.add(1);
     }
-}
-
-/// The codes of op types begin at 1.
-const fn row(op_type: OpType) -> usize {
-    op_type as usize - 1
 }

@@ -28,12 +28,11 @@ use super::{
 };
 use crate::{
     backend::Transmit,
-    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
-    crypto::RegionKey,
+    command::{Command, CommandSlotId, Completion, Transfer},
     error::CommandError,
     index_list::{IndexList, Links},
-    limits::{OP_SIZE_MAX, REGION_KEY_LEN},
-    op::{ClassOfService, OpStatus, OpType},
+    limits::OP_SIZE_MAX,
+    op::{ClassOfService, OpStatus},
     time::Instant,
 };
 use mutation::Solicited;
@@ -113,24 +112,22 @@ impl Initiator {
         tables: &mut Tables<'_>,
     ) -> Result<bool, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
-        let (local, size) = match &command.op {
-            CommandOp::Read(transfer) | CommandOp::Write(transfer) => {
-                (Some(transfer), transfer.op_size)
-            }
-            CommandOp::Rekey(_) => (None, command.op.op_size()),
-        };
-        let valid = (1..=OP_SIZE_MAX).contains(&size)
+        let valid = (1..=OP_SIZE_MAX).contains(&command.op.op_size())
             && tables.config.settings.addresses.toward(command.responder).is_some()
-            && local.is_none_or(|&Transfer { local_region, local_offset, op_size, .. }| {
-                let local = tables.regions.get(local_region);
-                local.is_some_and(|local| local.owner == pid && local.holds(local_offset, op_size))
-            });
+            && command.op.transfer().is_none_or(
+                |&Transfer { local_region, local_offset, op_size, .. }| {
+                    let local = tables.regions.get(local_region);
+                    local.is_some_and(|local| {
+                        local.owner == pid && local.holds(local_offset, op_size)
+                    })
+                },
+            );
         if !valid {
             self.complete(now, command.slot, OpStatus::InvalidCommand, tables.window);
             return Ok(false);
         }
-        self.waiting[fifo(command.class, command.op.op_type())]
-            .push_back(&mut self.links, command.slot.0);
+        let fifo = fifo(command.class, command.op.op_type().shape().moves);
+        self.waiting[fifo].push_back(&mut self.links, command.slot.0);
         let slot = &mut self.slots[command.slot.index()];
         slot.state = State::Queued;
         slot.command = *command;
@@ -159,8 +156,8 @@ impl Initiator {
                 if waited < self.dispatch_timeout_nanos {
                     break;
                 }
-                let op_type = self.slots[usize::from(id)].command.op.op_type();
-                if op_type != OpType::Read || window.admits_op() {
+                let shape = self.slots[usize::from(id)].command.op.op_type().shape();
+                if !shape.needs_window() || window.admits_op() {
                     counters.count_shed_with_room();
                 }
                 self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
@@ -227,18 +224,18 @@ impl Initiator {
         window: &mut SolicitationWindow,
     ) {
         let slot = &mut self.slots[id.index()];
+        let shape = slot.command.op.op_type().shape();
         let total = now.nanos_since(slot.arrived_at);
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                let command = &slot.command;
-                let fifo = fifo(command.class, command.op.op_type());
+                let fifo = fifo(slot.command.class, shape.moves);
                 self.waiting[fifo].remove(&mut self.links, id.0);
                 total
             }
             State::InService => {
                 self.in_service.remove(&mut self.links, id.0);
-                if slot.command.op.op_type() == OpType::Read {
+                if shape.needs_window() {
                     window.refund(Solicitor::Read, slot.command.op.op_size());
                 }
                 slot.entered_at.nanos_since(slot.arrived_at)
@@ -260,9 +257,9 @@ impl Initiator {
             }
         }
         slot.state = State::Completed;
-        if slot.command.op.op_type() == OpType::Rekey {
+        if shape.is_secret {
             // The slot keeps no copy of the new K_r.
-            slot.command.op = CommandOp::Rekey(RegionKey::from_bytes([0; REGION_KEY_LEN]));
+            slot.command.op.forget_key();
         }
         self.completions.push_back(Completion::new(id, status, issue, total));
     }

@@ -24,7 +24,7 @@ use crate::{
     error::DropReason,
     op::OpType,
     time::{Clock, Instant},
-    wire::{Header, Mutation, MutationRequest, Request, SolicitedData},
+    wire::{Header, MutationRequest, Request, SolicitedData},
 };
 use admission::{Admission, Asked, Wanted};
 pub(super) use mutations::PendingWrites;
@@ -102,10 +102,7 @@ impl Responder {
         if self.writes.has_come(&asked) {
             return Err(DropReason::Duplicate);
         }
-        let span = match claims.mutation {
-            Mutation::Write { region_offset, op_size } => Some((region_offset, op_size.into())),
-            Mutation::Rekey => None,
-        };
+        let span = claims.mutation.span();
         let bucket = self.bucket_of(asked.initiator, tables.config);
         let is_full = self.writes.is_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();

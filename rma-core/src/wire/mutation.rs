@@ -127,6 +127,14 @@ impl Mutation {
         }
     }
 
+    /// Offset and size of the bytes of the region, if it is bytes that change.
+    pub(crate) const fn span(&self) -> Option<(u64, u32)> {
+        match self {
+            Self::Write { region_offset, op_size } => Some((*region_offset, *op_size as u32)),
+            Self::Rekey => None,
+        }
+    }
+
     const fn frame_type(&self) -> FrameType {
         match self {
             Self::Write { .. } => FrameType::WriteRequest,

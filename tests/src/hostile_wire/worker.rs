@@ -425,6 +425,6 @@ fn register_remote(
     key: &RegionKey,
     op_type: OpType,
 ) -> RegisteredRegion {
-    let permissions = Permissions::needed_by(op_type) | Permissions::REKEY;
+    let permissions = op_type.shape().permission | Permissions::REKEY;
     server.register_memory(memory, *key, permissions).expect("a region")
 }

@@ -22,7 +22,7 @@ use rma_core::{
     executor::{Call, CallStatus, ExecutorConfig, Outcome, Piece, RetryPolicy},
     grant::Grant,
     nic::ReceiveLenMax,
-    op::{ClassOfService, OpType},
+    op::{ClassOfService, Moves, OpType},
     time::Instant,
 };
 
@@ -326,13 +326,14 @@ impl<'a> Run<'a> {
         let grant = grant(sim, hosts, node, target, op_type);
         let offsets: Vec<u64> = spans
             .iter()
-            .map(|&(start, len)| match op_type {
-                OpType::Write => memory::remote_area(node, slot) + start,
-                _ => prng.below(CONTENT_LEN as u64 - len + 1),
+            .map(|&(start, len)| match op_type.shape().moves {
+                Moves::Out => memory::remote_area(node, slot) + start,
+                Moves::In => prng.below(CONTENT_LEN as u64 - len + 1),
             })
             .collect();
         let ends = (node, target);
-        let expected = Host::prepare(hosts, &mut prng, ends, slot, op_type, &spans, &offsets)?;
+        let expected =
+            Host::prepare(hosts, &mut prng, ends, slot, op_type.shape().moves, &spans, &offsets)?;
         let local = hosts[node.index()].local();
         let pieces: Vec<Piece<'_>> = spans
             .iter()

@@ -16,7 +16,7 @@ use rma_core::{
     command::{Command, CommandSlotId, Completion},
     crypto::CounterBlock,
     nic::ConfigError,
-    op::{OpStatus, OpType},
+    op::OpStatus,
     region::RegionId,
     time::Instant,
     wire::FrameView,
@@ -41,7 +41,7 @@ use crate::{
 };
 pub(crate) use options::OP_WIRE_LEN;
 pub use options::Options;
-pub use report::{OP_TYPES, Report};
+pub use report::Report;
 
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -362,8 +362,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         else {
             return Ok(());
         };
-        if let (OpType::Rekey, Ok(FrameView::SolicitedData(view))) =
-            (op_type, FrameView::parse(&frame.bytes))
+        if op_type.shape().is_secret
+            && let Ok(FrameView::SolicitedData(view)) = FrameView::parse(&frame.bytes)
         {
             let region = view.claims().header.region;
             self.world.rekeyed(&self.sim, node, region)?;

@@ -132,7 +132,7 @@ proptest! {
             let config = *pair.cc.config();
             let rtt = Rtt::new(settings.rtt);
             let mut controllers =
-                [config.local_controller(), config.remote_controller(Direction::Inbound)];
+                [config.local_controller(), config.remote_controller(Moves::In)];
             let mut now = Instant::ZERO;
             run(&mut pair, &history, |_, feedback| {
                 now = feedback.now;

@@ -177,7 +177,7 @@ fn local_and_remote_delay_are_held_against_targets_of_their_own() {
 #[test]
 fn writes_have_a_target_with_room_for_their_second_round_trip() {
     let mut pair = Pair::of(Algorithm::Aimd);
-    let outbound = pair.cc.hold([192, 0, 2, 7].into(), Direction::Outbound).unwrap().id;
+    let outbound = pair.cc.hold([192, 0, 2, 7].into(), Moves::Out).unwrap().id;
     pair.cc.on_completion(outbound, &feedback(RTT, OpStatus::Ok, 0.0, 10.0), USED);
     assert!(pair.cc.remote_cwnd(outbound) > 16.0, "10 us are nothing to a write");
     pair.give(&feedback(RTT, OpStatus::Ok, 0.0, 10.0));

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::cc::Direction;
 
 /// The NIC's timeout.
 const T: Duration = Duration::from_millis(100);
@@ -143,7 +142,7 @@ impl World {
 
     fn cwnd(&self, host: &str) -> f64 {
         let cc = &self.bench.executor.cc;
-        cc.remote_cwnd(cc.find(addr(host), Direction::Inbound).unwrap())
+        cc.remote_cwnd(cc.find(addr(host), Moves::In).unwrap())
     }
 }
 
@@ -425,7 +424,7 @@ fn what_was_overtaken_by_the_last_answers_of_a_host_that_died_cuts_no_window() {
     };
     issue(&mut bench, 8);
     let window = |bench: &Bench| {
-        bench.executor.cc.remote_cwnd(bench.executor.cc.find(addr(A), Direction::Inbound).unwrap())
+        bench.executor.cc.remote_cwnd(bench.executor.cc.find(addr(A), Moves::In).unwrap())
     };
     // The last is answered, as it was read and the others written, say; then the host dies.
     let last = bench.taken.pop_back().unwrap();

@@ -20,6 +20,7 @@ use crate::{
     nic::{
         granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
     },
+    op::Moves,
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Header, Solicitation, SolicitedData,
@@ -76,11 +77,10 @@ impl Initiator {
             return Err(DropReason::SolicitedTwice);
         }
         let slot = self.slot_of(frame.source, &claims.header, State::InService)?;
-        let local = match slot.command.op {
-            CommandOp::Write(Transfer { local_region, .. }) => Some(local_region),
-            CommandOp::Rekey(_) => None,
-            CommandOp::Read(_) => return Err(DropReason::LateOrUnsolicited),
-        };
+        if slot.command.op.op_type().shape().moves != Moves::Out {
+            return Err(DropReason::LateOrUnsolicited);
+        }
+        let local = slot.command.op.transfer().map(|it| it.local_region);
         let solicitation =
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let owner = slot.pid;
@@ -160,15 +160,15 @@ impl Slot {
         let frame = out.get_mut(..DATA_OVERHEAD + payload_len)?;
         let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
         match &self.command.op {
-            CommandOp::Write(Transfer { local_region, local_offset, .. }) => {
-                let local = tables.regions.get(*local_region)?;
+            CommandOp::Rekey(key) => payload.copy_from_slice(key.expose()),
+            op => {
+                let &Transfer { local_region, local_offset, .. } = op.transfer()?;
+                let local = tables.regions.get(local_region)?;
                 if Some(local.owner) != self.pid {
                     return None;
                 }
                 local.memory.copy_out(local_offset + u64::from(sent), payload).ok()?;
             }
-            CommandOp::Rekey(key) => payload.copy_from_slice(key.expose()),
-            CommandOp::Read(_) => return None,
         }
         let header = Header {
             class: self.command.class,

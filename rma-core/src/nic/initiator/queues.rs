@@ -4,19 +4,19 @@ use super::Initiator;
 use crate::{
     command::CommandSlotId,
     nic::{gather::Bulk, solicitation_window::SolicitationWindow},
-    op::{ClassOfService, OpType},
+    op::{ClassOfService, Moves},
     time::Instant,
 };
 
 /// How many outgoing FIFOs there are.
 pub(super) const FIFOS: usize = 4;
 
-/// Which FIFO an op waits in. Each class has two: those that need window wait for it without
-/// holding up the others.
+/// Which FIFO an op waits in whose data `moves` so. Each class has two: ops whose data comes in need
+/// window, and wait for it without holding up the others.
 //= 1rma#4.3-two-arbiters
 //= type=deviation
-pub(super) const fn fifo(class: ClassOfService, op_type: OpType) -> usize {
-    2 * class as usize + !matches!(op_type, OpType::Read) as usize
+pub(super) const fn fifo(class: ClassOfService, moves: Moves) -> usize {
+    2 * class as usize + moves as usize
 }
 
 impl Initiator {
@@ -24,18 +24,16 @@ impl Initiator {
     /// service now. 0 only if there is none.
     pub(in crate::nic) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
         let ops = |class| {
-            let reads =
-                if window.admits_op() { self.waiting[fifo(class, OpType::Read)].len() } else { 0 };
-            reads + self.waiting[fifo(class, OpType::Write)].len()
+            let inbound =
+                if window.admits_op() { self.waiting[fifo(class, Moves::In)].len() } else { 0 };
+            inbound + self.waiting[fifo(class, Moves::Out)].len()
         };
         self.sending.len() + ClassOfService::ALL.into_iter().map(ops).sum::<usize>()
     }
 
     /// The requests of the throughput class that wait, if they are all that there is to send.
     pub(in crate::nic) fn bulk(&self, now: Instant) -> Option<Bulk> {
-        let fifos = |class| {
-            [OpType::Read, OpType::Write].map(|op_type| &self.waiting[fifo(class, op_type)])
-        };
+        let fifos = |class| Moves::ALL.map(|moves| &self.waiting[fifo(class, moves)]);
         if !self.sending.is_empty()
             || fifos(ClassOfService::Latency).iter().any(|fifo| !fifo.is_empty())
         {
@@ -53,17 +51,17 @@ impl Initiator {
 
     /// Whether a read waits for the window.
     pub(in crate::nic) fn reads_wait(&self) -> bool {
-        ClassOfService::ALL.into_iter().any(|it| !self.waiting[fifo(it, OpType::Read)].is_empty())
+        ClassOfService::ALL.into_iter().any(|it| !self.waiting[fifo(it, Moves::In)].is_empty())
     }
 
     /// The op of `class` that came first, of those that may enter service: a read needs window, a
     /// mutation does not, as its data goes out.
     fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
-        let head = |op_type| self.waiting[fifo(class, op_type)].front();
+        let head = |moves| self.waiting[fifo(class, moves)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
-        let id = match (head(OpType::Read).filter(|_| admits_read), head(OpType::Write)) {
-            (Some(read), Some(write)) if arrived_at(write) < arrived_at(read) => write,
-            (read, write) => read.or(write)?,
+        let id = match (head(Moves::In).filter(|_| admits_read), head(Moves::Out)) {
+            (Some(read), Some(mutation)) if arrived_at(mutation) < arrived_at(read) => mutation,
+            (read, mutation) => read.or(mutation)?,
         };
         Some(CommandSlotId(id))
     }
@@ -82,6 +80,6 @@ impl Initiator {
 
     /// How many ops of `class` have not entered service yet.
     pub(in crate::nic) fn ops_waiting(&self, class: ClassOfService) -> usize {
-        [OpType::Read, OpType::Write].map(|it| self.waiting[fifo(class, it)].len()).iter().sum()
+        Moves::ALL.map(|moves| self.waiting[fifo(class, moves)].len()).iter().sum()
     }
 }

@@ -32,7 +32,8 @@ impl Initiator {
         let pid = slot.pid.expect("a slot with a command has a PID");
         let addresses = &tables.config.settings.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
-        self.waiting[fifo(command.class, command.op.op_type())].remove(&mut self.links, id.0);
+        self.waiting[fifo(command.class, command.op.op_type().shape().moves)]
+            .remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
         self.bulk_under_way += usize::from(command.class == ClassOfService::Throughput);
 

@@ -22,7 +22,6 @@ use crate::{
         tables::Tables,
     },
     op::{OpStatus, OpType},
-    region::Permissions,
     time::Instant,
     wire::Header,
 };
@@ -130,7 +129,7 @@ impl Admission {
             let rest = offset.saturating_add(PREFETCH_MAX as u64);
             region.memory.prefetch(rest, size as usize - PREFETCH_MAX);
         }
-        let refused = if !region.permissions.contains(Permissions::needed_by(op_type)) {
+        let refused = if !region.permissions.contains(op_type.shape().permission) {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))
         } else if span.is_some_and(|(offset, size)| !region.holds(offset, size)) {
             Some((OpStatus::RemoteOutOfBounds, DropReason::RequestOutOfBounds))

@@ -58,7 +58,7 @@ use crate::{
     },
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
-    wire::{Mutation, MutationRequest, SolicitedData, mutation::DATA_HEADER_LEN},
+    wire::{MutationRequest, SolicitedData, mutation::DATA_HEADER_LEN},
 };
 use pending::{Pending, State};
 
@@ -300,12 +300,12 @@ impl PendingWrites {
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let entry = self.entry_of(frame.source, &claims);
-        let is_write = entry.is_some_and(|it| matches!(it.mutation, Mutation::Write { .. }));
+        let is_secret = entry.is_none_or(|it| it.mutation.op_type().shape().is_secret);
         let landed = match entry {
             Some(_) => self.accept_data(clock, claims, frame.bytes, opened, tables),
             None => Err(DropReason::UnknownPendingWrite),
         };
-        if opened.authentic && !is_write {
+        if opened.authentic && is_secret {
             // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of
             // one. Also not of the second of two copies, which finds no entry any more.
             frame.bytes.fill(0);

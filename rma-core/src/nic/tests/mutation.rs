@@ -501,7 +501,7 @@ fn permissions_and_bounds_hold_for_each_type_of_op() {
     let (memory, key) = (pair.b.memory.clone(), pair.b.key);
     let before = pair.target();
     for permitted in OpType::ALL {
-        let region = register(&mut pair.b.nic, &memory, &key, Permissions::needed_by(permitted));
+        let region = register(&mut pair.b.nic, &memory, &key, permitted.shape().permission);
         for command in [pair.read(0, 0, 64), pair.write(0, 0, 64), pair.rekey(0, [3; 16])] {
             let denied = command.op.op_type() != permitted;
             pair.issue(Command { remote_region: region, ..command });

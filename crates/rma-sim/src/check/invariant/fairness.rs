@@ -83,7 +83,7 @@ impl Checker {
             Turn::Service => state.slots.iter().flatten().any(|it| {
                 it.class == other
                     && it.entered.is_none()
-                    && (it.op_type != OpType::Read || op_type == OpType::Read)
+                    && (!it.op_type.shape().needs_window() || op_type.shape().needs_window())
                     && it.issued_at < since
                     && now.since(it.issued_at) < timing.dispatch_timeout
             }),

@@ -4,7 +4,7 @@
 use rma_core::{
     command::{Command, Completion},
     error::CommandError,
-    op::{OpStatus, OpType},
+    op::{Moves, OpStatus, OpType},
     time::Instant,
     wire::{Acknowledgement, Failure, Header, Response, SolicitedData},
 };
@@ -102,7 +102,7 @@ impl Checker {
             arrived: 0,
             changed_until: Default::default(),
         });
-        if op_type == OpType::Read {
+        if op_type.shape().needs_window() {
             state.reading += size;
             state.multiplied += u32::from(copies > 1);
         }
@@ -269,7 +269,7 @@ impl Checker {
                 }
                 let waited_from = op.solicited.as_ref().map_or(served_at, |it| it.at);
                 match status {
-                    OpStatus::Ok if op.op_type == OpType::Read => {
+                    OpStatus::Ok if op.op_type.shape().moves == Moves::In => {
                         op.arrived == all_granules(op.size)
                     }
                     OpStatus::Timeout => {
@@ -288,7 +288,7 @@ impl Checker {
     fn end(&mut self, index: OpIndex) {
         let op = &mut self.ops[index];
         op.end = Some(End::Reported);
-        if op.op_type == OpType::Read {
+        if op.op_type.shape().needs_window() {
             let state = &mut self.nodes[op.initiator.index()];
             state.reading -= op.size;
             state.in_flight -= op.in_flight;

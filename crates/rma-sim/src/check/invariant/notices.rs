@@ -15,7 +15,7 @@ use rma_core::{
     error::DropReason,
     limits::TAG_LEN,
     nic::NicConfigBuilder,
-    op::{OpStatus, OpType},
+    op::{Moves, OpStatus},
     time::Instant,
     wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
 };
@@ -249,7 +249,7 @@ impl Checker {
         let pushed_out = self.nodes[node.index()].pushed_out;
         let has_waited = |cause: &Cause, op: &Op| {
             let waited = now.since(cause.arrived_at);
-            op.op_type != OpType::Read && waited >= settings.timing.dispatch_timeout
+            op.op_type.shape().moves == Moves::Out && waited >= settings.timing.dispatch_timeout
         };
         let explains = |cause: &Cause| {
             let waited = now.since(cause.arrived_at);

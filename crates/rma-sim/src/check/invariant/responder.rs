@@ -5,7 +5,7 @@ use core::time::Duration;
 use rma_core::{
     error::DropReason,
     limits::OP_SIZE_MAX,
-    op::{OpStatus, OpType},
+    op::{Moves, OpStatus},
     region::RegionId,
     wire::{
         Acknowledgement, Header, Response, Solicitation, SolicitedData,
@@ -66,7 +66,7 @@ impl Checker {
             return Err(Violation::OldKey { node, initiator: op.initiator, slot: op.slot });
         }
         let state = &mut self.nodes[node.index()];
-        if op.op_type == OpType::Read {
+        if op.op_type.shape().moves == Moves::In {
             let from = frame.transmit.source;
             let request = request_iv(header);
             let job = Job { op: index, from, request, arrived_at, sent: 0, stale: false };

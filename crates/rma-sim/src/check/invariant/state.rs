@@ -186,7 +186,7 @@ impl NodeState {
     pub(super) fn read_waits(&self) -> bool {
         let mut outstanding = self.slots.iter().flatten();
         self.outstanding > 0
-            && outstanding.any(|it| it.op_type == OpType::Read && it.entered.is_none())
+            && outstanding.any(|it| it.op_type.shape().needs_window() && it.entered.is_none())
     }
 
     pub(super) fn outstanding(&mut self, slot: u16) -> Option<&mut Outstanding> {

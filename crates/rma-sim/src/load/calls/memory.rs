@@ -12,7 +12,7 @@ use rma_core::{
     crypto::RegionKey,
     executor::Outcome,
     nic::RegionEntry,
-    op::OpType,
+    op::Moves,
     region::{Permissions, RegionId, RegisteredRegion},
 };
 use rma_shm::Region;
@@ -60,7 +60,7 @@ pub(super) fn cut(prng: &mut Prng, len: u64) -> Vec<(u64, u64)> {
 /// What a call changes: an area that holds `before`, to which it brings `data`.
 #[derive(Debug)]
 pub(super) struct Expected {
-    op_type: OpType,
+    moves: Moves,
     before: Vec<u8>,
     /// By piece: where in the area it goes, and what.
     data: Vec<(u64, Vec<u8>)>,
@@ -125,7 +125,7 @@ impl Host {
         prng: &mut Prng,
         (node, target): (NodeId, NodeId),
         slot: usize,
-        op_type: OpType,
+        moves: Moves,
         spans: &[(u64, u64)],
         remote: &[u64],
     ) -> Result<Expected, String> {
@@ -138,15 +138,17 @@ impl Host {
         }
         hosts[node.index()].local.write(area, &fresh).expect("areas lie inside");
         let piece = |(&(start, len), &remote): (&(u64, u64), &u64)| {
-            let data = match op_type {
-                OpType::Write => fresh[start as usize..][..len as usize].to_vec(),
-                _ => hosts[target.index()].known[remote as usize..][..len as usize].to_vec(),
+            let data = match moves {
+                Moves::Out => fresh[start as usize..][..len as usize].to_vec(),
+                Moves::In => {
+                    hosts[target.index()].known[remote as usize..][..len as usize].to_vec()
+                }
             };
             (start, data)
         };
         let data = spans.iter().zip(remote).map(piece).collect();
-        let before = if op_type == OpType::Write { known } else { fresh };
-        Ok(Expected { op_type, before, data })
+        let before = if moves == Moves::Out { known } else { fresh };
+        Ok(Expected { moves, before, data })
     }
 
     /// What is wrong with the memory of a call that has ended.
@@ -157,15 +159,15 @@ impl Host {
         expected: &Expected,
         outcome: &Outcome,
     ) -> Option<String> {
-        let now = match expected.op_type {
-            OpType::Write => {
+        let now = match expected.moves {
+            Moves::Out => {
                 let at = remote_area(node, slot);
                 let host = &mut hosts[target.index()];
                 let now = bytes_of(&host.target, at, AREA_LEN);
                 host.known[at as usize..][..AREA_LEN].copy_from_slice(&now);
                 now
             }
-            _ => bytes_of(hosts[node.index()].local.memory(), local_area(slot), AREA_LEN),
+            Moves::In => bytes_of(hosts[node.index()].local.memory(), local_area(slot), AREA_LEN),
         };
         // The values that each byte may have: before, and after.
         let (mut low, mut high) = (expected.before.clone(), expected.before.clone());

@@ -14,14 +14,11 @@ use crate::net::{
     trace::{Digest, Seen, What},
 };
 
-/// All types of ops.
-pub const OP_TYPES: [OpType; 3] = [OpType::Read, OpType::Write, OpType::Rekey];
-
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How ops ended, by op type, in the order of [`OP_TYPES`], and status code.
-    pub statuses: [[u64; OpStatus::ALL.len()]; OP_TYPES.len()],
+    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code.
+    pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: [u64; DropReason::ALL.len()],
     /// Commands that were refused because their slot was busy.
@@ -143,14 +140,14 @@ impl Report {
     /// How many ops of `op_type` ended with `status`.
     #[must_use]
     pub fn ended(&self, op_type: OpType, status: OpStatus) -> u64 {
-        OP_TYPES
+        OpType::ALL
             .iter()
             .position(|&it| it == op_type)
             .map_or(0, |row| self.statuses[row][status as usize])
     }
 
     pub(super) fn count_end(&mut self, op_type: OpType, status: OpStatus) {
-        if let Some(row) = OP_TYPES.iter().position(|&it| it == op_type) {
+        if let Some(row) = OpType::ALL.iter().position(|&it| it == op_type) {
             self.statuses[row][status as usize] += 1;
         }
     }
@@ -169,7 +166,7 @@ impl fmt::Display for Report {
         let [parked, forgotten, pushed_out] = self.made_room;
         writeln!(f, "{parked} parked, {forgotten} of them forgotten; {pushed_out} pushed out")?;
         writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
-        for (op_type, counts) in OP_TYPES.into_iter().zip(&self.statuses) {
+        for (op_type, counts) in OpType::ALL.into_iter().zip(&self.statuses) {
             for status in OpStatus::ALL.into_iter().filter(|&s| counts[s as usize] > 0) {
                 writeln!(f, "{:>8} {op_type:?} {status}", counts[status as usize])?;
             }

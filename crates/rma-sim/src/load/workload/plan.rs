@@ -7,7 +7,7 @@ use rma_core::{
     command::{Command, CommandOp, CommandSlotId, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
     limits::OP_SIZE_MAX,
-    op::{ClassOfService, OpStatus, OpType},
+    op::{ClassOfService, Moves, OpStatus, OpType},
     region::RegionId,
     time::Instant,
 };
@@ -112,9 +112,9 @@ pub(super) fn plan(
     }
     let wanted = &remote.targets()[target];
     let content_len = wanted.content.len() as u64;
-    let largest = match op_type {
-        OpType::Read => content_len.min(OP_SIZE_MAX.into()),
-        OpType::Write | OpType::Rekey => OP_SIZE_MAX.into(),
+    let largest = match op_type.shape().moves {
+        Moves::In => content_len.min(OP_SIZE_MAX.into()),
+        Moves::Out => OP_SIZE_MAX.into(),
     };
     let (is_whole, some) = (prng.chance(Chance::ppm(250_000)), prng.magnitude(largest));
     let op_size = (if is_whole { largest } else { some }) as u32;
@@ -196,7 +196,6 @@ fn spoil(
     let mut spoiled = planned;
     let target = &remote.targets()[spoiled.target];
     let command = &mut spoiled.command;
-    let others = [OpType::Read, OpType::Write, OpType::Rekey];
     spoiled.expected = OpStatus::RemoteAuthenticationFailure;
     let transfer = match &mut command.op {
         CommandOp::Read(transfer) | CommandOp::Write(transfer) => Some(transfer),
@@ -220,8 +219,8 @@ fn spoil(
         }
         (3, _) => {
             // Who may read may not write with that key, and so on.
-            let other = others.into_iter().find(|&other| other != binding.op_type);
-            let op_type = other.expect("there are three");
+            let other = OpType::ALL.into_iter().find(|&other| other != binding.op_type);
+            let op_type = other.expect("there are several");
             command.key = target.key.derive(&KeyBinding { op_type, ..*binding });
         }
         (OLD_KEY, _) if target.old_key.is_some() => {
