@@ -91,7 +91,7 @@ impl Client {
     /// # Panics
     /// Never: the bounds are the regions' own.
     pub fn new(
-        mut host: InlineHost,
+        host: InlineHost,
         grants: Grants,
         pattern: Pattern,
         depth: u16,

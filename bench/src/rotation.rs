@@ -264,7 +264,7 @@ impl Stage {
         let rekeyed = Permissions::READ | Permissions::REKEY;
         let (probed, grants) = party(rekeyed, &[OpType::Read, OpType::Rekey])?;
         let (_, other) = party(Permissions::READ, &[OpType::Read])?;
-        let mut party =
+        let party =
             |grant| Ok::<_, PairError>(Party { portal: client.host.portal(1)?, grant, issued: 0 });
         let reader = party(grants.get(OpType::Read)?)?;
         let rotator = party(grants.get(OpType::Rekey)?)?;

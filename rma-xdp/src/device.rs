@@ -75,7 +75,8 @@ impl Device {
 
 /// A device that carries frames.
 pub(crate) struct OpenDevice {
-    pub(crate) backend: AnyBackend,
+    /// One for each engine.
+    pub(crate) backends: Vec<AnyBackend>,
     pub(crate) addresses: LocalAddresses,
     pub(crate) info: DeviceInfo,
     pub(crate) keeper: DeviceKeeper,
@@ -260,7 +261,7 @@ fn open_xdp(
     let follower = Follower::start(config, &backend)?;
     let info = DeviceInfo::Xdp(follower.watch().description());
     let keeper = DeviceKeeper::Xdp(follower, monitor);
-    Ok(OpenDevice { backend: AnyBackend::Xdp(backend), addresses, info, keeper })
+    Ok(OpenDevice { backends: vec![AnyBackend::Xdp(backend)], addresses, info, keeper })
 }
 
 fn open_udp(wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
@@ -269,7 +270,7 @@ fn open_udp(wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
     let backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
     let keeper = DeviceKeeper::Udp(backend.counters().clone());
-    Ok(OpenDevice { backend: AnyBackend::Udp(backend), addresses, info, keeper })
+    Ok(OpenDevice { backends: vec![AnyBackend::Udp(backend)], addresses, info, keeper })
 }
 
 fn at_most_one_of_each_family(wanted: &[HostAddr]) -> Result<LocalAddresses, HostError> {

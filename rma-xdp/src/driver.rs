@@ -1,13 +1,18 @@
-//! The driver: hands out the NIC's finite resources, command slots and regions, and keeps the
-//! region keys (1RMA §4.3, "Managing hardware resources").
+//! The driver: hands out the finite resources of a host's NICs, command slots and regions, and
+//! keeps the region keys (1RMA §4.3, "Managing hardware resources").
 //!
 //! It runs on the application's threads and never touches a frame. Its pools are as large as the
-//! NIC's tables: what it hands out, the NIC has room for; what it has not, is a clear error. Who
-//! may have how much of them is told in [`crate::driver::tenant`] and decided in `accounts`.
+//! NICs' tables: what it hands out, a NIC has room for; what it has not, is a clear error. Who may
+//! have how much of them is told in [`crate::driver::tenant`] and decided in `accounts`; what it
+//! asks engines is in `questions`, and how it reaches them in `control` and `shards`.
 
 mod accounts;
+pub(crate) mod control;
 mod home;
+mod ledger;
 mod pool;
+mod questions;
+mod shards;
 mod slots;
 pub(crate) mod tenant;
 
@@ -15,7 +20,7 @@ use core::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rma_app::{
     Portal,
@@ -31,42 +36,29 @@ use rma_core::{
     grant::Grant,
     nic::RegionEntry,
     op::OpType,
-    portal::{Bell, PortalConfig, portal},
-    region::{NicTag, Permissions, RegionId, RegisteredRegion},
+    portal::{PortalConfig, portal},
+    region::{NicTag, Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
 
-use crate::{
-    driver::tenant::{
-        AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, TenantUsage, Usage,
-    },
-    engine::control::{Answer, ControlPath, Request, Unanswered},
-    error::HostError,
+use self::{
+    accounts::{Accounts, HOST},
+    control::ControlPath,
+    questions::{Attach, Deregister, Derive, Detach, Register, Rekey},
+    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
 };
-use accounts::HOST;
-pub(crate) use accounts::{Accounts, PoolSizes};
-use home::PortalHome;
-
-/// The accounts, shared with those who watch them.
-pub(crate) type Books = Arc<Mutex<Accounts>>;
-
-/// What every tenant has, and could have: the host itself first.
-pub(crate) fn usages(books: &Books) -> Vec<TenantUsage> {
-    books.lock().unwrap_or_else(PoisonError::into_inner).usages().collect()
-}
+pub(crate) use self::{
+    ledger::{Books, Ledger, usages},
+    shards::{Shard, Shards},
+};
+use crate::error::HostError;
 
 #[derive(Debug)]
-pub(crate) struct Driver {
+pub(crate) struct Driver<P> {
     addresses: LocalAddresses,
     pid: Pid,
-    bell: Option<Bell>,
-    home: Arc<PortalHome>,
-    /// The tenants, and which portals and regions are whose. The keys of the regions are in the
-    /// NIC's table alone: a remote Rekey changes them.
-    accounts: Books,
-    /// Regions that the NIC has though whoever registered them was told of an error: to be
-    /// deregistered.
-    orphans: Vec<RegionId>,
+    shards: Shards<P>,
+    ledger: Ledger,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -74,65 +66,44 @@ pub(crate) struct Driver {
 /// The tag of the next host of this process.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
-impl Driver {
+impl<P> Driver<P> {
+    /// A driver for `shards`, of whose NICs each has room for `regions`.
     pub(crate) fn new(
         addresses: LocalAddresses,
         pid: Pid,
-        sizes: PoolSizes,
+        shards: Shards<P>,
+        regions: u32,
         config: &DriverConfig,
-        bell: Option<Bell>,
     ) -> Result<Self, AllocationError> {
+        let accounts = Accounts::new(shards.slots(), regions.into(), config, pid)?;
+        let slots = shards.slots().map(|slots| slots.len()).sum();
         Ok(Self {
             addresses,
             pid,
-            bell,
-            home: Arc::new(PortalHome::new(sizes.slots)),
-            accounts: Arc::new(Mutex::new(Accounts::new(sizes, config, pid)?)),
-            orphans: Vec::new(),
+            shards,
+            ledger: Ledger::new(accounts, slots),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
 
-    pub(crate) const fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    pub(crate) const fn addresses(&self) -> &LocalAddresses {
-        &self.addresses
+    /// The engines.
+    pub(crate) const fn shards_mut(&mut self) -> &mut Shards<P> {
+        &mut self.shards
     }
 
     /// The accounts, to watch them.
     pub(crate) const fn books(&self) -> &Books {
-        &self.accounts
+        &self.ledger.books
     }
 
     /// The executors over its portals, to watch them.
     pub(crate) fn executors(&self) -> &Executors {
-        &self.home.executors
+        &self.ledger.home.executors
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // Whoever only watches cannot leave them half changed.
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What its portals tell of themselves to.
-    pub(crate) fn home(&self) -> &dyn Home {
-        &*self.home
-    }
-
-    /// Makes a tenant.
-    pub(crate) fn tenant(
-        &mut self,
-        engine: &mut impl ControlPath,
-        config: TenantConfig,
-    ) -> Result<Tenant, HostError> {
-        self.reclaim(engine)?;
-        let TenantConfig { name, pid, priority, quotas } = config;
-        let (pid, alive) = (pid.unwrap_or(self.pid), Arc::new(()));
-        let id = self.accounts().open(&name, pid, priority, &quotas, Some(alive.clone()))?;
-        tracing::debug!(tenant = &*name, id = id.0, %pid, "tenant made");
-        Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
+    /// What its portals tell of themselves to, and the engines that serve them.
+    pub(crate) fn home_and_shards(&mut self) -> (&dyn Home, &mut Shards<P>) {
+        (&*self.ledger.home, &mut self.shards)
     }
 
     /// The account of `tenant`; the host's own if none is named.
@@ -146,64 +117,78 @@ impl Driver {
         }
     }
 
+    /// Whether this host has registered `region`, and not another host one of the same number.
+    fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
+        if region.nic() == self.nic && self.ledger.accounts().has_region(region.id()) {
+            Ok(())
+        } else {
+            Err(RegionError::NotRegistered { region: region.id() })
+        }
+    }
+}
+
+impl<P: ControlPath> Driver<P> {
+    /// Has engines say how full their NICs are that only do so when the host's user has them.
+    pub(crate) fn publish_gauges(&self) {
+        self.shards.0.iter().for_each(|shard| shard.path.publish_gauges());
+    }
+
+    /// Takes a turn of all engines, if that is for the host's user to do. Returns whether it was.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.shards.paths_mut().map(P::go_on).fold(false, |any, one| any | one)
+    }
+
+    /// Makes a tenant.
+    pub(crate) fn tenant(&mut self, config: TenantConfig) -> Result<Tenant, HostError> {
+        self.reclaim()?;
+        let TenantConfig { name, pid, priority, quotas } = config;
+        let (pid, alive) = (pid.unwrap_or(self.pid), Arc::new(()));
+        let id = self.ledger.accounts().open(&name, pid, priority, &quotas, Some(alive.clone()))?;
+        tracing::debug!(tenant = &*name, id = id.0, %pid, "tenant made");
+        Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
+    }
+
     /// What a tenant has, and could have.
-    pub(crate) fn usage(
-        &mut self,
-        engine: &mut impl ControlPath,
-        tenant: Option<&Tenant>,
-    ) -> Result<Usage, HostError> {
+    pub(crate) fn usage(&mut self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
         let account = self.account(tenant)?;
-        self.reclaim(engine)?;
-        Ok(self.accounts().usage(account))
+        self.reclaim()?;
+        Ok(self.ledger.accounts().usage(account))
     }
 
     /// Whether `len` bytes could be registered now. Asked before memory is allocated for them.
-    pub(crate) fn admits(
-        &mut self,
-        engine: &mut impl ControlPath,
-        tenant: Option<&Tenant>,
-        len: usize,
-    ) -> Result<(), HostError> {
-        self.settle_late(engine)?;
-        self.accounts().close_abandoned();
-        self.accounts().admit_region(self.account(tenant)?, len as u64)?;
+    pub(crate) fn admits(&mut self, tenant: Option<&Tenant>, len: usize) -> Result<(), HostError> {
+        self.shards.settle_late(&mut self.ledger)?;
+        self.ledger.accounts().close_abandoned();
+        self.ledger.accounts().admit_region(self.account(tenant)?, len as u64)?;
         Ok(())
     }
 
     /// Registers `memory`, protected by `key`.
     pub(crate) fn register(
         &mut self,
-        engine: &mut impl ControlPath,
         tenant: Option<&Tenant>,
         memory: Arc<Region>,
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.settle_late(engine)?;
-        self.accounts().close_abandoned();
+        self.shards.settle_late(&mut self.ledger)?;
+        self.ledger.accounts().close_abandoned();
         let account = self.account(tenant)?;
-        let charge = self.accounts().admit_region(account, memory.len() as u64)?;
-        let owner = self.accounts().pid(account);
-        let entry = RegionEntry::new(memory.clone(), &key, permissions, owner);
-        let request = Request::Register(Box::new(entry));
-        let Answer::Registered(result) = self.ask(engine, request)? else {
-            unreachable!("answers come in the order of the questions")
-        };
+        let charge = self.ledger.accounts().admit_region(account, memory.len() as u64)?;
+        let owner = self.ledger.accounts().pid(account);
+        let entry = || RegionEntry::new(memory.clone(), &key, permissions, owner);
+        let result = self.shards.ask_all(|| Register(Box::new(entry())), &mut self.ledger)?;
         let id = result.map_err(|(error, _entry)| error)?;
-        self.accounts().registered(id, charge);
+        self.ledger.accounts().registered(id, charge);
         tracing::debug!(region = %id, len = memory.len(), ?permissions, pid = %owner, "region registered");
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
 
-    /// Takes a region out of the NIC's table. Its memory lives on as long as a handle to it.
-    pub(crate) fn deregister(
-        &mut self,
-        engine: &mut impl ControlPath,
-        region: &RegisteredRegion,
-    ) -> Result<(), HostError> {
+    /// Takes a region out of the NICs' tables. Its memory lives on as long as a handle to it.
+    pub(crate) fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
         self.check(region)?;
-        let answer = self.ask(engine, Request::Deregister(region.id()))?;
-        self.settle(answer);
+        let question = || Deregister(region.id());
+        self.shards.ask_all(question, &mut self.ledger)?.book(&mut self.ledger);
         tracing::debug!(region = %region.id(), "region deregistered");
         Ok(())
     }
@@ -211,34 +196,20 @@ impl Driver {
     /// Installs a new region key: the local rotation, past no network (§5.2, §7.3).
     pub(crate) fn rekey(
         &mut self,
-        engine: &mut impl ControlPath,
         region: &RegisteredRegion,
         key: RegionKey,
     ) -> Result<(), HostError> {
         self.check(region)?;
-        let Answer::Rekeyed(result) = self.ask(engine, Request::Rekey(region.id(), key))? else {
-            unreachable!("answers come in the order of the questions")
-        };
-        result?;
+        self.shards.ask_all(|| Rekey(region.id(), key), &mut self.ledger)??;
         // Never the key.
         tracing::info!(region = %region.id(), "region rekeyed by its own host");
         Ok(())
-    }
-
-    /// Whether this host has registered `region`, and not another host one of the same number.
-    fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
-        if region.nic() == self.nic && self.accounts().has_region(region.id()) {
-            Ok(())
-        } else {
-            Err(RegionError::NotRegistered { region: region.id() })
-        }
     }
 
     /// K_d and all else that `initiator`'s process `pid` needs for ops of `op_type` on `region`,
     /// under the key that the region has now.
     pub(crate) fn grant(
         &mut self,
-        engine: &mut impl ControlPath,
         region: &RegisteredRegion,
         initiator: HostAddr,
         pid: Pid,
@@ -250,11 +221,7 @@ impl Driver {
             .toward(initiator)
             .ok_or(HostError::NoAddressOfFamily { version: initiator.version() })?;
         let binding = KeyBinding { initiator, responder, pid, op_type };
-        let request = Request::Derive(region.id(), binding);
-        let Answer::Derived(key) = self.ask(engine, request)? else {
-            unreachable!("answers come in the order of the questions")
-        };
-        let key = key?;
+        let key = self.shards.ask_any(Derive(region.id(), binding), &mut self.ledger)??;
         tracing::debug!(region = %region.id(), %initiator, %pid, %op_type, "grant made");
         Ok(Grant {
             responder,
@@ -272,7 +239,6 @@ impl Driver {
     /// once the engine has gone on.
     pub(crate) fn portal(
         &mut self,
-        engine: &mut impl ControlPath,
         tenant: Option<&Tenant>,
         slots: u16,
     ) -> Result<Option<Portal>, HostError> {
@@ -280,128 +246,55 @@ impl Driver {
             return Err(AllocationError::NoSlots.into());
         }
         let account = self.account(tenant)?;
-        let unsettled = self.reclaim(engine)?;
-        let taken = self.accounts().take_slots(account, slots);
+        let unsettled = self.reclaim()?;
+        let taken = self.ledger.accounts().take_slots(account, slots);
         let range = match taken {
             Ok(range) => range,
-            Err(_) if self.accounts().may_have(account, slots, &unsettled) => return Ok(None),
+            Err(_) if self.ledger.accounts().may_have(account, slots, &unsettled) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         };
-        let life = engine.life();
+        let (life, bell) = self.shards.engine_of(&range);
         let sleep = match life {
             Life::Thread(_) => Some(Sleep::new().map_err(|source| {
-                self.accounts().give_slots_back(range.clone());
+                self.ledger.accounts().give_slots_back(range.clone());
                 HostError::System { what: "creating an eventfd", source }
             })?),
             Life::Inline => None,
         };
-        let pid = self.accounts().pid(account);
+        let pid = self.ledger.accounts().pid(account);
         tracing::debug!(slots = ?range, %pid, "portal allocated");
         let (rings, mut port) = portal(PortalConfig {
             slots: range,
             pid,
             addresses: self.addresses,
-            bell: self.bell.clone(),
+            bell,
             nic: self.nic,
         });
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        self.ask(engine, Request::Attach(port, pid))?;
-        Ok(Some(Portal::new(PortalParts { rings, home: self.home.clone(), life, sleep })))
+        self.shards.ask_one(Attach(port, pid), &mut self.ledger)?;
+        let home = self.ledger.home.clone();
+        Ok(Some(Portal::new(PortalParts { rings, home, life, sleep })))
     }
 
     /// Takes back the slots of dropped portals, and then the reservations of dropped tenants.
     /// Returns those whose ops are in flight still.
-    fn reclaim(&mut self, engine: &mut impl ControlPath) -> Result<Vec<Range<u16>>, HostError> {
-        self.settle_late(engine)?;
+    fn reclaim(&mut self) -> Result<Vec<Range<u16>>, HostError> {
+        self.shards.settle_late(&mut self.ledger)?;
         let mut unsettled = Vec::new();
-        for _ in 0..self.home.retired.len() {
-            let Some(slots) = self.home.retired.pop() else { break };
-            let answer = self.ask(engine, Request::Detach(slots))?;
-            if let Answer::Detached(slots, None) = &answer {
-                unsettled.push(slots.clone());
+        for _ in 0..self.ledger.home.retired.len() {
+            let Some(slots) = self.ledger.home.retired.pop() else { break };
+            let answer = self.shards.ask_one(Detach(slots), &mut self.ledger)?;
+            if answer.port.is_none() {
+                unsettled.push(answer.slots.clone());
             }
-            self.settle(answer);
+            answer.book(&mut self.ledger);
         }
-        self.accounts().close_abandoned();
+        self.ledger.accounts().close_abandoned();
         Ok(unsettled)
-    }
-
-    /// Asks the engine. After an error the books are as if nothing had been asked, or will be once
-    /// the engine has answered.
-    fn ask(
-        &mut self,
-        engine: &mut impl ControlPath,
-        request: Request,
-    ) -> Result<Answer, HostError> {
-        if let Err(error) = self.settle_late(engine) {
-            self.undo(request);
-            return Err(error);
-        }
-        engine.ask(request).map_err(|Unanswered { error, unseen }| {
-            if let Some(request) = unseen {
-                self.undo(*request);
-            }
-            error
-        })
-    }
-
-    /// Puts into the books what the engine has done for askers that had given up, and has undone
-    /// what nobody knows of.
-    fn settle_late(&mut self, engine: &mut impl ControlPath) -> Result<(), HostError> {
-        if let Some(late) = engine.late_answer()? {
-            match late {
-                Answer::Registered(Ok(region)) => self.orphans.push(region),
-                // Nobody has got a portal for them.
-                Answer::Attached(slots) => self.retire(slots),
-                late => self.settle(late),
-            }
-        }
-        while let Some(&region) = self.orphans.last() {
-            let answer = engine.ask(Request::Deregister(region));
-            // If the engine has not seen this, it is an orphan still.
-            self.settle(answer.map_err(|unanswered| unanswered.error)?);
-        }
-        Ok(())
-    }
-
-    /// Puts into the books what the engine has taken back.
-    fn settle(&mut self, answer: Answer) {
-        match answer {
-            // The one error is that the NIC does not have it: that was wanted, too.
-            Answer::Deregistered(region, entry) => {
-                drop(entry);
-                self.orphans.retain(|&orphan| orphan != region);
-                self.accounts().deregistered(region);
-            }
-            Answer::Detached(slots, Some(_port)) => {
-                tracing::debug!(?slots, "slots of a dropped portal are free again");
-                self.accounts().give_slots_back(slots);
-            }
-            Answer::Detached(slots, None) => self.retire(slots),
-            Answer::Registered(_)
-            | Answer::Rekeyed(_)
-            | Answer::Derived(_)
-            | Answer::Attached(_) => {}
-        }
-    }
-
-    /// The engine has not seen this question, and never will.
-    fn undo(&mut self, request: Request) {
-        match request {
-            Request::Attach(port, _) => self.accounts().give_slots_back(port.slots().clone()),
-            Request::Detach(slots) => self.retire(slots),
-            Request::Register(_)
-            | Request::Deregister(_)
-            | Request::Rekey(..)
-            | Request::Derive(..) => {}
-        }
-    }
-
-    /// These slots are to be taken back once their last op has completed.
-    fn retire(&self, slots: Range<u16>) {
-        self.home.retired.push(slots).expect("there is room for all portals that there can be");
     }
 }
 

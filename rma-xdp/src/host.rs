@@ -1,4 +1,9 @@
 //! The host: one NIC with its device, its engine and its driver.
+//!
+//! What a host has once stands in [`HostOf`] itself: device, addresses, driver with its accounts.
+//! What each engine has is a *shard*: the engine behind its control path, a range of command slots
+//! and the backend with its queues ([`Shards`]); its counters and its reservation of counter blocks
+//! (`ShardState`). A host has one shard.
 
 mod executors;
 mod tenants;
@@ -6,7 +11,7 @@ mod tenants;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_app::{IdlePolicy, Portal, TscClock, WaitError, inline::Turning, life::Life};
+use rma_app::{IdlePolicy, Portal, TscClock, WaitError, inline::Turning};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     command::Completion,
@@ -15,25 +20,26 @@ use rma_core::{
     nic::{Nic, NicConfigBuilder, NicCounters},
     one_rma::OneRma,
     op::OpType,
+    port::Port,
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
 
 #[cfg(feature = "xdp")]
-use crate::xdp::XdpBackend;
+use crate::{device::backend::AnyBackend, xdp::XdpBackend};
 use crate::{
-    device::backend::{AnyBackend, HostBackend},
-    device::{Device, DeviceInfo, InterfaceStatus, OpenDevice},
-    driver::tenant::DriverConfig,
-    driver::{Driver, PoolSizes},
-    engine::control::{Answer, ControlPath, Request, Unanswered, answer},
-    engine::housekeeping::Housekeeping,
-    engine::services::{HostEngine, HostService},
-    engine::thread::{EngineThread, ThreadConfig},
+    device::{Device, DeviceInfo, DeviceKeeper, InterfaceStatus, OpenDevice, backend::HostBackend},
+    driver::{Driver, Shard, Shards, control::ControlPath, tenant::DriverConfig},
+    engine::{
+        housekeeping::Housekeeping,
+        inline::InlineEngine,
+        services::HostEngine,
+        thread::{EngineThread, ThreadConfig},
+    },
     error::HostError,
-    iv_blocks::{Counter, CounterConfig, CounterSource, User},
-    metrics::{DeviceWatch, Metrics, MetricsSource},
-    random::{random_bucket_secret, random_region_key},
+    iv_blocks::{CounterConfig, CounterSource, IvBlocks, User},
+    metrics::{Metrics, MetricsSource, ShardCells},
+    random::random_bucket_secret,
 };
 
 /// The UDP port of a deployment, if no other is configured.
@@ -117,6 +123,26 @@ impl HostConfig {
     }
 }
 
+/// A host: a NIC with its device and its engine. [`Host`] and [`InlineHost`] are the two kinds,
+/// told apart by how the engine is run; all else is the same.
+///
+/// May be shared between threads. What it does is the control path, and may block, but for what it
+/// tells about itself.
+#[derive(Debug)]
+pub struct HostOf<P> {
+    /// Dropped first: the engines stop before the device's other parts go.
+    driver: Mutex<Driver<P>>,
+    /// One for each engine, in the driver's order.
+    shards: Box<[ShardState]>,
+    metrics: MetricsSource,
+    info: DeviceInfo,
+    pid: Pid,
+    addresses: LocalAddresses,
+    /// The NICs' settings, as they became with the device.
+    nic: NicConfigBuilder,
+    device: DeviceKeeper,
+}
+
 /// A host whose engine runs on a thread of its own. Dropped, it detaches from the device.
 ///
 /// May be shared between threads; what it does is the control path and may block.
@@ -148,19 +174,7 @@ impl HostConfig {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-pub struct Host {
-    /// Dropped first: the engine stops before the device's other parts go.
-    control: Mutex<Control>,
-    shared: HostShared,
-    metrics: MetricsSource,
-}
-
-#[derive(Debug)]
-struct Control {
-    thread: EngineThread,
-    driver: Driver,
-}
+pub type Host = HostOf<EngineThread>;
 
 /// A host whose engine runs when, and only when, the application calls it: for applications that
 /// own their core, and for tests.
@@ -185,52 +199,13 @@ struct Control {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-pub struct InlineHost {
-    engine: InlineEngine,
-    driver: Driver,
-    shared: HostShared,
-    metrics: MetricsSource,
-}
+pub type InlineHost = HostOf<InlineEngine>;
 
-/// What both kinds of host have.
+/// What of an engine is its own, and is told without asking it.
 #[derive(Debug)]
-struct HostShared {
-    info: DeviceInfo,
-    /// The NIC's settings, as they became with the device.
-    nic: NicConfigBuilder,
+struct ShardState {
     counters: Arc<NicCounters>,
-    counter: Counter,
-    device: crate::device::DeviceKeeper,
-    watch: DeviceWatch,
-    /// What encrypts.
-    aead: &'static str,
-}
-
-impl HostShared {
-    fn housekeeping(&self) -> Housekeeping {
-        Housekeeping::new(self.counter.supply())
-    }
-
-    /// Has the way to a granted initiator looked for: a notice to it must not cause a look-up
-    /// itself, as it goes to whoever claims to be that host.
-    fn prepare(&self, grant: &Grant, local: &LocalAddresses) {
-        // No way leads over the device to the host itself.
-        if !local.contains(grant.initiator) {
-            self.device.prepare(grant.initiator);
-        }
-    }
-
-    fn metrics(&self, driver: &Driver, life: Life) -> MetricsSource {
-        let (counters, watch) = (self.counters.clone(), self.watch.clone());
-        MetricsSource::new(counters, watch, (&self.info, self.aead), driver, life)
-    }
-
-    fn fallbacks(&self) -> Vec<String> {
-        let mut fallbacks = self.device.fallbacks();
-        fallbacks.extend(self.counter.fallback());
-        fallbacks
-    }
+    iv_blocks: IvBlocks,
 }
 
 impl Host {
@@ -239,14 +214,121 @@ impl Host {
     /// # Errors
     /// What is missing or wrong, and what to do about it. Then nothing stays attached.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        let (core, idle, pid, policy) = (config.core, config.idle, config.pid, config.driver);
-        let Opened { engine, shared, addresses } = open(config)?;
-        let sizes = pool_sizes(&engine);
-        let thread =
-            EngineThread::start(engine, ThreadConfig { core, idle }, shared.housekeeping())?;
-        let driver = Driver::new(addresses, pid, sizes, &policy, Some(thread.bell()))?;
-        let metrics = shared.metrics(&driver, thread.life());
-        Ok(Self { control: Mutex::new(Control { thread, driver }), shared, metrics })
+        let thread = ThreadConfig { core: config.core, idle: config.idle };
+        Self::open_with(config, |engine, housekeeping| {
+            EngineThread::start(engine, thread, housekeeping)
+        })
+    }
+}
+
+impl InlineHost {
+    /// Opens a device with an engine that the caller drives.
+    ///
+    /// # Errors
+    /// As [`Host::open`].
+    pub fn open(config: HostConfig) -> Result<Self, HostError> {
+        Self::open_with(config, |engine, housekeeping| Ok(InlineEngine::new(engine, housekeeping)))
+    }
+
+    /// One turn of the engine. Returns how much there was to do. Call it without end: ops make
+    /// progress, requests are served and timeouts pass only here.
+    pub fn turn(&mut self) -> usize {
+        turn(self.driver_mut().shards_mut())
+    }
+
+    /// Turns the engine until `portal`, one of this host's, has a completion.
+    ///
+    /// # Errors
+    /// If none is in flight, or the portal is another host's.
+    pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
+        self.turning().wait(portal)
+    }
+
+    /// Its engine, for who waits for it.
+    fn turning(&mut self) -> Turning<'_, impl FnMut() -> usize> {
+        let (home, shards) = self.driver_mut().home_and_shards();
+        Turning::new(home, || turn(shards))
+    }
+
+    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone.
+    /// `None` over another device.
+    #[cfg(feature = "xdp")]
+    pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
+        match self.driver_mut().shards_mut().paths_mut().next()?.backend_mut() {
+            AnyBackend::Xdp(xdp) => Some(xdp),
+            AnyBackend::Udp(_) => None,
+        }
+    }
+
+    /// The driver, where nobody else can have it: without a lock.
+    fn driver_mut(&mut self) -> &mut Driver<InlineEngine> {
+        self.driver.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostOf<P> {
+    /// Opens a device, and has `start` make what runs each of its engines.
+    fn open_with(
+        config: HostConfig,
+        mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
+    ) -> Result<Self, HostError> {
+        let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
+        let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, port)?;
+        let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
+        let (mut shards, mut engines) = (Vec::new(), Vec::new());
+        let mut settings = nic;
+        for backend in backends {
+            let (iv_blocks, block) = IvBlocks::open(counter.clone(), nic.counter_start, user)?;
+            let mut nic = nic;
+            (nic.addresses, nic.port) = (addresses, Port(port));
+            (nic.counter_start, nic.counter_end) = (block.first(), block.end());
+            nic.bucket_secret = random_bucket_secret()?;
+            nic.receive_len_max = backend.receive_len_max();
+            let nic = Nic::with_aead(nic.build()?, aead);
+            settings = *nic.config().settings();
+            shards.push(ShardState { counters: nic.counters().clone(), iv_blocks });
+            engines.push(HostEngine::new(OneRma::new(nic), backend, TscClock::new()));
+        }
+        let shards: Box<[ShardState]> = shards.into();
+        tracing::info!(
+            device = %info,
+            addresses = ?addresses.iter().collect::<Vec<_>>(),
+            port,
+            counter = %shards[0].iv_blocks.source(),
+            aead = aead.name(),
+            "host opened"
+        );
+        for fallback in fallbacks(&keeper, &shards) {
+            tracing::warn!(fallback, "works less well than it could");
+        }
+        let (mut reached, mut cells) = (Vec::new(), Vec::new());
+        let mut first_slot = 0;
+        for (engine, ShardState { counters, iv_blocks }) in engines.into_iter().zip(&shards) {
+            let path = start(engine, Housekeeping::new(iv_blocks.supply()))?;
+            cells.push(ShardCells { counters: counters.clone(), life: path.life() });
+            let slots: u16 =
+                settings.command_slots.try_into().expect("checked by the NIC's configuration");
+            let slots = first_slot..first_slot + slots;
+            first_slot = slots.end;
+            reached.push(Shard { path, slots });
+        }
+        let driver = Driver::new(addresses, pid, Shards::new(reached), settings.regions, &driver)?;
+        let metrics =
+            MetricsSource::new(cells.into(), keeper.watch(), (&info, aead.name()), &driver);
+        Ok(Self {
+            driver: Mutex::new(driver),
+            shards,
+            metrics,
+            info,
+            pid,
+            addresses,
+            nic: settings,
+            device: keeper,
+        })
     }
 
     /// Registers `len` bytes of zeroed memory under a fresh region key.
@@ -272,8 +354,7 @@ impl Host {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        let Control { thread, driver } = &mut *self.control();
-        driver.register(thread, None, memory, key, permissions)
+        self.driver().register(None, memory, key, permissions)
     }
 
     /// Ends all access to a region through the NIC. Ops on it that are in flight fail.
@@ -281,12 +362,11 @@ impl Host {
     /// # Errors
     /// If it is not registered.
     pub fn deregister(&self, region: &RegisteredRegion) -> Result<(), HostError> {
-        let Control { thread, driver } = &mut *self.control();
-        driver.deregister(thread, region)
+        self.driver().deregister(region)
     }
 
     /// Allocates `slots` command slots: as many ops may be in flight at once. Waits for ops of
-    /// dropped portals if their slots may be enough.
+    /// dropped portals if their slots may be enough; an inline engine turns meanwhile.
     ///
     /// # Errors
     /// If that many are not free.
@@ -301,8 +381,7 @@ impl Host {
     /// # Errors
     /// If the region is not registered.
     pub fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        let Control { thread, driver } = &mut *self.control();
-        driver.rekey(thread, region, key)
+        self.driver().rekey(region, key)
     }
 
     /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's
@@ -325,22 +404,25 @@ impl Host {
         pid: Pid,
         op_type: OpType,
     ) -> Result<Grant, HostError> {
-        let Control { thread, driver } = &mut *self.control();
-        let grant = driver.grant(thread, region, initiator, pid, op_type)?;
-        self.shared.prepare(&grant, driver.addresses());
+        let grant = self.driver().grant(region, initiator, pid, op_type)?;
+        // A notice to it must not cause a look-up itself, as it goes to whoever claims to be that
+        // host. No way leads over the device to the host itself.
+        if !self.addresses.contains(initiator) {
+            self.device.prepare(initiator);
+        }
         Ok(grant)
     }
 
     /// The PID that grants for this host's portals must name.
     #[must_use]
-    pub fn pid(&self) -> Pid {
-        self.control().driver.pid()
+    pub const fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// This host's addresses.
     #[must_use]
-    pub fn addresses(&self) -> LocalAddresses {
-        *self.control().driver.addresses()
+    pub const fn addresses(&self) -> LocalAddresses {
+        self.addresses
     }
 
     /// Finds the way to a responder, so that its first ops need not: route, next hop, its MAC
@@ -349,14 +431,14 @@ impl Host {
     /// # Errors
     /// Why there is no way.
     pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
-        self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
+        self.device.resolve(responder, RESOLVE_TIMEOUT)
     }
 
     /// Which device was opened, in which mode, and what was tried before. An interface that has
     /// come back since may be attached in another mode: see [`Host::interface`].
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
-        &self.shared.info
+        &self.info
     }
 
     /// How the network interface is doing: up, down, gone, and if it is back and cannot be attached
@@ -365,290 +447,71 @@ impl Host {
     /// A host outlives its interface: where that is removed, or moved to another network namespace,
     /// ops end within their bounds, and when there is an interface of its name again, with the
     /// host's addresses, the host attaches to that, whatever its hardware address, MTU and queues.
-    /// The same is in [`Host::metrics`] and in events of `tracing`. A process that gives up its
-    /// capabilities after opening the host cannot attach again.
+    /// For an inline host that takes effect in one of its next turns. The same is in
+    /// [`Host::metrics`] and in events of `tracing`. A process that gives up its capabilities after
+    /// opening the host cannot attach again.
     #[must_use]
     pub fn interface(&self) -> Option<InterfaceStatus> {
-        self.shared.device.interface()
+        self.device.interface()
     }
 
     /// Everything that works less well than it could, a sentence each: of the device, and of the
     /// message counter. May change while the host runs.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
-        self.shared.fallbacks()
+        fallbacks(&self.device, &self.shards)
     }
 
     /// Where the values of the message counter come from.
     #[must_use]
     pub const fn counter_source(&self) -> &CounterSource {
-        self.shared.counter.source()
+        self.shards[0].iv_blocks.source()
     }
 
     /// What the NIC counts.
     #[must_use]
     pub fn counters(&self) -> &NicCounters {
-        &self.shared.counters
+        &self.shards[0].counters
     }
 
     /// All that the host tells about itself, as plain data, and from there as text for Prometheus.
     /// Waits for nobody.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
+        // If somebody has the driver just now, gauges are what they were some turns ago.
+        if let Ok(driver) = self.driver.try_lock() {
+            driver.publish_gauges();
+        }
         self.metrics.metrics()
     }
 
-    /// [`Host::metrics`] for another thread.
+    /// [`Host::metrics`] for another thread. Gauges of an inline host are what they were some turns
+    /// ago.
     #[must_use]
     pub const fn metrics_source(&self) -> &MetricsSource {
         &self.metrics
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    fn driver(&self) -> MutexGuard<'_, Driver<P>> {
         // What a panicking thread left is whole: questions and answers come in pairs.
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl InlineHost {
-    /// Opens a device with an engine that the caller drives.
-    ///
-    /// # Errors
-    /// As [`Host::open`].
-    pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        let (pid, policy) = (config.pid, config.driver);
-        let Opened { engine, shared, addresses } = open(config)?;
-        let driver = Driver::new(addresses, pid, pool_sizes(&engine), &policy, None)?;
-        let engine = InlineEngine { engine, housekeeping: shared.housekeeping() };
-        let metrics = shared.metrics(&driver, engine.life());
-        Ok(Self { engine, driver, shared, metrics })
-    }
+/// One turn of each engine.
+fn turn(shards: &mut Shards<InlineEngine>) -> usize {
+    shards.paths_mut().map(InlineEngine::turn).sum()
+}
 
-    /// One turn of the engine. Returns how much there was to do. Call it without end: ops make
-    /// progress, requests are served and timeouts pass only here.
-    pub fn turn(&mut self) -> usize {
-        self.engine.turn()
-    }
-
-    /// Turns the engine until `portal`, one of this host's, has a completion.
-    ///
-    /// # Errors
-    /// If none is in flight, or the portal is another host's.
-    pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
-        self.turning().wait(portal)
-    }
-
-    /// Its engine, for who waits for it.
-    fn turning(&mut self) -> Turning<'_, impl FnMut() -> usize> {
-        let Self { engine, driver, .. } = self;
-        Turning::new(driver.home(), || engine.turn())
-    }
-
-    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone.
-    /// `None` over another device.
-    #[cfg(feature = "xdp")]
-    pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
-        match self.engine.engine.backend_mut() {
-            AnyBackend::Xdp(xdp) => Some(xdp),
-            AnyBackend::Udp(_) => None,
+/// What works less well than it could: each sentence once, though several engines say it.
+fn fallbacks(device: &DeviceKeeper, shards: &[ShardState]) -> Vec<String> {
+    let mut fallbacks = device.fallbacks();
+    for fallback in shards.iter().filter_map(|shard| shard.iv_blocks.fallback()) {
+        if !fallbacks.contains(&fallback) {
+            fallbacks.push(fallback);
         }
     }
-
-    /// See [`Host::register`].
-    ///
-    /// # Errors
-    /// As [`Host::register`].
-    pub fn register(
-        &mut self,
-        len: usize,
-        permissions: Permissions,
-    ) -> Result<RegisteredRegion, HostError> {
-        self.register_as(None, len, permissions)
-    }
-
-    /// See [`Host::register_memory`].
-    ///
-    /// # Errors
-    /// As [`Host::register_memory`].
-    pub fn register_memory(
-        &mut self,
-        memory: Arc<Region>,
-        key: RegionKey,
-        permissions: Permissions,
-    ) -> Result<RegisteredRegion, HostError> {
-        self.driver.register(&mut self.engine, None, memory, key, permissions)
-    }
-
-    /// See [`Host::deregister`].
-    ///
-    /// # Errors
-    /// As [`Host::deregister`].
-    pub fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
-        self.driver.deregister(&mut self.engine, region)
-    }
-
-    /// See [`Host::portal`].
-    ///
-    /// # Errors
-    /// As [`Host::portal`].
-    pub fn portal(&mut self, slots: u16) -> Result<Portal, HostError> {
-        self.portal_as(None, slots)
-    }
-
-    /// See [`Host::grant`].
-    ///
-    /// # Errors
-    /// As [`Host::grant`].
-    pub fn grant(
-        &mut self,
-        region: &RegisteredRegion,
-        initiator: HostAddr,
-        pid: Pid,
-        op_type: OpType,
-    ) -> Result<Grant, HostError> {
-        let grant = self.driver.grant(&mut self.engine, region, initiator, pid, op_type)?;
-        self.shared.prepare(&grant, self.driver.addresses());
-        Ok(grant)
-    }
-
-    /// See [`Host::rekey`].
-    ///
-    /// # Errors
-    /// As [`Host::rekey`].
-    pub fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        self.driver.rekey(&mut self.engine, region, key)
-    }
-
-    /// See [`Host::pid`].
-    #[must_use]
-    pub const fn pid(&self) -> Pid {
-        self.driver.pid()
-    }
-
-    /// See [`Host::addresses`].
-    #[must_use]
-    pub const fn addresses(&self) -> LocalAddresses {
-        *self.driver.addresses()
-    }
-
-    /// See [`Host::resolve`].
-    ///
-    /// # Errors
-    /// As [`Host::resolve`].
-    pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
-        self.shared.device.resolve(responder, RESOLVE_TIMEOUT)
-    }
-
-    /// See [`Host::info`].
-    #[must_use]
-    pub const fn info(&self) -> &DeviceInfo {
-        &self.shared.info
-    }
-
-    /// See [`Host::interface`]. What the host attaches to takes effect in one of its next turns.
-    #[must_use]
-    pub fn interface(&self) -> Option<InterfaceStatus> {
-        self.shared.device.interface()
-    }
-
-    /// See [`Host::fallbacks`].
-    #[must_use]
-    pub fn fallbacks(&self) -> Vec<String> {
-        self.shared.fallbacks()
-    }
-
-    /// See [`Host::counter_source`].
-    #[must_use]
-    pub const fn counter_source(&self) -> &CounterSource {
-        self.shared.counter.source()
-    }
-
-    /// See [`Host::counters`].
-    #[must_use]
-    pub fn counters(&self) -> &NicCounters {
-        &self.shared.counters
-    }
-
-    /// See [`Host::metrics`].
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.engine.engine.service().publish_gauges();
-        self.metrics.metrics()
-    }
-
-    /// See [`Host::metrics_source`]. Gauges are what they were some turns ago.
-    #[must_use]
-    pub const fn metrics_source(&self) -> &MetricsSource {
-        &self.metrics
-    }
-}
-
-#[derive(Debug)]
-struct InlineEngine {
-    engine: HostEngine,
-    housekeeping: Housekeeping,
-}
-
-impl InlineEngine {
-    fn turn(&mut self) -> usize {
-        self.housekeeping.turn(&mut self.engine);
-        self.engine.turn()
-    }
-}
-
-impl ControlPath for InlineEngine {
-    fn late_answer(&mut self) -> Result<Option<Answer>, HostError> {
-        Ok(None)
-    }
-
-    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
-        Ok(answer(self.engine.service_mut(), request))
-    }
-
-    fn life(&self) -> Life {
-        Life::Inline
-    }
-}
-
-fn pool_sizes(engine: &HostEngine) -> PoolSizes {
-    let settings = engine.service().nic().config().settings();
-    let slots = settings.command_slots.try_into().expect("checked by the NIC's configuration");
-    PoolSizes { slots, regions: settings.regions.into() }
-}
-
-struct Opened {
-    engine: HostEngine,
-    shared: HostShared,
-    addresses: LocalAddresses,
-}
-
-fn open(config: HostConfig) -> Result<Opened, HostError> {
-    let HostConfig { device, addresses, port, counter, mut nic, aead, .. } = config;
-    let OpenDevice { backend, addresses, info, keeper } = device.open(&addresses, port)?;
-    nic.addresses = addresses;
-    let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
-    let (counter, block) = Counter::open(counter, nic.counter_start, user)?;
-    (nic.counter_start, nic.counter_end) = (block.first(), block.end());
-    nic.bucket_secret = random_bucket_secret()?;
-    nic.receive_len_max = backend.receive_len_max();
-    let nic = Nic::with_aead(nic.build()?, aead);
-    let (counters, settings) = (nic.counters().clone(), *nic.config().settings());
-    let watch = keeper.watch();
-    let engine = HostEngine::new(OneRma::new(nic), backend, TscClock::new());
-    let aead = aead.name();
-    let shared = HostShared { info, nic: settings, counters, counter, device: keeper, watch, aead };
-    tracing::info!(
-        device = %shared.info,
-        addresses = ?addresses.iter().collect::<Vec<_>>(),
-        port,
-        counter = %shared.counter.source(),
-        aead,
-        "host opened"
-    );
-    for fallback in shared.fallbacks() {
-        tracing::warn!(fallback, "works less well than it could");
-    }
-    Ok(Opened { engine, shared, addresses })
+    fallbacks
 }
 
 rma_core::settings!(HostConfig);

@@ -15,7 +15,7 @@
 //! mark that is lost under a right clock repeats nothing, if hosts that share a directory are not
 //! opened more often than seven times a second for long, and send less than a frame in six
 //! nanoseconds together. Where a mark is ahead nevertheless, by a clock that was ahead or by a
-//! burst of hosts, [`Counter::fallback`] says so and until when.
+//! burst of hosts, [`IvBlocks::fallback`] says so and until when.
 //!
 //! `store` reserves in a directory, `keeper` does so ahead of need on a thread of its own. Nothing
 //! here runs on an engine's thread but [`BlockSupply::turn`].
@@ -137,9 +137,10 @@ impl User {
     }
 }
 
-/// A host's source of counter values. Dropped, it reserves no more.
+/// An engine's reservation of counter values: all that is ever reserved for it. Dropped, it reserves no
+/// more.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub(crate) struct IvBlocks {
     source: CounterSource,
     /// Ends before anything else goes.
     keeper: Option<Keeper>,
@@ -150,7 +151,7 @@ pub(crate) struct Counter {
     margin: u64,
 }
 
-impl Counter {
+impl IvBlocks {
     /// Reserves the first block, of values not below `floor`, and starts to look after the next
     /// ones.
     pub(crate) fn open(

@@ -82,8 +82,9 @@ pub use driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
     TenantConfig, TenantUsage, Usage,
 };
+pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::HostError;
-pub use host::{DEFAULT_PORT, Host, HostConfig, InlineHost};
+pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
 #[cfg(feature = "metrics-endpoint")]

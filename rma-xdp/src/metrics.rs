@@ -17,6 +17,7 @@ mod display;
 mod endpoint;
 mod prometheus;
 
+use core::ops::AddAssign;
 use std::sync::{Arc, Weak};
 
 use rma_app::{
@@ -131,61 +132,76 @@ pub struct OpDelays {
 /// may outlive it: the counters then stay as they are.
 #[derive(Clone, Debug)]
 pub struct MetricsSource {
-    counters: Arc<NicCounters>,
+    shards: Arc<[ShardCells]>,
     device: DeviceWatch,
     /// What was opened, in words.
     description: Arc<str>,
     aead: &'static str,
     books: Weak<<Books as core::ops::Deref>::Target>,
     executors: Executors,
-    life: Life,
+}
+
+/// Where one engine of a host tells about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardCells {
+    pub(crate) counters: Arc<NicCounters>,
+    pub(crate) life: Life,
 }
 
 impl MetricsSource {
-    pub(crate) fn new(
-        counters: Arc<NicCounters>,
+    pub(crate) fn new<P>(
+        shards: Arc<[ShardCells]>,
         device: DeviceWatch,
         (info, aead): (&DeviceInfo, &'static str),
-        driver: &Driver,
-        life: Life,
+        driver: &Driver<P>,
     ) -> Self {
         let (description, books) = (info.to_string().into(), Arc::downgrade(driver.books()));
         let executors = driver.executors().clone();
-        Self { counters, device, description, aead, books, executors, life }
+        Self { shards, device, description, aead, books, executors }
+    }
+
+    /// The sum of what all engines count.
+    fn sum<T: Default + AddAssign>(&self, count: impl Fn(&NicCounters) -> T) -> T {
+        let mut sum = T::default();
+        self.shards.iter().for_each(|shard| sum += count(&shard.counters));
+        sum
     }
 
     /// What the host tells about itself now. Allocates, and makes a system call for each receive
     /// queue; an engine notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Self { counters, device, description, aead, books, executors, life } = self;
+        let Self { shards, device, description, aead, books, executors } = self;
+        let has_ended = shards.iter().any(|shard| shard.life.has_ended());
         let tenants = books.upgrade().map(|books| usages(&books));
         let delays = |op_type| OpDelays {
             op_type,
-            issue: counters.issue_delay(op_type),
-            total: counters.total_delay(op_type),
+            issue: self.sum(|it| it.issue_delay(op_type)),
+            total: self.sum(|it| it.total_delay(op_type)),
         };
         Metrics {
-            engine_up: tenants.is_some() && !life.has_ended(),
+            engine_up: tenants.is_some() && !has_ended,
             aead,
-            completions: OpStatus::ALL.map(|it| (it, counters.completions(it))).into(),
-            drops: DropReason::ALL.map(|it| (it, counters.drops(it))).into(),
+            completions: OpStatus::ALL
+                .map(|status| (status, self.sum(|it| it.completions(status))))
+                .into(),
+            drops: DropReason::ALL.map(|reason| (reason, self.sum(|it| it.drops(reason)))).into(),
             nic: NicTotals {
-                frames_received: counters.frames_received(),
-                frames_sent: counters.frames_sent(),
-                commands_refused: counters.commands_refused(),
-                shed_with_room: counters.shed_with_room(),
-                requests_abandoned: counters.requests_abandoned(),
-                impossible_indexes: counters.impossible_indexes(),
-                late_effects: counters.late_effects(),
-                parked: counters.parked(),
-                parked_forgotten: counters.parked_forgotten(),
-                pushed_out: counters.pushed_out(),
-                seals_refused: counters.seals_refused(),
-                previous_keys_lost: counters.previous_keys_lost(),
+                frames_received: self.sum(NicCounters::frames_received),
+                frames_sent: self.sum(NicCounters::frames_sent),
+                commands_refused: self.sum(NicCounters::commands_refused),
+                shed_with_room: self.sum(NicCounters::shed_with_room),
+                requests_abandoned: self.sum(NicCounters::requests_abandoned),
+                impossible_indexes: self.sum(NicCounters::impossible_indexes),
+                late_effects: self.sum(NicCounters::late_effects),
+                parked: self.sum(NicCounters::parked),
+                parked_forgotten: self.sum(NicCounters::parked_forgotten),
+                pushed_out: self.sum(NicCounters::pushed_out),
+                seals_refused: self.sum(NicCounters::seals_refused),
+                previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
             },
             delays: OpType::ALL.map(delays).into(),
-            gauges: counters.gauges(),
+            gauges: self.sum(NicCounters::gauges),
             executors: executors.gauges(),
             device: device.metrics(description),
             tenants: tenants.unwrap_or_default().into(),

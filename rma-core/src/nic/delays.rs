@@ -4,7 +4,7 @@
 //! instruction, and the same buckets suit a veth pair and a congested network. One thread counts,
 //! any may read. Not for measuring: `rma-bench` keeps every digit.
 
-use core::array;
+use core::{array, ops::AddAssign};
 
 use crate::tally::Tally;
 
@@ -51,6 +51,14 @@ impl DelayHistogram {
         // The first bucket's bits are set, so that nothing below it needs a branch.
         let log = (nanos.saturating_sub(1) | ((1 << FIRST_LOG) - 1)).ilog2() + 1;
         (log - FIRST_LOG).min(Self::BUCKETS as u32 - 1) as usize
+    }
+}
+
+impl AddAssign for DelayHistogram {
+    /// The delays of two NICs of one host together.
+    fn add_assign(&mut self, other: Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
+        self.sum_nanos += other.sum_nanos;
     }
 }
 

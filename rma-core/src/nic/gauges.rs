@@ -5,6 +5,7 @@
 
 use core::{
     array,
+    ops::AddAssign,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -49,6 +50,15 @@ pub struct NicGauges {
 
 /// How many numbers that are.
 const COUNT: usize = 18;
+
+impl AddAssign for NicGauges {
+    /// How full two NICs of one host are together.
+    fn add_assign(&mut self, other: Self) {
+        let mut sum = self.to_array();
+        sum.iter_mut().zip(other.to_array()).for_each(|(sum, more)| *sum += more);
+        *self = Self::from_array(sum);
+    }
+}
 
 impl NicGauges {
     const fn to_array(self) -> [u64; COUNT] {

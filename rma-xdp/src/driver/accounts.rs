@@ -20,13 +20,6 @@ use crate::driver::tenant::{
 /// The host's own account.
 pub(super) const HOST: TenantId = TenantId(0);
 
-/// How large the pools are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolSizes {
-    pub(crate) slots: u16,
-    pub(crate) regions: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Accounts {
     slots: Pool,
@@ -80,15 +73,17 @@ pub(super) struct RegionCharge {
 }
 
 impl Accounts {
+    /// Accounts of NICs that have `slots`, and each as many `regions`.
     pub(super) fn new(
-        sizes: PoolSizes,
+        slots: impl Iterator<Item = Range<u16>> + Clone,
+        regions: u64,
         config: &DriverConfig,
         pid: Pid,
     ) -> Result<Self, AllocationError> {
         let mut accounts = Self {
-            slots: Pool::new(sizes.slots.into()),
-            free_slots: FreeSlots::new(0..sizes.slots),
-            regions: Pool::new(sizes.regions),
+            slots: Pool::new(slots.clone().map(|slots| slots.len() as u64).sum()),
+            free_slots: FreeSlots::new(slots),
+            regions: Pool::new(regions),
             bytes: Pool::new(config.registered_bytes),
             kept_free: config.kept_free,
             tenants: BTreeMap::new(),
@@ -151,7 +146,7 @@ impl Accounts {
             pid,
             priority,
             slots: open(&mut self.slots, slots),
-            free_slots: FreeSlots::new(reserved_slots.clone()),
+            free_slots: FreeSlots::new([reserved_slots.clone()]),
             reserved_slots,
             regions: open(&mut self.regions, regions),
             bytes: open(&mut self.bytes, bytes),

@@ -19,9 +19,9 @@ pub(crate) struct PortalHome {
 
 impl PortalHome {
     /// For so many slots at most.
-    pub(super) fn new(slots: u16) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         // One slot each is the most portals there can be.
-        Self { retired: ArrayQueue::new(slots.into()), executors: Executors::default() }
+        Self { retired: ArrayQueue::new(slots), executors: Executors::default() }
     }
 }
 

@@ -1,30 +1,39 @@
-//! Command slots that are free: ranges, as a portal's slots lie side by side.
+//! Command slots that are free: ranges, as a portal's slots lie side by side, and are all of one
+//! NIC's.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// Free ranges by their start, never adjacent.
-#[derive(Debug, Default)]
-pub(super) struct FreeSlots(BTreeMap<u16, u16>);
+/// Free ranges, never adjacent but where another NIC's slots begin.
+#[derive(Debug)]
+pub(super) struct FreeSlots {
+    /// Their lengths by their starts.
+    ranges: BTreeMap<u16, u16>,
+    /// Where the slots of each NIC begin.
+    borders: Box<[u16]>,
+}
 
 impl FreeSlots {
-    pub(super) fn new(slots: Range<u16>) -> Self {
-        let mut free = Self::default();
-        free.give_back(slots);
+    /// All of some ranges, which are a NIC's each.
+    pub(super) fn new(nics: impl IntoIterator<Item = Range<u16>>) -> Self {
+        let nics: Vec<Range<u16>> = nics.into_iter().collect();
+        let borders = nics.iter().map(|slots| slots.start).collect();
+        let mut free = Self { ranges: BTreeMap::new(), borders };
+        nics.into_iter().for_each(|slots| free.give_back(slots));
         free
     }
 
     /// The most that lie side by side.
     pub(super) fn longest(&self) -> u16 {
-        self.0.values().copied().max().unwrap_or(0)
+        self.ranges.values().copied().max().unwrap_or(0)
     }
 
     /// Takes the first free range that is long enough.
     pub(super) fn take(&mut self, slots: u16) -> Option<Range<u16>> {
-        let (&start, &len) = self.0.iter().find(|&(_, &len)| len >= slots)?;
-        self.0.remove(&start);
+        let (&start, &len) = self.ranges.iter().find(|&(_, &len)| len >= slots)?;
+        self.ranges.remove(&start);
         if len > slots {
-            self.0.insert(start + slots, len - slots);
+            self.ranges.insert(start + slots, len - slots);
         }
         Some(start..start + slots)
     }
@@ -34,15 +43,18 @@ impl FreeSlots {
         if start == end {
             return;
         }
-        if let Some(after) = self.0.remove(&end) {
+        if !self.borders.contains(&end)
+            && let Some(after) = self.ranges.remove(&end)
+        {
             end += after;
         }
-        if let Some((&before, &len)) = self.0.range(..start).next_back()
+        if !self.borders.contains(&start)
+            && let Some((&before, &len)) = self.ranges.range(..start).next_back()
             && before + len == start
         {
             start = before;
         }
-        self.0.insert(start, end - start);
+        self.ranges.insert(start, end - start);
     }
 }
 
@@ -53,7 +65,7 @@ mod tests {
     #[test]
     fn slots_come_back_in_one_piece_in_whatever_order_they_are_returned() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut free = FreeSlots::new(0..10);
+            let mut free = FreeSlots::new([0..10]);
             let ranges = [3, 4, 3].map(|slots| free.take(slots).unwrap());
             assert_eq!((free.take(1), free.longest()), (None, 0));
             for index in order {
@@ -61,5 +73,15 @@ mod tests {
             }
             assert_eq!(free.take(10), Some(0..10), "{order:?}");
         }
+    }
+
+    #[test]
+    fn no_range_has_slots_of_two_nics() {
+        let mut free = FreeSlots::new([0..4, 4..10]);
+        assert_eq!((free.longest(), free.take(7)), (6, None));
+        let ranges = [3, 1, 5, 1].map(|slots| free.take(slots).unwrap());
+        assert_eq!(ranges, [0..3, 3..4, 4..9, 9..10]);
+        ranges.into_iter().for_each(|slots| free.give_back(slots));
+        assert_eq!((free.take(6), free.take(4)), (Some(4..10), Some(0..4)));
     }
 }

@@ -1,11 +1,14 @@
 use core::time::Duration;
 
 use rma_core::{
-    nic::{Nic, NicConfigBuilder},
-    portal::PortalPort,
+    nic::{Nic, NicConfigBuilder, RegionTable},
+    portal::{Bell, PortalPort},
 };
 
-use super::*;
+use super::{
+    control::{AnyCall, Call, EngineSide, Question, Unanswered},
+    *,
+};
 use crate::driver::tenant::Resource;
 
 /// How an engine serves a question.
@@ -19,56 +22,70 @@ enum Mood {
 }
 
 /// An engine without frames: its region table and its portals.
-struct TestEngine {
-    mood: Mood,
+#[derive(Debug)]
+struct TestSide {
     nic: Nic,
     ports: Vec<PortalPort>,
     /// Slots of portals whose ops do not end.
     busy: Vec<Range<u16>>,
-    late: Option<Answer>,
 }
 
-impl TestEngine {
-    fn answer(&mut self, request: Request) -> Answer {
-        let regions = self.nic.regions_mut();
-        match request {
-            Request::Attach(port, _) => {
-                let slots = port.slots().clone();
-                self.ports.push(port);
-                Answer::Attached(slots)
-            }
-            Request::Detach(slots) if self.busy.contains(&slots) => Answer::Detached(slots, None),
-            Request::Detach(slots) => {
-                let index = self.ports.iter().position(|port| *port.slots() == slots);
-                Answer::Detached(slots, Some(self.ports.remove(index.expect("attached"))))
-            }
-            Request::Register(entry) => Answer::Registered(regions.register(entry)),
-            Request::Deregister(id) => Answer::Deregistered(id, regions.deregister(id)),
-            Request::Rekey(id, key) => Answer::Rekeyed(regions.rekey(id, &key)),
-            Request::Derive(..) => unreachable!("no test asks for a grant"),
+impl EngineSide for TestSide {
+    fn regions(&mut self) -> &mut RegionTable {
+        self.nic.regions_mut()
+    }
+
+    fn attach(&mut self, port: PortalPort, _: Pid) {
+        self.ports.push(port);
+    }
+
+    fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
+        if self.busy.contains(slots) {
+            return None;
         }
+        let index = self.ports.iter().position(|port| port.slots() == slots);
+        Some(self.ports.remove(index.expect("attached")))
     }
 }
 
+#[derive(Debug)]
+struct TestEngine {
+    mood: Mood,
+    side: TestSide,
+    late: Option<Arc<dyn AnyCall>>,
+}
+
 impl ControlPath for TestEngine {
-    fn late_answer(&mut self) -> Result<Option<Answer>, HostError> {
+    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
         match self.mood {
             Mood::Stuck if self.late.is_some() => Err(stuck()),
             _ => Ok(self.late.take()),
         }
     }
 
-    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
-        assert!(self.late.is_none(), "nothing tells a late answer from this one's");
-        if self.mood == Mood::Stuck {
-            return Err(Unanswered { error: stuck(), unseen: Some(Box::new(request)) });
-        }
-        let answer = self.answer(request);
-        if self.mood == Mood::Late {
-            self.late = Some(answer);
-            return Err(Unanswered { error: stuck(), unseen: None });
-        }
-        Ok(answer)
+    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+        assert!(self.late.is_none(), "the driver settles a late answer before it asks again");
+        let unseen = match self.mood {
+            Mood::Prompt => return Ok(question.answer(&mut self.side)),
+            Mood::Late => {
+                let call = Arc::new(Call::new(question));
+                call.serve(&mut self.side);
+                self.late = Some(call);
+                None
+            }
+            Mood::Stuck => Some(question),
+        };
+        Err(Unanswered { error: stuck(), unseen })
+    }
+
+    fn go_on(&mut self) -> bool {
+        false
+    }
+
+    fn publish_gauges(&self) {}
+
+    fn bell(&self) -> Option<Bell> {
+        None
     }
 
     fn life(&self) -> Life {
@@ -87,51 +104,61 @@ fn is_stuck<T>(result: Result<T, HostError>) -> bool {
 const SLOTS: u16 = 8;
 const REGIONS: u32 = 4;
 
-fn host() -> (Driver, TestEngine) {
+fn host() -> Driver<TestEngine> {
+    host_of(1)
+}
+
+/// A host of several engines, each with as many slots.
+fn host_of(engines: u16) -> Driver<TestEngine> {
     let addr: HostAddr = "192.0.2.1".parse().unwrap();
-    let nic = NicConfigBuilder::default().with(|it| {
-        it.addresses = addr.into();
-        it.regions = REGIONS;
-    });
-    let nic = Nic::new(nic.build().unwrap());
-    let sizes = PoolSizes { slots: SLOTS, regions: REGIONS.into() };
-    let config = DriverConfig::default();
-    let driver = Driver::new(addr.into(), Pid(1), sizes, &config, None).unwrap();
-    let (ports, busy) = (Vec::new(), Vec::new());
-    (driver, TestEngine { mood: Mood::Prompt, nic, ports, busy, late: None })
+    let shard = |index| {
+        let nic = NicConfigBuilder::default().with(|it| {
+            it.addresses = addr.into();
+            it.regions = REGIONS;
+        });
+        let nic = Nic::new(nic.build().unwrap());
+        let side = TestSide { nic, ports: Vec::new(), busy: Vec::new() };
+        let path = TestEngine { mood: Mood::Prompt, side, late: None };
+        Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
+    };
+    let shards = Shards::new((0..engines).map(shard).collect());
+    Driver::new(addr.into(), Pid(1), shards, REGIONS, &DriverConfig::default()).unwrap()
+}
+
+impl Driver<TestEngine> {
+    fn engine(&mut self) -> &mut TestEngine {
+        self.engine_at(0)
+    }
+
+    fn engine_at(&mut self, index: usize) -> &mut TestEngine {
+        self.shards.paths_mut().nth(index).expect("there are as many")
+    }
 }
 
 /// A portal that can be had at once.
-fn portal(
-    driver: &mut Driver,
-    engine: &mut TestEngine,
-    tenant: Option<&Tenant>,
-    slots: u16,
-) -> Portal {
-    driver.portal(engine, tenant, slots).unwrap().expect("no op is to be waited for")
+fn portal(driver: &mut Driver<TestEngine>, tenant: Option<&Tenant>, slots: u16) -> Portal {
+    driver.portal(tenant, slots).unwrap().expect("no op is to be waited for")
 }
 
-fn register(driver: &mut Driver, engine: &mut TestEngine) -> Result<RegisteredRegion, HostError> {
+fn register(driver: &mut Driver<TestEngine>) -> Result<RegisteredRegion, HostError> {
     let memory = Arc::new(Region::new(64).unwrap());
-    driver.register(engine, None, memory, RegionKey::from_bytes([0; 16]), Permissions::NONE)
+    driver.register(None, memory, RegionKey::from_bytes([0; 16]), Permissions::NONE)
 }
 
 #[test]
 fn slots_of_a_portal_that_was_not_made_come_back_whatever_the_engine_has_done() {
     for mood in [Mood::Late, Mood::Stuck] {
-        let (mut driver, mut engine) = host();
-        engine.mood = mood;
-        assert!(is_stuck(driver.portal(&mut engine, None, SLOTS).map(drop)));
+        let mut driver = host();
+        driver.engine().mood = mood;
+        assert!(is_stuck(driver.portal(None, SLOTS).map(drop)));
         // While the engine is stuck, nothing is lost either.
-        engine.mood = Mood::Stuck;
-        let _ = driver.usage(&mut engine, None);
-        engine.mood = Mood::Prompt;
-        let used =
-            |driver: &mut Driver, engine: &mut _| driver.usage(engine, None).unwrap().slots.used;
-        assert_eq!(used(&mut driver, &mut engine), 0, "{mood:?}");
-        assert!(engine.ports.is_empty(), "{mood:?}: nobody holds that portal");
-        let portal = portal(&mut driver, &mut engine, None, SLOTS);
-        assert_eq!(engine.ports.len(), 1);
+        driver.engine().mood = Mood::Stuck;
+        let _ = driver.usage(None);
+        driver.engine().mood = Mood::Prompt;
+        assert_eq!(driver.usage(None).unwrap().slots.used, 0, "{mood:?}");
+        assert!(driver.engine().side.ports.is_empty(), "{mood:?}: nobody holds that portal");
+        let portal = portal(&mut driver, None, SLOTS);
+        assert_eq!(driver.engine().side.ports.len(), 1);
         drop(portal);
     }
 }
@@ -139,28 +166,28 @@ fn slots_of_a_portal_that_was_not_made_come_back_whatever_the_engine_has_done() 
 #[test]
 fn slots_of_a_dropped_portal_come_back_though_the_engine_did_not_answer_when_asked_for_them() {
     for mood in [Mood::Late, Mood::Stuck] {
-        let (mut driver, mut engine) = host();
-        drop(portal(&mut driver, &mut engine, None, SLOTS));
-        engine.mood = mood;
-        assert!(is_stuck(driver.usage(&mut engine, None)));
-        engine.mood = Mood::Prompt;
-        portal(&mut driver, &mut engine, None, SLOTS);
-        assert_eq!(engine.ports.len(), 1, "{mood:?}");
+        let mut driver = host();
+        drop(portal(&mut driver, None, SLOTS));
+        driver.engine().mood = mood;
+        assert!(is_stuck(driver.usage(None)));
+        driver.engine().mood = Mood::Prompt;
+        portal(&mut driver, None, SLOTS);
+        assert_eq!(driver.engine().side.ports.len(), 1, "{mood:?}");
     }
 }
 
 #[test]
 fn a_region_whose_deregistration_was_answered_late_is_charged_no_more() {
     for mood in [Mood::Late, Mood::Stuck] {
-        let (mut driver, mut engine) = host();
-        let region = register(&mut driver, &mut engine).unwrap();
-        engine.mood = mood;
-        assert!(is_stuck(driver.deregister(&mut engine, &region)));
-        engine.mood = Mood::Prompt;
-        driver.deregister(&mut engine, &region).unwrap();
-        assert_eq!(driver.usage(&mut engine, None).unwrap().regions.used, 0, "{mood:?}");
-        assert!(engine.nic.regions().get(region.id()).is_none());
-        let again = driver.deregister(&mut engine, &region).unwrap_err();
+        let mut driver = host();
+        let region = register(&mut driver).unwrap();
+        driver.engine().mood = mood;
+        assert!(is_stuck(driver.deregister(&region)));
+        driver.engine().mood = Mood::Prompt;
+        driver.deregister(&region).unwrap();
+        assert_eq!(driver.usage(None).unwrap().regions.used, 0, "{mood:?}");
+        assert!(driver.engine().side.nic.regions().get(region.id()).is_none());
+        let again = driver.deregister(&region).unwrap_err();
         assert!(matches!(again, HostError::Region(RegionError::NotRegistered { .. })), "{again}");
     }
 }
@@ -169,32 +196,32 @@ fn a_region_whose_deregistration_was_answered_late_is_charged_no_more() {
 fn a_region_that_was_registered_late_is_taken_out_of_the_table_again() {
     // The last of these fails at undoing it, too.
     for moods in [&[Mood::Stuck][..], &[Mood::Late], &[Mood::Late, Mood::Late, Mood::Stuck]] {
-        let (mut driver, mut engine) = host();
-        let known = register(&mut driver, &mut engine).unwrap();
+        let mut driver = host();
+        let known = register(&mut driver).unwrap();
         for &mood in moods {
-            engine.mood = mood;
-            assert!(is_stuck(register(&mut driver, &mut engine)));
+            driver.engine().mood = mood;
+            assert!(is_stuck(register(&mut driver)));
         }
-        engine.mood = Mood::Prompt;
-        driver.rekey(&mut engine, &known, RegionKey::from_bytes([1; 16])).unwrap();
-        assert_eq!(driver.usage(&mut engine, None).unwrap().regions.used, 1);
-        assert!(driver.orphans.is_empty());
+        driver.engine().mood = Mood::Prompt;
+        driver.rekey(&known, RegionKey::from_bytes([1; 16])).unwrap();
+        assert_eq!(driver.usage(None).unwrap().regions.used, 1);
+        assert!(driver.ledger.orphans.is_empty());
         for _ in 1..REGIONS {
-            register(&mut driver, &mut engine).expect("every other row is free");
+            register(&mut driver).expect("every other row is free");
         }
     }
 }
 
 #[test]
 fn nobody_waits_for_ops_whose_end_changes_nothing() {
-    let (mut driver, mut engine) = host();
+    let mut driver = host();
     let mut config = TenantConfig::named("small");
     config.quotas.slots.max = 2;
-    let small = driver.tenant(&mut engine, config).unwrap();
-    let other = portal(&mut driver, &mut engine, None, 4);
-    engine.busy.push(other.slots().clone());
+    let small = driver.tenant(config).unwrap();
+    let other = portal(&mut driver, None, 4);
+    driver.engine().side.busy.push(other.slots().clone());
     drop(other);
-    let refused = driver.portal(&mut engine, Some(&small), 3).unwrap_err();
+    let refused = driver.portal(Some(&small), 3).unwrap_err();
     let quota = AllocationError::Quota {
         resource: Resource::CommandSlots,
         tenant: "small".into(),
@@ -204,31 +231,81 @@ fn nobody_waits_for_ops_whose_end_changes_nothing() {
     };
     assert!(matches!(refused, HostError::Allocation(error) if error == quota));
     // More than there are.
-    let refused = driver.portal(&mut engine, None, SLOTS + 1).unwrap_err();
+    let refused = driver.portal(None, SLOTS + 1).unwrap_err();
     assert!(matches!(refused, HostError::Allocation(AllocationError::PoolEmpty { .. })));
-    let own = portal(&mut driver, &mut engine, Some(&small), 2);
-    driver.portal(&mut engine, Some(&small), 2).unwrap_err();
+    let own = portal(&mut driver, Some(&small), 2);
+    driver.portal(Some(&small), 2).unwrap_err();
     // Once it is dropped, its end is worth waiting for.
-    engine.busy.push(own.slots().clone());
+    driver.engine().side.busy.push(own.slots().clone());
     drop(own);
-    assert!(driver.portal(&mut engine, Some(&small), 2).unwrap().is_none());
-    assert!(driver.portal(&mut engine, None, SLOTS).unwrap().is_none());
-    engine.busy.clear();
-    portal(&mut driver, &mut engine, None, SLOTS);
+    assert!(driver.portal(Some(&small), 2).unwrap().is_none());
+    assert!(driver.portal(None, SLOTS).unwrap().is_none());
+    driver.engine().side.busy.clear();
+    portal(&mut driver, None, SLOTS);
 }
 
 #[test]
 fn what_a_dropped_tenant_reserves_is_waited_for() {
-    let (mut driver, mut engine) = host();
+    let mut driver = host();
     let mut config = TenantConfig::named("short-lived");
     config.quotas.slots.reserved = 4;
-    let tenant = driver.tenant(&mut engine, config).unwrap();
-    let its = portal(&mut driver, &mut engine, Some(&tenant), 4);
-    engine.busy.push(its.slots().clone());
+    let tenant = driver.tenant(config).unwrap();
+    let its = portal(&mut driver, Some(&tenant), 4);
+    driver.engine().side.busy.push(its.slots().clone());
     drop(its);
-    driver.portal(&mut engine, None, SLOTS).expect_err("these slots stay the tenant's");
+    driver.portal(None, SLOTS).expect_err("these slots stay the tenant's");
     drop(tenant);
-    assert!(driver.portal(&mut engine, None, SLOTS).unwrap().is_none());
-    engine.busy.clear();
-    portal(&mut driver, &mut engine, None, SLOTS);
+    assert!(driver.portal(None, SLOTS).unwrap().is_none());
+    driver.engine().side.busy.clear();
+    portal(&mut driver, None, SLOTS);
+}
+
+#[test]
+fn a_portal_is_one_engines_and_a_region_all_engines() {
+    let mut driver = host_of(2);
+    let portals = [SLOTS - 1, SLOTS, 1].map(|slots| portal(&mut driver, None, slots));
+    let served = |driver: &mut Driver<TestEngine>, index| -> Vec<Range<u16>> {
+        driver.engine_at(index).side.ports.iter().map(|port| port.slots().clone()).collect()
+    };
+    assert_eq!(served(&mut driver, 0), [0..SLOTS - 1, SLOTS - 1..SLOTS]);
+    assert_eq!(served(&mut driver, 1), [SLOTS..2 * SLOTS]);
+    drop(portals);
+    assert_eq!(driver.usage(None).unwrap().slots.used, 0);
+    assert!((0..2).all(|index| driver.engine_at(index).side.ports.is_empty()));
+
+    let region = register(&mut driver).unwrap();
+    let has = |driver: &mut Driver<TestEngine>, index| {
+        driver.engine_at(index).side.nic.regions().get(region.id()).is_some()
+    };
+    assert!(has(&mut driver, 0) && has(&mut driver, 1));
+    // Whichever of them does not answer, in time or at all: it counts until both have let go.
+    for (index, mood) in [(0, Mood::Stuck), (1, Mood::Late), (1, Mood::Stuck), (0, Mood::Late)] {
+        let mut driver = host_of(2);
+        let region = register(&mut driver).unwrap();
+        driver.engine_at(index).mood = mood;
+        assert!(is_stuck(driver.deregister(&region)));
+        driver.engine_at(index).mood = Mood::Prompt;
+        driver.deregister(&region).unwrap();
+        assert_eq!(driver.usage(None).unwrap().regions.used, 0, "{index} {mood:?}");
+        let is_gone = |it: &mut TestEngine| it.side.nic.regions().get(region.id()).is_none();
+        assert!((0..2).all(|index| is_gone(driver.engine_at(index))), "{index} {mood:?}");
+    }
+}
+
+#[test]
+fn a_region_that_one_of_two_engines_has_not_heard_of_is_taken_out_of_the_other_one() {
+    let mut driver = host_of(2);
+    driver.engine_at(1).mood = Mood::Stuck;
+    assert!(is_stuck(register(&mut driver)));
+    driver.engine_at(1).mood = Mood::Prompt;
+    assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+    assert!(driver.ledger.orphans.is_empty());
+    let table = driver.engine_at(0).side.nic.regions_mut();
+    let entries = (0..REGIONS).map(|_| {
+        let (memory, key) = (Arc::new(Region::new(64).unwrap()), RegionKey::from_bytes([0; 16]));
+        Box::new(RegionEntry::new(memory, &key, Permissions::NONE, Pid(1)))
+    });
+    for entry in entries {
+        table.register(entry).expect("every row is free");
+    }
 }

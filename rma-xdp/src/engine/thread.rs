@@ -1,4 +1,4 @@
-//! An engine on a thread of its own: pinning, idling, and the queues of the control path.
+//! An engine on a thread of its own: pinning, idling, and the queue of the control path.
 //!
 //! Once started, the thread allocates nothing, takes no lock, and blocks only where its idle policy
 //! lets it sleep. It ends when its host is dropped.
@@ -30,9 +30,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     device::backend::HostBackend,
-    engine::control::{Answer, ControlPath, Request, Unanswered, answer},
-    engine::housekeeping::Housekeeping,
-    engine::services::{HostEngine, HostService},
+    driver::control::{AnyCall, Call, ControlPath, Question, Unanswered},
+    engine::{
+        housekeeping::Housekeeping,
+        services::{HostEngine, HostService},
+    },
     error::HostError,
 };
 
@@ -66,21 +68,23 @@ impl Drop for EndOfLife {
 /// What the driver and the engine thread share.
 #[derive(Debug)]
 struct Shared {
-    requests: ArrayQueue<Request>,
-    answers: ArrayQueue<Answer>,
+    calls: ArrayQueue<Arc<dyn AnyCall>>,
     stop: AtomicBool,
     doorbell: Doorbell,
     wake: Arc<EventFd>,
 }
 
-/// The driver's end of an engine thread. Stops the engine when dropped.
+/// How a [`Host`](crate::Host) has its engine: on a thread, which ends with the host.
 #[derive(Debug)]
-pub(crate) struct EngineThread {
+pub struct EngineThread {
     shared: Arc<Shared>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// The engine has taken a question whose asker gave up: its answer is here, or will come.
-    answer_is_late: bool,
+    /// The call that the engine took last. It may hold that still, with the answer given, and must
+    /// not be who frees it.
+    taken: Option<Arc<dyn AnyCall>>,
+    /// Whether the asker of that gave up: its answer is there, or will come.
+    is_late: bool,
 }
 
 /// How to run the thread.
@@ -104,8 +108,7 @@ impl EngineThread {
         let wake = EventFd::open()
             .map_err(|source| HostError::System { what: "creating an eventfd", source })?;
         let shared = Arc::new(Shared {
-            requests: ArrayQueue::new(1),
-            answers: ArrayQueue::new(1),
+            calls: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             wake: Arc::new(wake),
@@ -127,20 +130,15 @@ impl EngineThread {
             .spawn(body)
             .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
         tracing::debug!(core = core.map(|core| core.id), idle = ?config.idle, "engine thread started");
-        Ok(Self { shared, ended, thread: Some(thread), answer_is_late: false })
+        Ok(Self { shared, ended, thread: Some(thread), taken: None, is_late: false })
     }
 
-    /// How applications wake the engine.
-    pub(crate) fn bell(&self) -> Bell {
-        Bell { doorbell: self.shared.doorbell.clone(), wake: self.shared.wake.clone() }
-    }
-
-    /// Waits for the next answer.
-    fn await_answer(&self) -> Result<Answer, HostError> {
+    /// Waits until `look` finds an answer.
+    fn await_answer<T>(&self, look: impl Fn() -> Option<T>) -> Result<T, HostError> {
         let clock = TscClock::new();
         loop {
             let ended = self.ended.load(SeqCst);
-            if let Some(answer) = self.shared.answers.pop() {
+            if let Some(answer) = look() {
                 return Ok(answer);
             }
             if ended {
@@ -162,25 +160,44 @@ impl EngineThread {
 }
 
 impl ControlPath for EngineThread {
-    fn late_answer(&mut self) -> Result<Option<Answer>, HostError> {
-        if !self.answer_is_late {
-            return Ok(None);
-        }
-        let answer = self.await_answer()?;
-        self.answer_is_late = false;
-        Ok(Some(answer))
+    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
+        let Some(call) = self.taken.clone().filter(|_| self.is_late) else { return Ok(None) };
+        self.await_answer(|| call.is_answered().then_some(()))?;
+        self.is_late = false;
+        Ok(Some(call))
     }
 
-    fn ask(&mut self, request: Request) -> Result<Answer, Unanswered> {
-        assert!(!self.answer_is_late, "the driver settles a late answer before it asks again");
+    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+        assert!(!self.is_late, "the driver settles a late answer before it asks again");
+        let call = Arc::new(Call::new(question));
         // One question at a time: `&mut self`, and one that is given up is taken back.
-        self.shared.requests.push(request).expect("no question is left in the queue");
+        self.shared.calls.push(call.clone()).expect("no call is left in the queue");
         self.ring();
-        self.await_answer().map_err(|error| {
-            let unseen = self.shared.requests.pop().map(Box::new);
-            self.answer_is_late = unseen.is_none();
-            Unanswered { error, unseen }
-        })
+        let answer = self.await_answer(|| call.take_answer());
+        match answer {
+            Ok(answer) => {
+                self.taken = Some(call);
+                Ok(answer)
+            }
+            Err(error) if self.shared.calls.pop().is_some() => {
+                Err(Unanswered { error, unseen: call.withdraw() })
+            }
+            Err(error) => {
+                self.taken = Some(call);
+                self.is_late = true;
+                Err(Unanswered { error, unseen: None })
+            }
+        }
+    }
+
+    fn go_on(&mut self) -> bool {
+        false
+    }
+
+    fn publish_gauges(&self) {}
+
+    fn bell(&self) -> Option<Bell> {
+        Some(Bell { doorbell: self.shared.doorbell.clone(), wake: self.shared.wake.clone() })
     }
 
     fn life(&self) -> Life {
@@ -214,12 +231,8 @@ fn run<B: HostBackend>(
 ) {
     let mut idle = IdleTracker::new(policy);
     while !shared.stop.load(Relaxed) {
-        if let Some(request) = shared.requests.pop() {
-            let answer = answer(engine.service_mut(), request);
-            shared
-                .answers
-                .push(answer)
-                .expect("the last answer was taken before the next question");
+        if let Some(call) = shared.calls.pop() {
+            call.serve(engine.service_mut());
         }
         housekeeping.turn(engine);
         if engine.turn() > 0 {
@@ -243,7 +256,7 @@ fn run<B: HostBackend>(
 /// already.
 fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
     shared.doorbell.prepare_sleep();
-    if engine.is_idle() && shared.requests.is_empty() && !shared.stop.load(SeqCst) {
+    if engine.is_idle() && shared.calls.is_empty() && !shared.stop.load(SeqCst) {
         let now = engine.clock().now();
         let until = engine.service().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
         let starved = engine.service().is_starved();
@@ -273,13 +286,12 @@ fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Dur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rma_core::region::RegionId;
+    use crate::driver::{Ledger, control::EngineSide};
 
     /// The driver's end, with the engine's end in the test's hands.
     fn without_engine() -> EngineThread {
         let shared = Shared {
-            requests: ArrayQueue::new(1),
-            answers: ArrayQueue::new(1),
+            calls: ArrayQueue::new(1),
             stop: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             wake: Arc::new(EventFd::open().unwrap()),
@@ -288,12 +300,40 @@ mod tests {
             shared: Arc::new(shared),
             ended: Arc::default(),
             thread: None,
-            answer_is_late: false,
+            taken: None,
+            is_late: false,
         }
     }
 
-    fn question() -> Request {
-        Request::Deregister(RegionId::from_bits(0))
+    /// A question that is answered with its double.
+    #[derive(Debug)]
+    struct Double(u64);
+
+    impl Question for Double {
+        type Answer = u64;
+
+        fn answer(self, _: &mut dyn EngineSide) -> u64 {
+            self.0 * 2
+        }
+
+        fn undo(self, _: &mut Ledger) {}
+
+        fn settle(_: u64, _: bool, _: &mut Ledger) {}
+    }
+
+    /// Nothing that a question could touch.
+    struct Nothing;
+
+    impl EngineSide for Nothing {
+        fn regions(&mut self) -> &mut rma_core::nic::RegionTable {
+            unreachable!("nothing here asks for it")
+        }
+
+        fn attach(&mut self, _: rma_core::portal::PortalPort, _: rma_core::addr::Pid) {}
+
+        fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {
+            None
+        }
     }
 
     #[test]
@@ -301,7 +341,7 @@ mod tests {
         let mut engine = without_engine();
         engine.ended.store(true, SeqCst);
         for _ in 0..3 {
-            let Unanswered { error, unseen } = engine.ask(question()).unwrap_err();
+            let Unanswered { error, unseen } = engine.ask(Double(1)).unwrap_err();
             assert!(matches!(error, HostError::EngineGone), "{error}");
             assert!(unseen.is_some(), "nobody has taken it");
         }
@@ -311,20 +351,23 @@ mod tests {
     fn an_answer_that_came_too_late_is_told_from_the_next_one() {
         let mut engine = without_engine();
         // The engine had taken a question when its asker gave up; then it answered.
-        engine.answer_is_late = true;
-        engine.shared.answers.push(Answer::Detached(0..2, None)).unwrap();
+        let late = Arc::new(Call::new(Double(1)));
+        engine.taken = Some(late.clone());
+        engine.is_late = true;
+        late.serve(&mut Nothing);
         let shared = engine.shared.clone();
         let answering = std::thread::spawn(move || {
-            while shared.requests.pop().is_none() {
+            loop {
+                if let Some(call) = shared.calls.pop() {
+                    return call.serve(&mut Nothing);
+                }
                 std::thread::yield_now();
             }
-            shared.answers.push(Answer::Attached(0..1)).unwrap();
         });
-        let late = engine.late_answer().unwrap();
-        assert!(matches!(late, Some(Answer::Detached(slots, None)) if slots == (0..2)));
-        assert!(engine.late_answer().unwrap().is_none(), "there was one");
-        let answer = engine.ask(question()).unwrap();
-        assert!(matches!(answer, Answer::Attached(slots) if slots == (0..1)));
+        assert!(engine.late().unwrap().is_some_and(|call| call.is_answered()));
+        assert!(engine.late().unwrap().is_none(), "there was one");
+        assert_eq!(late.take_answer(), Some(2));
+        assert_eq!(engine.ask(Double(2)).unwrap(), 4);
         answering.join().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What both kinds of host do for transfers of any size: [`Executor`].
+//! What hosts do for transfers of any size: [`Executor`].
 
 use core::time::Duration;
 
@@ -8,16 +8,34 @@ use rma_core::{
     region::Permissions,
 };
 
-use super::{Host, HostShared, InlineHost};
-use crate::{device::DeviceInfo, error::HostError};
+#[cfg(doc)]
+use super::Host;
+use super::{HostOf, InlineHost};
+use crate::{device::DeviceInfo, driver::control::ControlPath, error::HostError};
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and
 /// wake-ups of two engines. Shorter: windows shrink while nothing waits but for the scheduler.
 /// Longer: queues grow before they do.
 const UDP_RTT: Duration = Duration::from_micros(200);
 
-impl HostShared {
-    fn executor_config(&self) -> ExecutorConfig {
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostOf<P> {
+    /// An executor over a new portal of `slots` command slots, with [`Host::executor_config`]. That
+    /// of an inline host is to be driven with [`InlineHost::drive`].
+    ///
+    /// # Errors
+    /// If that many slots are not free.
+    pub fn executor(&self, slots: u16) -> Result<Executor, HostError> {
+        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
+    }
+
+    /// The settings of an executor that suit this host: ops cut for the frames of its device,
+    /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
+    /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
+    pub fn executor_config(&self) -> ExecutorConfig {
         match &self.info {
             #[cfg(feature = "xdp")]
             DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic),
@@ -31,23 +49,6 @@ impl HostShared {
             }
         }
     }
-}
-
-impl Host {
-    /// An executor over a new portal of `slots` command slots, with [`Host::executor_config`].
-    ///
-    /// # Errors
-    /// If that many slots are not free.
-    pub fn executor(&self, slots: u16) -> Result<Executor, HostError> {
-        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
-    }
-
-    /// The settings of an executor that suit this host: ops cut for the frames of its device,
-    /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
-    /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
-    pub fn executor_config(&self) -> ExecutorConfig {
-        self.shared.executor_config()
-    }
 
     /// Registers memory for `count` buffers of `len` bytes, which remote hosts may not touch.
     ///
@@ -60,28 +61,6 @@ impl Host {
 }
 
 impl InlineHost {
-    /// See [`Host::executor`]. To be driven with [`InlineHost::drive`].
-    ///
-    /// # Errors
-    /// As [`Host::executor`].
-    pub fn executor(&mut self, slots: u16) -> Result<Executor, HostError> {
-        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
-    }
-
-    /// See [`Host::executor_config`].
-    pub fn executor_config(&self) -> ExecutorConfig {
-        self.shared.executor_config()
-    }
-
-    /// See [`Host::buffer_pool`].
-    ///
-    /// # Errors
-    /// As [`Host::buffer_pool`].
-    pub fn buffer_pool(&mut self, count: u32, len: u32) -> Result<BufferPool, HostError> {
-        let region = self.register(BufferPool::region_len(count, len)?, Permissions::NONE)?;
-        Ok(BufferPool::new(region, len)?)
-    }
-
     /// One turn of the engine between two looks of `executor`: what it has to issue is taken at
     /// once, and completions of that turn are seen at once. Returns how much there was to do.
     pub fn drive(&mut self, executor: &mut Executor) -> usize {

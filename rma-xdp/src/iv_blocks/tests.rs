@@ -156,7 +156,7 @@ fn a_foreign_file_is_named_with_what_it_holds_and_what_to_do() {
     let scratch = Scratch::new();
     fs::write(scratch.mark(), "shopping list").unwrap();
     let text =
-        Counter::open(config(&scratch.0, today), 0, User::this(false)).unwrap_err().to_string();
+        IvBlocks::open(config(&scratch.0, today), 0, User::this(false)).unwrap_err().to_string();
     for part in [scratch.mark().to_str().unwrap(), "shopping list", "remove"] {
         assert!(text.contains(part), "{text}");
     }
@@ -200,13 +200,13 @@ fn a_lock_that_another_holds_for_long_is_named() {
 fn a_directory_that_was_named_must_be_usable() {
     let scratch = Scratch::new();
     fs::write(scratch.0.join("file"), "").unwrap();
-    let text = Counter::open(config(scratch.0.join("file/state"), today), 0, User::this(false))
+    let text = IvBlocks::open(config(scratch.0.join("file/state"), today), 0, User::this(false))
         .unwrap_err()
         .to_string();
     assert!(text.contains("file/state") && text.contains("state_dir"), "{text}");
     let empty = CounterConfig { block_len: 0, ..config(&scratch.0, today) };
     assert!(
-        Counter::open(empty, 0, User::this(false)).unwrap_err().to_string().contains("block_len")
+        IvBlocks::open(empty, 0, User::this(false)).unwrap_err().to_string().contains("block_len")
     );
 }
 
@@ -214,7 +214,7 @@ fn a_directory_that_was_named_must_be_usable() {
 fn a_directory_that_is_missing_is_made_with_all_above_it() {
     let scratch = Scratch::new();
     let dir = scratch.0.join("a/b/c");
-    let (counter, block) = Counter::open(config(&dir, today), 0, User::this(false)).unwrap();
+    let (counter, block) = IvBlocks::open(config(&dir, today), 0, User::this(false)).unwrap();
     assert_eq!(*counter.source(), CounterSource::File(dir.join("counter")));
     assert_eq!((block.first(), counter.fallback()), (NOW, None));
 }
@@ -223,7 +223,7 @@ fn a_directory_that_is_missing_is_made_with_all_above_it() {
 fn where_no_directory_was_named_and_none_can_be_used_the_wall_clock_is_and_that_is_said() {
     let scratch = Scratch::new();
     fs::write(scratch.0.join("file"), "").unwrap();
-    let open = |dir, clock| Counter::open_in(dir, false, WallClock(clock), LEN, 0);
+    let open = |dir, clock| IvBlocks::open_in(dir, false, WallClock(clock), LEN, 0);
     for dir in [Err(CounterError::NoDirectory), Ok(scratch.0.join("file/state"))] {
         let (counter, block) = open(dir, yesterday).unwrap();
         assert_eq!(block, CounterBlock::new(NOW - DAY, u64::MAX));
@@ -238,7 +238,7 @@ fn where_no_directory_was_named_and_none_can_be_used_the_wall_clock_is_and_that_
 fn a_known_mark_is_never_left_for_the_wall_clock() {
     let scratch = Scratch::new();
     drop(store(&scratch, tomorrow).reserve(0).unwrap());
-    let open = || Counter::open_in(Ok(scratch.0.clone()), false, WallClock(today), LEN, 0);
+    let open = || IvBlocks::open_in(Ok(scratch.0.clone()), false, WallClock(today), LEN, 0);
     // The lock cannot be opened; then the new mark cannot be written.
     for obstacle in ["lock", "counter.new"] {
         let path = scratch.0.join(obstacle);
@@ -469,7 +469,7 @@ fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
     let scratch = Scratch::new();
     let open = || {
         let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-        Counter::open(config, 0, User::this(false)).unwrap()
+        IvBlocks::open(config, 0, User::this(false)).unwrap()
     };
     // Two hosts that share the directory.
     let (counters, blocks): (Vec<_>, Vec<_>) = [open(), open()].into_iter().unzip();
@@ -493,7 +493,7 @@ fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
 fn an_engine_whose_blocks_cannot_be_reserved_stops_sealing_says_why_and_recovers() {
     let scratch = Scratch::new();
     let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-    let (counter, block) = Counter::open(config, 0, User::this(false)).unwrap();
+    let (counter, block) = IvBlocks::open(config, 0, User::this(false)).unwrap();
     let (supply, mut sealing) = (counter.supply(), Sealing::new(&block));
     let obstacle = scratch.0.join("counter.new");
     fs::create_dir(&obstacle).unwrap();

@@ -478,7 +478,7 @@ fn patient_pair() -> [HostConfig; 2] {
 
 /// A server that answers when it is turned: long after it was asked, and before the ops give up.
 fn slow_server(config: HostConfig, client: HostAddr) -> (InlineHost, Grant) {
-    let mut server = InlineHost::open(config).unwrap();
+    let server = InlineHost::open(config).unwrap();
     let region = server.register(LEN, Permissions::READ).unwrap();
     region.write(0, &[DATA; LEN]).unwrap();
     let grant = server.grant(&region, client, CLIENT_PID, OpType::Read).unwrap();

@@ -5,6 +5,16 @@ use super::*;
 use proptest::prelude::*;
 
 const SIZES: PoolSizes = PoolSizes { slots: 24, regions: 6 };
+
+struct PoolSizes {
+    slots: u16,
+    regions: u64,
+}
+
+fn accounts(config: &DriverConfig) -> Result<Accounts, AllocationError> {
+    Accounts::new(core::iter::once(0..SIZES.slots), SIZES.regions, config, PID)
+}
+
 const BYTES: u64 = 1000;
 const PID: Pid = Pid(1);
 
@@ -288,7 +298,7 @@ fn apply(model: &mut Model, accounts: &mut Accounts, step: Step) {
 proptest! {
     #[test]
     fn the_books_agree_with_the_lists(steps in prop::collection::vec(step(), 1..80)) {
-        let mut accounts = Accounts::new(SIZES, &config(Quotas::default()), PID).unwrap();
+        let mut accounts = accounts(&config(Quotas::default())).unwrap();
         let host = Tenant {
             id: HOST,
             priority: Priority::Normal,
@@ -341,7 +351,7 @@ fn tenant(accounts: &mut Accounts, priority: Priority, slots: Quota) -> TenantId
 
 #[test]
 fn what_is_reserved_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
-    let mut accounts = Accounts::new(SIZES, &config(Quotas::default()), PID).unwrap();
+    let mut accounts = accounts(&config(Quotas::default())).unwrap();
     let batch = tenant(&mut accounts, Priority::Low, quota(0, 12));
     let serving = tenant(&mut accounts, Priority::High, quota(4, u64::MAX));
     // 20 are the rest, 40 % of which are 8: so batch may have 12, and would by its quota.
@@ -369,7 +379,7 @@ fn what_is_reserved_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
 fn reservations_that_cannot_be_are_refused_with_their_values() {
     let reserving = |slots, regions, bytes| {
         let quotas = Quotas { slots, regions, bytes };
-        Accounts::new(SIZES, &config(quotas), PID).unwrap_err().to_string()
+        accounts(&config(quotas)).unwrap_err().to_string()
     };
     let any = Quota::default;
     let refused = reserving(quota(25, 100), any(), any());
@@ -382,7 +392,7 @@ fn reservations_that_cannot_be_are_refused_with_their_values() {
 
 #[test]
 fn reserved_slots_are_not_cut_into_pieces_by_others() {
-    let mut accounts = Accounts::new(SIZES, &config(Quotas::default()), PID).unwrap();
+    let mut accounts = accounts(&config(Quotas::default())).unwrap();
     let steady = tenant(&mut accounts, Priority::Normal, quota(6, 6));
     let singles: Vec<_> = (0..18).map(|_| accounts.take_slots(HOST, 1).unwrap()).collect();
     for single in singles.into_iter().step_by(2) {

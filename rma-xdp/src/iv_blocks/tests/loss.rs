@@ -15,8 +15,8 @@ fn default_store(scratch: &Scratch, clock: fn() -> Option<u64>) -> Store {
     Store::open(scratch.0.clone(), WallClock(clock), DEFAULT_LEN).unwrap()
 }
 
-fn open_unnamed(dir: &Path, clock: fn() -> Option<u64>) -> Result<Counter, CounterError> {
-    let opened = Counter::open_in(Ok(dir.to_owned()), false, WallClock(clock), LEN, 0);
+fn open_unnamed(dir: &Path, clock: fn() -> Option<u64>) -> Result<IvBlocks, CounterError> {
+    let opened = IvBlocks::open_in(Ok(dir.to_owned()), false, WallClock(clock), LEN, 0);
     opened.map(|(counter, _)| counter)
 }
 
@@ -98,8 +98,8 @@ fn a_host_whose_mark_is_lost_or_set_back_while_it_runs_goes_on_above_what_it_had
 #[test]
 fn a_mark_far_ahead_of_the_clock_is_reported_until_the_clock_has_passed_it() {
     let scratch = Scratch::new();
-    drop(Counter::open(config(&scratch.0, tomorrow), 0, User::this(false)).unwrap());
-    let said = Counter::open(config(&scratch.0, today), 0, User::this(false))
+    drop(IvBlocks::open(config(&scratch.0, tomorrow), 0, User::this(false)).unwrap());
+    let said = IvBlocks::open(config(&scratch.0, today), 0, User::this(false))
         .unwrap()
         .0
         .fallback()
@@ -108,14 +108,14 @@ fn a_mark_far_ahead_of_the_clock_is_reported_until_the_clock_has_passed_it() {
     for part in [scratch.mark().to_str().unwrap(), "2026-02-17 00:00:01 UTC", "86400 s ahead"] {
         assert!(said.contains(part), "{said}");
     }
-    let said = Counter::open(config(&scratch.0, unset), 0, User::this(false))
+    let said = IvBlocks::open(config(&scratch.0, unset), 0, User::this(false))
         .unwrap()
         .0
         .fallback()
         .unwrap();
     assert!(said.contains("clock is not set"), "{said}");
     let (counter, _) =
-        Counter::open(config(&scratch.0, || Some(NOW + 2 * DAY)), 0, User::this(false)).unwrap();
+        IvBlocks::open(config(&scratch.0, || Some(NOW + 2 * DAY)), 0, User::this(false)).unwrap();
     assert_eq!(counter.fallback(), None);
 }
 
@@ -211,7 +211,7 @@ fn a_directory_that_was_moved_to_a_disk_that_is_not_there_is_an_error_and_never_
 fn a_start_that_neither_a_mark_nor_the_clock_confirms_is_refused() {
     let open = |clock, floor| {
         let dir = Err(CounterError::NoDirectory);
-        Counter::open_in(dir, false, WallClock(clock), LEN, floor).map(|(_, block)| block)
+        IvBlocks::open_in(dir, false, WallClock(clock), LEN, floor).map(|(_, block)| block)
     };
     for (clock, start) in [(unset as fn() -> _, 7), (unset, NOW), (today, NOW + 1)] {
         let error = open(clock, start).unwrap_err();
@@ -226,7 +226,7 @@ fn a_start_that_neither_a_mark_nor_the_clock_confirms_is_refused() {
 fn a_host_that_waits_for_another_to_reserve_is_dropped_at_once() {
     let scratch = Scratch::new();
     let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
-    let (counter, block) = Counter::open(config, 0, User::this(false)).unwrap();
+    let (counter, block) = IvBlocks::open(config, 0, User::this(false)).unwrap();
     let mut sealing = Sealing::new(&block);
     let lock = fs::File::open(scratch.0.join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();

@@ -1,0 +1,156 @@
+//! The control path: how the driver asks an engine something between its turns.
+//!
+//! A question is a type that names the type of its answer ([`Question`]): whoever asks gets that
+//! and nothing else. An inline engine is asked directly. To an engine on its own thread a question
+//! goes as a [`Call`], which that thread looks for between turns and fills with the answer.
+//!
+//! Invariant: on the engine's thread nothing is allocated, freed or locked. A call is made and
+//! freed by who asks, what the engine gets is boxed already, and what it has no more use for goes
+//! back in the answer.
+
+use core::{fmt::Debug, ops::Range};
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use rma_app::life::Life;
+use rma_core::{
+    addr::Pid,
+    nic::RegionTable,
+    one_rma::OneRma,
+    portal::{Bell, PortalPort},
+};
+
+use super::ledger::Ledger;
+use crate::error::HostError;
+
+/// What the driver asks an engine.
+pub(crate) trait Question: Debug + Send + Sized + 'static {
+    /// What the engine answers.
+    type Answer: Debug + Send + 'static;
+
+    /// Does what is asked. Runs on the engine's thread.
+    fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer;
+
+    /// Puts the ledger as if this had not been asked: the engine has not seen it, and never will.
+    fn undo(self, ledger: &mut Ledger);
+
+    /// Puts into the ledger, or sees to it that it is undone, what an engine has done for an asker
+    /// that had given up. `everywhere` if all engines have done so that are asked this.
+    fn settle(answer: Self::Answer, everywhere: bool, ledger: &mut Ledger);
+}
+
+/// What of an engine questions are about: 1RMA as it serves that.
+pub(crate) trait EngineSide {
+    /// Its NIC's regions.
+    fn regions(&mut self) -> &mut RegionTable;
+
+    /// Has a portal of process `pid` served.
+    fn attach(&mut self, port: PortalPort, pid: Pid);
+
+    /// Gives a portal back whose ops are over. `None` while some are in flight.
+    fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;
+}
+
+impl EngineSide for OneRma {
+    fn regions(&mut self) -> &mut RegionTable {
+        self.nic_mut().regions_mut()
+    }
+
+    fn attach(&mut self, port: PortalPort, pid: Pid) {
+        self.nic_mut().configure_slots(port.slots().clone(), Some(pid));
+        self.attach(port);
+    }
+
+    fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
+        let port = self.detach(slots)?;
+        self.nic_mut().configure_slots(slots.clone(), None);
+        Some(port)
+    }
+}
+
+/// The driver's end of the way to one engine.
+pub(crate) trait ControlPath {
+    /// The call whose asker gave up waiting, if the engine has taken it: waits for its answer. The
+    /// driver settles it before it asks anything else, as engines are asked one thing at a time.
+    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError>;
+
+    /// Asks, and waits for the answer.
+    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>>;
+
+    /// Takes a turn of the engine, if that is for its host's user to do. Returns whether it was.
+    fn go_on(&mut self) -> bool;
+
+    /// Has the engine say how full its NIC is, if it does so only when its host's user has it.
+    fn publish_gauges(&self);
+
+    /// How applications wake the engine, if it sleeps.
+    fn bell(&self) -> Option<Bell>;
+
+    /// The life of the engine, for those who wait for it.
+    fn life(&self) -> Life;
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered<Q> {
+    pub(crate) error: HostError,
+    /// The question, if the engine has not seen it. Otherwise it has done what it was asked, or
+    /// will: that is the next [`ControlPath::late`].
+    pub(crate) unseen: Option<Q>,
+}
+
+/// A question on its way to an engine's thread, and its answer on the way back.
+#[derive(Debug)]
+pub(crate) struct Call<Q: Question> {
+    question: ArrayQueue<Q>,
+    answer: ArrayQueue<Q::Answer>,
+}
+
+impl<Q: Question> Call<Q> {
+    pub(crate) fn new(question: Q) -> Self {
+        let call = Self { question: ArrayQueue::new(1), answer: ArrayQueue::new(1) };
+        call.question.push(question).expect("a new queue has room");
+        call
+    }
+
+    /// The answer, if it is there.
+    pub(crate) fn take_answer(&self) -> Option<Q::Answer> {
+        self.answer.pop()
+    }
+
+    /// The question, unless the engine has taken it.
+    pub(crate) fn withdraw(&self) -> Option<Q> {
+        self.question.pop()
+    }
+}
+
+/// A call, whatever it asks.
+pub(crate) trait AnyCall: Debug + Send + Sync {
+    /// Does what is asked, on the engine's thread.
+    fn serve(&self, engine: &mut dyn EngineSide);
+
+    /// Whether the answer is there.
+    fn is_answered(&self) -> bool;
+
+    /// [`Question::settle`] with the answer, if it is there.
+    fn settle(&self, everywhere: bool, ledger: &mut Ledger);
+}
+
+impl<Q: Question> AnyCall for Call<Q> {
+    fn serve(&self, engine: &mut dyn EngineSide) {
+        if let Some(question) = self.question.pop() {
+            let answer = question.answer(engine);
+            self.answer.push(answer).expect("a question has one answer");
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        !self.answer.is_empty()
+    }
+
+    fn settle(&self, everywhere: bool, ledger: &mut Ledger) {
+        if let Some(answer) = self.answer.pop() {
+            Q::settle(answer, everywhere, ledger);
+        }
+    }
+}

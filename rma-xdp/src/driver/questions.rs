@@ -1,0 +1,213 @@
+//! All that the driver asks of engines: a type for each question.
+//!
+//! Which engines are asked is of the type, too. What is about a portal goes to the one that has its
+//! slots ([`ToOne`]), what changes a region to every one ([`ToAll`]), as each has a row for it; and
+//! what only looks at a region may go to any ([`ToAny`]).
+
+use core::ops::Range;
+
+use rma_core::{
+    addr::Pid,
+    crypto::{DerivedRegionKey, KeyBinding, RegionKey},
+    error::RegionError,
+    nic::RegionEntry,
+    portal::PortalPort,
+    region::RegionId,
+};
+
+use super::{
+    control::{EngineSide, Question},
+    ledger::Ledger,
+};
+
+/// A question to the one engine that has certain command slots.
+pub(super) trait ToOne: Question {
+    fn slots(&self) -> &Range<u16>;
+}
+
+/// A question to every engine of a host. All give the same answer, as all are asked the same in the
+/// same order. (What a round leaves undone that ends halfway lets tables differ in the names that
+/// they give: a host with several engines has to name its regions itself.)
+pub(super) trait ToAll: Question {}
+
+/// A question that every engine of a host answers alike.
+pub(super) trait ToAny: Question {}
+
+/// Puts a region into the table.
+#[derive(Debug)]
+pub(super) struct Register(pub(super) Box<RegionEntry>);
+
+impl ToAll for Register {}
+
+impl Question for Register {
+    /// The entry goes back if there is no room for it.
+    type Answer = Result<RegionId, (RegionError, Box<RegionEntry>)>;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
+        engine.regions().register(self.0)
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(answer: Self::Answer, _: bool, ledger: &mut Ledger) {
+        if let Ok(region) = answer {
+            ledger.orphans.push(region);
+        }
+    }
+}
+
+/// Takes a region out of the table.
+#[derive(Debug)]
+pub(super) struct Deregister(pub(super) RegionId);
+
+/// What the table had for a region.
+#[derive(Debug)]
+pub(super) struct Deregistered {
+    region: RegionId,
+    _entry: Result<Box<RegionEntry>, RegionError>,
+}
+
+impl Deregistered {
+    /// Ends what the region is charged for. The one error is that the NIC does not have it: that
+    /// was wanted, too.
+    pub(super) fn book(self, ledger: &mut Ledger) {
+        ledger.orphans.retain(|&orphan| orphan != self.region);
+        ledger.accounts().deregistered(self.region);
+    }
+}
+
+impl ToAll for Deregister {}
+
+impl Question for Deregister {
+    type Answer = Deregistered;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Deregistered {
+        Deregistered { region: self.0, _entry: engine.regions().deregister(self.0) }
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(answer: Deregistered, everywhere: bool, ledger: &mut Ledger) {
+        // Otherwise it is registered still, at some engines, and can be asked for again.
+        if everywhere {
+            answer.book(ledger);
+        }
+    }
+}
+
+/// Gives a region another key.
+#[derive(Debug)]
+pub(super) struct Rekey(pub(super) RegionId, pub(super) RegionKey);
+
+impl ToAll for Rekey {}
+
+impl Question for Rekey {
+    type Answer = Result<(), RegionError>;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
+        engine.regions().rekey(self.0, &self.1)
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(_: Self::Answer, _: bool, _: &mut Ledger) {}
+}
+
+/// Derives K_d from the key that a region has now.
+#[derive(Debug)]
+pub(super) struct Derive(pub(super) RegionId, pub(super) KeyBinding);
+
+impl ToAny for Derive {}
+
+impl Question for Derive {
+    type Answer = Result<DerivedRegionKey, RegionError>;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
+        let Self(region, binding) = self;
+        let entry = engine.regions().get(region).ok_or(RegionError::NotRegistered { region })?;
+        Ok(entry.key.derive(&binding))
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(_: Self::Answer, _: bool, _: &mut Ledger) {}
+}
+
+/// Has a portal served.
+#[derive(Debug)]
+pub(super) struct Attach(pub(super) PortalPort, pub(super) Pid);
+
+impl ToOne for Attach {
+    fn slots(&self) -> &Range<u16> {
+        self.0.slots()
+    }
+}
+
+impl Question for Attach {
+    /// Its slots.
+    type Answer = Range<u16>;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Range<u16> {
+        let Self(port, pid) = self;
+        let slots = port.slots().clone();
+        engine.attach(port, pid);
+        slots
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.accounts().give_slots_back(self.0.slots().clone());
+    }
+
+    fn settle(slots: Range<u16>, _: bool, ledger: &mut Ledger) {
+        // Nobody has got a portal for them.
+        ledger.retire(slots);
+    }
+}
+
+/// Takes a portal back that was dropped.
+#[derive(Debug)]
+pub(super) struct Detach(pub(super) Range<u16>);
+
+/// What became of a portal.
+#[derive(Debug)]
+pub(super) struct Detached {
+    pub(super) slots: Range<u16>,
+    /// None while ops of the portal are in flight.
+    pub(super) port: Option<PortalPort>,
+}
+
+impl Detached {
+    /// Frees the slots, or has them asked for again.
+    pub(super) fn book(self, ledger: &mut Ledger) {
+        let Self { slots, port } = self;
+        if port.is_some() {
+            tracing::debug!(?slots, "slots of a dropped portal are free again");
+            ledger.accounts().give_slots_back(slots);
+        } else {
+            ledger.retire(slots);
+        }
+    }
+}
+
+impl ToOne for Detach {
+    fn slots(&self) -> &Range<u16> {
+        &self.0
+    }
+}
+
+impl Question for Detach {
+    type Answer = Detached;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Detached {
+        let port = engine.detach(&self.0);
+        Detached { slots: self.0, port }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.retire(self.0);
+    }
+
+    fn settle(answer: Detached, _: bool, ledger: &mut Ledger) {
+        answer.book(ledger);
+    }
+}

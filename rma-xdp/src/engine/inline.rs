@@ -1,0 +1,70 @@
+//! An engine that whoever has the host runs: it is asked directly, and turns when it is told to.
+
+use std::sync::Arc;
+
+use rma_app::life::Life;
+use rma_core::portal::Bell;
+
+use super::{
+    housekeeping::Housekeeping,
+    services::{HostEngine, HostService},
+};
+#[cfg(feature = "xdp")]
+use crate::device::backend::AnyBackend;
+use crate::{
+    driver::control::{AnyCall, ControlPath, Question, Unanswered},
+    error::HostError,
+};
+
+/// How an [`InlineHost`](crate::InlineHost) has its engine: in itself.
+#[derive(Debug)]
+pub struct InlineEngine {
+    engine: HostEngine,
+    housekeeping: Housekeeping,
+}
+
+impl InlineEngine {
+    pub(crate) const fn new(engine: HostEngine, housekeeping: Housekeeping) -> Self {
+        Self { engine, housekeeping }
+    }
+
+    /// What moves its frames.
+    #[cfg(feature = "xdp")]
+    pub(crate) const fn backend_mut(&mut self) -> &mut AnyBackend {
+        self.engine.backend_mut()
+    }
+
+    /// One turn. Returns how much there was to do.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> usize {
+        self.housekeeping.turn(&mut self.engine);
+        self.engine.turn()
+    }
+}
+
+impl ControlPath for InlineEngine {
+    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
+        Ok(None)
+    }
+
+    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+        Ok(question.answer(self.engine.service_mut()))
+    }
+
+    fn go_on(&mut self) -> bool {
+        self.turn();
+        true
+    }
+
+    fn publish_gauges(&self) {
+        self.engine.service().publish_gauges();
+    }
+
+    fn bell(&self) -> Option<Bell> {
+        None
+    }
+
+    fn life(&self) -> Life {
+        Life::Inline
+    }
+}
