@@ -6,12 +6,12 @@ use rma_app::{BufferPoolError, StartError, WaitError};
 use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
 use thiserror::Error;
 
-use crate::{driver::tenant::AllocationError, iv_blocks::CounterError, udp::UdpError};
 #[cfg(feature = "xdp")]
-use crate::{
+use crate::device::{
     net::{NetError, PathError},
     xdp::XdpError,
 };
+use crate::{device::udp::UdpError, driver::tenant::AllocationError, iv_blocks::CounterError};
 
 /// Why a host could not be opened, or could not do what it was asked.
 #[derive(Debug, Error)]

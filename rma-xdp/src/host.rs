@@ -26,9 +26,11 @@ use rma_core::{
 use rma_shm::Region;
 
 #[cfg(feature = "xdp")]
-use crate::{device::backend::AnyBackend, xdp::XdpBackend};
+use crate::device::{backend::AnyBackend, xdp::XdpBackend};
 use crate::{
-    device::{Device, DeviceInfo, DeviceKeeper, InterfaceStatus, OpenDevice, backend::HostBackend},
+    device::{
+        Device, DeviceInfo, DeviceKeeper, OpenDevice, backend::HostBackend, status::InterfaceStatus,
+    },
     driver::{Driver, Shard, Shards, control::ControlPath, tenant::DriverConfig},
     engine::{
         housekeeping::Housekeeping,

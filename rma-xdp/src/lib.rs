@@ -72,8 +72,10 @@ mod metrics;
 mod random;
 
 pub use device::{
-    Device, DeviceInfo, InterfaceState, InterfaceStatus,
+    Device, DeviceInfo,
     backend::{AnyBackend, HostBackend},
+    metrics::{DeviceCounter, DeviceMetrics},
+    status::{InterfaceState, InterfaceStatus},
     udp,
 };
 #[cfg(feature = "xdp")]
@@ -86,9 +88,9 @@ pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::HostError;
 pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
-pub use metrics::{DeviceCounter, DeviceMetrics, Metrics, MetricsSource, NicTotals, OpDelays};
 #[cfg(feature = "metrics-endpoint")]
-pub use metrics::{EndpointError, MetricsEndpoint};
+pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
+pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays};
 pub use random::random_region_key;
 
 #[doc(inline)]

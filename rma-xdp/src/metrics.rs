@@ -11,10 +11,9 @@
 //! Invariant: the text is valid whatever names tenants and devices have: no family and no sample
 //! comes twice, and buckets ascend.
 
-mod device;
 mod display;
 #[cfg(feature = "metrics-endpoint")]
-mod endpoint;
+pub(crate) mod endpoint;
 mod prometheus;
 
 use core::ops::AddAssign;
@@ -30,12 +29,11 @@ use rma_core::{
     op::{OpStatus, OpType},
 };
 
-pub(crate) use self::device::DeviceWatch;
-pub use self::device::{DeviceCounter, DeviceMetrics};
-#[cfg(feature = "metrics-endpoint")]
-pub use self::endpoint::{EndpointError, MetricsEndpoint};
 use crate::{
-    device::DeviceInfo,
+    device::{
+        DeviceInfo,
+        metrics::{DeviceMetrics, DeviceWatch},
+    },
     driver::tenant::TenantUsage,
     driver::{Books, Driver, usages},
 };

@@ -10,9 +10,9 @@ use rma_core::{
     time::Instant,
 };
 
-use crate::udp::UdpBackend;
+use crate::device::udp::UdpBackend;
 #[cfg(feature = "xdp")]
-use crate::xdp::XdpBackend;
+use crate::device::xdp::XdpBackend;
 
 /// What an engine thread needs of a backend beyond moving frames.
 pub trait HostBackend: Backend {

@@ -60,10 +60,6 @@ pub const FRAME_LEN_MAX: usize = 4096 + 128;
 
 const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits into a frame");
 
-/// IP header without options, and UDP header.
-const IPV4_OVERHEAD: usize = 20 + 8;
-const IPV6_OVERHEAD: usize = 40 + 8;
-
 /// What was opened, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

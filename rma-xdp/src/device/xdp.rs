@@ -41,11 +41,10 @@ pub(crate) use self::follower::{Follower, InterfaceWatch};
 pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,
-    config::{Mode, XdpConfig},
+    config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     error::{AttachedProgram, Refusal, XdpError},
-    socket::XskStatistics,
-    steering::AttachMode,
+    sockopt::XskStatistics,
 };
 pub use rma_core::tally::Tally;

@@ -16,7 +16,7 @@ use std::{
 use crossbeam_queue::ArrayQueue;
 use rma_core::{crypto::CounterBlock, nic::Nic};
 
-use super::{CounterError, store::Store};
+use super::{error::CounterError, store::Store};
 
 /// How long after a failure the thread tries again. Half of a first block lasts for longer.
 const RETRY: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use rma_core::{
 
 use super::{Metrics, NicTotals};
 use crate::{
-    device::{InterfaceState, InterfaceStatus},
+    device::status::{InterfaceState, InterfaceStatus},
     driver::tenant::{PoolUsage, TenantUsage, Usage},
 };
 

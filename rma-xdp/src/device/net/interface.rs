@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{
-    NetError,
+    error::NetError,
     netlink::{Link, Questions},
 };
 

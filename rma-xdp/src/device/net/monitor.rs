@@ -23,11 +23,13 @@ use rustix::{
 };
 
 use super::{
-    Interface, NetError, Path, PathError, PathTable, monotonic,
+    error::{NetError, PathError},
+    interface::Interface,
     netlink::{Link, News, NewsSocket, Questions},
-    paths::Waker,
+    paths::{Path, PathTable, Waker},
     resolver::{Reply, Resolver},
 };
+use crate::device::monotonic::monotonic;
 
 /// How much longer than its own timeout a caller waits for the thread's answer: the thread may be
 /// busy with others' questions.

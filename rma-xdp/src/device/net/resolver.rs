@@ -24,8 +24,9 @@ use netlink_packet_route::neighbour::NeighbourState;
 use rma_core::addr::HostAddr;
 
 use super::{
-    DESTINATIONS_MAX, LinkState, Path, PathError, PathWriter,
+    error::PathError,
     netlink::{Link, Neighbour, News, Questions, Route, RouteKind},
+    paths::{DESTINATIONS_MAX, LinkState, Path, PathWriter},
 };
 
 /// How often a destination's route and neighbour are asked for again. Longer delays the notice of a

@@ -4,7 +4,9 @@ use std::{io, net::IpAddr};
 
 use rma_core::{addr::HostAddr, wire};
 
-use super::{IPV4_OVERHEAD, IPV6_OVERHEAD};
+/// IP header without options, and UDP header.
+const IPV4_OVERHEAD: usize = 20 + 8;
+const IPV6_OVERHEAD: usize = 40 + 8;
 
 /// The smallest MTU that leaves room for a frame that can carry any op, in IPv4 and IPv6.
 const MTU_MIN: u32 = (wire::FRAME_LEN_MIN + IPV6_OVERHEAD) as u32;

@@ -11,11 +11,10 @@
 
 use std::{fmt, sync::Arc, thread, time::Duration};
 
-use rustix::time::{ClockId, clock_gettime};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    config::XdpConfig,
+    config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     device::Device,
@@ -24,11 +23,11 @@ use super::{
     packet::{self, ETHERNET_LEN},
     port::ReservedPort,
     socket::{Options, Socket},
-    steering::{AttachMode, Steering},
+    steering::Steering,
     umem::CHUNK_DATA,
     watch::Watched,
 };
-use crate::net::PathTable;
+use crate::device::{monotonic::monotonic, net::PathTable};
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
 const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
@@ -205,10 +204,4 @@ fn open_socket(
         }
         other => other,
     })
-}
-
-/// Time since boot; for the one deadline of start-up.
-fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or_default())
 }

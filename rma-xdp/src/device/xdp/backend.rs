@@ -30,7 +30,7 @@ use rma_core::{
 
 use super::{
     attachment::{Attachment, Queue, TX_QUEUE},
-    config::XdpConfig,
+    config::{AttachMode, XdpConfig},
     counters::Counters,
     description::Description,
     error::XdpError,
@@ -38,11 +38,11 @@ use super::{
     linear::{Linear, Linearizer},
     link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
-    socket::{Chunk, Socket, XskStatistics},
-    steering::AttachMode,
+    socket::{Chunk, Socket},
+    sockopt::XskStatistics,
     umem::{CHUNK_DATA, FrameBytes},
 };
-use crate::net::{Path, PathTable};
+use crate::device::net::{Path, PathTable};
 
 /// Room for a frame that goes nowhere: a 4 KiB op in one frame, with its headers.
 const NOWHERE_LEN: usize = wire::FRAME_LEN_MAX;

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use rma_core::addr::HostAddr;
 
-use super::{error::XdpError, steering::AttachMode};
+use super::error::XdpError;
 
 /// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order
 /// memory.
@@ -13,6 +13,24 @@ const RING_MAX: u32 = 1 << 15;
 /// Chunks of a queue: enough for the largest packet on both sides; 256 MiB at most.
 const CHUNK_COUNT_MIN: u32 = 64;
 const CHUNK_COUNT_MAX: u32 = 1 << 16;
+
+/// Where in the receive path the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel spends memory on the packet.
+    Native,
+    /// In the network stack, for drivers without XDP.
+    Generic,
+}
+
+impl core::fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
 
 /// In which mode the steering program may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

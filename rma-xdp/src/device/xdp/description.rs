@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{error::Refusal, steering::AttachMode};
+use super::{config::AttachMode, error::Refusal};
 
 /// Something that was wanted and is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

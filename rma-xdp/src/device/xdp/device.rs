@@ -13,7 +13,7 @@ use std::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::error::{Refusal, XdpError};
-use crate::net::rx_queues_max;
+use crate::device::net::rx_queues_max;
 
 /// `ETHTOOL_GCHANNELS`: how many queues of each kind there are
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).

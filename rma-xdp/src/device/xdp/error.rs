@@ -6,7 +6,7 @@
 
 use std::{error::Error, io, net::IpAddr};
 
-use super::{capabilities::Capabilities, umem::CHUNK_SIZE};
+use super::capabilities::Capabilities;
 
 /// Why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -254,13 +254,12 @@ impl XdpError {
         }
     }
 
-    /// A failed creation of a UMEM.
+    /// A failed creation of a UMEM of so many bytes.
     pub(crate) fn from_umem(
         interface: &str,
-        chunk_count: u32,
+        bytes: u64,
         error: &xsk_rs::umem::UmemCreateError,
     ) -> Self {
-        let bytes = u64::from(chunk_count) * u64::from(CHUNK_SIZE);
         let source = cause(error);
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {

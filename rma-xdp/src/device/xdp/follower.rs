@@ -22,12 +22,14 @@ use std::{
 };
 
 use super::{
-    Counters, Description, XdpBackend, XdpConfig, XdpError, XskStatistics, attachment::Attachment,
-    exchange::Exchange, watch::XskWatch,
+    attachment::Attachment, backend::XdpBackend, config::XdpConfig, counters::Counters,
+    description::Description, error::XdpError, exchange::Exchange, sockopt::XskStatistics,
+    watch::XskWatch,
 };
-use crate::{
-    device::{InterfaceState, InterfaceStatus},
-    net::{LinkState, PathTable, monotonic},
+use crate::device::{
+    monotonic::monotonic,
+    net::{LinkState, PathTable},
+    status::{InterfaceState, InterfaceStatus},
 };
 
 /// How often the sockets are looked at without any news. Only for news that were lost: longer is

@@ -39,7 +39,7 @@ use super::{
     counters::Counters,
     error::XdpError,
     flush::{FlushPolicy, Ring},
-    sockopt,
+    sockopt::{self, XskStatistics},
     umem::{Frame, FrameBytes, Side, Umem},
 };
 
@@ -74,35 +74,6 @@ pub(crate) struct Options<'a> {
     pub(crate) multi_buffer: bool,
     /// Microseconds that the kernel may busy-poll the device in a system call of ours.
     pub(crate) busy_poll_us: Option<NonZeroU32>,
-}
-
-/// What the kernel counts for a socket (`XDP_STATISTICS`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct XskStatistics {
-    /// Packets dropped for other reasons than the ones below, such as being longer than a chunk.
-    pub rx_dropped: u64,
-    /// Fill descriptors that the kernel refused.
-    pub rx_invalid_descs: u64,
-    /// Transmit descriptors that the kernel refused.
-    pub tx_invalid_descs: u64,
-    /// Packets dropped because the receive ring was full.
-    pub rx_ring_full: u64,
-    /// Packets dropped because the fill ring was empty: userspace polls too slowly.
-    pub rx_fill_ring_empty_descs: u64,
-    /// Times the kernel looked for something to send and found nothing.
-    pub tx_ring_empty_descs: u64,
-}
-
-impl core::ops::AddAssign for XskStatistics {
-    fn add_assign(&mut self, other: Self) {
-        self.rx_dropped += other.rx_dropped;
-        self.rx_invalid_descs += other.rx_invalid_descs;
-        self.tx_invalid_descs += other.tx_invalid_descs;
-        self.rx_ring_full += other.rx_ring_full;
-        self.rx_fill_ring_empty_descs += other.rx_fill_ring_empty_descs;
-        self.tx_ring_empty_descs += other.tx_ring_empty_descs;
-    }
 }
 
 /// An AF_XDP socket bound to one receive queue. One thread at a time uses it.

@@ -9,11 +9,38 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-use super::XskStatistics;
-
 /// `XDP_OPTIONS`, and the flag in its answer that says that the driver works on the UMEM itself.
 const XDP_OPTIONS: c_int = 8;
 const XDP_OPTIONS_ZEROCOPY: u32 = 1;
+
+/// What the kernel counts for a socket (`XDP_STATISTICS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct XskStatistics {
+    /// Packets dropped for other reasons than the ones below, such as being longer than a chunk.
+    pub rx_dropped: u64,
+    /// Fill descriptors that the kernel refused.
+    pub rx_invalid_descs: u64,
+    /// Transmit descriptors that the kernel refused.
+    pub tx_invalid_descs: u64,
+    /// Packets dropped because the receive ring was full.
+    pub rx_ring_full: u64,
+    /// Packets dropped because the fill ring was empty: userspace polls too slowly.
+    pub rx_fill_ring_empty_descs: u64,
+    /// Times the kernel looked for something to send and found nothing.
+    pub tx_ring_empty_descs: u64,
+}
+
+impl core::ops::AddAssign for XskStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.rx_dropped += other.rx_dropped;
+        self.rx_invalid_descs += other.rx_invalid_descs;
+        self.tx_invalid_descs += other.tx_invalid_descs;
+        self.rx_ring_full += other.rx_ring_full;
+        self.rx_fill_ring_empty_descs += other.rx_fill_ring_empty_descs;
+        self.tx_ring_empty_descs += other.tx_ring_empty_descs;
+    }
+}
 
 /// Whether the socket works in zero-copy mode.
 pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {

@@ -34,7 +34,7 @@ use neli::{
 
 use super::{
     capabilities::Capabilities,
-    config::Mode,
+    config::{AttachMode, Mode},
     error::{AttachedProgram, Refusal, XdpError},
 };
 
@@ -49,24 +49,6 @@ const PORT: &str = "PORT";
 /// Attribute of `IFLA_XDP` that holds the program's id
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_link.h>).
 const IFLA_XDP_PROG_ID: u16 = 4;
-
-/// Where in the receive path the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachMode {
-    /// In the driver, before the kernel spends memory on the packet.
-    Native,
-    /// In the network stack, for drivers without XDP.
-    Generic,
-}
-
-impl core::fmt::Display for AttachMode {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
-}
 
 /// The program, attached. Dropping it detaches the program and empties the map.
 pub(super) struct Steering {

@@ -179,8 +179,9 @@ impl Umem {
             .comp_queue_size(completion_size)
             .build()
             .expect("4096 is a power of two and more than the headroom");
+        let bytes = u64::from(chunk_count.get()) * u64::from(CHUNK_SIZE);
         let (umem, descs) = xsk_rs::Umem::new(config, chunk_count, false)
-            .map_err(|error| XdpError::from_umem(interface, chunk_count.get(), &error))?;
+            .map_err(|error| XdpError::from_umem(interface, bytes, &error))?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let frames = descs.into_iter().map(|desc| Frame { desc, umem: id }).collect();
         Ok((Self { umem, owners: Owners::new(chunk_count.get()), id, refused: 0 }, frames))

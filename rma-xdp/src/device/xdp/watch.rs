@@ -13,7 +13,7 @@ use std::{
 
 use rustix::{io::Errno, net::RecvFlags};
 
-use super::{XskStatistics, sockopt};
+use super::sockopt::{self, XskStatistics};
 
 /// What the attachment has of this.
 #[derive(Debug)]

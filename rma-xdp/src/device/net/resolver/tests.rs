@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::*;
-use crate::net::PathTable;
+use crate::device::net::PathTable;
 
 const OURS: u32 = 7;
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rma_core::tally::Tally;
 
 #[cfg(feature = "xdp")]
-use crate::xdp::{Counters, InterfaceWatch, XskStatistics};
-use crate::{device::InterfaceStatus, udp::UdpCounters};
+use super::xdp::{Counters, InterfaceWatch, XskStatistics};
+use super::{status::InterfaceStatus, udp::UdpCounters};
 
 /// One thing that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct DeviceMetrics {
 
 impl DeviceMetrics {
     /// All counters, those of the kernel among them.
-    pub(super) fn all(&self) -> Vec<DeviceCounter> {
+    pub(crate) fn all(&self) -> Vec<DeviceCounter> {
         let counters = self.counters.to_vec();
         #[cfg(feature = "xdp")]
         let counters =
@@ -59,7 +59,7 @@ pub(crate) enum DeviceWatch {
 }
 
 impl DeviceWatch {
-    pub(super) fn metrics(&self, opened: &Arc<str>) -> DeviceMetrics {
+    pub(crate) fn metrics(&self, opened: &Arc<str>) -> DeviceMetrics {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(watch) => {

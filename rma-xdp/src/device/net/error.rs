@@ -1,0 +1,139 @@
+//! What the kernel does not tell, and why there is no path to a host.
+
+use std::{io, net::IpAddr};
+
+use rma_core::addr::HostAddr;
+
+/// Why an interface cannot be used or watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// There is no such interface in this network namespace.
+    #[error("there is no interface {name:?} in this network namespace: `ip link` lists them")]
+    NoSuchInterface {
+        /// The name as given.
+        name: Box<str>,
+    },
+    /// The interface does not carry Ethernet frames.
+    #[error("interface {name} is not Ethernet: `ip link show dev {name}` tells its type")]
+    NotEthernet {
+        /// The interface.
+        name: Box<str>,
+    },
+    /// The kernel refused a question or answered what cannot be understood.
+    #[error("{doing} for interface {name}: {source}")]
+    Kernel {
+        /// What was being done.
+        doing: &'static str,
+        /// The interface.
+        name: Box<str>,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("the network monitor of interface {name} could not start its thread: {source}")]
+    Thread {
+        /// The interface.
+        name: Box<str>,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why there is no path to a destination.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The kernel has no route, or a route that forbids the destination.
+    #[error("there is no route to {destination}: see `ip route get {destination}`")]
+    NoRoute {
+        /// The destination.
+        destination: HostAddr,
+    },
+    /// The destination is a broadcast, multicast or unspecified address.
+    #[error("{destination} is not the address of one host: 1RMA is between two hosts")]
+    NotUnicast {
+        /// The destination.
+        destination: HostAddr,
+    },
+    /// The route goes out somewhere else. Over `lo`, it leads to this host itself.
+    #[error(
+        "the route to {destination} goes out interface {route_interface}, not {interface}: \
+         see `ip route get {destination}`, and open the interface that it names"
+    )]
+    WrongInterface {
+        /// The destination.
+        destination: HostAddr,
+        /// The interface that was opened.
+        interface: Box<str>,
+        /// The interface that the route names.
+        route_interface: Box<str>,
+    },
+    /// Nobody answers for the next hop's address.
+    #[error(
+        "{next_hop} does not tell its hardware address on interface {interface}: \
+         is the host up? see `ip neigh show {next_hop} dev {interface}`"
+    )]
+    NeighbourUnresolved {
+        /// The destination, or the gateway towards it.
+        next_hop: IpAddr,
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// The interface is down or has no carrier.
+    #[error("interface {interface} is down or has no carrier: `ip link set dev {interface} up`")]
+    LinkDown {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// There is no interface of that name any more, and none has come back.
+    #[error(
+        "interface {interface} is gone from this network namespace: `ip link` lists those that are \
+         there; the host goes on when there is one of this name again"
+    )]
+    InterfaceGone {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// As many destinations are in use as the table holds.
+    #[error(
+        "no path to {destination} can be kept: the path table holds {capacity} destinations, \
+         and all are in use or were within the last minutes"
+    )]
+    TableFull {
+        /// The destination.
+        destination: HostAddr,
+        /// Destinations that the table holds.
+        capacity: usize,
+    },
+    /// The address to send from is not an address of this host.
+    #[error("{source_address} is not an address of this host: see `ip addr`")]
+    SourceNotLocal {
+        /// The address.
+        source_address: HostAddr,
+    },
+    /// The kernel names no address to send from.
+    #[error("interface {interface} has no address to send to {destination} from: see `ip addr`")]
+    NoSource {
+        /// The destination.
+        destination: HostAddr,
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// The kernel refused a question.
+    #[error("{doing} for {destination}: {source}")]
+    Kernel {
+        /// What was being done.
+        doing: &'static str,
+        /// The destination.
+        destination: HostAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The monitor's thread is gone.
+    #[error("the network monitor of interface {interface} has stopped")]
+    Stopped {
+        /// The interface.
+        interface: Box<str>,
+    },
+}

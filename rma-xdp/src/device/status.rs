@@ -1,0 +1,73 @@
+//! How the network interface of a host is doing: [`InterfaceStatus`].
+
+use core::fmt;
+use std::sync::Arc;
+
+/// How the network interface of a host over AF_XDP is doing.
+///
+/// Ops are issued as always, whatever its state: those that cannot reach anybody end within their
+/// bounds (P1), with TIMEOUT or DISPATCH_TIMEOUT, and [`crate::Host::resolve`] says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InterfaceState {
+    /// It is up and has carrier.
+    Up,
+    /// It is down, or has no carrier: nobody can be reached. The host stays attached, and goes on
+    /// when it is up again.
+    Down,
+    /// It is gone: removed, or moved to another network namespace. When there is an interface of
+    /// that name again, the host attaches to it.
+    Gone,
+    /// An interface of that name is there, and the host is not attached to it yet, or cannot be:
+    /// see [`InterfaceStatus::trouble`]. It is tried again whenever something changes, and every
+    /// second.
+    Detached,
+}
+
+impl InterfaceState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Gone, Self::Detached];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+            Self::Detached => "detached",
+        }
+    }
+}
+
+impl fmt::Display for InterfaceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a host over AF_XDP knows of its network interface at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InterfaceStatus {
+    /// The name that the host was opened with, and by which the interface is looked for when it is
+    /// gone.
+    pub interface: Box<str>,
+    /// How it is doing.
+    pub state: InterfaceState,
+    /// How often the host has attached to it: 1, and once more each time that it came back.
+    pub attachments: u64,
+    /// Why the host is not attached to an interface that is there; `None` if it is, or has not
+    /// tried yet.
+    pub trouble: Option<Box<str>>,
+    /// What is attached, or was last, in words.
+    pub device: Arc<str>,
+}
+
+impl fmt::Display for InterfaceStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, state, trouble, .. } = self;
+        write!(f, "interface {interface} is {state}")?;
+        trouble.as_ref().map_or(Ok(()), |trouble| write!(f, ": {trouble}"))
+    }
+}
