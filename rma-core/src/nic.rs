@@ -16,6 +16,7 @@ mod config;
 mod counter_blocks;
 mod counters;
 mod delays;
+mod dispatch;
 mod fair_queue;
 mod gather;
 mod gauges;
@@ -24,7 +25,6 @@ mod initiator;
 mod memory;
 mod previous_keys;
 mod quantum;
-mod receive;
 mod region_table;
 mod responder;
 mod security;
@@ -53,10 +53,10 @@ use crate::{
     error::{CommandError, DropReason},
     op::ClassOfService,
     time::{Clock, Instant},
-    wire::{self, FrameView},
+    wire,
 };
+use dispatch::{Batch, Seen};
 use initiator::Initiator;
-use receive::{Batch, Seen};
 use responder::Responder;
 use security::Security;
 use solicitation_window::SolicitationWindow;
@@ -277,55 +277,11 @@ impl Nic {
         seen: &Seen,
     ) -> Result<(), DropReason> {
         self.counters.count_received();
-        let result = self.accept_frame(now, clock, frame, seen);
+        let result = self.handle_view(now, clock, frame, seen);
         if result.is_ok() && seen.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);
         }
         result.inspect_err(|&reason| self.counters.count_drop(reason))
-    }
-
-    fn accept_frame(
-        &mut self,
-        now: Instant,
-        clock: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        Seen { view, opened, .. }: &Seen,
-    ) -> Result<(), DropReason> {
-        let source = frame.source;
-        match view.as_ref().map_err(|&reason| reason)? {
-            FrameView::ReadRequest(view) => {
-                let (responder, mut tables) = self.responding();
-                responder.handle_read_request(now, view.claims(), frame, opened, &mut tables)
-            }
-            FrameView::ReadResponse(view) => {
-                let (initiator, mut tables) = self.initiating();
-                let claims = view.claims();
-                initiator.handle_response(now, source, claims, frame.bytes, opened, &mut tables)
-            }
-            FrameView::Failure(view) => {
-                let (initiator, tables) = self.initiating();
-                initiator.handle_failure(now, source, view.claims(), opened, tables.window)
-            }
-            FrameView::MutationRequest(view) => {
-                let (responder, mut tables) = self.responding();
-                let claims = view.claims();
-                responder.handle_mutation_request(now, claims, frame, opened, &mut tables)?;
-                self.make_room(now);
-                Ok(())
-            }
-            FrameView::Solicitation(view) => {
-                let (initiator, tables) = self.initiating();
-                initiator.handle_solicitation(clock, view.claims(), frame, opened, &tables)
-            }
-            FrameView::SolicitedData(view) => {
-                let (responder, mut tables) = self.responding();
-                responder.handle_data(clock, view.claims(), frame, opened, &mut tables)
-            }
-            FrameView::Acknowledgement(view) => {
-                let (initiator, tables) = self.initiating();
-                initiator.handle_acknowledgement(now, source, view.claims(), opened, tables.window)
-            }
-        }
     }
 
     /// The initiator, and what it works with.

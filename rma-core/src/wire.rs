@@ -30,16 +30,20 @@
 //! code has no bare numbers.
 
 pub mod failure;
+mod frame;
 pub mod header;
 pub mod mutation;
 pub mod read;
 
 pub use failure::Failure;
-pub use header::{FrameType, Header};
+pub(crate) use frame::Frame;
+use frame::Meaning;
+pub use frame::{Claimed, FrameType, FrameView};
+pub use header::Header;
 pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
 pub use read::{Request, Response};
 
-use crate::{error::DropReason, limits::TAG_LEN, op::ClassOfService};
+use crate::limits::TAG_LEN;
 
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -53,85 +57,6 @@ pub const FRAME_LEN_MIN: usize = read::RESPONSE_OVERHEAD + crate::limits::GRANUL
 
 const _: () =
     assert!(mutation::DATA_OVERHEAD == read::RESPONSE_OVERHEAD, "both bounds hold for both");
-
-/// What a frame of one kind says.
-trait Meaning: Sized {
-    /// Reads a frame. Never panics, whatever the bytes.
-    fn parse(frame: &[u8]) -> Result<Self, DropReason>;
-}
-
-/// What a frame claims. Nothing of it has been authenticated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claimed<T>(T);
-
-impl<T: Copy> Claimed<T> {
-    /// The claims. To be believed only after the frame's tag has been checked.
-    #[must_use]
-    pub const fn claims(&self) -> T {
-        self.0
-    }
-}
-
-fn claimed<T: Meaning>(frame: &[u8]) -> Result<Claimed<T>, DropReason> {
-    T::parse(frame).map(Claimed)
-}
-
-/// A frame whose header makes sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameView {
-    /// Hop 1 of a read.
-    ReadRequest(Claimed<Request>),
-    /// Hop 2 of a read.
-    ReadResponse(Claimed<Response>),
-    /// The responder refused a request.
-    Failure(Claimed<Failure>),
-    /// Hop 1 of a write or a Rekey.
-    MutationRequest(Claimed<MutationRequest>),
-    /// Hop 2 of a mutation.
-    Solicitation(Claimed<Solicitation>),
-    /// Hop 3 of a mutation.
-    SolicitedData(Claimed<SolicitedData>),
-    /// Hop 4 of a mutation.
-    Acknowledgement(Claimed<Acknowledgement>),
-}
-
-impl FrameView {
-    /// Looks at a received frame.
-    ///
-    /// # Errors
-    /// Why the frame is not one that this version defines. Never panics, whatever the bytes.
-    #[inline]
-    pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
-        let header = header::HeaderView::parse(frame)?;
-        match header.frame_type() {
-            FrameType::ReadRequest => claimed(frame).map(Self::ReadRequest),
-            FrameType::ReadResponse => claimed(frame).map(Self::ReadResponse),
-            FrameType::Failure => claimed(frame).map(Self::Failure),
-            FrameType::WriteRequest | FrameType::RekeyRequest => {
-                claimed(frame).map(Self::MutationRequest)
-            }
-            FrameType::Solicitation => claimed(frame).map(Self::Solicitation),
-            FrameType::SolicitedData => claimed(frame).map(Self::SolicitedData),
-            FrameType::Acknowledgement => claimed(frame).map(Self::Acknowledgement),
-        }
-    }
-}
-
-impl FrameView {
-    /// The class of service that the frame claims.
-    #[must_use]
-    pub const fn class(&self) -> ClassOfService {
-        match self {
-            Self::ReadRequest(it) => it.0.header.class,
-            Self::ReadResponse(it) => it.0.header.class,
-            Self::Failure(it) => it.0.header.class,
-            Self::MutationRequest(it) => it.0.header.class,
-            Self::Solicitation(it) => it.0.header.class,
-            Self::SolicitedData(it) => it.0.header.class,
-            Self::Acknowledgement(it) => it.0.header.class,
-        }
-    }
-}
 
 /// The parts of a frame as AES-GCM sees them.
 #[derive(Debug)]

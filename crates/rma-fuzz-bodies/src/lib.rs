@@ -38,41 +38,41 @@ pub fn wire(data: &[u8]) {
     match view {
         FrameView::ReadRequest(view) => {
             let mut out = [0xaa; REQUEST_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..REQUEST_HEADER_LEN], REQUEST_LEN);
         }
         FrameView::ReadResponse(view) => {
             let mut out = [0xaa; RESPONSE_HEADER_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             let (start, end) = view.claims().span();
             assert!(end <= OP_SIZE_MAX);
             assert_same(data, &out, RESPONSE_OVERHEAD + (end - start) as usize);
         }
         FrameView::Failure(view) => {
             let mut out = [0xaa; FAILURE_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..FAILURE_HEADER_LEN], FAILURE_LEN);
         }
         FrameView::MutationRequest(view) => {
             let mut out = [0xaa; MUTATION_REQUEST_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..MUTATION_REQUEST_HEADER_LEN], MUTATION_REQUEST_LEN);
         }
         FrameView::Solicitation(view) => {
             let mut out = [0xaa; SOLICITATION_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..SOLICITATION_HEADER_LEN], SOLICITATION_LEN);
         }
         FrameView::SolicitedData(view) => {
             let mut out = [0xaa; DATA_HEADER_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             let (start, end) = view.claims().span();
             assert!(end <= OP_SIZE_MAX);
             assert_same(data, &out, DATA_OVERHEAD + (end - start) as usize);
         }
         FrameView::Acknowledgement(view) => {
             let mut out = [0xaa; ACKNOWLEDGEMENT_LEN];
-            view.claims().emit(&mut out);
+            view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..ACKNOWLEDGEMENT_HEADER_LEN], ACKNOWLEDGEMENT_LEN);
         }
     }

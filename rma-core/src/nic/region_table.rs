@@ -100,6 +100,21 @@ impl Decoy {
     }
 }
 
+/// How much of what a request asks for is fetched before it is known to be authentic, in bytes: no
+/// more lines than a processor fetches at a time. A request that asked it to wait would be refused
+/// later where there is such a region.
+pub(super) const PREFETCH_MAX: usize = 1024;
+
+/// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is
+/// no such thing.
+pub(super) fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usize) {
+    let size = size.min(PREFETCH_MAX);
+    match region.filter(|region| region.holds(offset, size as u32)) {
+        Some(region) => region.memory.prefetch(offset, size),
+        None => decoy.memory.prefetch(0, size),
+    }
+}
+
 impl RegionTable {
     /// Bytes that each entry takes, used or not; when used, that of its entry as well.
     pub(super) const ENTRY_LEN: usize = size_of::<Row>() + size_of::<u16>();

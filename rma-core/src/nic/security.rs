@@ -30,17 +30,7 @@ use crate::{
     },
     limits::TAG_LEN,
     op::OpStatus,
-    wire::{
-        self, Acknowledgement, Failure, Header, MutationRequest, Request, Response, Sealed,
-        Solicitation, SolicitedData,
-        failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
-        mutation::{
-            ACKNOWLEDGEMENT_HEADER_LEN, ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, DATA_OVERHEAD,
-            MUTATION_REQUEST_HEADER_LEN, MUTATION_REQUEST_LEN, SOLICITATION_HEADER_LEN,
-            SOLICITATION_LEN,
-        },
-        read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
-    },
+    wire::{self, Failure, Frame, Header, Sealed, failure::FAILURE_HEADER_LEN},
 };
 pub(super) use protection::{Derivations, FrameSet};
 use protection::{Opening, Sealing};
@@ -57,6 +47,9 @@ impl<T> Deref for Authentic<T> {
         &self.0
     }
 }
+
+/// Why a header always fits.
+const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
 
 /// What answers to a request are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,33 +137,38 @@ impl Security {
 /// Headers are written twice, to not wait for the octets of the frame before they can be read
 /// again.
 impl Security {
-    /// Writes a read request. Returns its IV.
+    /// Writes the header of a request, of any type. Returns its IV.
     //= 1rma#3.1-request-signed
-    pub(super) fn write_request(
+    #[inline]
+    pub(super) fn write_request<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
         key: &DerivedRegionKey,
-        mut request: Request,
-        out: &mut [u8; REQUEST_LEN],
+        mut request: T,
+        out: &mut [u8],
     ) -> Iv {
-        self.stamp(&mut request.header);
-        request.emit(out);
-        let (iv, slot) = (request.header.iv(Direction::ToResponder), request.header.slot);
-        self.sealing.push_first(key, iv, REQUEST_HEADER_LEN, slot);
+        self.stamp(request.header_mut());
+        request.emit(out.first_chunk_mut().expect(ROOM));
+        let header = request.header();
+        let iv = header.iv(T::DIRECTION);
+        self.sealing.push_first(key, iv, HEADER, header.slot);
         iv
     }
 
-    /// Writes the request of a mutation. Returns its IV.
-    pub(super) fn write_mutation_request(
+    /// Writes the header of a frame that answers the one with `answered`. Its payload, if it has
+    /// one, is in `out` already, which is exactly as long as the frame. Returns its IV, which binds
+    /// what answers it.
+    //= 1rma#3.1-response-sealed
+    //= 1rma#5.1-solicited-salt
+    #[inline]
+    pub(super) fn write_answer<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
         key: &DerivedRegionKey,
-        mut request: MutationRequest,
-        out: &mut [u8; MUTATION_REQUEST_LEN],
+        answered: &Iv,
+        mut answer: T,
+        out: &mut [u8],
     ) -> Iv {
-        self.stamp(&mut request.header);
-        request.emit(out);
-        let (iv, slot) = (request.header.iv(Direction::ToResponder), request.header.slot);
-        self.sealing.push_first(key, iv, MUTATION_REQUEST_HEADER_LEN, slot);
-        iv
+        self.stamp(answer.header_mut());
+        self.write_stamped(key, answered.octets(), &answer, out)
     }
 
     /// Writes a failure notice that is stamped; under the reserved key if there is no key that both
@@ -181,81 +179,26 @@ impl Security {
         key: Option<&DerivedRegionKey>,
         request: &RequestSeal,
         failure: &Failure,
-        out: &mut [u8; FAILURE_LEN],
+        out: &mut [u8],
     ) {
-        failure.emit(out);
         let key = key.unwrap_or(&DerivedRegionKey::RESERVED);
-        let iv = failure.header.iv(Direction::ToInitiator);
-        self.sealing.push_answer(key, iv, head::<FAILURE_HEADER_LEN>(out), &request.octets());
+        self.write_stamped(key, &request.octets(), failure, out);
     }
 
-    /// Writes the header of a response whose payload is already in `out`, which is exactly as long
-    /// as the frame.
-    //= 1rma#3.1-response-sealed
-    pub(super) fn write_response(
+    #[inline]
+    fn write_stamped<T: Frame<HEADER>, const HEADER: usize, const ANSWERED: usize>(
         &mut self,
         key: &DerivedRegionKey,
-        request_iv: &Iv,
-        mut response: Response,
+        answered: &[u8; ANSWERED],
+        answer: &T,
         out: &mut [u8],
-    ) {
-        debug_assert_eq!(out.len(), RESPONSE_OVERHEAD + usize::from(response.payload_len));
-        self.stamp(&mut response.header);
-        let mut header = [0; RESPONSE_HEADER_LEN];
-        response.emit(&mut header);
-        let iv = response.header.iv(Direction::ToInitiator);
-        self.sealing.push_answer(key, iv, &header, request_iv.octets());
-        out[..RESPONSE_HEADER_LEN].copy_from_slice(&header);
-    }
-
-    /// Writes a solicitation. Returns its IV, which binds the data and the acknowledgement to it.
-    pub(super) fn write_solicitation(
-        &mut self,
-        key: &DerivedRegionKey,
-        request_iv: &Iv,
-        mut solicitation: Solicitation,
-        out: &mut [u8; SOLICITATION_LEN],
     ) -> Iv {
-        self.stamp(&mut solicitation.header);
-        solicitation.emit(out);
-        let iv = solicitation.header.iv(Direction::ToInitiator);
-        let header = head::<SOLICITATION_HEADER_LEN>(out);
-        self.sealing.push_answer(key, iv, header, request_iv.octets());
+        let mut header = [0; HEADER];
+        answer.emit(&mut header);
+        let iv = answer.header().iv(T::DIRECTION);
+        self.sealing.push_answer(key, iv, &header, answered);
+        out[..HEADER].copy_from_slice(&header);
         iv
-    }
-
-    /// Writes the header of solicited data whose payload is already in `out`, which is exactly as
-    /// long as the frame.
-    //= 1rma#5.1-solicited-salt
-    pub(super) fn write_data(
-        &mut self,
-        key: &DerivedRegionKey,
-        solicitation_iv: &Iv,
-        mut data: SolicitedData,
-        out: &mut [u8],
-    ) {
-        debug_assert_eq!(out.len(), DATA_OVERHEAD + usize::from(data.payload_len));
-        self.stamp(&mut data.header);
-        let mut header = [0; DATA_HEADER_LEN];
-        data.emit(&mut header);
-        let iv = data.header.iv(Direction::ToResponder);
-        self.sealing.push_answer(key, iv, &header, solicitation_iv.octets());
-        out[..DATA_HEADER_LEN].copy_from_slice(&header);
-    }
-
-    /// Writes an acknowledgement.
-    pub(super) fn write_acknowledgement(
-        &mut self,
-        key: &DerivedRegionKey,
-        solicitation_iv: &Iv,
-        mut acknowledgement: Acknowledgement,
-        out: &mut [u8; ACKNOWLEDGEMENT_LEN],
-    ) {
-        self.stamp(&mut acknowledgement.header);
-        acknowledgement.emit(out);
-        let iv = acknowledgement.header.iv(Direction::ToInitiator);
-        let header = head::<ACKNOWLEDGEMENT_HEADER_LEN>(out);
-        self.sealing.push_answer(key, iv, header, solicitation_iv.octets());
     }
 
     /// Seals the frames that were written since the last time, in their order: at most a batch.

@@ -15,6 +15,7 @@ use crate::{
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
     region::{Permissions, RegionId},
+    wire::FrameView,
 };
 
 mod batch;

@@ -11,8 +11,8 @@
 //! ```
 
 use super::{
-    Meaning,
-    header::{FrameType, HEADER_LEN, Header, HeaderView},
+    FrameType, Meaning,
+    header::{HEADER_LEN, Header, HeaderView},
 };
 use crate::{error::DropReason, limits::TAG_LEN, op::OpStatus};
 
@@ -57,7 +57,7 @@ impl Failure {
     }
 
     /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; FAILURE_LEN]) {
+    pub fn emit(&self, out: &mut [u8; FAILURE_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("a notice is longer than the common header");
         self.header.emit(FrameType::Failure, self.status as u8, common);
         out[field::RESERVED].fill(0);

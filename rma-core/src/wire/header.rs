@@ -7,7 +7,7 @@ use crate::{
     error::DropReason,
     op::ClassOfService,
     region::RegionId,
-    wire::VERSION,
+    wire::{FrameType, VERSION},
 };
 
 mod field {
@@ -27,57 +27,6 @@ mod field {
 
 /// Octets of the common header.
 pub const HEADER_LEN: usize = field::END;
-
-/// What a frame is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FrameType {
-    /// Hop 1 of a read.
-    ReadRequest = 1,
-    /// Hop 2 of a read: some of its data.
-    ReadResponse = 2,
-    /// The responder refused a request.
-    Failure = 3,
-    /// Hop 1 of a write.
-    WriteRequest = 4,
-    /// Hop 1 of a Rekey.
-    RekeyRequest = 5,
-    /// Hop 2 of a mutation: the responder asks for its data.
-    Solicitation = 6,
-    /// Hop 3 of a mutation: some of its data.
-    SolicitedData = 7,
-    /// Hop 4 of a mutation: how it ended.
-    Acknowledgement = 8,
-}
-
-impl FrameType {
-    const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::ReadRequest),
-            2 => Some(Self::ReadResponse),
-            3 => Some(Self::Failure),
-            4 => Some(Self::WriteRequest),
-            5 => Some(Self::RekeyRequest),
-            6 => Some(Self::Solicitation),
-            7 => Some(Self::SolicitedData),
-            8 => Some(Self::Acknowledgement),
-            _ => None,
-        }
-    }
-
-    /// Which way frames of this type go.
-    #[must_use]
-    pub const fn direction(self) -> Direction {
-        match self {
-            Self::ReadRequest | Self::WriteRequest | Self::RekeyRequest | Self::SolicitedData => {
-                Direction::ToResponder
-            }
-            Self::ReadResponse | Self::Failure | Self::Solicitation | Self::Acknowledgement => {
-                Direction::ToInitiator
-            }
-        }
-    }
-}
 
 /// The meaning of the common header. Frame type and status belong to the frames that begin with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,8 +42,8 @@
 use core::ops::Range;
 
 use super::{
-    Meaning,
-    header::{FrameType, HEADER_LEN, Header, HeaderView, read},
+    FrameType, Meaning,
+    header::{HEADER_LEN, Header, HeaderView, read},
 };
 use crate::{
     error::DropReason,
@@ -165,7 +165,7 @@ pub struct MutationRequest {
 
 impl MutationRequest {
     /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; MUTATION_REQUEST_LEN]) {
+    pub fn emit(&self, out: &mut [u8; MUTATION_REQUEST_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("a request is longer than the common header");
         self.header.emit(self.mutation.frame_type(), 0, common);
         let op_size = self.mutation.op_size() as u16;
@@ -217,7 +217,7 @@ pub struct Solicitation {
 
 impl Solicitation {
     /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; SOLICITATION_LEN]) {
+    pub fn emit(&self, out: &mut [u8; SOLICITATION_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("longer than the common header");
         self.header.emit(FrameType::Solicitation, 0, common);
         out[field::PENDING].copy_from_slice(&self.pending.to_be_bytes());
@@ -309,7 +309,7 @@ impl Acknowledgement {
     }
 
     /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; ACKNOWLEDGEMENT_LEN]) {
+    pub fn emit(&self, out: &mut [u8; ACKNOWLEDGEMENT_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("longer than the common header");
         self.header.emit(FrameType::Acknowledgement, self.status as u8, common);
         out[field::RESERVED].fill(0);

@@ -23,8 +23,8 @@
 //! ends the op. So each granule arrives in one frame, and one bit tells whether it has.
 
 use super::{
-    Meaning,
-    header::{FrameType, HEADER_LEN, Header, HeaderView, read},
+    FrameType, Meaning,
+    header::{HEADER_LEN, Header, HeaderView, read},
 };
 use crate::{
     error::DropReason,
@@ -72,7 +72,7 @@ pub struct Request {
 
 impl Request {
     /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; REQUEST_LEN]) {
+    pub fn emit(&self, out: &mut [u8; REQUEST_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("a request is longer than the common header");
         self.header.emit(FrameType::ReadRequest, 0, common);
         out[field::REGION_OFFSET].copy_from_slice(&self.region_offset.to_be_bytes());

@@ -7,6 +7,7 @@ use crate::{
     addr::Pid,
     command::CommandSlotId,
     crypto::EngineId,
+    error::DropReason,
     op::{ClassOfService, OpStatus},
     region::RegionId,
 };
@@ -29,7 +30,7 @@ fn request() -> Request {
 
 fn request_frame() -> [u8; read::REQUEST_LEN] {
     let mut frame = [0xaa; read::REQUEST_LEN];
-    request().emit(&mut frame);
+    request().emit(frame.first_chunk_mut().expect("it is longer"));
     frame
 }
 
@@ -41,7 +42,7 @@ fn response_frame(response: Response) -> Vec<u8> {
 
 fn failure_frame(status: OpStatus) -> [u8; failure::FAILURE_LEN] {
     let mut frame = [0xaa; failure::FAILURE_LEN];
-    Failure { header: header(), status }.emit(&mut frame);
+    Failure { header: header(), status }.emit(frame.first_chunk_mut().expect("it is longer"));
     frame
 }
 
@@ -154,7 +155,7 @@ fn mutation_requests() -> [MutationRequest; 2] {
 
 fn mutation_request_frame(request: MutationRequest) -> [u8; MUTATION_REQUEST_LEN] {
     let mut frame = [0xaa; MUTATION_REQUEST_LEN];
-    request.emit(&mut frame);
+    request.emit(frame.first_chunk_mut().expect("it is longer"));
     frame
 }
 
@@ -165,7 +166,8 @@ fn the_hops_of_a_mutation_have_the_octets_of_the_wire_document() {
     assert_eq!(write[28..44], [0, 0, 1, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 16, 0, 2]);
     assert_eq!(rekey[28..44], [0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 2]);
     let mut frame = [0xaa; SOLICITATION_LEN];
-    Solicitation { header: header(), pending: 0x0102, payload_len_max: 1424 }.emit(&mut frame);
+    Solicitation { header: header(), pending: 0x0102, payload_len_max: 1424 }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
     assert_eq!((frame[1], &frame[28..32]), (6, &[1, 2, 5, 144][..]));
     let mut frame = [0xaa; DATA_OVERHEAD + 64];
     SolicitedData { header: header(), pending: 0x0102, op_offset: 128, payload_len: 64 }
@@ -173,7 +175,8 @@ fn the_hops_of_a_mutation_have_the_octets_of_the_wire_document() {
     assert_eq!((frame[1], &frame[28..33]), (7, &[1, 2, 0, 128, 0xaa][..]));
     let mut frame = [0xaa; ACKNOWLEDGEMENT_LEN];
     let status = OpStatus::RemoteAuthenticationFailure;
-    Acknowledgement { header: header(), status }.emit(&mut frame);
+    Acknowledgement { header: header(), status }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
     assert_eq!((frame[1], frame[3], &frame[28..32]), (8, 1, &[0; 4][..]));
 }
 
@@ -196,7 +199,8 @@ fn undefined_values_of_a_mutation_are_dropped() {
     assert_eq!(with(&rekey, 35, &[1]), DropReason::Field, "a key has no offset");
 
     let mut frame = [0; SOLICITATION_LEN];
-    Solicitation { header: header(), pending: 1, payload_len_max: 64 }.emit(&mut frame);
+    Solicitation { header: header(), pending: 1, payload_len_max: 64 }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
     assert_eq!(with(&frame, 31, &[63]), DropReason::Field, "less than a granule");
 
     let data = |op_offset, payload_len: usize| {
@@ -211,7 +215,8 @@ fn undefined_values_of_a_mutation_are_dropped() {
     assert_eq!(data(4032, 65), DropReason::Field, "past the largest op");
 
     let mut frame = [0; ACKNOWLEDGEMENT_LEN];
-    Acknowledgement { header: header(), status: OpStatus::Ok }.emit(&mut frame);
+    Acknowledgement { header: header(), status: OpStatus::Ok }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
     assert_eq!(with(&frame, 31, &[1]), DropReason::Field, "reserved");
     for status in OpStatus::ALL.into_iter().filter(|&it| !Acknowledgement::may_carry(it)) {
         assert_eq!(with(&frame, 3, &[status as u8]), DropReason::NoticeStatus, "{status}");

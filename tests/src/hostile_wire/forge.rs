@@ -233,7 +233,8 @@ impl Forger {
                 let mut out: [u8; REQUEST_LEN] = *self.octets(REQUEST_LEN).first_chunk()?;
                 let op_size = self.prng.between(1, 4096) as u16;
                 let region_offset = self.prng.below(1 << 20);
-                Request { header, region_offset, op_size, payload_len_max: 1424 }.emit(&mut out);
+                Request { header, region_offset, op_size, payload_len_max: 1424 }
+                    .emit(out.first_chunk_mut().expect("it is longer"));
                 out.to_vec()
             }
             1 => {
@@ -245,7 +246,8 @@ impl Forger {
             }
             _ => {
                 let mut out: [u8; FAILURE_LEN] = *self.octets(FAILURE_LEN).first_chunk()?;
-                Failure { header, status: OpStatus::Nack }.emit(&mut out);
+                Failure { header, status: OpStatus::Nack }
+                    .emit(out.first_chunk_mut().expect("it is longer"));
                 out.to_vec()
             }
         };
@@ -335,7 +337,8 @@ impl Forger {
         } else {
             let mut octets = [0; SOLICITATION_LEN];
             let pending = self.prng.below(32) as u16;
-            Solicitation { header, pending, payload_len_max: 1424 }.emit(&mut octets);
+            Solicitation { header, pending, payload_len_max: 1424 }
+                .emit(octets.first_chunk_mut().expect("it is longer"));
             seal(&self.key(), iv, SOLICITATION_HEADER_LEN, answered.octets(), &mut octets);
             octets.to_vec()
         };
@@ -370,7 +373,8 @@ impl Forger {
         } else {
             let mut octets = [0; ACKNOWLEDGEMENT_LEN];
             let status = self.prng.choose(&[OpStatus::Ok, OpStatus::RemoteAuthenticationFailure]);
-            Acknowledgement { header, status }.emit(&mut octets);
+            Acknowledgement { header, status }
+                .emit(octets.first_chunk_mut().expect("it is longer"));
             let iv = header.iv(Direction::ToInitiator);
             seal(&self.key(), iv, ACKNOWLEDGEMENT_HEADER_LEN, answered.octets(), &mut octets);
             Some(self.like(&like, &octets))
@@ -385,7 +389,7 @@ impl Forger {
         let answered = [header.iv(Direction::ToResponder).octets(), seen.tag()].concat();
         let header = Header { counter: self.prng.next(), ..header };
         let mut octets = [0; FAILURE_LEN];
-        Failure { header, status }.emit(&mut octets);
+        Failure { header, status }.emit(octets.first_chunk_mut().expect("it is longer"));
         let iv = header.iv(Direction::ToInitiator);
         seal(&DerivedRegionKey::RESERVED, iv, FAILURE_HEADER_LEN, &answered, &mut octets);
         Some(self.answer(&like, &octets))
@@ -396,7 +400,7 @@ impl Forger {
 #[must_use]
 pub fn seal_request(key: &DerivedRegionKey, request: &Request) -> [u8; REQUEST_LEN] {
     let mut octets = [0; REQUEST_LEN];
-    request.emit(&mut octets);
+    request.emit(octets.first_chunk_mut().expect("it is longer"));
     seal(key, request.header.iv(Direction::ToResponder), REQUEST_HEADER_LEN, &[], &mut octets);
     octets
 }
@@ -408,7 +412,7 @@ pub fn seal_mutation_request(
     request: &MutationRequest,
 ) -> [u8; MUTATION_REQUEST_LEN] {
     let mut octets = [0; MUTATION_REQUEST_LEN];
-    request.emit(&mut octets);
+    request.emit(octets.first_chunk_mut().expect("it is longer"));
     let iv = request.header.iv(Direction::ToResponder);
     seal(key, iv, MUTATION_REQUEST_HEADER_LEN, &[], &mut octets);
     octets

@@ -184,7 +184,7 @@ impl Slot {
             op_offset: sent as u16,
             payload_len: payload_len as u16,
         };
-        tables.security.write_data(&self.command.key, &iv, data, frame);
+        tables.security.write_answer(&self.command.key, &iv, data, frame);
         self.solicited.sent += payload_len as u32;
         Some(Transmit {
             source,

@@ -14,9 +14,6 @@ use crate::{
     },
 };
 
-/// Why a request always fits.
-const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
-
 impl Initiator {
     /// Lets the next op enter service, if there is one that may, and writes its request.
     pub(super) fn poll_request(
@@ -55,7 +52,6 @@ impl Initiator {
                     op_size: op_size as u16,
                     payload_len_max: tables.config.payload_len_max(source),
                 };
-                let out: &mut [u8; REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
                 slot.seal.iv = tables.security.write_request(&command.key, request, out);
                 None
             }
@@ -67,8 +63,7 @@ impl Initiator {
         if let Some(mutation) = mutation {
             let timeout_micros = (self.timeout_nanos / 1_000) as u32;
             let request = MutationRequest { header, mutation, timeout_micros };
-            let out: &mut [u8; MUTATION_REQUEST_LEN] = out.first_chunk_mut().expect(ROOM);
-            slot.seal.iv = tables.security.write_mutation_request(&command.key, request, out);
+            slot.seal.iv = tables.security.write_request(&command.key, request, out);
         }
         self.data_first = true;
         slot.entered_at = now;

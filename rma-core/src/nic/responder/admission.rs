@@ -16,8 +16,7 @@ use crate::{
     error::DropReason,
     nic::{
         NicConfig,
-        receive::PREFETCH_MAX,
-        region_table::Decoy,
+        region_table::{Decoy, PREFETCH_MAX},
         security::{Authentic, Opened, RequestSeal},
         tables::Tables,
     },

@@ -261,7 +261,7 @@ impl Notices {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let cause = self.next_cause()?;
-        let frame: &mut [u8; FAILURE_LEN] = out.first_chunk_mut()?;
+        let frame = out.get_mut(..FAILURE_LEN)?;
         let Queue { queue, limiter } = &mut self.queues[cause as usize];
         let entry = queue.pop_front(&mut self.links)?;
         self.free.push(entry);

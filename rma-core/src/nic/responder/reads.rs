@@ -277,7 +277,7 @@ impl Job {
             op_offset: self.sent,
             payload_len: payload_len as u16,
         };
-        tables.security.write_response(&self.key, &self.asked.seal.iv, response, frame);
+        tables.security.write_answer(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
         Some(self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len, true))
     }

@@ -527,7 +527,7 @@ fn seal_as_responder(
     let mut security = Security::new(fastest(), crate::crypto::EngineId(9), counter);
     let mut bytes = vec![0x55; wire::read::RESPONSE_OVERHEAD + usize::from(payload_len)];
     let response = Response { header, op_offset, payload_len };
-    security.write_response(key, &header.iv(Direction::ToResponder), response, &mut bytes);
+    security.write_answer(key, &header.iv(Direction::ToResponder), response, &mut bytes);
     let Transmit { source, destination, .. } = request.transmit;
     let transmit =
         Transmit { source: destination, destination: source, len: bytes.len(), ..request.transmit };

@@ -173,14 +173,16 @@ impl Write {
     fn request(&mut self) -> Arc<Frame> {
         let mut out = [0; MUTATION_REQUEST_LEN];
         let mutation = Mutation::Write { region_offset: 0, op_size: 100 };
-        MutationRequest { header: self.header(), mutation, timeout_micros: 9 }.emit(&mut out);
+        MutationRequest { header: self.header(), mutation, timeout_micros: 9 }
+            .emit(out.first_chunk_mut().expect("it is longer"));
         self.frame(0, &out)
     }
 
     fn solicitation(&mut self) -> Arc<Frame> {
         let mut out = [0; SOLICITATION_LEN];
         let header = self.header();
-        Solicitation { header, pending: 0, payload_len_max: 64 }.emit(&mut out);
+        Solicitation { header, pending: 0, payload_len_max: 64 }
+            .emit(out.first_chunk_mut().expect("it is longer"));
         self.frame(1, &out)
     }
 
@@ -195,7 +197,7 @@ impl Write {
     fn notice(&mut self, status: OpStatus, key: &DerivedRegionKey, request: &Frame) -> Arc<Frame> {
         let mut out = [0; FAILURE_LEN];
         let header = self.header();
-        Failure { header, status }.emit(&mut out);
+        Failure { header, status }.emit(out.first_chunk_mut().expect("it is longer"));
         let Ok(FrameView::MutationRequest(view)) = FrameView::parse(&request.bytes) else {
             panic!("a request");
         };
@@ -212,7 +214,8 @@ impl Write {
 
     fn acknowledgement(&mut self, status: OpStatus) -> Arc<Frame> {
         let mut out = [0; ACKNOWLEDGEMENT_LEN];
-        Acknowledgement { header: self.header(), status }.emit(&mut out);
+        Acknowledgement { header: self.header(), status }
+            .emit(out.first_chunk_mut().expect("it is longer"));
         self.frame(1, &out)
     }
 

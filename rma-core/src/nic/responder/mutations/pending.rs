@@ -150,10 +150,10 @@ impl Pending {
             pending: index,
             payload_len_max: tables.config.payload_len_max(self.asked.responder),
         };
-        let frame: &mut [u8; SOLICITATION_LEN] = out.first_chunk_mut()?;
+        let frame = out.get_mut(..SOLICITATION_LEN)?;
         let request_iv = &self.asked.seal.iv;
         self.solicitation_iv =
-            tables.security.write_solicitation(&self.key, request_iv, solicitation, frame);
+            tables.security.write_answer(&self.key, request_iv, solicitation, frame);
         // The initiators decide how many there are, and those that keep the rules wait behind the
         // rest.
         let class = ClassOfService::Latency;
@@ -166,9 +166,9 @@ impl Pending {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
-        let frame: &mut [u8; ACKNOWLEDGEMENT_LEN] = out.first_chunk_mut()?;
+        let frame = out.get_mut(..ACKNOWLEDGEMENT_LEN)?;
         let iv = &self.solicitation_iv;
-        tables.security.write_acknowledgement(&self.key, iv, acknowledgement, frame);
+        tables.security.write_answer(&self.key, iv, acknowledgement, frame);
         Some(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN, true))
     }
 }

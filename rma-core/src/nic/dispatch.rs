@@ -1,0 +1,338 @@
+//! How received frames are taken, a kind of frame after the other: what each is opened with, and who
+//! handles it (1RMA §4.2, "Line-rate operation").
+//!
+//! A batch of frames is taken in two steps. First the tables are asked which op each frame claims to
+//! belong to; keys of requests are derived, and all frames are opened, side by side. Nothing changes
+//! meanwhile but payloads that are decrypted where they lie. Then the frames are handled one after
+//! the other, each by tables that those before it may have changed: a frame counts as authentic only
+//! if it was opened with what they say now ([`Opened`]).
+//!
+//! What both steps do for a kind of frame stands in one place, its [`Received`].
+
+use arrayvec::ArrayVec;
+
+use super::{
+    Nic,
+    initiator::Initiator,
+    region_table::{Decoy, RegionTable, prefetch},
+    responder::Responder,
+    security::{Derivations, FrameSet, Opened, OpenedWith, Security},
+};
+use crate::{
+    backend::{BATCH, RxFrame},
+    crypto::{BindingFields, DerivedRegionKey, Iv, KeyBinding},
+    error::DropReason,
+    op::{ClassOfService, OpType},
+    time::{Clock, Instant},
+    wire::{
+        Acknowledgement, Failure, Frame, FrameView, MutationRequest, Request, Response,
+        Solicitation, SolicitedData,
+    },
+};
+
+/// A frame that was looked at, and opened if it could belong to anything.
+pub(super) struct Seen {
+    pub(super) view: Result<FrameView, DropReason>,
+    /// What it claims.
+    pub(super) class: ClassOfService,
+    pub(super) opened: Opened,
+}
+
+/// A batch of them.
+pub(super) type Batch = ArrayVec<Seen, BATCH>;
+
+/// What a kind of frame is opened with, and who handles it.
+trait Received {
+    /// Notes with what the frame is to be opened, by what the tables say. `None` if it belongs to
+    /// nothing, or need not be opened.
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith>;
+
+    /// Hands the frame over, with what opening it has shown.
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        clock: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason>;
+}
+
+/// Does the same with the claims of a frame, whatever its kind.
+macro_rules! by_kind {
+    ($view:expr, $claims:ident => $do:expr) => {
+        by_kind!(
+            $view, $claims => $do;
+            ReadRequest ReadResponse Failure MutationRequest Solicitation SolicitedData
+            Acknowledgement
+        )
+    };
+    ($view:expr, $claims:ident => $do:expr; $($kind:ident)+) => {
+        match $view {
+            $(FrameView::$kind(view) => {
+                let $claims = view.claims();
+                $do
+            })+
+        }
+    };
+}
+
+impl Received for Request {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let span = Some((self.region_offset, self.op_size.into()));
+        Some(look.request(frame, self, OpType::Read, span))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (responder, mut tables) = nic.responding();
+        responder.handle_read_request(now, self, frame, opened, &mut tables)
+    }
+}
+
+impl Received for Response {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
+        Some(look.answer(frame, self, key, &seal.iv))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, mut tables) = nic.initiating();
+        initiator.handle_response(now, frame.source, self, frame.bytes, opened, &mut tables)
+    }
+}
+
+impl Received for Failure {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let &Arrived { index, frame } = frame;
+        let (key, seal) = look.initiator.request_of(frame.source, &self.header)?;
+        look.security.expect_failure(index, key, seal, self, frame.bytes);
+        Some(OpenedWith::Answered(seal.iv))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, tables) = nic.initiating();
+        initiator.handle_failure(now, frame.source, self, opened, tables.window)
+    }
+}
+
+impl Received for MutationRequest {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        // What has come before need not be authenticated again.
+        if look.responder.has_come(&self.header, frame.frame) {
+            return None;
+        }
+        Some(look.request(frame, self, self.mutation.op_type(), None))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (responder, mut tables) = nic.responding();
+        responder.handle_mutation_request(now, self, frame, opened, &mut tables)?;
+        nic.make_room(now);
+        Ok(())
+    }
+}
+
+impl Received for Solicitation {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
+        Some(look.answer(frame, self, key, &seal.iv))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        _: Instant,
+        clock: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, tables) = nic.initiating();
+        initiator.handle_solicitation(clock, self, frame, opened, &tables)
+    }
+}
+
+impl Received for SolicitedData {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let (key, answered) = look.responder.solicitation_of(frame.frame.source, self)?;
+        Some(look.answer(frame, self, key, answered))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        _: Instant,
+        clock: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (responder, mut tables) = nic.responding();
+        responder.handle_data(clock, self, frame, opened, &mut tables)
+    }
+}
+
+impl Received for Acknowledgement {
+    #[inline]
+    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+        let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
+        Some(look.answer(frame, self, key, answered))
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, tables) = nic.initiating();
+        initiator.handle_acknowledgement(now, frame.source, self, opened, tables.window)
+    }
+}
+
+/// A frame of a batch, and which of its frames it is.
+struct Arrived<'f> {
+    index: usize,
+    frame: &'f RxFrame<'f>,
+}
+
+/// The tables as they are while a batch is looked at, and what is noted of it.
+struct Look<'a, 'd> {
+    security: &'d mut Security,
+    regions: &'a RegionTable,
+    initiator: &'a Initiator,
+    responder: &'a Responder,
+    derivations: &'d mut Derivations<'a>,
+}
+
+impl Look<'_, '_> {
+    /// A request: its K_d is derived from the key that its region has now, or from a decoy's. It
+    /// reads the bytes of `span`, if it does.
+    #[inline]
+    fn request<const HEADER: usize>(
+        &mut self,
+        &Arrived { index, frame }: &Arrived<'_>,
+        claims: &impl Frame<HEADER>,
+        op_type: OpType,
+        span: Option<(u64, usize)>,
+    ) -> OpenedWith {
+        let header = claims.header();
+        let region = self.regions.get(header.region);
+        if let Some((offset, size)) = span {
+            // While keys are derived and tags checked, the beginning of the data comes out of
+            // memory. A claim is good enough: nothing is read.
+            prefetch(region, self.regions.decoy(), offset, size);
+        }
+        let (initiator, responder) = (frame.source, frame.destination);
+        let binding = KeyBinding { initiator, responder, pid: header.pid, op_type };
+        let (key, revision) = match region {
+            Some(region) => (&region.key, region.revision),
+            None => (&self.regions.decoy().key, Decoy::REVISION),
+        };
+        self.security.expect_request(index, header, HEADER);
+        self.derivations.push((index, key, BindingFields::new(&binding)));
+        OpenedWith::Revision(revision)
+    }
+
+    /// What claims to answer the frame with `answered`, under `key`.
+    #[inline]
+    fn answer<T: Frame<HEADER>, const HEADER: usize>(
+        &mut self,
+        &Arrived { index, frame }: &Arrived<'_>,
+        claims: &T,
+        key: &DerivedRegionKey,
+        answered: &Iv,
+    ) -> OpenedWith {
+        let iv = claims.header().iv(T::DIRECTION);
+        self.security.expect_answer::<HEADER>(index, key, iv, answered, frame.bytes);
+        OpenedWith::Answered(*answered)
+    }
+}
+
+impl Nic {
+    /// Looks at a batch of frames, and opens those that claim to belong to something. In place:
+    /// payloads that are authentic are decrypted from now on.
+    pub(super) fn open(&mut self, frames: &mut [RxFrame<'_>], batch: &mut Batch) {
+        let Self { config, security, regions, initiator, responder, .. } = self;
+        let mut derivations = Derivations::new();
+        let mut which = FrameSet::default();
+        let mut look =
+            Look { security, regions, initiator, responder, derivations: &mut derivations };
+        for (index, frame) in frames.iter().enumerate() {
+            let is_local = config.settings.addresses.contains(frame.destination);
+            let view = if is_local {
+                FrameView::parse(frame.bytes)
+            } else {
+                Err(DropReason::NotForThisHost)
+            };
+            let with = view.as_ref().ok().and_then(|view| {
+                let frame = Arrived { index, frame };
+                by_kind!(view, claims => claims.expect(&frame, &mut look))
+            });
+            if with.is_some() {
+                which.insert(index);
+            }
+            let with = with.unwrap_or(OpenedWith::Nothing);
+            let class = view.as_ref().map_or(ClassOfService::Throughput, FrameView::class);
+            batch.push(Seen { view, class, opened: Opened { index, with, authentic: false } });
+        }
+        let authentic = self.security.open(frames, which, &derivations);
+        for seen in batch {
+            seen.opened.authentic = authentic.has(seen.opened.index);
+        }
+    }
+
+    /// Handles a frame that was looked at with its batch.
+    #[inline]
+    pub(super) fn handle_view(
+        &mut self,
+        now: Instant,
+        clock: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        Seen { view, opened, .. }: &Seen,
+    ) -> Result<(), DropReason> {
+        let view = view.as_ref().map_err(|&reason| reason)?;
+        by_kind!(view, claims => claims.handle(self, now, clock, frame, opened))
+    }
+}

@@ -1,0 +1,180 @@
+//! The types of frames, a row for each, and what a received frame claims.
+//!
+//! A row says of a kind of frame what it is looked at as, which way it goes, and how long its header
+//! is; below it stand the types of frames that are of this kind, with their codes. What is in such
+//! a frame, its own module says; what a NIC does with it, its dispatch.
+
+use super::{
+    Acknowledgement, Failure, MutationRequest, Request, Response, Solicitation, SolicitedData,
+    failure::FAILURE_HEADER_LEN,
+    header::{Header, HeaderView},
+    mutation::{
+        ACKNOWLEDGEMENT_HEADER_LEN, DATA_HEADER_LEN, MUTATION_REQUEST_HEADER_LEN,
+        SOLICITATION_HEADER_LEN,
+    },
+    read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
+};
+use crate::{crypto::Direction, error::DropReason, op::ClassOfService};
+
+/// Makes [`FrameType`], [`FrameView`] and [`Frame`] of their rows.
+macro_rules! frames {
+    ($(
+        $(#[$view_doc:meta])*
+        $view:ident($meaning:ty), $direction:ident, $header_len:ident => {
+            $($(#[$doc:meta])* $frame_type:ident = $code:literal,)+
+        }
+    )+) => {
+        /// What a frame is for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum FrameType {
+            $($($(#[$doc])* $frame_type = $code,)+)+
+        }
+
+        impl FrameType {
+            #[inline]
+            pub(super) const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($($code => Some(Self::$frame_type),)+)+
+                    _ => None,
+                }
+            }
+
+            /// Which way frames of this type go.
+            #[must_use]
+            pub const fn direction(self) -> Direction {
+                match self {
+                    $($(Self::$frame_type)|+ => Direction::$direction,)+
+                }
+            }
+        }
+
+        /// A frame whose header makes sense.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum FrameView {
+            $($(#[$view_doc])* $view(Claimed<$meaning>),)+
+        }
+
+        impl FrameView {
+            /// Looks at a received frame.
+            ///
+            /// # Errors
+            /// Why the frame is not one that this version defines. Never panics, whatever the
+            /// bytes.
+            #[inline]
+            pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
+                let header = HeaderView::parse(frame)?;
+                match header.frame_type() {
+                    $($(FrameType::$frame_type)|+ => claimed(frame).map(Self::$view),)+
+                }
+            }
+
+            /// The class of service that the frame claims.
+            #[must_use]
+            #[inline]
+            pub const fn class(&self) -> ClassOfService {
+                match self {
+                    $(Self::$view(it) => it.0.header.class,)+
+                }
+            }
+        }
+
+        $(impl Frame<$header_len> for $meaning {
+            const DIRECTION: Direction = Direction::$direction;
+
+            #[inline]
+            fn header(&self) -> &Header {
+                &self.header
+            }
+
+            #[inline]
+            fn header_mut(&mut self) -> &mut Header {
+                &mut self.header
+            }
+
+            #[inline]
+            fn emit(&self, out: &mut [u8; $header_len]) {
+                Self::emit(self, out);
+            }
+        })+
+    };
+}
+
+frames! {
+    /// Hop 1 of a read.
+    ReadRequest(Request), ToResponder, REQUEST_HEADER_LEN => {
+        /// Hop 1 of a read.
+        ReadRequest = 1,
+    }
+    /// Hop 2 of a read.
+    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN => {
+        /// Hop 2 of a read: some of its data.
+        ReadResponse = 2,
+    }
+    /// The responder refused a request.
+    Failure(Failure), ToInitiator, FAILURE_HEADER_LEN => {
+        /// The responder refused a request.
+        Failure = 3,
+    }
+    /// Hop 1 of a write or a Rekey.
+    MutationRequest(MutationRequest), ToResponder, MUTATION_REQUEST_HEADER_LEN => {
+        /// Hop 1 of a write.
+        WriteRequest = 4,
+        /// Hop 1 of a Rekey.
+        RekeyRequest = 5,
+    }
+    /// Hop 2 of a mutation.
+    Solicitation(Solicitation), ToInitiator, SOLICITATION_HEADER_LEN => {
+        /// Hop 2 of a mutation: the responder asks for its data.
+        Solicitation = 6,
+    }
+    /// Hop 3 of a mutation.
+    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN => {
+        /// Hop 3 of a mutation: some of its data.
+        SolicitedData = 7,
+    }
+    /// Hop 4 of a mutation.
+    Acknowledgement(Acknowledgement), ToInitiator, ACKNOWLEDGEMENT_HEADER_LEN => {
+        /// Hop 4 of a mutation: how it ended.
+        Acknowledgement = 8,
+    }
+}
+
+/// What all kinds of frames have: a header of `HEADER` octets, which begins with the common one.
+pub(crate) trait Frame<const HEADER: usize>: Copy {
+    /// Which way such frames go.
+    const DIRECTION: Direction;
+
+    /// The common header.
+    fn header(&self) -> &Header;
+
+    /// The common header, to stamp it.
+    fn header_mut(&mut self) -> &mut Header;
+
+    /// Writes the whole header.
+    fn emit(&self, out: &mut [u8; HEADER]);
+}
+
+/// What a frame of one kind says.
+pub(super) trait Meaning: Sized {
+    /// Reads a frame. Never panics, whatever the bytes.
+    fn parse(frame: &[u8]) -> Result<Self, DropReason>;
+}
+
+/// What a frame claims. Nothing of it has been authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed<T>(T);
+
+impl<T: Copy> Claimed<T> {
+    /// The claims. To be believed only after the frame's tag has been checked.
+    #[must_use]
+    #[inline]
+    pub const fn claims(&self) -> T {
+        self.0
+    }
+}
+
+#[inline]
+fn claimed<T: Meaning>(frame: &[u8]) -> Result<Claimed<T>, DropReason> {
+    T::parse(frame).map(Claimed)
+}
