@@ -14,12 +14,12 @@ use rma_xdp::{
 };
 
 use crate::{
+    amount::WARM,
+    error::{PairError, count_failure, hint},
     grants::Grants,
     interrupt::Interrupt,
     latency::Latencies,
-    measure::WARM,
     model::Model,
-    pair::{PairError, count_failure, hint},
 };
 
 /// The largest op.

@@ -23,8 +23,9 @@ use rma_xdp::{
 
 use crate::{
     client::Client,
+    error::PairError,
     interrupt::Interrupt,
-    pair::{Pair, PairConfig, PairError, Place, VERIFY_DEPTH, cores, pin},
+    pair::{Pair, PairConfig, Place, VERIFY_DEPTH, cores, pin},
 };
 
 /// For how long ops are answered before the peer dies, in nanoseconds.

@@ -9,13 +9,15 @@ use serde::Serialize;
 
 use crate::{
     aead,
+    amount::Amount,
     client::Verified,
+    error::PairError,
     interrupt::Interrupt,
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
-    measure::{Amount, Floor, What, in_turns},
-    pair::{Pair, PairConfig, PairError, Place, cores},
+    measure::{Floor, What, in_turns},
+    pair::{Pair, PairConfig, Place, cores},
     rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
 use rma_xdp::{DeviceInfo, Moves, OpType};

@@ -23,7 +23,7 @@ pub use self::{
     tasks::TASKS,
     timeline::{Failover, Tick, Times},
 };
-use crate::{aead, interrupt::Interrupt, line, pair::PairError};
+use crate::{aead, error::PairError, interrupt::Interrupt, line};
 
 /// Arguments of `failover`.
 #[derive(Args, Clone, Debug)]

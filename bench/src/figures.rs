@@ -5,6 +5,7 @@
 //! happens when a limit is missed in `check`.
 
 mod check;
+mod conditions;
 mod crypto;
 mod death;
 mod failover;
@@ -15,6 +16,7 @@ mod limit;
 mod reads;
 mod rekey;
 mod simulator;
+mod spec;
 mod table;
 mod transfers;
 mod turn;
@@ -22,15 +24,18 @@ mod useless;
 mod writes;
 
 use clap::Args;
-use rma_lab::{Lab, LabConfig};
 use serde::Serialize;
 
-pub use self::{check::Checked, limit::Limit};
 use self::{
     check::{ATTEMPTS, measure, verdict},
-    table::{BENCHMARKS, Measured, Spec, names},
+    spec::{Measured, Spec},
+    table::{BENCHMARKS, names},
 };
-use crate::{aead, interrupt::Interrupt, line, measure::Amount, pair::PairError};
+pub use self::{
+    check::{Checked, FiguresError},
+    limit::Limit,
+};
+use crate::{aead, interrupt::Interrupt, line};
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]
@@ -68,42 +73,6 @@ pub struct Figure {
     /// Which measurement of this run it comes from: 1, unless the figure, or one that is measured
     /// with it, missed its limit before.
     pub attempt: usize,
-}
-
-/// Why figures could not be had, or are not what they must be.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FiguresError {
-    /// There is no figure of that name.
-    #[error("there is no figure {name:?}; the figures are: {}", names().join(", "))]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// A measurement failed.
-    #[error(transparent)]
-    Pair(#[from] PairError),
-    /// A measurement does not give a figure that the table says it gives. A bug of the bench.
-    #[error("{name} was not measured by the benchmark that should: please report it")]
-    NotMeasured {
-        /// The figure.
-        name: &'static str,
-    },
-    /// Figures are beyond their limits.
-    #[error(
-        "figures beyond their limits: {}; on a busy machine try again, see \"Noise\" in docs/BENCHMARKING.md",
-        figures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    )]
-    Missed {
-        /// Which, with all their values.
-        figures: Vec<Checked>,
-    },
-    /// The binary encrypts nothing.
-    #[error("limits are for encrypted frames; build rma-bench without the feature null-crypto")]
-    NothingEncrypted,
-    /// None of the figures that were asked for has a limit.
-    #[error("nothing to check: none of these figures has a limit; leave out --check")]
-    NothingToCheck,
 }
 
 /// Measures and prints.
@@ -178,28 +147,6 @@ impl Figure {
         };
         format!("  {name:31} {value:>11.3} {limit:21} {unit:6} {again}{detail}")
     }
-}
-
-/// Of each kind of exchange, in turns.
-const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
-
-/// MTU of the veth pair.
-const MTU: u32 = 3400;
-
-/// Under which conditions all of it is measured.
-const CONDITIONS: Conditions = Conditions;
-
-/// See [`CONDITIONS`].
-struct Conditions;
-
-impl core::fmt::Display for Conditions {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "inline engines, one pinned core each, {}", aead::words())
-    }
-}
-
-fn lab() -> Result<Lab, PairError> {
-    Ok(Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rma_xdp::{
     RegisteredRegion,
 };
 
-use crate::pair::PairError;
+use crate::error::PairError;
 
 /// The grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

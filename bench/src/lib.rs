@@ -6,10 +6,12 @@
 #![deny(clippy::print_stdout)]
 
 pub mod aead;
+pub mod amount;
 pub mod client;
 pub mod crypto;
 pub mod death;
 pub mod demo;
+pub mod error;
 pub mod failover;
 pub mod figures;
 pub mod floor;

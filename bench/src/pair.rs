@@ -9,122 +9,16 @@ use std::{
     thread,
 };
 
-use rma_lab::{Lab, LabError, Pattern};
+use rma_lab::{Lab, Pattern};
 use rma_xdp::{
-    DeviceInfo, HostAddr, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType,
-    Permissions, RegisteredRegion, SubmitError, WaitError,
+    DeviceInfo, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OpType, Permissions,
+    RegisteredRegion,
 };
 
-use crate::{aead, client::Client, grants::Grants, model::Model, transfers::TransferError};
+use crate::{aead, client::Client, error::PairError, grants::Grants, model::Model};
 
 /// Ops that a verifying client keeps in flight.
 pub const VERIFY_DEPTH: u16 = 16;
-
-/// Why a pair could not be opened, or a run ended early.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PairError {
-    /// A host could not be opened or did not do what it was asked.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// A namespace could not be entered.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// An op was refused. A bug of the bench.
-    #[error("an op was refused: {0}")]
-    Submit(#[from] SubmitError),
-    /// A completion cannot come. A bug of the bench.
-    #[error(transparent)]
-    Wait(#[from] WaitError),
-    /// A byte was not what it should be.
-    #[error(
-        "byte {at} of the remote region is not what it should be: unless somebody else writes there, this must never \
-         happen, please report it"
-    )]
-    WrongByte {
-        /// Where in the remote region.
-        at: u64,
-    },
-    /// Too many ops in a row did not complete with OK.
-    #[error("{failures} ops in a row ended with {status}; {hint}")]
-    Failing {
-        /// How many.
-        failures: u32,
-        /// How the last one ended.
-        status: OpStatus,
-        /// What to look at.
-        hint: &'static str,
-    },
-    /// An op failed where none may.
-    #[error(
-        "a {op_type} ended with {status}, and every op of this measurement must succeed; {hint}"
-    )]
-    Failed {
-        /// Its type.
-        op_type: OpType,
-        /// How it ended.
-        status: OpStatus,
-        /// What to look at.
-        hint: &'static str,
-    },
-    /// Transfers could not be measured.
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
-    /// There is no grant for ops of this type.
-    #[error("{op_type} is not granted: run `rma-bench serve` with --op and all that is needed")]
-    NotGranted {
-        /// The type.
-        op_type: OpType,
-    },
-    /// Ops did not complete, which breaks promise P1.
-    #[error(
-        "{ops} ops have not completed long after their bound: this must never happen, please report it"
-    )]
-    NeverEnded {
-        /// How many.
-        ops: u64,
-    },
-    /// A new grant could not be fetched out of band.
-    #[error("fetching a grant, over TCP or from a file: {0}")]
-    Fetch(#[from] std::io::Error),
-    /// A server was started and has not granted anything.
-    #[error(
-        "a server that was started did not serve within {within:?}; look whether the machine is too busy"
-    )]
-    NotServed {
-        /// How long it was given.
-        within: core::time::Duration,
-    },
-    /// IPv6 was asked for where there is one IPv6 address only.
-    #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
-    NoIpv6OnLoopback,
-    /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
-    #[error("the raw floor needs AF_XDP sockets")]
-    NoRawSockets,
-    /// A round of a measurement is worth nothing. Whoever measures in several rounds
-    /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
-    #[error("{0}; look whether the machine is too busy")]
-    SpoiledRound(String),
-    /// Too few rounds of a measurement are worth anything.
-    #[error(
-        "only {counted} of {rounds} rounds count, which says nothing; the last that does not: {why}; look whether the \
-         machine is too busy"
-    )]
-    SpoiledRounds {
-        /// How many count.
-        counted: usize,
-        /// How many there were.
-        rounds: u64,
-        /// What was wrong with the last one that does not.
-        why: String,
-    },
-    /// Somebody pressed Ctrl-C.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// Ops that may fail in a row before a run is given up.
-const FAILURES_MAX: u32 = 50;
 
 /// Where the two hosts are.
 #[derive(Clone, Copy, Debug)]
@@ -339,32 +233,5 @@ impl Pair {
         fallbacks.sort_unstable();
         fallbacks.dedup();
         fallbacks
-    }
-}
-
-/// Counts a failure among those in a row.
-///
-/// # Errors
-/// If there were too many.
-pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, PairError> {
-    let failures = failures + 1;
-    if failures < FAILURES_MAX {
-        return Ok(failures);
-    }
-    Err(PairError::Failing { failures, status, hint: hint(status) })
-}
-
-/// What to look at when ops end like this.
-pub(crate) const fn hint(status: OpStatus) -> &'static str {
-    match status {
-        OpStatus::Timeout => {
-            "nothing came back from the other host: look whether a firewall here drops the hosts' UDP port, and whether \
-             the machine is too busy"
-        }
-        OpStatus::RemoteAuthenticationFailure => {
-            "the grant is for an older key of the region: make a new one"
-        }
-        OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
-        _ => "the documentation of `OpStatus` in rma-core says what this status means",
     }
 }

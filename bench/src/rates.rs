@@ -5,7 +5,7 @@
 //! which something was not what it should be, such as a floor that lost frames, counts for nothing:
 //! [`PairError::SpoiledRound`].
 
-use crate::{interrupt::Interrupt, pair::PairError};
+use crate::{error::PairError, interrupt::Interrupt};
 
 /// Measures a rate, or something else, once, on what all that take turns share.
 pub type Measure<'a, S> = dyn FnMut(&mut S) -> Result<f64, PairError> + 'a;

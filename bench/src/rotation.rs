@@ -28,12 +28,14 @@ use serde::Serialize;
 mod run;
 
 use crate::{
+    amount::Amount,
     client::Client,
+    error::PairError,
     grants::Grants,
     interrupt::Interrupt,
     latency::Latencies,
-    measure::{Amount, What, in_turns},
-    pair::{Pair, PairError, Place},
+    measure::{What, in_turns},
+    pair::{Pair, Place},
     timeline::{Event, Timeline},
 };
 use run::Run;

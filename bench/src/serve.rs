@@ -16,13 +16,14 @@ use serde::Serialize;
 
 use crate::{
     client::{Client, REACH},
+    error::PairError,
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
-    pair::{PairError, VERIFY_DEPTH, pin},
+    pair::{VERIFY_DEPTH, pin},
 };
 
 /// Which device carries the frames.

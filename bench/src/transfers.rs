@@ -8,16 +8,19 @@ use core::time::Duration;
 
 use rma_core::{
     cc::CcConfigBuilder,
-    executor::{
-        Call, CallError, CallStatus, CommandExecutor, ExecutorConfig, ExecutorConfigError, Piece,
-    },
+    executor::{Call, CallStatus, CommandExecutor, ExecutorConfig, Piece},
     nic::{NicConfigBuilder, ReceiveLenMax},
     op::ClassOfService,
     time::{Clock, Instant},
 };
 use rma_xdp::{InlineHost, OpType, Permissions, PortalLease, RegisteredRegion};
 
-use crate::{client::Client, interrupt::Interrupt, latency::Latencies, pair::PairError};
+use crate::{
+    client::Client,
+    error::{PairError, TransferError},
+    interrupt::Interrupt,
+    latency::Latencies,
+};
 
 /// Bytes of a large transfer.
 pub const LARGE: u64 = 4 << 20;
@@ -30,24 +33,6 @@ const SLOTS: u16 = 256;
 
 /// Large transfers under way at once, so that one begins while the other ends.
 const PIPELINED: u64 = 2;
-
-/// Why transfers could not be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransferError {
-    /// A setting does not work. A bug of the bench.
-    #[error(transparent)]
-    Config(#[from] ExecutorConfigError),
-    /// A call was refused. A bug of the bench.
-    #[error("a call was refused: {0}")]
-    Call(#[from] CallError),
-    /// A call did not end well.
-    #[error("a transfer ended with {status}; look whether the machine is too busy")]
-    Failed {
-        /// How it ended.
-        status: CallStatus,
-    },
-}
 
 /// An executor over a portal of a client's, and memory for its transfers.
 #[derive(Debug)]

@@ -33,9 +33,10 @@ use rma_xdp::{
 
 use crate::{
     client::Client,
+    error::PairError,
     interrupt::Interrupt,
     latency::Latencies,
-    pair::{Pair, PairConfig, PairError, Place, cores, pin},
+    pair::{Pair, PairConfig, Place, cores, pin},
 };
 
 /// Useless requests a second: what fills a window in the time of a timeout, and ten and a hundred

@@ -19,10 +19,10 @@ use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_r
 
 use crate::{
     client::{Client, Span, overlap, part, parts},
+    error::{PairError, hint},
     grant_file::{GrantFile, GrantFileError},
     interrupt::Interrupt,
     model::Model,
-    pair::{PairError, hint},
     serve::{HostArgs, ServeError, open_granted},
 };
 

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::{
     client::{Client, Verified},
+    error::PairError,
     interrupt::Interrupt,
     latency::{Latencies, Table},
     line,
     model::Model,
-    pair::PairError,
     serve::{LatArgs, ServeError, open_client, print_json},
 };
 

@@ -10,7 +10,7 @@ use std::{
 use rma_lab::{Lab, Netns};
 use rma_xdp::{HostAddr, HostConfig, InlineHost, Pid};
 
-use crate::{grant_file::GrantFile, grants::Grants, pair::PairError};
+use crate::{error::PairError, grant_file::GrantFile, grants::Grants};
 
 /// The client's PID, as grants have it.
 const PID: Pid = Pid(1);

@@ -28,7 +28,7 @@ use super::{
     network::{REGION_LEN, Server},
     timeline::{Failover, TICK, Tick, Times},
 };
-use crate::{grants::Grants, interrupt::Interrupt, pair::PairError};
+use crate::{error::PairError, grants::Grants, interrupt::Interrupt};
 
 /// How many there are, and how many of each kind that does not look up.
 pub const TASKS: u32 = 1000;

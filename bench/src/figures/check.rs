@@ -8,10 +8,46 @@
 use core::fmt;
 
 use super::{
-    FiguresError,
-    table::{Benchmark, Measured, Spec},
+    spec::{Benchmark, Measured, Spec},
+    table::names,
 };
-use crate::{interrupt::Interrupt, pair::PairError};
+use crate::{error::PairError, interrupt::Interrupt};
+
+/// Why figures could not be had, or are not what they must be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FiguresError {
+    /// There is no figure of that name.
+    #[error("there is no figure {name:?}; the figures are: {}", names().join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A measurement failed.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// A measurement does not give a figure that the table says it gives. A bug of the bench.
+    #[error("{name} was not measured by the benchmark that should: please report it")]
+    NotMeasured {
+        /// The figure.
+        name: &'static str,
+    },
+    /// Figures are beyond their limits.
+    #[error(
+        "figures beyond their limits: {}; on a busy machine try again, see \"Noise\" in docs/BENCHMARKING.md",
+        figures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Missed {
+        /// Which, with all their values.
+        figures: Vec<Checked>,
+    },
+    /// The binary encrypts nothing.
+    #[error("limits are for encrypted frames; build rma-bench without the feature null-crypto")]
+    NothingEncrypted,
+    /// None of the figures that were asked for has a limit.
+    #[error("nothing to check: none of these figures has a limit; leave out --check")]
+    NothingToCheck,
+}
 
 /// How often a figure is measured if it misses its limit the first time. Odd: one value is in the
 /// middle.

@@ -1,7 +1,7 @@
 //! AES-128-GCM of many frames, by the provider that the processor has.
 
-use super::table::Measured;
-use crate::{crypto, interrupt::Interrupt, pair::PairError};
+use super::spec::Measured;
+use crate::{crypto, error::PairError, interrupt::Interrupt};
 
 pub(super) fn aead(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let figures = crypto::measure(crypto::ROUNDS, None).figures();

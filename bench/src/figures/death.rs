@@ -1,10 +1,11 @@
 //! How late ops end whose peer has died.
 
-use super::{lab, table::Measured};
+use super::{conditions::lab, spec::Measured};
 use crate::{
     death,
+    error::PairError,
     interrupt::Interrupt,
-    pair::{PairConfig, PairError, Place},
+    pair::{PairConfig, Place},
 };
 
 /// Ops that are outstanding when the peer dies, or issued later.

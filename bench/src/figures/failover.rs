@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::table::Measured;
+use super::spec::Measured;
 use crate::{
+    error::PairError,
     failover::{self, TASKS},
     interrupt::Interrupt,
-    pair::PairError,
 };
 
 /// What stands for a rate that never came back, in seconds.

@@ -3,12 +3,17 @@
 
 use rma_xdp::xdp::packet::{ETHERNET_LEN, Headers};
 
-use super::{MTU, lab, table::Measured};
+use super::{
+    conditions::{MTU, lab},
+    spec::Measured,
+};
 use crate::{
+    amount::SMALL,
+    error::PairError,
     floor::{self, Exchange},
     interrupt::Interrupt,
-    measure::{SMALL, Sides, sides},
-    pair::{Pair, PairConfig, PairError, Place},
+    measure::{Sides, sides},
+    pair::{Pair, PairConfig, Place},
     rates,
 };
 

@@ -8,8 +8,8 @@ use core::time::Duration;
 
 use rma_sim::flows::scenes::{Scene, Settling, settlings, small_beside};
 
-use super::table::Measured;
-use crate::{interrupt::Interrupt, pair::PairError};
+use super::spec::Measured;
+use crate::{error::PairError, interrupt::Interrupt};
 
 /// Seeds of each experiment.
 const SEEDS: u64 = 20;

@@ -1,7 +1,7 @@
 //! What issuing costs an application.
 
-use super::table::Measured;
-use crate::{interrupt::Interrupt, issue, pair::PairError, rates};
+use super::spec::Measured;
+use crate::{error::PairError, interrupt::Interrupt, issue, rates};
 
 /// Rounds. An odd number has a middle one.
 const ROUNDS: u64 = 11;

@@ -4,11 +4,15 @@ use core::time::Duration;
 
 use rma_xdp::{NicConfigBuilder, OpStatus, Timing};
 
-use super::{AMOUNT, CONDITIONS, MTU, lab, table::Measured};
+use super::{
+    conditions::{AMOUNT, CONDITIONS, MTU, lab},
+    spec::Measured,
+};
 use crate::{
+    amount::Amount,
+    error::PairError,
     interrupt::Interrupt,
-    measure::Amount,
-    pair::{Pair, PairConfig, PairError, Place},
+    pair::{Pair, PairConfig, Place},
     rotation::{By, NextGrant, beside_reads},
 };
 

@@ -6,8 +6,8 @@ use rma_core::crypto::fastest;
 use rma_sim::load::{scenario, swarm};
 use rma_xdp::{Clock, TscClock};
 
-use super::table::Measured;
-use crate::{interrupt::Interrupt, pair::PairError};
+use super::spec::Measured;
+use crate::{error::PairError, interrupt::Interrupt};
 
 /// How fast a simulation goes, on one core.
 pub(super) fn events(_: &Interrupt) -> Result<Vec<Measured>, PairError> {

@@ -4,59 +4,10 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    crypto, death, failover, floors, flows, issue, limit::Limit, reads, rekey, simulator,
+    crypto, death, failover, floors, flows, issue, reads, rekey, simulator,
+    spec::{Benchmark, Spec},
     transfers, turn, useless, writes,
 };
-use crate::{interrupt::Interrupt, pair::PairError};
-
-/// A measurement, and the figures that come out of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Benchmark {
-    /// Measures all of them at once.
-    pub(super) run: fn(&Interrupt) -> Result<Vec<Measured>, PairError>,
-    /// Which figures.
-    pub(super) figures: &'static [Spec],
-}
-
-/// What is known of a figure before it is measured.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
-    pub(super) name: &'static str,
-    pub(super) unit: &'static str,
-    pub(super) limit: Option<Limit>,
-    /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it
-    /// counts.
-    pub(super) noisy: bool,
-}
-
-/// A figure's value, as its measurement gives it.
-#[derive(Clone, Debug)]
-pub(super) struct Measured {
-    /// Of which figure: one of those that the table says come out of this measurement.
-    pub(super) name: &'static str,
-    pub(super) value: f64,
-    /// Under which conditions, and what it is made of.
-    pub(super) detail: String,
-}
-
-impl Spec {
-    const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, limit: None, noisy: true }
-    }
-
-    const fn at_most(self, limit: f64) -> Self {
-        Self { limit: Some(Limit::AtMost(limit)), ..self }
-    }
-
-    const fn at_least(self, limit: f64) -> Self {
-        Self { limit: Some(Limit::AtLeast(limit)), ..self }
-    }
-
-    /// Noise is no excuse.
-    const fn always(self) -> Self {
-        Self { noisy: false, ..self }
-    }
-}
 
 pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {

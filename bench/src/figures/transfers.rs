@@ -11,13 +11,18 @@ use rma_xdp::{
     xdp::packet::{ETHERNET_LEN, Headers},
 };
 
-use super::{CONDITIONS, MTU, lab, table::Measured};
+use super::{
+    conditions::{CONDITIONS, MTU, lab},
+    spec::Measured,
+};
 use crate::{
+    amount::{SMALL, WARM},
     client::Client,
+    error::{PairError, hint},
     floor::{self, Exchange},
     interrupt::Interrupt,
-    measure::{SMALL, Sides, WARM, sides},
-    pair::{Pair, PairConfig, PairError, Place, hint},
+    measure::{Sides, sides},
+    pair::{Pair, PairConfig, Place},
     rates::{self, Rates},
     transfers::Transfers,
 };

@@ -3,11 +3,12 @@
 
 use rma_core::crypto::{AeadProvider, ProviderKind};
 
-use super::table::Measured;
+use super::spec::Measured;
 use crate::{
     aead,
+    error::PairError,
     interrupt::Interrupt,
-    pair::{PairError, cores, pinned},
+    pair::{cores, pinned},
     turn::{BATCH, Keys, Side, Turns, measure},
 };
 

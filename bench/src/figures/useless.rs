@@ -4,10 +4,13 @@ use core::fmt::Write as _;
 
 use rma_xdp::OpType;
 
-use super::{CONDITIONS, MTU, lab, table::Measured};
+use super::{
+    conditions::{CONDITIONS, MTU, lab},
+    spec::Measured,
+};
 use crate::{
+    error::PairError,
     interrupt::Interrupt,
-    pair::PairError,
     useless::{Beside, Useless, measure},
 };
 

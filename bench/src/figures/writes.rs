@@ -2,11 +2,15 @@
 
 use rma_xdp::OpType;
 
-use super::{AMOUNT, CONDITIONS, MTU, lab, table::Measured};
+use super::{
+    conditions::{AMOUNT, CONDITIONS, MTU, lab},
+    spec::Measured,
+};
 use crate::{
+    error::PairError,
     interrupt::Interrupt,
     measure::{Floor, What, in_turns},
-    pair::{Pair, PairConfig, PairError, Place},
+    pair::{Pair, PairConfig, Place},
 };
 
 pub(super) fn write64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

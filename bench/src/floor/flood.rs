@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Rate, Side,
+    exchange::{Rate, Side},
     wire::{LOST_AFTER, StopOnDrop, Wire, clock, headers, pin, socket},
 };
 

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use rma_xdp::xdp::packet::Headers;
 
 use super::{
-    Exchange, Side,
+    exchange::{Exchange, Side},
     wire::{BURST, Wire, clock, echoing, run},
 };
 

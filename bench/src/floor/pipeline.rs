@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rma_xdp::xdp::packet::Headers;
 
 use super::{
-    Exchange, Rate, Side,
+    exchange::{Exchange, Rate, Side},
     wire::{Wire, clock, echoing, run},
 };
 

@@ -17,7 +17,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::{Exchange, Side};
+use super::exchange::{Exchange, Side};
 
 /// How long an answer may take before its exchange counts as lost. Longer: each packet that is lost
 /// holds up the measurement for longer. Shorter: on a busy machine, where a thread may be kept from

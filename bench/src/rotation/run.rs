@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     client::Client,
+    error::{PairError, count_failure},
     interrupt::Interrupt,
-    pair::{PairError, count_failure},
     timeline::Event,
 };
 

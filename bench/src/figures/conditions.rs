@@ -1,0 +1,27 @@
+//! Under which conditions the figures are measured that need a network: how much, and on what lab.
+
+use rma_lab::{Lab, LabConfig};
+
+use crate::{aead, amount::Amount, error::PairError};
+
+/// Of each kind of exchange, in turns.
+pub(super) const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
+
+/// MTU of the veth pair.
+pub(super) const MTU: u32 = 3400;
+
+/// Under which conditions all of it is measured.
+pub(super) const CONDITIONS: Conditions = Conditions;
+
+/// See [`CONDITIONS`].
+pub(super) struct Conditions;
+
+impl core::fmt::Display for Conditions {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "inline engines, one pinned core each, {}", aead::words())
+    }
+}
+
+pub(super) fn lab() -> Result<Lab, PairError> {
+    Ok(Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?)
+}
