@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use rma_bench::floor::{self, Exchange, Side};
 use rma_core::{
     addr::HostAddr,
     backend::{Backend, LINK_LEN, Transmit, TxFrame},
@@ -300,39 +299,6 @@ fn busy_polling_can_be_asked_for() {
         try_open(&lab, end, 1500, &config).unwrap()
     });
     carry_all_sizes(&mut backends, 1500);
-}
-
-/// Not how fast: whether the measurement itself works, also with packets of several chunks.
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn the_floor_measures_without_losing_packets() {
-    let lab = lab(9000);
-    let [mut a, mut b] = open_both(&lab, 9000, Mode::Auto);
-    let (mac_a, mac_b) = (End::A.mac(&lab), End::B.mac(&lab));
-    fn side(backend: &mut XdpBackend, end: End, mac: [u8; 6]) -> Side<'_> {
-        Side { backend, address: end.address(4), mac, core: None }
-    }
-    let exchange = Exchange { request_len: 64, response_len: 5000, responses: 2 };
-    for _ in 0..2 {
-        let (client, server) = (side(&mut a, End::A, mac_a), side(&mut b, End::B, mac_b));
-        let result = floor::ping_pong(client, server, PORT, exchange, (10, 500));
-        assert_eq!((result.times.len(), result.lost), (500, 0));
-    }
-    let (client, server) = (side(&mut a, End::A, mac_a), side(&mut b, End::B, mac_b));
-    let rate = floor::pipeline(client, server, PORT, exchange, 32, (100, 2000));
-    assert!(rate.count > 0 && rate.count <= 2100 && rate.per_second() > 0.0, "{rate:?}");
-    assert_eq!(rate.lost, 0);
-    let (client, server) = (side(&mut a, End::A, mac_a), side(&mut b, End::B, mac_b));
-    let rate = floor::pipelined_four_hops(client, server, PORT, (58, 3358), 32, (100, 2000));
-    assert!(rate.count > 0 && rate.count <= 2100 && rate.per_second() > 0.0, "{rate:?}");
-    assert_eq!(rate.lost, 0);
-    for len in [22, 3358, 5000] {
-        let (from, to) = (side(&mut b, End::B, mac_b), side(&mut a, End::A, mac_a));
-        let rate = floor::flood(from, to, PORT, len, (100, 5000));
-        assert!(rate.count > 0 && rate.count + rate.lost <= 5100, "{len}: {rate:?}");
-        assert!(rate.bytes_per_second(len) > 0.0, "{len}: {rate:?}");
-    }
-    assert_eq!(a.counters().chunks_lost.load() + b.counters().chunks_lost.load(), 0);
 }
 
 /// More than a ring, in bursts: chunks come back and nothing is lost as long as the peer keeps up.
