@@ -6,6 +6,7 @@
 //! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
 //! | [`switch`] | an output port for each node, shared by all that send to it |
 //! | [`clock`] | a node's own clock, which is wrong |
+//! | [`frame`] | a frame between nodes, and how long it is on the wire |
 //! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
 //! | [`counter`] | where a node's counter values come from, over all its lives |
 //! | [`mishap`] | pauses, crashes, restarts, regions that change |
@@ -17,6 +18,7 @@
 pub mod clock;
 pub mod counter;
 mod disk;
+pub mod frame;
 pub mod link;
 pub mod mishap;
 pub mod node;

@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use rma_core::backend::Transmit;
 
 use crate::net::{
-    node::{NodeId, ip_udp_len},
-    trace::{Frame, Seen, What},
+    frame::{Frame, NodeId, ip_udp_len},
+    trace::{Seen, What},
 };
 
 /// The first of the UDP source ports that carry a frame's flow, and how many there are.

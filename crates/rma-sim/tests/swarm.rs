@@ -22,7 +22,7 @@ use rma_sim::{
         scenario::{Options, Report},
         swarm::{Found, run_seed},
     },
-    net::node::NodeId,
+    net::frame::NodeId,
     pcap::Capture,
 };
 

@@ -39,14 +39,14 @@ use rma_core::{
 };
 
 use crate::{
-    check::violation::Violation,
+    check::violation::{Turn, Violation},
     net::{
-        node::{Condition, NodeId, ip_udp_len},
+        frame::{Frame, NodeId, ip_udp_len},
+        node::Condition,
         sim::Sim,
-        trace::{Frame, Seen, What},
+        trace::{Seen, What},
     },
 };
-pub use fairness::Turn;
 use ivs::FreshIvs;
 use responder::Applied;
 use state::{FrameNumber, NodeState, Op, OpIndex};

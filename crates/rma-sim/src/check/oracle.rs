@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rma_core::{limits::GRANULE, op::OpStatus};
 use rma_shm::Region;
 
-use crate::{check::violation::Violation, net::node::NodeId};
+use crate::{check::violation::Violation, net::frame::NodeId};
 
 /// The local memory of one command slot, or a part of a region that others write to.
 #[derive(Debug)]

@@ -10,7 +10,18 @@ use rma_core::{
 };
 use thiserror::Error;
 
-use crate::{check::invariant::Turn, net::node::NodeId};
+use crate::net::frame::NodeId;
+
+/// What ops wait for, class by class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// To enter service, at the initiator.
+    Service,
+    /// For responses to a read.
+    Response,
+    /// For the solicitation of a mutation's data.
+    Solicitation,
+}
 
 /// A promise that was not kept. Each one is a bug in the NIC, or in this crate.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]

@@ -31,8 +31,9 @@ use crate::{
     load::software::{Software, nic_tag},
     net::{
         clock::ClockOptions,
+        frame::{NodeId, wire_len},
         link::{Faults, LinkOptions},
-        node::{NodeId, NodeOptions, Pace, wire_len},
+        node::{NodeOptions, Pace},
         queue::{QueueOptions, serialization},
         sim::Sim,
         trace::{Seen, What},

@@ -30,9 +30,10 @@ use crate::{
     check::invariant::Checker,
     load::{scenario::Options, software::Software},
     net::{
+        frame::NodeId,
         link::Faults,
         mishap::{Mishap, Mishaps},
-        node::{Condition, NodeId, NodeOptions},
+        node::{Condition, NodeOptions},
         sim::Sim,
         trace::{Seen, What},
     },

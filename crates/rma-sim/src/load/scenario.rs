@@ -31,11 +31,12 @@ use crate::{
     load::workload::{Bias, Planned, World, notices_unsent},
     net::{
         counter::Counters,
+        frame::{Frame, NodeId},
         link::Faults,
         mishap::{Change, Mishap, Mishaps},
-        node::{Condition, NodeId, NodeOptions},
+        node::{Condition, NodeOptions},
         sim::{Sim, StallOptions},
-        trace::{Frame, Seen, What},
+        trace::{Seen, What},
     },
     prng::{Chance, Prng},
 };

@@ -17,7 +17,7 @@ use rma_core::{
     time::Instant,
 };
 
-use crate::net::{node::NodeId, sim::Sim};
+use crate::net::{frame::NodeId, sim::Sim};
 
 #[derive(Debug)]
 pub(crate) struct Software {

@@ -20,9 +20,10 @@ use crate::{
     net::{
         clock::ClockOptions,
         counter::CounterOptions,
+        frame::ip_udp_len,
         link::{Faults, LinkOptions},
         mishap::MishapOptions,
-        node::{NodeOptions, Pace, ip_udp_len},
+        node::{NodeOptions, Pace},
         queue::{QueueOptions, serialization},
         trace::Seen,
     },
@@ -373,7 +374,7 @@ impl Drop for TellOnPanic<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{check::violation::Violation, net::node::NodeId};
+    use crate::{check::violation::Violation, net::frame::NodeId};
 
     #[test]
     fn a_failure_shows_what_was_drawn_and_then_the_line_that_repeats_it() {

@@ -16,7 +16,7 @@ use rma_core::{
 
 use crate::{
     check::{oracle::Effect, violation::Violation},
-    net::{node::NodeId, sim::Sim},
+    net::{frame::NodeId, sim::Sim},
     prng::Prng,
 };
 use host::{Host, Target};

@@ -16,7 +16,7 @@ use rma_core::{
 };
 
 use crate::{
-    net::{disk::MarkDisk, node::NodeId},
+    net::{disk::MarkDisk, frame::NodeId},
     prng::Prng,
 };
 

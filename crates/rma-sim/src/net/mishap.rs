@@ -10,7 +10,7 @@ use core::time::Duration;
 use rma_core::time::Instant;
 
 use crate::{
-    net::{clock::ClockOptions, node::NodeId},
+    net::{clock::ClockOptions, frame::NodeId},
     prng::{Chance, Prng},
 };
 

@@ -18,25 +18,9 @@ use rma_core::{
 
 use crate::net::{
     clock::{ClockOptions, LocalClock},
+    frame::{Frame, ip_udp_len, wire_len},
     queue::serialization,
-    trace::Frame,
 };
-
-/// The number of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeId(pub u16);
-
-impl NodeId {
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl core::fmt::Display for NodeId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "n{}", self.0)
-    }
-}
 
 /// What a node is made of.
 #[derive(Clone, Copy, Debug)]
@@ -82,21 +66,6 @@ impl Pace {
 
 /// How soon an engine that spins over requests which gather looks again, at the earliest.
 const SPIN: Duration = Duration::from_micros(1);
-
-/// Octets of IP and UDP headers before a frame.
-#[must_use]
-pub const fn ip_udp_len(ipv4: bool) -> usize {
-    if ipv4 { 20 + 8 } else { 40 + 8 }
-}
-
-/// Octets that Ethernet adds on the wire: header, checksum, preamble and gap.
-const ETHERNET_LEN: usize = 14 + 4 + 8 + 12;
-
-/// Octets that a frame of `len` takes on the wire.
-#[must_use]
-pub const fn wire_len(len: usize, ipv4: bool) -> usize {
-    len + ip_udp_len(ipv4) + ETHERNET_LEN
-}
 
 /// Whether a node's software runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

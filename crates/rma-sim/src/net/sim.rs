@@ -25,11 +25,12 @@ use rma_core::{
 
 use crate::{
     net::{
+        frame::{Frame, NodeId, wire_len},
         link::{Faults, Link, LinkOptions},
-        node::{Arrival, Condition, Handled, Node, NodeId, NodeOptions, Sent, Stall, wire_len},
+        node::{Arrival, Condition, Handled, Node, NodeOptions, Sent, Stall},
         queue::QueueOptions,
         switch::Switch,
-        trace::{Frame, Place, Seen, What},
+        trace::{Place, Seen, What},
     },
     prng::{Chance, Prng},
 };

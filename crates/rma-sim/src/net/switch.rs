@@ -6,7 +6,7 @@
 use rma_core::time::Instant;
 
 use crate::net::{
-    node::NodeId,
+    frame::NodeId,
     queue::{Queue, QueueOptions},
 };
 

@@ -5,37 +5,13 @@ use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 use rma_core::{
-    backend::Transmit,
     command::{Command, CommandOp, Completion, Transfer},
     error::{CommandError, DropReason},
     time::Instant,
     wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
 };
 
-use crate::net::node::{NodeId, wire_len};
-
-/// A frame as its sender sealed it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// How many frames were sent before it.
-    pub number: u64,
-    /// The sender.
-    pub from: NodeId,
-    /// The node that has the destination address.
-    pub to: Option<NodeId>,
-    /// From where to where.
-    pub transmit: Transmit,
-    /// The frame.
-    pub bytes: Box<[u8]>,
-}
-
-impl Frame {
-    /// Octets on the wire, all headers included.
-    #[must_use]
-    pub fn wire_len(&self) -> usize {
-        wire_len(self.bytes.len(), self.transmit.source.is_ipv4())
-    }
-}
+use crate::net::frame::{Frame, NodeId};
 
 /// One thing that happened at one node.
 #[derive(Clone, Debug)]

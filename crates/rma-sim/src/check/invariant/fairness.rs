@@ -23,20 +23,9 @@ use super::{
     state::{Job, NodeState, Op, Pending, PendingState},
 };
 use crate::{
-    check::violation::Violation,
+    check::violation::{Turn, Violation},
     net::{sim::Sim, trace::Seen},
 };
-
-/// What ops wait for, class by class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// To enter service, at the initiator.
-    Service,
-    /// For responses to a read.
-    Response,
-    /// For the solicitation of a mutation's data.
-    Solicitation,
-}
 
 /// Who was served last at one node, in its present life.
 #[derive(Debug, Default)]

@@ -16,9 +16,9 @@ use super::{
 use crate::{
     check::{invariant::settings, violation::Violation},
     net::{
-        node::NodeId,
+        frame::{Frame, NodeId},
         sim::Sim,
-        trace::{Frame, Seen},
+        trace::Seen,
     },
 };
 

@@ -28,9 +28,9 @@ use super::{
 use crate::{
     check::violation::Violation,
     net::{
-        node::NodeId,
+        frame::{Frame, NodeId},
         sim::Sim,
-        trace::{Frame, Seen},
+        trace::Seen,
     },
 };
 

@@ -22,9 +22,10 @@ use super::{
 use crate::{
     check::violation::Violation,
     net::{
-        node::{Condition, NodeId},
+        frame::{Frame, NodeId},
+        node::Condition,
         sim::Sim,
-        trace::{Frame, Seen},
+        trace::Seen,
     },
 };
 

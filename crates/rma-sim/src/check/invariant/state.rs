@@ -12,7 +12,7 @@ use rma_core::{
 };
 
 use super::{fairness::Fairness, notices::Notices};
-use crate::net::node::NodeId;
+use crate::net::frame::NodeId;
 
 /// A command whose completion has not been seen. Times are by its node's clock but for `due`.
 #[derive(Debug)]

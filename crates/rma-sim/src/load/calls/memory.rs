@@ -19,7 +19,7 @@ use rma_shm::Region;
 
 use crate::{
     load::software::nic_tag,
-    net::{node::NodeId, sim::Sim},
+    net::{frame::NodeId, sim::Sim},
     prng::Prng,
 };
 

@@ -7,9 +7,10 @@ use rma_core::{limits::OP_SIZE_MAX, wire::read::RESPONSE_OVERHEAD};
 use crate::{
     net::{
         counter::CounterOptions,
+        frame::wire_len,
         link::{Faults, LinkOptions},
         mishap::MishapOptions,
-        node::{NodeOptions, wire_len},
+        node::NodeOptions,
         queue::QueueOptions,
     },
     prng::Chance,

@@ -10,7 +10,7 @@ use rma_core::{
 };
 
 use crate::net::{
-    node::NodeId,
+    frame::NodeId,
     trace::{Digest, Seen, What},
 };
 

@@ -18,7 +18,7 @@ use crate::{
         oracle::{Area, first_difference},
         violation::Violation,
     },
-    net::{node::NodeId, sim::Sim},
+    net::{frame::NodeId, sim::Sim},
     prng::Prng,
 };
 

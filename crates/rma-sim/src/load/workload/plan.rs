@@ -18,7 +18,7 @@ use super::{
     notices_unsent, pid,
 };
 use crate::{
-    net::{node::NodeId, sim::Sim},
+    net::{frame::NodeId, sim::Sim},
     prng::{Chance, Prng},
 };
 
@@ -170,24 +170,72 @@ pub(super) fn plan(
         content_offset,
     };
     if prng.chance(bias.hopeless) {
-        let wrong = prng.below(WRONGS);
-        let wrong = if prng.chance(bias.old_keys) { OLD_KEY } else { wrong };
-        spoil(&mut prng, wrong, planned, local, remote, &binding)
+        let flaw = prng.choose(&Flaw::ALL);
+        let flaw = if prng.chance(bias.old_keys) { Flaw::OldKey } else { flaw };
+        spoil(&mut prng, flaw, planned, local, remote, &binding)
     } else {
         planned
     }
 }
 
-/// How many things may be wrong about an op.
-const WRONGS: u64 = 14;
+/// What may be wrong about an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    /// A key that nobody derived.
+    RandomKey,
+    /// The key of another process of the initiator.
+    KeyOfAnotherProcess,
+    /// The key of another host, as if that had leaked it.
+    KeyOfAnotherHost,
+    /// The key for another op type: who may read may not write with it, and so on.
+    KeyForAnotherOp,
+    /// A key that the region had before. An op on a region that never had another gets the flaw
+    /// [`Flaw::RegionGone`].
+    OldKey,
+    /// A region that the responder has deregistered.
+    RegionGone,
+    /// Another region of the responder's than the key is for.
+    AnotherRegion,
+    /// A region that permits nothing, under its right key.
+    NotPermitted,
+    /// Bytes beyond the end of the remote region.
+    RemoteOutOfBounds,
+    /// A size that no op may have.
+    WrongSize,
+    /// A local region that there is not.
+    NoLocalRegion,
+    /// The local region of another process of the initiator.
+    LocalRegionOfAnotherProcess,
+    /// Bytes beyond the end of the local region.
+    LocalOutOfBounds,
+}
 
-/// Which of them is a key that the region had before.
-const OLD_KEY: u64 = 4;
+impl Flaw {
+    /// All of them, to draw one. The remote bounds have two places, so that they are drawn twice as
+    /// often. The order is part of what a seed means.
+    const ALL: [Self; 14] = [
+        Self::RandomKey,
+        Self::KeyOfAnotherProcess,
+        Self::KeyOfAnotherHost,
+        Self::KeyForAnotherOp,
+        Self::OldKey,
+        Self::RegionGone,
+        Self::AnotherRegion,
+        Self::NotPermitted,
+        Self::RemoteOutOfBounds,
+        Self::RemoteOutOfBounds,
+        Self::WrongSize,
+        Self::NoLocalRegion,
+        Self::LocalRegionOfAnotherProcess,
+        Self::LocalOutOfBounds,
+    ];
+}
 
-/// Makes one thing about `planned` wrong.
+/// Gives `planned` a flaw, and says how it must end with it. A rekey has no bounds and no local
+/// region: one with such a flaw goes to a region that nobody may rekey.
 fn spoil(
     prng: &mut Prng,
-    wrong: u64,
+    flaw: Flaw,
     planned: Planned,
     local: &Host,
     remote: &Host,
@@ -201,67 +249,71 @@ fn spoil(
         CommandOp::Read(transfer) | CommandOp::Write(transfer) => Some(transfer),
         CommandOp::Rekey(_) => None,
     };
-    // A rekey has no bounds and no local region.
-    match (wrong, transfer) {
-        (0, _) => {
+    match (flaw, transfer) {
+        (Flaw::RandomKey, _) => {
             let mut random = [0; 16];
             prng.fill(&mut random);
             command.key = DerivedRegionKey::from_bytes(random);
         }
-        (1, _) => {
+        (Flaw::KeyOfAnotherProcess, _) => {
             let pid = Pid(binding.pid.0 ^ 1);
             command.key = target.key.derive(&KeyBinding { pid, ..*binding });
         }
-        (2, _) => {
-            // As if another host had leaked its key.
+        (Flaw::KeyOfAnotherHost, _) => {
             let initiator = HostAddr::from_octets([0xfd; 16]);
             command.key = target.key.derive(&KeyBinding { initiator, ..*binding });
         }
-        (3, _) => {
-            // Who may read may not write with that key, and so on.
+        (Flaw::KeyForAnotherOp, _) => {
             let other = OpType::ALL.into_iter().find(|&other| other != binding.op_type);
             let op_type = other.expect("there are several");
             command.key = target.key.derive(&KeyBinding { op_type, ..*binding });
         }
-        (OLD_KEY, _) if target.old_key.is_some() => {
-            if let Some(old_key) = &target.old_key {
-                command.key = old_key.derive(binding);
-            }
+        (Flaw::OldKey, _) => match &target.old_key {
+            Some(old_key) => command.key = old_key.derive(binding),
+            None => command.remote_region = remote.stale,
+        },
+        (Flaw::RegionGone, _) => command.remote_region = remote.stale,
+        (Flaw::AnotherRegion, _) => {
+            command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].id
         }
-        (OLD_KEY | 5, _) => command.remote_region = remote.stale,
-        (6, _) => command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].id,
-        (7, _) => {
+        (Flaw::NotPermitted, _) => {
             command.remote_region = remote.forbidden.id;
             command.key = remote.forbidden.key.derive(binding);
             spoiled.expected = OpStatus::RemotePermissionDenied;
         }
-        (8 | 9, Some(transfer)) => {
+        (Flaw::RemoteOutOfBounds, Some(transfer)) => {
             let (len, size) = (target.len(), u64::from(transfer.op_size));
             let beyond = [len, len - size + 1, u64::MAX, u64::MAX - size + 1];
             transfer.remote_offset = prng.choose(&beyond);
             spoiled.expected = OpStatus::RemoteOutOfBounds;
         }
-        (10, Some(transfer)) => {
+        (Flaw::WrongSize, Some(transfer)) => {
             transfer.op_size = prng.choose(&[0, OP_SIZE_MAX + 1, u32::MAX]);
             spoiled.expected = OpStatus::InvalidCommand;
         }
-        (11, Some(transfer)) => {
+        (Flaw::NoLocalRegion, Some(transfer)) => {
             transfer.local_region = RegionId::from_bits(u32::MAX);
             spoiled.expected = OpStatus::InvalidCommand;
         }
-        (12, Some(transfer)) => {
+        (Flaw::LocalRegionOfAnotherProcess, Some(transfer)) => {
             transfer.local_region = local.local[1 - local.process_of(command.slot.0)].0;
             spoiled.expected = OpStatus::InvalidCommand;
         }
-        (_, Some(transfer)) => {
+        (Flaw::LocalOutOfBounds, Some(transfer)) => {
             let size = u64::from(transfer.op_size);
             let (_, memory) = &local.local[local.process_of(command.slot.0)];
             let beyond = [memory.len() as u64 - size + 1, u64::MAX, u64::MAX - size + 1];
             transfer.local_offset = prng.choose(&beyond);
             spoiled.expected = OpStatus::InvalidCommand;
         }
-        (_, None) => {
-            // Nobody may rekey this one.
+        (
+            Flaw::RemoteOutOfBounds
+            | Flaw::WrongSize
+            | Flaw::NoLocalRegion
+            | Flaw::LocalRegionOfAnotherProcess
+            | Flaw::LocalOutOfBounds,
+            None,
+        ) => {
             let other = &remote.targets()[1 - RESTLESS];
             command.remote_region = other.id;
             command.key = other.key.derive(binding);
