@@ -7,7 +7,6 @@
 
 mod honest;
 mod hostile;
-mod wire;
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -26,13 +25,13 @@ use rma_core::{
     time::Clock,
     wire::FRAME_LEN_MAX,
 };
+use rma_lab::{HandClock, MemoryBackend, received};
 use rma_shm::Region;
+use rma_sim::prng::Prng;
 
 use super::{Script, hostile_index};
 use honest::{Honest, Memory};
 use hostile::{Hostile, Identity};
-use rma_sim::prng::Prng;
-use wire::{HandClock, Wire, received};
 
 const TAG: NicTag = NicTag(1);
 
@@ -71,7 +70,7 @@ pub(super) fn run(script: &mut Script<'_>) -> Arc<NicCounters> {
 }
 
 struct World {
-    engine: Engine<Wire, HandClock>,
+    engine: Engine<MemoryBackend, HandClock>,
     peer: Nic,
     peer_addr: HostAddr,
     honest: [Honest; 2],
@@ -138,7 +137,8 @@ impl World {
             let under_way = Vec::new();
             honest.push(Honest { portal, grants, local, remote, under_way, turns_of_others });
         }
-        let mut engine = Engine::new(OneRma::new(nic), Wire::default(), HandClock::default());
+        let mut engine =
+            Engine::new(OneRma::new(nic), MemoryBackend::default(), HandClock::default());
         ports.into_iter().for_each(|port| engine.service_mut().attach(port));
         let honest = honest.try_into().unwrap_or_else(|_| unreachable!("two of the three"));
         let hostile = hostile.expect("one of the three");
@@ -201,8 +201,7 @@ impl World {
     }
 
     fn let_pass(&self, time: Duration) {
-        let clock = &self.engine.clock().0;
-        clock.set(clock.get() + time);
+        self.engine.clock().advance(time);
     }
 
     /// Time passes while no honest op is under way.

@@ -2,6 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `memory` | a device in memory, between engines that a test turns |
+//! | `clock` | a clock that stands until somebody moves it |
 //! | `lab` | two network namespaces and the veth pair between them |
 //! | `pattern` | bytes that follow from a seed, so that whoever knows it can check a region |
 //! | `scratch` | a directory for one test |
@@ -13,11 +15,15 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod evidence;
 mod lab;
+mod memory;
 mod pattern;
 mod scratch;
 
+pub use clock::HandClock;
 pub use lab::{Entered, Lab, LabConfig, LabError, Netns, ip};
+pub use memory::{Carried, MemoryBackend, received};
 pub use pattern::Pattern;
 pub use scratch::Scratch;

@@ -1,10 +1,6 @@
 //! Stores on real directories, and the keeper's thread between a store and a NIC.
 
-use core::{
-    cell::Cell,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
-};
+use core::{cell::Cell, time::Duration};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, chown, symlink},
@@ -12,16 +8,15 @@ use std::{
 };
 
 use rma_core::{
-    backend::{Backend, RxFrame, TxFrame},
     counter_mark::render,
     engine::Engine,
     nic::{Nic, RegionEntry},
     one_rma::OneRma,
     portal::{CommandPortal, PortalConfig, portal},
     region::NicTag,
-    time::{Clock, Instant},
-    wire,
+    time::Clock,
 };
+use rma_lab::{HandClock, MemoryBackend, Scratch};
 use rma_shm::Region;
 use rustix::fs::{FlockOperation, flock};
 
@@ -38,27 +33,9 @@ const DAY: u64 = 86_400_000_000_000;
 const NOW: u64 = 20_500 * DAY;
 const LEN: u64 = 1 << 20;
 
-/// A directory of its own, removed in the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("1rma-counter-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-        let path = env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn mark(&self) -> PathBuf {
-        self.0.join("counter")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Where a store keeps its mark.
+fn mark_of(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("counter")
 }
 
 fn today() -> Option<u64> {
@@ -78,7 +55,7 @@ fn unset() -> Option<u64> {
 }
 
 fn store(scratch: &Scratch, clock: fn() -> Option<u64>) -> Store {
-    Store::open(scratch.0.clone(), WallClock(clock), LEN).unwrap()
+    Store::open(scratch.path().to_owned(), WallClock(clock), LEN).unwrap()
 }
 
 fn config(dir: impl Into<PathBuf>, clock: fn() -> Option<u64>) -> CounterConfig {
@@ -122,9 +99,9 @@ fn those_who_reserve_at_the_same_time_get_disjoint_blocks() {
 #[test]
 fn what_a_crash_left_behind_is_no_harm() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("counter.new"), b"half of someth").unwrap();
+    fs::write(scratch.path().join("counter.new"), b"half of someth").unwrap();
     assert_eq!(store(&scratch, today).reserve(0).unwrap().first(), NOW);
-    fs::write(scratch.0.join("counter.new"), render(0)).unwrap();
+    fs::write(scratch.path().join("counter.new"), render(0)).unwrap();
     assert_eq!(store(&scratch, yesterday).reserve(0).unwrap().first(), NOW + LEN);
 }
 
@@ -133,7 +110,7 @@ fn every_damage_to_the_mark_is_noticed_and_nothing_is_overwritten() {
     let scratch = Scratch::new();
     let store = store(&scratch, today);
     drop(store.reserve(0).unwrap());
-    let whole = fs::read(scratch.mark()).unwrap();
+    let whole = fs::read(mark_of(&scratch)).unwrap();
     let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
     for bit in 0..whole.len() * 8 {
         let mut flipped = whole.clone();
@@ -142,22 +119,23 @@ fn every_damage_to_the_mark_is_noticed_and_nothing_is_overwritten() {
     }
     damaged.extend([[whole.clone(), vec![b'\n']].concat(), vec![0; whole.len()]]);
     for contents in damaged {
-        fs::write(scratch.mark(), &contents).unwrap();
+        fs::write(mark_of(&scratch), &contents).unwrap();
         let error = store.reserve(0).unwrap_err();
         assert!(matches!(error, CounterError::Damaged { .. }), "{error} of {contents:?}");
-        assert_eq!(fs::read(scratch.mark()).unwrap(), contents);
+        assert_eq!(fs::read(mark_of(&scratch)).unwrap(), contents);
     }
-    fs::write(scratch.mark(), &whole).unwrap();
+    fs::write(mark_of(&scratch), &whole).unwrap();
     assert_eq!(store.reserve(0).unwrap().first(), NOW + LEN);
 }
 
 #[test]
 fn a_foreign_file_is_named_with_what_it_holds_and_what_to_do() {
     let scratch = Scratch::new();
-    fs::write(scratch.mark(), "shopping list").unwrap();
-    let text =
-        IvBlocks::open(config(&scratch.0, today), 0, User::this(false)).unwrap_err().to_string();
-    for part in [scratch.mark().to_str().unwrap(), "shopping list", "remove"] {
+    fs::write(mark_of(&scratch), "shopping list").unwrap();
+    let text = IvBlocks::open(config(scratch.path(), today), 0, User::this(false))
+        .unwrap_err()
+        .to_string();
+    for part in [mark_of(&scratch).to_str().unwrap(), "shopping list", "remove"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -165,7 +143,7 @@ fn a_foreign_file_is_named_with_what_it_holds_and_what_to_do() {
 #[test]
 fn a_counter_that_is_used_up_is_an_error_and_does_not_wrap() {
     let scratch = Scratch::new();
-    fs::write(scratch.mark(), render(u64::MAX - LEN)).unwrap();
+    fs::write(mark_of(&scratch), render(u64::MAX - LEN)).unwrap();
     let store = store(&scratch, today);
     assert_eq!(store.reserve(0).unwrap(), CounterBlock::new(u64::MAX - LEN, u64::MAX));
     let error = store.reserve(0).unwrap_err();
@@ -178,7 +156,7 @@ fn without_a_mark_and_without_a_clock_no_value_is_given() {
         let scratch = Scratch::new();
         let error = store(&scratch, clock).reserve(0).unwrap_err();
         assert!(matches!(error, CounterError::NoClock), "{error}");
-        assert!(!scratch.mark().exists());
+        assert!(!mark_of(&scratch).exists());
     }
 }
 
@@ -187,7 +165,7 @@ fn a_lock_that_another_holds_for_long_is_named() {
     let scratch = Scratch::new();
     let mut store = store(&scratch, today);
     store.patience = Duration::from_millis(20);
-    let path = scratch.0.join("lock");
+    let path = scratch.path().join("lock");
     let holder = fs::File::create(&path).unwrap();
     flock(&holder, FlockOperation::LockExclusive).unwrap();
     let text = store.reserve(0).unwrap_err().to_string();
@@ -199,12 +177,13 @@ fn a_lock_that_another_holds_for_long_is_named() {
 #[test]
 fn a_directory_that_was_named_must_be_usable() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("file"), "").unwrap();
-    let text = IvBlocks::open(config(scratch.0.join("file/state"), today), 0, User::this(false))
-        .unwrap_err()
-        .to_string();
+    fs::write(scratch.path().join("file"), "").unwrap();
+    let text =
+        IvBlocks::open(config(scratch.path().join("file/state"), today), 0, User::this(false))
+            .unwrap_err()
+            .to_string();
     assert!(text.contains("file/state") && text.contains("state_dir"), "{text}");
-    let empty = CounterConfig { block_len: 0, ..config(&scratch.0, today) };
+    let empty = CounterConfig { block_len: 0, ..config(scratch.path(), today) };
     assert!(
         IvBlocks::open(empty, 0, User::this(false)).unwrap_err().to_string().contains("block_len")
     );
@@ -213,7 +192,7 @@ fn a_directory_that_was_named_must_be_usable() {
 #[test]
 fn a_directory_that_is_missing_is_made_with_all_above_it() {
     let scratch = Scratch::new();
-    let dir = scratch.0.join("a/b/c");
+    let dir = scratch.path().join("a/b/c");
     let (counter, block) = IvBlocks::open(config(&dir, today), 0, User::this(false)).unwrap();
     assert_eq!(*counter.source(), CounterSource::File(dir.join("counter")));
     assert_eq!((block.first(), counter.fallback()), (NOW, None));
@@ -222,9 +201,9 @@ fn a_directory_that_is_missing_is_made_with_all_above_it() {
 #[test]
 fn where_no_directory_was_named_and_none_can_be_used_the_wall_clock_is_and_that_is_said() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("file"), "").unwrap();
+    fs::write(scratch.path().join("file"), "").unwrap();
     let open = |dir, clock| IvBlocks::open_in(dir, false, WallClock(clock), LEN, 0);
-    for dir in [Err(CounterError::NoDirectory), Ok(scratch.0.join("file/state"))] {
+    for dir in [Err(CounterError::NoDirectory), Ok(scratch.path().join("file/state"))] {
         let (counter, block) = open(dir, yesterday).unwrap();
         assert_eq!(block, CounterBlock::new(NOW - DAY, u64::MAX));
         let said = counter.fallback().unwrap();
@@ -238,10 +217,10 @@ fn where_no_directory_was_named_and_none_can_be_used_the_wall_clock_is_and_that_
 fn a_known_mark_is_never_left_for_the_wall_clock() {
     let scratch = Scratch::new();
     drop(store(&scratch, tomorrow).reserve(0).unwrap());
-    let open = || IvBlocks::open_in(Ok(scratch.0.clone()), false, WallClock(today), LEN, 0);
+    let open = || IvBlocks::open_in(Ok(scratch.path().to_owned()), false, WallClock(today), LEN, 0);
     // The lock cannot be opened; then the new mark cannot be written.
     for obstacle in ["lock", "counter.new"] {
-        let path = scratch.0.join(obstacle);
+        let path = scratch.path().join(obstacle);
         let _ = fs::remove_file(&path);
         fs::create_dir(&path).unwrap();
         let error = open().unwrap_err();
@@ -250,8 +229,8 @@ fn a_known_mark_is_never_left_for_the_wall_clock() {
         fs::remove_dir(&path).unwrap();
     }
     // The mark cannot be read.
-    fs::remove_file(scratch.mark()).unwrap();
-    fs::create_dir(scratch.mark()).unwrap();
+    fs::remove_file(mark_of(&scratch)).unwrap();
+    fs::create_dir(mark_of(&scratch)).unwrap();
     let error = open().unwrap_err();
     assert!(matches!(error, CounterError::Unreadable { .. }), "{error}");
 }
@@ -279,7 +258,7 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
     let scratch = Scratch::new();
     let mut store = store(&scratch, today);
     store.patience = Duration::from_millis(100);
-    let path = scratch.0.join("lock");
+    let path = scratch.path().join("lock");
     let locked = || {
         let file = fs::File::create(&path).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -307,11 +286,11 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
 fn what_root_writes_belongs_to_the_directorys_owner() {
     const USER: u32 = 65534;
     let scratch = Scratch::new();
-    chown(&scratch.0, Some(USER), Some(USER)).unwrap();
+    chown(scratch.path(), Some(USER), Some(USER)).unwrap();
     for _ in 0..2 {
         drop(store(&scratch, today).reserve(0).unwrap());
         for name in ["counter", "lock"] {
-            let owner = fs::metadata(scratch.0.join(name)).unwrap().uid();
+            let owner = fs::metadata(scratch.path().join(name)).unwrap().uid();
             assert_eq!(owner, USER, "{name}");
         }
     }
@@ -321,7 +300,7 @@ fn what_root_writes_belongs_to_the_directorys_owner() {
 fn with_links_to(victim: &Path, names: [&str; 2]) -> Scratch {
     let scratch = Scratch::new();
     for name in names {
-        symlink(victim, scratch.0.join(name)).unwrap();
+        symlink(victim, scratch.path().join(name)).unwrap();
     }
     scratch
 }
@@ -329,12 +308,12 @@ fn with_links_to(victim: &Path, names: [&str; 2]) -> Scratch {
 #[test]
 fn a_link_in_the_directory_leads_no_write_elsewhere() {
     let elsewhere = Scratch::new();
-    let victim = elsewhere.0.join("victim");
+    let victim = elsewhere.path().join("victim");
     fs::write(&victim, b"somebody's").unwrap();
     let scratch = with_links_to(&victim, ["counter.new", "other"]);
     assert!(store(&scratch, today).reserve(0).is_ok(), "what is in the way is replaced");
     let hard = Scratch::new();
-    fs::hard_link(&victim, hard.0.join("counter.new")).unwrap();
+    fs::hard_link(&victim, hard.path().join("counter.new")).unwrap();
     assert!(store(&hard, today).reserve(0).is_ok(), "what is in the way is replaced");
     let scratch = with_links_to(&victim, ["lock", "other"]);
     let error = store(&scratch, today).reserve(0).unwrap_err();
@@ -347,18 +326,18 @@ fn a_link_in_the_directory_leads_no_write_elsewhere() {
 fn the_directorys_owner_is_given_nothing_that_was_there_before() {
     const USER: u32 = 65534;
     let elsewhere = Scratch::new();
-    let victim = elsewhere.0.join("victim");
+    let victim = elsewhere.path().join("victim");
     fs::write(&victim, b"root's").unwrap();
     for name in ["lock", "counter.new"] {
         for is_hard in [false, true] {
             let scratch = Scratch::new();
-            let there = scratch.0.join(name);
+            let there = scratch.path().join(name);
             if is_hard {
                 fs::hard_link(&victim, there).unwrap();
             } else {
                 symlink(&victim, there).unwrap();
             }
-            chown(&scratch.0, Some(USER), Some(USER)).unwrap();
+            chown(scratch.path(), Some(USER), Some(USER)).unwrap();
             // It may work or not.
             let _ = store(&scratch, today).reserve(0);
             assert_eq!(fs::metadata(&victim).unwrap().uid(), 0, "{name}");
@@ -367,40 +346,9 @@ fn the_directorys_owner_is_given_nothing_that_was_there_before() {
     }
 }
 
-/// A device that remembers the counter of the last frame, and loses it.
-#[derive(Default)]
-struct Lossy(Option<u64>);
-
-impl Backend for Lossy {
-    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
-        0
-    }
-
-    fn tx_burst(&mut self, _: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let mut out = [0; wire::FRAME_LEN_MAX];
-        let sent = fill(&mut [TxFrame::new(&mut out)]);
-        if sent > 0 {
-            self.0 = Some(u64::from_be_bytes(out[20..28].try_into().unwrap()));
-        }
-        sent
-    }
-
-    fn flush(&mut self, _: Instant) {}
-}
-
-/// A clock that stands until it is set.
-#[derive(Default)]
-struct HandClock(Cell<Instant>);
-
-impl Clock for HandClock {
-    fn now(&self) -> Instant {
-        self.0.get()
-    }
-}
-
 /// An engine that seals one request after the other. Each op times out.
 struct Sealing {
-    engine: Engine<Lossy, HandClock>,
+    engine: Engine<MemoryBackend, HandClock>,
     portal: CommandPortal,
     sink: RegisteredRegion,
     grant: Grant,
@@ -424,7 +372,8 @@ impl Sealing {
         let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, pid);
         let id = nic.regions_mut().register(Box::new(entry)).unwrap();
         nic.configure_slots(0..1, Some(pid));
-        let mut engine = Engine::new(OneRma::new(nic), Lossy::default(), HandClock::default());
+        let mut engine =
+            Engine::new(OneRma::new(nic), MemoryBackend::default(), HandClock::default());
         let (portal, port) =
             portal(PortalConfig { slots: 0..1, pid, addresses, bell: None, nic: tag });
         engine.service_mut().attach(port);
@@ -444,11 +393,11 @@ impl Sealing {
     fn seal(&mut self) -> Option<u64> {
         self.portal.read(&self.grant, 0, &self.sink, 0, 64).unwrap();
         self.engine.turn();
-        let now = self.engine.clock().now();
-        self.engine.clock().0.set(now + Duration::from_secs(1));
+        self.engine.clock().advance(Duration::from_secs(1));
         self.engine.turn();
         assert!(self.portal.poll().is_some(), "every op completes");
-        self.engine.backend_mut().0.take()
+        let (_, frame) = self.engine.backend_mut().sent.drain(..).last()?;
+        Some(u64::from_be_bytes(frame[20..28].try_into().unwrap()))
     }
 
     fn nic(&mut self) -> &mut Nic {
@@ -468,7 +417,7 @@ fn until(mut condition: impl FnMut() -> bool) {
 fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
     let scratch = Scratch::new();
     let open = || {
-        let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
+        let config = CounterConfig { block_len: 4, ..config(scratch.path(), today) };
         IvBlocks::open(config, 0, User::this(false)).unwrap()
     };
     // Two hosts that share the directory.
@@ -492,10 +441,10 @@ fn an_engine_that_uses_up_its_blocks_gets_more_and_never_repeats_a_value() {
 #[test]
 fn an_engine_whose_blocks_cannot_be_reserved_stops_sealing_says_why_and_recovers() {
     let scratch = Scratch::new();
-    let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
+    let config = CounterConfig { block_len: 4, ..config(scratch.path(), today) };
     let (counter, block) = IvBlocks::open(config, 0, User::this(false)).unwrap();
     let (supply, mut sealing) = (counter.supply(), Sealing::new(&block));
-    let obstacle = scratch.0.join("counter.new");
+    let obstacle = scratch.path().join("counter.new");
     fs::create_dir(&obstacle).unwrap();
     assert_eq!(
         [(); 5].map(|()| sealing.seal()),

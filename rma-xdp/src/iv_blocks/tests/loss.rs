@@ -12,7 +12,7 @@ const END: u64 = NOW + 3600 * SECOND;
 const DEFAULT_LEN: u64 = 1 << 34;
 
 fn default_store(scratch: &Scratch, clock: fn() -> Option<u64>) -> Store {
-    Store::open(scratch.0.clone(), WallClock(clock), DEFAULT_LEN).unwrap()
+    Store::open(scratch.path().to_owned(), WallClock(clock), DEFAULT_LEN).unwrap()
 }
 
 fn open_unnamed(dir: &Path, clock: fn() -> Option<u64>) -> Result<IvBlocks, CounterError> {
@@ -48,7 +48,7 @@ fn a_mark_that_is_lost_under_a_right_clock_repeats_nothing_however_fast_hosts_we
         let block = default_store(&scratch, clock).reserve(0).unwrap();
         assert_eq!(block, CounterBlock::new(NOW + at, NOW + at + FIRST_LEN));
     }
-    fs::remove_file(scratch.mark()).unwrap();
+    fs::remove_file(mark_of(&scratch)).unwrap();
     let after = default_store(&scratch, || Some(NOW + 3 * SECOND)).reserve(0).unwrap();
     assert_eq!(after.first(), NOW + 3 * SECOND);
 }
@@ -83,14 +83,14 @@ fn a_host_whose_mark_is_lost_or_set_back_while_it_runs_goes_on_above_what_it_had
     let scratch = Scratch::new();
     let store = store(&scratch, today);
     let after = store.reserve(NOW + DAY).unwrap().end();
-    fs::remove_file(scratch.mark()).unwrap();
+    fs::remove_file(mark_of(&scratch)).unwrap();
     let after =
         store.reserve_next(after, || false).map(|block| (block.first(), block.end())).unwrap();
     assert_eq!(after, (NOW + DAY + LEN, NOW + DAY + 2 * LEN));
-    fs::write(scratch.mark(), render(7)).unwrap();
+    fs::write(mark_of(&scratch), render(7)).unwrap();
     assert_eq!(store.reserve_next(after.1, || false).unwrap().first(), NOW + DAY + 2 * LEN);
     // Nothing is known of what others had.
-    fs::remove_file(scratch.mark()).unwrap();
+    fs::remove_file(mark_of(&scratch)).unwrap();
     let error = super::store(&scratch, unset).reserve_next(after.1, || false).unwrap_err();
     assert!(matches!(error, CounterError::NoClock), "{error}");
 }
@@ -98,24 +98,25 @@ fn a_host_whose_mark_is_lost_or_set_back_while_it_runs_goes_on_above_what_it_had
 #[test]
 fn a_mark_far_ahead_of_the_clock_is_reported_until_the_clock_has_passed_it() {
     let scratch = Scratch::new();
-    drop(IvBlocks::open(config(&scratch.0, tomorrow), 0, User::this(false)).unwrap());
-    let said = IvBlocks::open(config(&scratch.0, today), 0, User::this(false))
+    drop(IvBlocks::open(config(scratch.path(), tomorrow), 0, User::this(false)).unwrap());
+    let said = IvBlocks::open(config(scratch.path(), today), 0, User::this(false))
         .unwrap()
         .0
         .fallback()
         .unwrap();
     // NOW is 2026-02-16, and both the first host and this one have begun on the day after.
-    for part in [scratch.mark().to_str().unwrap(), "2026-02-17 00:00:01 UTC", "86400 s ahead"] {
+    for part in [mark_of(&scratch).to_str().unwrap(), "2026-02-17 00:00:01 UTC", "86400 s ahead"] {
         assert!(said.contains(part), "{said}");
     }
-    let said = IvBlocks::open(config(&scratch.0, unset), 0, User::this(false))
+    let said = IvBlocks::open(config(scratch.path(), unset), 0, User::this(false))
         .unwrap()
         .0
         .fallback()
         .unwrap();
     assert!(said.contains("clock is not set"), "{said}");
     let (counter, _) =
-        IvBlocks::open(config(&scratch.0, || Some(NOW + 2 * DAY)), 0, User::this(false)).unwrap();
+        IvBlocks::open(config(scratch.path(), || Some(NOW + 2 * DAY)), 0, User::this(false))
+            .unwrap();
     assert_eq!(counter.fallback(), None);
 }
 
@@ -136,12 +137,12 @@ fn a_damaged_mark_is_shown_with_what_it_may_have_been_and_what_makes_a_new_one_s
     let scratch = Scratch::new();
     let store = store(&scratch, today);
     drop(store.reserve(0).unwrap());
-    let whole = fs::read(scratch.mark()).unwrap();
+    let whole = fs::read(mark_of(&scratch)).unwrap();
     let mark = NOW + LEN;
     for bit in 0..whole.len() * 8 {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        fs::write(scratch.mark(), &flipped).unwrap();
+        fs::write(mark_of(&scratch), &flipped).unwrap();
         let error = store.reserve(0).unwrap_err();
         let CounterError::Damaged { mark: Some(maybe), .. } = error else { panic!("{error}") };
         assert!(maybe >= mark, "{error}");
@@ -151,7 +152,7 @@ fn a_damaged_mark_is_shown_with_what_it_may_have_been_and_what_makes_a_new_one_s
         assert!(text.contains(part), "{text}");
     }
     // What it says to do.
-    fs::remove_file(scratch.mark()).unwrap();
+    fs::remove_file(mark_of(&scratch)).unwrap();
     let again = store.reserve(mark).unwrap();
     assert_eq!(again.first(), mark);
 }
@@ -159,9 +160,9 @@ fn a_damaged_mark_is_shown_with_what_it_may_have_been_and_what_makes_a_new_one_s
 #[test]
 fn a_mark_that_this_user_cannot_reach_or_move_is_an_error_and_never_the_clock() {
     let scratch = Scratch::new();
-    let dir = scratch.0.join("state/1rma");
+    let dir = scratch.path().join("state/1rma");
     drop(open_unnamed(&dir, today).unwrap());
-    let (parent, mark) = (scratch.0.join("state"), dir.join("counter"));
+    let (parent, mark) = (scratch.path().join("state"), dir.join("counter"));
     let fails = || without_privileges(|| open_unnamed(&dir, today).unwrap_err());
     for (path, mode) in [(&mark, 0o600), (&dir, 0o700), (&parent, 0o755)] {
         set_mode(path, 0);
@@ -197,13 +198,13 @@ fn a_mark_that_this_user_cannot_reach_or_move_is_an_error_and_never_the_clock() 
 fn a_directory_that_was_moved_to_a_disk_that_is_not_there_is_an_error_and_never_the_clock() {
     let scratch = Scratch::new();
     for link in ["state/1rma", "state"] {
-        fs::create_dir_all(scratch.0.join(link).parent().unwrap()).unwrap();
-        let link = scratch.0.join(link);
-        symlink(scratch.0.join("not/mounted"), &link).unwrap();
-        let error = open_unnamed(&scratch.0.join("state/1rma"), today).unwrap_err();
+        fs::create_dir_all(scratch.path().join(link).parent().unwrap()).unwrap();
+        let link = scratch.path().join(link);
+        symlink(scratch.path().join("not/mounted"), &link).unwrap();
+        let error = open_unnamed(&scratch.path().join("state/1rma"), today).unwrap_err();
         assert!(matches!(error, CounterError::Unusable { .. }), "{error}");
         fs::remove_file(&link).unwrap();
-        let _ = fs::remove_dir(scratch.0.join("state"));
+        let _ = fs::remove_dir(scratch.path().join("state"));
     }
 }
 
@@ -225,10 +226,10 @@ fn a_start_that_neither_a_mark_nor_the_clock_confirms_is_refused() {
 #[test]
 fn a_host_that_waits_for_another_to_reserve_is_dropped_at_once() {
     let scratch = Scratch::new();
-    let config = CounterConfig { block_len: 4, ..config(&scratch.0, today) };
+    let config = CounterConfig { block_len: 4, ..config(scratch.path(), today) };
     let (counter, block) = IvBlocks::open(config, 0, User::this(false)).unwrap();
     let mut sealing = Sealing::new(&block);
-    let lock = fs::File::open(scratch.0.join("lock")).unwrap();
+    let lock = fs::File::open(scratch.path().join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let clock = TscClock::new();
     let _ = [sealing.seal(), sealing.seal()];

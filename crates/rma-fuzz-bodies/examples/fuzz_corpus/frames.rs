@@ -1,0 +1,60 @@
+//! Inputs of the target `wire`: honest frames from simulated runs, and what lies just outside.
+
+use std::collections::BTreeMap;
+
+use rma_core::wire::FrameView;
+use rma_sim::{load::swarm::run_seed, net::trace::What};
+
+/// One frame of each kind and, for responses, of some lengths; and what lies just outside.
+pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for seed in 0..40 {
+        let run = run_seed(seed, |seen| {
+            if let What::Sent { frame, .. } = &seen.what
+                && let Some(name) = name(&frame.bytes)
+            {
+                files.entry(name).or_insert_with(|| frame.bytes.to_vec());
+            }
+        });
+        run.expect("the swarm has run these seeds");
+    }
+    let request = files["request-throughput"].clone();
+    let changed = |at: usize, octets: &[u8]| {
+        let mut frame = request.clone();
+        frame[at..at + octets.len()].copy_from_slice(octets);
+        frame
+    };
+    files.insert("version-2".into(), changed(0, &[2]));
+    files.insert("type-9".into(), changed(1, &[9]));
+    files.insert("class-2".into(), changed(2, &[2]));
+    files.insert("request-op-size-0".into(), changed(36, &[0, 0]));
+    files.insert("request-op-size-4097".into(), changed(36, &[0x10, 0x01]));
+    files.insert("request-payload-len-63".into(), changed(38, &[0, 63]));
+    files.insert("request-truncated".into(), request[..55].to_vec());
+    files.insert("header-only".into(), request[..28].to_vec());
+    files.insert("empty".into(), Vec::new());
+    files
+}
+
+fn name(frame: &[u8]) -> Option<String> {
+    Some(
+        match FrameView::parse(frame).ok()? {
+            FrameView::ReadRequest(view) => format!("request-{:?}", view.claims().header.class),
+            FrameView::Failure(view) => format!("failure-{:?}", view.claims().status),
+            FrameView::ReadResponse(view) => match view.claims().payload_len {
+                len @ (1 | 63 | 64 | 65 | 512) => format!("response-{len}"),
+                _ => return None,
+            },
+            FrameView::MutationRequest(view) => format!("{:?}", view.claims().mutation.op_type()),
+            FrameView::Solicitation(_) => "solicitation".into(),
+            FrameView::SolicitedData(view) => match view.claims().payload_len {
+                len @ (1 | 16 | 63 | 64 | 65) => format!("data-{len}"),
+                _ => return None,
+            },
+            FrameView::Acknowledgement(view) => {
+                format!("acknowledgement-{:?}", view.claims().status)
+            }
+        }
+        .to_lowercase(),
+    )
+}

@@ -1,0 +1,26 @@
+//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, short
+//! stories of two NICs for `nic`. Run it from the root of the repository:
+//!
+//! ```text
+//! cargo run -p rma-fuzz-bodies --example fuzz_corpus
+//! ```
+//!
+//! Stories are told here and stay as they are; frames are those that the simulator sends today.
+
+mod frames;
+mod stories;
+mod story;
+
+use std::{fs, io, path::Path};
+
+fn main() -> io::Result<()> {
+    let corpus = Path::new("fuzz/corpus");
+    for (target, files) in [("wire", frames::all()), ("nic", stories::all())] {
+        let directory = corpus.join(target);
+        fs::create_dir_all(&directory)?;
+        for (name, bytes) in files {
+            fs::write(directory.join(name), bytes)?;
+        }
+    }
+    Ok(())
+}
