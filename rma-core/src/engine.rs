@@ -104,6 +104,18 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         self.loopback.is_empty() && !self.service.wants_transmit() && self.service.is_idle()
     }
 
+    /// Says to applications in other processes that this engine is going to sleep. The doorbell of
+    /// those of this process follows ([`Doorbell::prepare_sleep`](rma_shm::Doorbell::prepare_sleep),
+    /// whose fence is for all), and then [`Engine::is_idle`]. [`Engine::awake`] comes afterwards.
+    pub fn announce_sleep(&self) {
+        self.service.announce_sleep();
+    }
+
+    /// Says to applications in other processes that this engine sleeps no more.
+    pub fn awake(&self) {
+        self.service.awake();
+    }
+
     fn receive(&mut self, now: Instant) -> usize {
         let Self { service, backend, clock, loopback, received_len } = self;
         let looped = loopback.drain(|frames| service.handle_frames(now, clock, frames));

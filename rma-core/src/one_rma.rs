@@ -215,6 +215,14 @@ impl Service for OneRma {
         }
     }
 
+    fn announce_sleep(&self) {
+        self.portals.iter().for_each(PortalPort::announce_sleep);
+    }
+
+    fn awake(&self) {
+        self.portals.iter().for_each(PortalPort::engine_awake);
+    }
+
     #[inline]
     fn is_idle(&self) -> bool {
         self.portals.iter().all(PortalPort::is_idle)

@@ -76,6 +76,14 @@ pub trait Service {
     /// as a system call takes its time and frames should not wait for it.
     fn wake_sleepers(&mut self);
 
+    /// Says to those applications that do not look at the host's own doorbell, as they are in other
+    /// processes, that the engine is going to sleep. Whoever is about to sleep says it, before the
+    /// host's doorbell and before [`Service::is_idle`].
+    fn announce_sleep(&self) {}
+
+    /// Says to them that the engine sleeps no more.
+    fn awake(&self) {}
+
     /// Whether no application has issued a command that could be taken. Looks again at the memory
     /// of the applications: whoever is about to sleep asks.
     fn is_idle(&self) -> bool;

@@ -106,10 +106,16 @@ impl Doorbell {
     /// Engine: announces that it wants to sleep. Next, look into *every* ring once more; only if
     /// all are empty, sleep. In both cases call [`Doorbell::awake`] afterwards.
     pub fn prepare_sleep(&self) {
+        self.announce_sleep();
+        fence(Ordering::SeqCst);
+    }
+
+    /// Engine, with several doorbells: first this for all of them but one, and then
+    /// [`Doorbell::prepare_sleep`] for that one, whose fence is for all.
+    pub fn announce_sleep(&self) {
         // Release, so that what the engine published before (completions) is there for whoever sees
         // it.
         self.flag.store(ASLEEP, Ordering::Release);
-        fence(Ordering::SeqCst);
     }
 
     /// Engine: it sleeps no more, or found work when it looked again and never did.

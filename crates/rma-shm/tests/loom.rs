@@ -167,6 +167,39 @@ fn explore_doorbell(applications: usize) {
     });
 }
 
+/// Each application has a doorbell of its own, as in its portal's memory. The engine announces its
+/// sleep on all of them, with one fence.
+#[test]
+fn either_of_two_applications_with_doorbells_of_their_own_wakes_an_engine_that_goes_to_sleep() {
+    loom::model(|| {
+        let doorbells = [Doorbell::new(), Doorbell::new()];
+        let rung = Arc::new(AtomicBool::new(false));
+        let (threads, consumers): (Vec<_>, Vec<_>) = doorbells
+            .iter()
+            .map(|doorbell| {
+                let (mut producer, consumer) = ring(1);
+                let (doorbell, rung) = (doorbell.clone(), Arc::clone(&rung));
+                let application = thread::spawn(move || {
+                    producer.push(&line(1)).unwrap();
+                    if doorbell.needs_ring() {
+                        rung.store(true, Ordering::Relaxed);
+                    }
+                });
+                (application, consumer)
+            })
+            .unzip();
+        doorbells[0].announce_sleep();
+        doorbells[1].prepare_sleep();
+        let sleeps = consumers.iter().all(Consumer::is_empty);
+        for application in threads {
+            application.join().unwrap();
+        }
+        if sleeps {
+            assert!(rung.load(Ordering::Relaxed), "asleep for ever beside a full ring");
+        }
+    });
+}
+
 #[test]
 fn a_push_wakes_an_engine_that_goes_to_sleep() {
     explore_doorbell(1);

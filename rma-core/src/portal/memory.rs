@@ -92,7 +92,8 @@ impl PortalMemory {
     }
 
     /// Whether the engine sleeps: what the application looks at after it has issued commands, as
-    /// [`PortalConfig::bell`].
+    /// [`PortalConfig::bell`], and where the engine says it, as
+    /// [`PortalPort::set_engine_doorbell`].
     #[must_use]
     pub const fn engine_doorbell(&self) -> &Doorbell {
         &self.engine_doorbell

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rma_shm::{Consumer, Producer};
+use rma_shm::{Consumer, Doorbell, Producer};
 
 use super::Bell;
 use crate::command::{Command, CommandSlotId, Completion};
@@ -19,6 +19,9 @@ pub struct PortalPort {
     impossible_told: u64,
     /// How to wake the application's thread when it sleeps; `None` if it never does.
     sleeper: Option<Bell>,
+    /// Where the application looks whether the engine sleeps; `None` if it looks at the host's own
+    /// doorbell.
+    engine_doorbell: Option<Doorbell>,
     /// Whether completions have been given since the application's thread was last looked after.
     given: bool,
 }
@@ -33,6 +36,7 @@ impl PortalPort {
             outstanding: 0,
             impossible_told: 0,
             sleeper: None,
+            engine_doorbell: None,
             given: false,
         }
     }
@@ -42,6 +46,29 @@ impl PortalPort {
     /// no more.
     pub fn set_sleeper(&mut self, bell: Bell) {
         self.sleeper = Some(bell);
+    }
+
+    /// The application cannot look at the host's own doorbell whether the engine sleeps, and looks
+    /// at this one of the portal's memory
+    /// ([`PortalMemory::engine_doorbell`](super::PortalMemory::engine_doorbell)). The engine says it
+    /// there, too, from now on.
+    pub fn set_engine_doorbell(&mut self, doorbell: Doorbell) {
+        self.engine_doorbell = Some(doorbell);
+    }
+
+    /// Says that the engine is going to sleep. The host's own doorbell, whose fence is for all,
+    /// follows.
+    pub(crate) fn announce_sleep(&self) {
+        if let Some(doorbell) = &self.engine_doorbell {
+            doorbell.announce_sleep();
+        }
+    }
+
+    /// Says that the engine sleeps no more.
+    pub(crate) fn engine_awake(&self) {
+        if let Some(doorbell) = &self.engine_doorbell {
+            doorbell.awake();
+        }
     }
 
     /// The portal's command slots.

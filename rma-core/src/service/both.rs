@@ -135,6 +135,16 @@ impl<A: Service, B: Service> Service for Both<A, B> {
         self.second.wake_sleepers();
     }
 
+    fn announce_sleep(&self) {
+        self.first.announce_sleep();
+        self.second.announce_sleep();
+    }
+
+    fn awake(&self) {
+        self.first.awake();
+        self.second.awake();
+    }
+
     fn is_idle(&self) -> bool {
         self.first.is_idle() && self.second.is_idle()
     }

@@ -255,6 +255,7 @@ fn run<B: HostBackend>(
 /// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there
 /// already.
 fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
+    engine.announce_sleep();
     shared.doorbell.prepare_sleep();
     if engine.is_idle() && shared.calls.is_empty() && !shared.stop.load(SeqCst) {
         let now = engine.clock().now();
@@ -265,6 +266,7 @@ fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
         shared.wake.drain();
     }
     shared.doorbell.awake();
+    engine.awake();
 }
 
 fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Duration) {
