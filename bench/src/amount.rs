@@ -1,4 +1,5 @@
-//! How much is measured, and over how much memory: what every measurement agrees on, below them all.
+//! How much is measured, and over how much memory: what every measurement agrees on, below them
+//! all.
 
 /// Bytes of the region that ops are measured in, to compare them with a floor whose frames are in
 /// the cache too. Ops all over a large region wait for the responder's memory as well.

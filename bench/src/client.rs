@@ -35,7 +35,7 @@ pub(crate) const REACH: Duration = Duration::from_secs(5);
 /// A host that reads and writes, with everything that it needs for that.
 #[derive(Debug)]
 pub struct Client {
-    /// The host.
+    /// The host whose engine this thread turns.
     pub host: InlineHost,
     /// Its command slots.
     pub portal: Portal,

@@ -41,9 +41,9 @@ pub enum FlowsError {
     /// The file could not be written.
     #[error("cannot write {}: {error}; choose another file", path.display())]
     Csv {
-        /// Which.
+        /// The file that was to hold the rows.
         path: PathBuf,
-        /// Why.
+        /// Why the system did not write it.
         error: io::Error,
     },
 }

@@ -28,7 +28,7 @@ const LEN_MAX: u64 = 64 << 10;
 /// What a grant file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantFile {
-    /// The grants.
+    /// What the holder of the file may do.
     pub grants: Grants,
     /// The UDP port of the responder's deployment.
     pub port: u16,

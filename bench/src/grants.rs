@@ -10,7 +10,7 @@ use rma_xdp::{
 
 use crate::error::PairError;
 
-/// The grants.
+/// What one initiator may do with one region: a key for each type of op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
     /// One of them, for what they have in common.

@@ -62,7 +62,7 @@ pub enum Floor {
 /// What was measured, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct Turns<const N: usize> {
-    /// The latencies.
+    /// How long ops and exchanges took, one histogram for each thing that was measured.
     pub latencies: [Latencies; N],
     /// Raw exchanges that were lost.
     pub lost: u64,

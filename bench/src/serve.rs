@@ -54,9 +54,9 @@ pub struct HostArgs {
 /// A type of op, as people type it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Op {
-    /// READ.
+    /// READ: bytes of the region come to the reader.
     Read,
-    /// WRITE.
+    /// WRITE: bytes of the writer go into the region.
     Write,
     /// Rekey: install a new key for the region.
     Rekey,

@@ -131,9 +131,9 @@ pub trait CongestionController: fmt::Debug + Send {
 pub enum Controller {
     /// Algorithm 1 and its kin.
     Aimd(Aimd),
-    /// Swift.
+    /// Swift, which paces by a target delay.
     Swift(Swift),
-    /// None.
+    /// No control: a window that stays as it is.
     Fixed(Fixed),
 }
 

@@ -119,7 +119,7 @@ pub struct Command {
     pub class: ClassOfService,
     /// The host of the remote region.
     pub responder: HostAddr,
-    /// The remote region.
+    /// The region at the responder that the op is on.
     pub remote_region: RegionId,
     /// K_d, bound to this host, this process and the op type.
     pub key: DerivedRegionKey,

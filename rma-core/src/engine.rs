@@ -1,9 +1,9 @@
 //! The engine: the loop around a [`Service`] that plays the part of the hardware (not in the
 //! paper).
 //!
-//! One turn moves bursts between a backend, the service and its applications. It reads the clock once, does
-//! bounded work, and after the engine is built it neither allocates nor locks nor blocks (P9).
-//! Threads, pinning and sleeping belong to whoever calls [`Engine::turn`].
+//! One turn moves bursts between a backend, the service and its applications. It reads the clock
+//! once, does bounded work, and after the engine is built it neither allocates nor locks nor blocks
+//! (P9). Threads, pinning and sleeping belong to whoever calls [`Engine::turn`].
 
 mod loopback;
 
@@ -53,7 +53,7 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         Self { service, backend, clock, loopback: Loopback::new(), received_len: 0 }
     }
 
-    /// The service.
+    /// The service that the engine turns for.
     #[must_use]
     pub const fn service(&self) -> &S {
         &self.service
@@ -64,7 +64,7 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         &mut self.service
     }
 
-    /// The backend.
+    /// The device that the engine moves frames through.
     #[must_use]
     pub const fn backend(&self) -> &B {
         &self.backend

@@ -52,7 +52,7 @@ pub struct Grant {
     pub pid: Pid,
     /// The type of op that the key is bound to.
     pub op_type: OpType,
-    /// K_d.
+    /// K_d, which proves that the initiator may do such ops.
     pub key: DerivedRegionKey,
 }
 

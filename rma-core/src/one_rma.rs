@@ -56,7 +56,7 @@ impl OneRma {
         }
     }
 
-    /// The NIC.
+    /// The NIC that this service drives.
     #[must_use]
     pub const fn nic(&self) -> &Nic {
         &self.nic

@@ -2,12 +2,13 @@
 //! 4).
 //!
 //! Two rings of lines join an application thread to its engine: commands one way, completions the
-//! other. They lie in one mapping ([`PortalMemory`]), so the engine may be in another process. Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the
-//! engine sleeps, no system call.
+//! other. They lie in one mapping ([`PortalMemory`]), so the engine may be in another process.
+//! Issuing a command is one store of 64 bytes and one Release store: no lock and, unless the engine
+//! sleeps, no system call.
 //!
-//! The portal hands out a [`CommandSlotId`](crate::command::CommandSlotId) with each command and takes it back with the
-//! completion. It never has more commands under way than slots, and both rings have at least as
-//! many entries as slots, so neither can be full.
+//! The portal hands out a [`CommandSlotId`](crate::command::CommandSlotId) with each command and
+//! takes it back with the completion. It never has more commands under way than slots, and both
+//! rings have at least as many entries as slots, so neither can be full.
 //!
 //! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile
 //! application could write to (P8). It takes only commands for the portal's own slots, and takes

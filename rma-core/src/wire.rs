@@ -65,7 +65,7 @@ pub struct Sealed<'a> {
     pub header: &'a [u8],
     /// The payload: encrypted and authenticated. Empty but for read responses and solicited data.
     pub payload: &'a mut [u8],
-    /// The tag.
+    /// The tag that authenticates header and payload.
     pub tag: &'a mut [u8; TAG_LEN],
 }
 

@@ -137,8 +137,8 @@ impl User {
     }
 }
 
-/// An engine's reservation of counter values: all that is ever reserved for it. Dropped, it reserves no
-/// more.
+/// An engine's reservation of counter values: all that is ever reserved for it. Dropped, it
+/// reserves no more.
 #[derive(Debug)]
 pub(crate) struct IvBlocks {
     source: CounterSource,

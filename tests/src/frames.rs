@@ -85,9 +85,9 @@ pub struct Case {
 /// The IP version that a UDP checksum covers the addresses of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// IPv4.
+    /// IPv4, with addresses of 4 octets.
     V4,
-    /// IPv6.
+    /// IPv6, with addresses of 16 octets.
     V6,
 }
 

@@ -346,7 +346,7 @@ enum Phase {
     },
     Submitted {
         task: TaskId,
-        /// [`Order::only`].
+        /// The outcome of the only call, as in [`Order::only`].
         only: Option<Arc<Outcome>>,
     },
     Done,

@@ -19,8 +19,8 @@ use crate::{
     provider::{AeadProvider, ProviderKind},
 };
 
-/// A provider, or what this processor lacks for it. Providers are of size zero: nothing is allocated
-/// for one that lives for ever.
+/// A provider, or what this processor lacks for it. Providers are of size zero: nothing is
+/// allocated for one that lives for ever.
 type Found = Result<&'static dyn AeadProvider, &'static str>;
 
 /// The provider over 128-bit registers, if this processor can run it.

@@ -5,7 +5,7 @@ use rma_crypto::{
     ProviderKind, SealJob, Text,
 };
 
-use super::Script;
+use super::script::Script;
 use rma_sim::prng::Prng;
 
 /// The most frames of a batch.

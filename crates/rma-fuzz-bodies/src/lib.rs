@@ -10,6 +10,7 @@ mod host;
 mod nic;
 mod portals;
 mod ring;
+mod script;
 
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ use rma_core::{
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
     },
 };
+
+use script::Script;
 
 pub use aead::aead;
 pub use nic::nic;
@@ -97,38 +100,4 @@ pub fn ring(data: &[u8]) -> Option<Arc<NicCounters>> {
         return None;
     }
     Some(portals::run(&mut script))
-}
-
-/// An index that is not the writer's to write: often a little wrong, sometimes anything.
-fn hostile_index(now: u32, script: &mut Script<'_>) -> u32 {
-    match script.number() {
-        kind if kind & 1 == 0 => now.wrapping_add_signed((script.number() as i8).into()),
-        _ => (script.wide() << 16 | script.wide()) as u32,
-    }
-}
-
-/// What is left of the input. At its end it reads as zeros.
-#[derive(Clone, Copy)]
-struct Script<'a>(&'a [u8]);
-
-impl<'a> Script<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    fn number(&mut self) -> usize {
-        self.byte().unwrap_or(0).into()
-    }
-
-    fn wide(&mut self) -> u64 {
-        u64::from(self.byte().unwrap_or(0)) << 8 | u64::from(self.byte().unwrap_or(0))
-    }
-
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (head, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        head
-    }
 }

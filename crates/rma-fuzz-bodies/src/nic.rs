@@ -17,8 +17,8 @@ use rma_core::{
 use rma_shm::Line;
 
 use super::{
-    Script,
     host::{AREAS, Expected, Host, PID, SLOTS_MAX, SOURCE_LEN, Taken},
+    script::Script,
 };
 use rma_sim::prng::Prng;
 

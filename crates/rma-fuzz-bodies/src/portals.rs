@@ -29,7 +29,7 @@ use rma_lab::{HandClock, MemoryBackend, received};
 use rma_shm::Region;
 use rma_sim::prng::Prng;
 
-use super::{Script, hostile_index};
+use super::script::Script;
 use honest::{Honest, Memory};
 use hostile::{Hostile, Identity};
 

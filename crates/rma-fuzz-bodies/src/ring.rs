@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use rma_shm::{Capacity, Consumer, Line, Producer, RingMemory};
 
-use super::{Script, hostile_index};
+use super::script::{Script, hostile_index};
 
 pub(super) fn run(script: &mut Script<'_>) {
     let mut ring = Ring::new(script);

@@ -19,7 +19,7 @@ impl Pattern {
         Self { seed }
     }
 
-    /// The seed.
+    /// The seed that the bytes follow from.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed

@@ -5,8 +5,8 @@
 //! is agreed on by those who share it (a [`Label`] says what was agreed on).
 //!
 //! Always true: all its words are mapped for reading and writing for as long as the value lives,
-//! and nobody has a reference to them but as atomic words, each accessed whole. So whatever somebody
-//! else writes there, at any time, is a value, never undefined behaviour.
+//! and nobody has a reference to them but as atomic words, each accessed whole. So whatever
+//! somebody else writes there, at any time, is a value, never undefined behaviour.
 //!
 //! | made by | what it is | who else has it |
 //! |---|---|---|
@@ -20,10 +20,10 @@
 //!
 //! A process that shares a mapping can write anything anywhere in it, and nothing here depends on
 //! its honesty. It cannot make the memory shorter: memory is only joined if it is sealed against
-//! that, or an access would be SIGBUS. What the seal does not forbid is a hole
-//! (`fallocate` with `FALLOC_FL_PUNCH_HOLE`): bytes become zero, which whoever may write can have in
-//! other ways, and the next access takes a page fault and a page. So the availability of a process
-//! that joins depends on the other's good will, and its memory safety does not.
+//! that, or an access would be SIGBUS. What the seal does not forbid is a hole (`fallocate` with
+//! `FALLOC_FL_PUNCH_HOLE`): bytes become zero, which whoever may write can have in other ways, and
+//! the next access takes a page fault and a page. So the availability of a process that joins
+//! depends on the other's good will, and its memory safety does not.
 
 mod label;
 mod part;
@@ -44,9 +44,9 @@ pub use label::{Label, LayoutError};
 #[cfg(not(loom))]
 pub(crate) use part::{Lone, Part, Words};
 
-/// The granularity of memory that the kernel maps, and the alignment of a region, in bytes. The page
-/// size of x86-64 and of most arm64 kernels; on a kernel with larger pages two mappings may share
-/// one.
+/// The granularity of memory that the kernel maps, and the alignment of a region, in bytes. The
+/// page size of x86-64 and of most arm64 kernels; on a kernel with larger pages two mappings may
+/// share one.
 pub const PAGE_SIZE: usize = 4096;
 
 /// What everything that lies in a mapping is aligned to, in bytes: two cache lines, because the
@@ -152,8 +152,8 @@ impl Mapping {
         Self::join_checked(fd, len)
     }
 
-    /// [`Mapping::join`], of memory that has `len` bytes, no more and no less: as many as both sides
-    /// have agreed on, so that the other side cannot have this one map more.
+    /// [`Mapping::join`], of memory that has `len` bytes, no more and no less: as many as both
+    /// sides have agreed on, so that the other side cannot have this one map more.
     ///
     /// # Errors
     ///
@@ -284,8 +284,8 @@ impl Mapping {
     #[must_use]
     pub const fn words(&self) -> &[MappingWord] {
         // SAFETY: these words are there for as long as `self` is borrowed; a `Page` and a `Block`
-        // are arrays of words without padding (asserted above), and a mapping of the kernel's is any
-        // number of bytes, aligned to pages.
+        // are arrays of words without padding (asserted above), and a mapping of the kernel's is
+        // any number of bytes, aligned to pages.
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 

@@ -118,8 +118,8 @@ impl Capacity {
 
 const _: () = assert!(Capacity::for_lines(u16::MAX).get() == CAPACITY_MAX);
 
-/// Makes a ring of `capacity` entries for two threads of this process, all memory allocated now. For
-/// two processes, each makes one end of a [`RingMemory`].
+/// Makes a ring of `capacity` entries for two threads of this process, all memory allocated now.
+/// For two processes, each makes one end of a [`RingMemory`].
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@
 //! | [`plot`] | tables, CSV and curves of text |
 //!
 //! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here:
-//! mishaps and faults ([`crate::load::scenario`]); applications that think, or look only now and then:
-//! these look at each completion at once.
+//! mishaps and faults ([`crate::load::scenario`]); applications that think, or look only now and
+//! then: these look at each completion at once.
 //!
 //! A run is a function of its options, seed included; all promises are checked after every event,
 //! as in the swarm.

@@ -365,7 +365,7 @@ fn a_node_without_counter_values_sends_nothing_until_it_has_some_again() {
     assert!(late > 50 && count(&report, OpStatus::Ok) > 3 * 20, "{report}");
 }
 
-/// P12.
+/// P12: a run is a function of its seed.
 #[test]
 fn the_same_seed_is_the_same_run_and_another_seed_is_another() {
     let trace = |seed| {

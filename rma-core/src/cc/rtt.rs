@@ -2,9 +2,9 @@
 //! Algorithm 1).
 //!
 //! The paper does not say how RTT is measured. Here it is the smoothed `total_delay` of ops that
-//! succeeded, of one remote NIC and way that data moves: the time after which a change of the window shows in
-//! completions, waiting in the local NIC included, and the one with which OpSize × CWND / RTT is
-//! the rate that a full window has anyway.
+//! succeeded, of one remote NIC and way that data moves: the time after which a change of the
+//! window shows in completions, waiting in the local NIC included, and the one with which OpSize ×
+//! CWND / RTT is the rate that a full window has anyway.
 
 use core::time::Duration;
 

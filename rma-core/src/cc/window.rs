@@ -34,8 +34,8 @@ impl OpCharge {
     }
 }
 
-/// The window to one remote NIC, for data that moves one way, at one moment: the more restrictive of the local
-/// and the remote.
+/// The window to one remote NIC, for data that moves one way, at one moment: the more restrictive
+/// of the local and the remote.
 ///
 /// Windows change with every completion; ask for a new one for each op.
 #[derive(Clone, Copy, Debug, PartialEq)]

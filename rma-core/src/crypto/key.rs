@@ -95,7 +95,7 @@ pub struct KeyBinding {
     pub responder: HostAddr,
     /// The initiating process.
     pub pid: Pid,
-    /// The op type.
+    /// The only type of op that the key is good for.
     pub op_type: OpType,
 }
 

@@ -293,7 +293,7 @@ pub enum CallError {
     /// A piece has no bytes.
     #[error("piece {piece} has no bytes; leave it out")]
     EmptyPiece {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
     },
     /// A piece reaches outside the remote region.
@@ -301,7 +301,7 @@ pub enum CallError {
         "piece {piece}: {len} bytes at offset {offset} do not fit into remote region {region} of {region_len} bytes"
     )]
     RemoteOutOfBounds {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
         /// The region.
         region: RegionId,
@@ -317,7 +317,7 @@ pub enum CallError {
         "piece {piece}: {len} bytes at offset {offset} do not fit into local region {region} of {region_len} bytes"
     )]
     LocalOutOfBounds {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
         /// The region.
         region: RegionId,
@@ -334,7 +334,7 @@ pub enum CallError {
          piece shorter, or the buffer longer"
     )]
     OutsideBuffer {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
         /// The length of the buffer in bytes.
         buffer_len: u64,
@@ -362,15 +362,15 @@ pub enum CallError {
         "pieces {first} and {second} change the same bytes; make them two calls with a fence between them"
     )]
     Overlap {
-        /// One.
+        /// One of the two pieces, by its place in the call.
         first: usize,
-        /// The other.
+        /// The other piece, by its place in the call.
         second: usize,
     },
     /// Pieces of one call are with two hosts.
     #[error("piece {piece} is with another host than the first; make one call for each host")]
     AnotherHost {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
     },
     /// The grant of the first piece is for something else than reads and writes.
@@ -384,7 +384,7 @@ pub enum CallError {
     /// The grant or the local region is not one for this portal.
     #[error("piece {piece}: {error}")]
     Submit {
-        /// Which.
+        /// The piece, by its place in the call.
         piece: usize,
         /// What is wrong with it.
         error: SubmitError,

@@ -11,8 +11,8 @@ use crate::{
     tally::Tally,
 };
 
-/// Counters of one NIC, written by the engine thread alone; a reader sees each counter whole, but not
-/// all at one instant.
+/// Counters of one NIC, written by the engine thread alone; a reader sees each counter whole, but
+/// not all at one instant.
 #[derive(Debug, Default)]
 pub struct NicCounters {
     statuses: [Tally; OpStatus::ALL.len()],

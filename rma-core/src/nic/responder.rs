@@ -1,9 +1,9 @@
 //! The responding side: requests are admitted or refused, reads are answered, mutations applied
 //! (1RMA §3.1, §4.2, §5).
 //!
-//! What is refused, read and mutated has a module each: `admission`, `reads`, `mutations`. They take
-//! turns to send, so that requests that are refused, which may come as
-//! fast as frames can be sent, do not stop those that were accepted.
+//! What is refused, read and mutated has a module each: `admission`, `reads`, `mutations`. They
+//! take turns to send, so that requests that are refused, which may come as fast as frames can be
+//! sent, do not stop those that were accepted.
 
 mod admission;
 mod mutations;

@@ -8,9 +8,9 @@
 //! | 384 | [ring](rma_shm::spsc) of commands | application; the engine its `head` |
 //! | behind it | ring of completions | engine; the application its `head` |
 //!
-//! A ring has as many entries as the portal has slots, rounded up to a power of two. Both sides know
-//! the number of slots, and compute from it where everything lies: nothing is found by what the
-//! memory says. Version 1 also says how commands and completions are encoded into lines
+//! A ring has as many entries as the portal has slots, rounded up to a power of two. Both sides
+//! know the number of slots, and compute from it where everything lies: nothing is found by what
+//! the memory says. Version 1 also says how commands and completions are encoded into lines
 //! ([`Command`](crate::command::Command), [`Completion`](crate::command::Completion)): whoever
 //! changes that counts it up.
 //!
@@ -29,8 +29,8 @@ const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;
 const COMMANDS: usize = APPLICATION_DOORBELL + Doorbell::FOOTPRINT;
 
 /// What the two ends of a portal are made of. One side formats it in a mapping and the other, which
-/// may be another process, joins it there; each makes its end. [`portal()`](super::portal()) is both
-/// in one process.
+/// may be another process, joins it there; each makes its end. [`portal()`](super::portal()) is
+/// both in one process.
 ///
 /// The application may be hostile (P8): what it writes, into any part of this memory and at any
 /// time, the engine's end takes for a command, or for an index that cannot be. The application

@@ -1,4 +1,5 @@
-//! Waking a thread that sleeps in the kernel: the way is a trait, as system calls are made elsewhere.
+//! Waking a thread that sleeps in the kernel: the way is a trait, as system calls are made
+//! elsewhere.
 
 use std::sync::Arc;
 

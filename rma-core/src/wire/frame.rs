@@ -1,8 +1,8 @@
 //! The types of frames, a row for each, and what a received frame claims.
 //!
-//! A row says of a kind of frame what it is looked at as, which way it goes, and how long its header
-//! is; below it stand the types of frames that are of this kind, with their codes. What is in such
-//! a frame, its own module says; what a NIC does with it, its dispatch.
+//! A row says of a kind of frame what it is looked at as, which way it goes, and how long its
+//! header is; below it stand the types of frames that are of this kind, with their codes. What is
+//! in such a frame, its own module says; what a NIC does with it, its dispatch.
 
 use super::{
     Acknowledgement, Failure, MutationRequest, Request, Response, Solicitation, SolicitedData,

@@ -155,7 +155,7 @@ impl Mutation {
 pub struct MutationRequest {
     /// The common header.
     pub header: Header,
-    /// What.
+    /// What the initiator wants to change.
     pub mutation: Mutation,
     /// How long the initiator will wait for the acknowledgement once it has the solicitation, in
     /// microseconds, rounded down; at least 1. The responder changes nothing after that long (§5.1,

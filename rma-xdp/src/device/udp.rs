@@ -290,7 +290,7 @@ impl Backend for UdpBackend {
 /// What one receive call brought.
 enum Received {
     Nothing,
-    /// Counted.
+    /// A datagram that is no frame. It has been counted.
     Dropped,
     /// The first `len` bytes of the buffer.
     Frame {

@@ -206,7 +206,7 @@ pub struct PoolUsage {
 pub struct Usage {
     /// Command slots. Those of a portal that was dropped count until its last op has completed.
     pub slots: PoolUsage,
-    /// Regions.
+    /// Regions that are registered.
     pub regions: PoolUsage,
     /// Bytes in registered regions.
     pub bytes: PoolUsage,

@@ -32,7 +32,7 @@ pub enum End {
 }
 
 impl End {
-    /// Both.
+    /// Both ends, in order.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
     /// The other one.
@@ -113,7 +113,7 @@ impl WireLab {
         Self { wire, hosts, _middle: middle }
     }
 
-    /// The wire.
+    /// The wire between the two hosts, which attackers hold.
     #[must_use]
     pub const fn wire(&self) -> &Wire {
         &self.wire

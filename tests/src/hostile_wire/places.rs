@@ -100,7 +100,7 @@ impl Places {
         self.over.iter().flatten().map(Over::late_frames).sum()
     }
 
-    /// The memory.
+    /// The region that the places are in.
     #[must_use]
     pub const fn memory(&self) -> &RegisteredRegion {
         &self.memory

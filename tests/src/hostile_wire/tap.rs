@@ -26,7 +26,7 @@ const EVERYTHING: u16 = 3;
 #[derive(Debug)]
 struct LinkLayerAddress {
     family: u16,
-    /// Big-endian.
+    /// The EtherType, big-endian.
     protocol: [u8; 2],
     interface: u32,
     hardware_type: u16,

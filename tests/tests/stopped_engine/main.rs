@@ -43,7 +43,7 @@ const SLOTS: u16 = 64;
 struct Late {
     /// Applied all the same: `late_effects`.
     effects: u64,
-    /// Refused.
+    /// Refused, as their time was over.
     refused: u64,
 }
 

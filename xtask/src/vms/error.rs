@@ -68,7 +68,7 @@ pub(crate) enum Setup {
     /// The kernel's package lacks something.
     #[error("there is no {what} in {folder}: remove that folder, so that it is unpacked again")]
     NotInPackage {
-        /// What.
+        /// The file that is missing.
         what: String,
         /// Where the package was unpacked.
         folder: PathBuf,
@@ -85,7 +85,7 @@ pub(crate) enum Trouble {
     /// A machine ended.
     #[error("{host} ended while {waiting_for} was awaited")]
     Ended {
-        /// Which.
+        /// The machine, by its name.
         host: String,
         /// What for.
         waiting_for: String,
@@ -93,7 +93,7 @@ pub(crate) enum Trouble {
     /// A machine said nothing for too long.
     #[error("{host} was silent for {seconds} s while {waiting_for} was awaited")]
     Silent {
-        /// Which.
+        /// The machine, by its name.
         host: String,
         /// For how long.
         seconds: u64,
@@ -103,7 +103,7 @@ pub(crate) enum Trouble {
     /// A line is not one of those that are known.
     #[error("{host} said {line:?}, which is not understood")]
     Unknown {
-        /// Which.
+        /// The machine, by its name.
         host: String,
         /// The line.
         line: String,
@@ -111,7 +111,7 @@ pub(crate) enum Trouble {
     /// A command in a machine failed.
     #[error("{host}: `{command}` ended with {status}: {said}")]
     Command {
-        /// Where.
+        /// The machine that it ran in.
         host: String,
         /// The command line.
         command: String,
@@ -123,7 +123,7 @@ pub(crate) enum Trouble {
     /// `rma-bench` ended before its time.
     #[error("{host}: rma-bench {program} ended with status {status}: {said}")]
     Exited {
-        /// Where.
+        /// The machine that it ran in.
         host: String,
         /// Its subcommand.
         program: &'static str,
@@ -135,7 +135,7 @@ pub(crate) enum Trouble {
     /// It went on, otherwise than it should.
     #[error("{host}: {expected} was expected, and this came: {came}")]
     Unexpected {
-        /// Where.
+        /// The machine that it ran in.
         host: String,
         /// What should have come.
         expected: String,
@@ -145,7 +145,7 @@ pub(crate) enum Trouble {
     /// The machine's monitor did not do what it was asked.
     #[error("the monitor of {host}: {said}")]
     Monitor {
-        /// Whose.
+        /// The machine whose monitor it is.
         host: String,
         /// What it said, or why it could not be asked.
         said: String,

@@ -9,7 +9,7 @@ use std::{process, sync::atomic::AtomicU32, sync::atomic::Ordering::Relaxed};
 use super::error::Setup;
 use crate::host;
 
-/// The bridge.
+/// The bridge that joins the machines of one network.
 const BRIDGE: &str = "br0";
 
 /// How its name begins: like those of the lab, whose makers can be told.

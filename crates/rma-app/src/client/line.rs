@@ -33,7 +33,7 @@ pub(super) struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     class: ClassOfService,
-    /// Ascends.
+    /// Its place in the line: each ticket has a higher one than those before it.
     number: u64,
 }
 

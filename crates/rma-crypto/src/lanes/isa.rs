@@ -28,7 +28,7 @@ pub(crate) trait Isa: Copy {
     /// The same instructions over one block.
     fn one(self) -> Self::One;
 
-    /// Zeros.
+    /// A block of zeros in every lane.
     fn zero(self) -> Self::V;
     /// One block in every lane.
     fn splat(self, block: &Block) -> Self::V;

@@ -9,7 +9,8 @@ use rma_core::{
     region::RegisteredRegion,
 };
 
-use super::{CONSTANT_LEN, Script};
+use super::CONSTANT_LEN;
+use crate::script::Script;
 
 /// Turns that a read takes when nobody is in its way: its request is sent in one, its data arrives
 /// in the next.

@@ -14,7 +14,8 @@ use rma_core::{
 };
 use rma_shm::{Line, Mapping, RingMemory};
 
-use super::{CONSTANT_LEN, HOSTILE_KEY, Script, hostile_index};
+use super::{CONSTANT_LEN, HOSTILE_KEY};
+use crate::script::{Script, hostile_index};
 
 /// Commands that an engine may take from one portal in one turn.
 const COMMANDS_PER_TURN: u32 = 32;

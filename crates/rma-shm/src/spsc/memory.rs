@@ -1,5 +1,5 @@
-//! A ring's memory, as everybody has it who has it mapped: all words may be read and written, at any
-//! time, by rules or against them. The two ends are made of it.
+//! A ring's memory, as everybody has it who has it mapped: all words may be read and written, at
+//! any time, by rules or against them. The two ends are made of it.
 
 use super::{Capacity, Consumer, Producer, Side, place::Place};
 use crate::line::Line;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// The memory of one ring, before or beside its ends.
 ///
 /// One side formats it and the other joins it, or one process makes both ends. There should be one
-/// producer and one consumer of it, wherever they are; if there are more, what they pass is garbage,
-/// and that is all.
+/// producer and one consumer of it, wherever they are; if there are more, what they pass is
+/// garbage, and that is all.
 ///
-/// Its words can be read and written here in spite of the ends' ownership, as a process can that has
-/// the memory mapped: to look at what a dead process has left, to begin anew, and to play a hostile
-/// one.
+/// Its words can be read and written here in spite of the ends' ownership, as a process can that
+/// has the memory mapped: to look at what a dead process has left, to begin anew, and to play a
+/// hostile one.
 #[derive(Clone)]
 pub struct RingMemory(Place);
 
@@ -49,8 +49,8 @@ impl RingMemory {
         Place::format(mapping, at, capacity).map(Self)
     }
 
-    /// The ring that another process has formatted at offset `at` of `mapping`. The capacity is what
-    /// both have agreed on: the memory is only asked whether it says the same.
+    /// The ring that another process has formatted at offset `at` of `mapping`. The capacity is
+    /// what both have agreed on: the memory is only asked whether it says the same.
     ///
     /// # Errors
     ///

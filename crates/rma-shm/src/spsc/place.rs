@@ -1,8 +1,8 @@
-//! Where a ring lies: its two indexes and its entries, found by a pointer and a mask. The module above says what lies at
-//! which offset.
+//! Where a ring lies: its two indexes and its entries, found by a pointer and a mask. The module
+//! above says what lies at which offset.
 //!
-//! Pointer and mask belong to this process: no offset and no length is read from shared memory. Under
-//! loom a ring has modelled words instead, and no label.
+//! Pointer and mask belong to this process: no offset and no length is read from shared memory.
+//! Under loom a ring has modelled words instead, and no label.
 
 use crate::{
     line::Line,
@@ -38,8 +38,8 @@ impl Entry {
     }
 }
 
-/// Sees the index that `word` holds, and what was written before it. What the upper half holds means
-/// nothing.
+/// Sees the index that `word` holds, and what was written before it. What the upper half holds
+/// means nothing.
 #[inline]
 fn load(word: &Word) -> u32 {
     word.load(Ordering::Acquire) as u32

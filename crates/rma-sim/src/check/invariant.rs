@@ -82,7 +82,7 @@ impl Meant {
 /// An op, as software knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpName {
-    /// The initiator.
+    /// The node that issued it.
     pub initiator: NodeId,
     /// Its command slot.
     pub slot: u16,

@@ -27,7 +27,7 @@ pub enum Turn {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// P1.
+    /// P1: the NIC completed what no command had asked for.
     #[error("P1: {node} completed slot {slot} with {status}, but no command was outstanding there")]
     CompletedUnasked {
         /// The initiator.
@@ -37,7 +37,7 @@ pub enum Violation {
         /// The status.
         status: OpStatus,
     },
-    /// P1.
+    /// P1: the NIC let an op run beyond its bound.
     #[error("P1: {node} has not completed slot {slot}, which was due at {due:?}")]
     Overdue {
         /// The initiator.
@@ -47,7 +47,7 @@ pub enum Violation {
         /// The latest time that the configuration allows.
         due: Instant,
     },
-    /// P1.
+    /// P1: the NIC took a command into a slot that was in use.
     #[error("P1: {node} took a command into slot {slot}, whose op had not completed")]
     SlotTakenTwice {
         /// The initiator.
@@ -55,7 +55,7 @@ pub enum Violation {
         /// The command slot.
         slot: u16,
     },
-    /// P1.
+    /// P1: the NIC refused a command for a reason that was not so.
     #[error("P1: {node} refused a command for slot {slot}, which is not so: {error}")]
     Refused {
         /// The initiator.
@@ -90,7 +90,7 @@ pub enum Violation {
         /// The status.
         status: OpStatus,
     },
-    /// P3.
+    /// P3: the NIC debits its window otherwise than by what is in service.
     #[error("P3: {node} debits {debited} bytes for {solicited} in service, window {window}")]
     Window {
         /// The initiator.
@@ -102,7 +102,7 @@ pub enum Violation {
         /// The solicitation window.
         window: u32,
     },
-    /// P3.
+    /// P3: more payload was on its way to a node than it had solicited.
     #[error("P3: {bytes} solicited bytes are on their way to {node}, which allows {allowed}")]
     InFlight {
         /// The initiator.
@@ -139,7 +139,7 @@ pub enum Violation {
         /// The solicitation window.
         window: u32,
     },
-    /// P4.
+    /// P4: a sender used an IV twice.
     #[error("P4: {sender} engine {engine} direction {direction} sent counter {counter} twice")]
     IvRepeated {
         /// The sending address.
@@ -151,7 +151,7 @@ pub enum Violation {
         /// The counter.
         counter: u64,
     },
-    /// P5.
+    /// P5: a responder held more requests than its queue has places.
     #[error("P5: {node} holds {jobs} requests of one class, and its inbound queue has {depth}")]
     QueueGrew {
         /// The responder.
@@ -161,7 +161,7 @@ pub enum Violation {
         /// The configured depth.
         depth: u32,
     },
-    /// P6.
+    /// P6: a NIC accepted a frame that was not as it was sealed.
     #[error("P6: {node} accepted a corrupted frame from {source_addr}")]
     CorruptedAccepted {
         /// The receiver.
@@ -169,7 +169,7 @@ pub enum Violation {
         /// The sender.
         source_addr: HostAddr,
     },
-    /// P7.
+    /// P7: a NIC accepted data that its op had no use for.
     #[error("P7: {node} accepted a frame for slot {slot} that its op had no use for")]
     AcceptedTwice {
         /// The initiator.

@@ -103,7 +103,7 @@ pub struct Log {
 /// An op that has completed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpRecord {
-    /// When.
+    /// When software saw its completion.
     pub at: Instant,
     /// Of which flow, by its place in [`FlowOptions::flows`].
     pub flow: usize,

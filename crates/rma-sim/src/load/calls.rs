@@ -6,11 +6,11 @@
 //! never crash; the others crash and come back with the memory that they had. Each call has a part
 //! of local memory to itself, and a part of each target for what it writes.
 //!
-//! What must hold, besides all that [`crate::check::invariant`] checks: a call has exactly one outcome;
-//! what it says was transferred was, what no op has tried is as it was before, and nothing else has
-//! changed, neither at the end nor until the next call; none ends much later than its deadline, or
-//! than it is to stay with a host that is silent; when nothing can happen any more, all are over,
-//! and then a small read succeeds.
+//! What must hold, besides all that [`crate::check::invariant`] checks: a call has exactly one
+//! outcome; what it says was transferred was, what no op has tried is as it was before, and nothing
+//! else has changed, neither at the end nor until the next call; none ends much later than its
+//! deadline, or than it is to stay with a host that is silent; when nothing can happen any more,
+//! all are over, and then a small read succeeds.
 
 mod memory;
 

@@ -56,7 +56,7 @@ pub enum Failure {
     Violation {
         /// When it was found.
         at: Instant,
-        /// Which.
+        /// The promise that was not kept.
         violation: Violation,
     },
 }

@@ -25,7 +25,7 @@ pub struct LinkOptions {
     pub rate: u64,
     /// How many bytes may wait for the link; frames beyond it are lost (drop-tail).
     pub queue: u64,
-    /// The faults.
+    /// What the link does to frames.
     pub faults: Faults,
 }
 

@@ -2,8 +2,8 @@
 //! step, regions that change while ops are under way.
 //!
 //! Each node has its own schedule, drawn from its own generator, so that one node's mishaps shift
-//! no other's. This module says when and what; [`crate::load::scenario`] does it, as a restart means that
-//! software registers its regions again.
+//! no other's. This module says when and what; [`crate::load::scenario`] does it, as a restart
+//! means that software registers its regions again.
 
 use core::time::Duration;
 

@@ -20,9 +20,9 @@ pub struct Seen {
     pub at: Instant,
     /// What the node's clock showed.
     pub local: Instant,
-    /// Where.
+    /// The node that it happened at.
     pub node: NodeId,
-    /// What.
+    /// What happened there.
     pub what: What,
 }
 
@@ -71,7 +71,7 @@ pub enum What {
         frame: Arc<Frame>,
         /// Whether the link made this copy.
         extra: bool,
-        /// Where.
+        /// Where the copy was lost.
         place: Place,
     },
     /// An op completed.

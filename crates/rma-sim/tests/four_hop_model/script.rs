@@ -65,7 +65,7 @@ impl Op {
 pub(crate) struct Timing {
     /// T_i, which hop 1 claims.
     pub(crate) initiator_timeout: u8,
-    /// T_r.
+    /// T_r, after which the target lets go of a mutation.
     pub(crate) target_timeout: u8,
     /// What the target's deadline is earlier than its limit.
     pub(crate) guard: u8,

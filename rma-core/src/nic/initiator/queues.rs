@@ -11,8 +11,8 @@ use crate::{
 /// How many outgoing FIFOs there are.
 pub(super) const FIFOS: usize = 4;
 
-/// Which FIFO an op waits in whose data `moves` so. Each class has two: ops whose data comes in need
-/// window, and wait for it without holding up the others.
+/// Which FIFO an op waits in whose data `moves` so. Each class has two: ops whose data comes in
+/// need window, and wait for it without holding up the others.
 //= 1rma#4.3-two-arbiters
 //= type=deviation
 pub(super) const fn fifo(class: ClassOfService, moves: Moves) -> usize {

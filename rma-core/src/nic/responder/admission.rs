@@ -70,7 +70,7 @@ pub(super) struct Wanted<T> {
 /// A request that is authentic, permitted and in bounds, and that there is a place for.
 pub(super) struct Admitted<T> {
     pub(super) request: Authentic<T>,
-    /// K_d.
+    /// K_d, which the answer is sealed with.
     pub(super) key: DerivedRegionKey,
     /// Under which key of the region it is so.
     pub(super) revision: u64,

@@ -19,7 +19,7 @@ use super::{
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The address.
+    /// The address that the kernel answers for.
     pub address: HostAddr,
     /// Length of its network's prefix, in bits.
     pub prefix_length: u8,

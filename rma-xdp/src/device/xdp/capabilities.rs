@@ -39,7 +39,7 @@ impl Capabilities {
             .union(IPC_LOCK),
     );
 
-    /// CAP_IPC_LOCK.
+    /// CAP_IPC_LOCK, which lifts the limit on locked memory.
     pub(super) const LOCKED_MEMORY: Self = Self(IPC_LOCK);
 
     /// What the calling thread lacks of [`Capabilities::NEEDED`]. CAP_SYS_ADMIN stands for CAP_BPF

@@ -44,7 +44,7 @@ pub struct Fallback {
     pub wanted: Feature,
     /// What is in use.
     pub got: Feature,
-    /// Why.
+    /// Why the wanted one could not be had.
     pub reason: Refusal,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Fallback {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {
-    /// The interface.
+    /// The interface that the sockets are bound to.
     pub interface: Box<str>,
     /// Where the steering program runs.
     pub mode: AttachMode,

@@ -46,7 +46,7 @@ pub struct Report {
     /// Mutations that were parked, and those of them whose entries were given to others; requests
     /// that made room for others.
     pub made_room: [u64; 3],
-    /// Events.
+    /// Events that the simulator took from its heap.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
     pub peak_in_flight: u64,
