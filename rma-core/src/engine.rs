@@ -105,8 +105,9 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     }
 
     /// Says to applications in other processes that this engine is going to sleep. The doorbell of
-    /// those of this process follows ([`Doorbell::prepare_sleep`](rma_shm::Doorbell::prepare_sleep),
-    /// whose fence is for all), and then [`Engine::is_idle`]. [`Engine::awake`] comes afterwards.
+    /// those of this process follows
+    /// ([`Doorbell::prepare_sleep`](rma_shm::Doorbell::prepare_sleep), whose fence is for all), and
+    /// then [`Engine::is_idle`]. [`Engine::awake`] comes afterwards.
     pub fn announce_sleep(&self) {
         self.service.announce_sleep();
     }

@@ -50,8 +50,8 @@ impl PortalPort {
 
     /// The application cannot look at the host's own doorbell whether the engine sleeps, and looks
     /// at this one of the portal's memory
-    /// ([`PortalMemory::engine_doorbell`](super::PortalMemory::engine_doorbell)). The engine says it
-    /// there, too, from now on.
+    /// ([`PortalMemory::engine_doorbell`](super::PortalMemory::engine_doorbell)). The engine says
+    /// it there, too, from now on.
     pub fn set_engine_doorbell(&mut self, doorbell: Doorbell) {
         self.engine_doorbell = Some(doorbell);
     }

@@ -1,15 +1,14 @@
 //! Every requirement of the paper is cited in code and in a test, or says why not.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
 };
 
 use rma_lab::evidence;
 use serde::Deserialize;
+
+use super::{file, root, sources};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,28 +34,10 @@ struct Cited {
     test: usize,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" {
-            sources(&path, found);
-        } else if name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// All citations in the tree: an id, then at most one line that says of which type it is.
 fn citations() -> BTreeMap<String, Cited> {
-    let mut files = Vec::new();
-    for folder in ["rma-core", "rma-xdp", "crates", "bench", "tests"] {
-        sources(&root().join(folder), &mut files);
-    }
+    let folders = ["rma-core", "rma-xdp", "crates", "bench", "tests"];
+    let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
     let mut citations: BTreeMap<String, Cited> = BTreeMap::new();
     // Built at run time, so that this file does not cite anything itself.
     let mark = ["//", "= 1rma#"].concat();
@@ -79,7 +60,7 @@ fn citations() -> BTreeMap<String, Cited> {
 
 #[test]
 fn every_requirement_has_code_and_a_test_or_a_reason() {
-    let text = fs::read_to_string(root().join("docs/spec/1rma.toml")).unwrap();
+    let text = file("docs/spec/1rma.toml");
     let spec: Spec = toml::from_str(&text).unwrap();
     let mut citations = citations();
     let mut faults = Vec::new();

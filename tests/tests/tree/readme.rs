@@ -1,12 +1,8 @@
 //! What README shows is what there is.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::{fs, path::Path};
 
-fn file(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).unwrap()
-}
+use super::{file, root};
 
 #[test]
 fn the_programs_in_the_readme_are_the_examples_that_are_tested() {
@@ -24,7 +20,7 @@ fn the_programs_in_the_readme_are_the_examples_that_are_tested() {
 fn documents() -> Vec<String> {
     let mut documents = Vec::new();
     for folder in ["", "docs/", "docs/decisions/", "ebpf/"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+        let path = root().join(folder);
         let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
         let names = names.map(|name| name.to_string_lossy().into_owned());
         documents.extend(
@@ -44,7 +40,7 @@ fn files_that_the_documents_link_to_exist() {
             if target.contains("://") || target.starts_with('#') {
                 continue;
             }
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&folder).join(target);
+            let path = root().join(&folder).join(target);
             assert!(path.exists(), "{document} links to {target}");
         }
     }
@@ -54,7 +50,7 @@ fn files_that_the_documents_link_to_exist() {
 fn the_table_of_parts_in_the_readme_has_a_line_for_each_folder_with_a_manifest() {
     let readme = file("README.md");
     let table = readme.split("## The parts").nth(1).unwrap().split("\n## ").next().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = root();
     let mut found = 0;
     for folder in ["", "crates/"] {
         for entry in fs::read_dir(root.join(folder)).unwrap() {

@@ -1,0 +1,93 @@
+//! The picture of the crates in ARCHITECTURE.md, held against the manifests.
+//!
+//! A line of the picture is `crate -> crate, crate` or `crate, crate -> nothing`; what follows
+//! after two spaces is for people. It shows what is linked by whoever depends on a crate, not what
+//! its tests link besides, and not the tool that runs it all.
+
+use std::collections::BTreeMap;
+
+use super::{crate_folders, file};
+
+/// Which crates a crate stands on, in order.
+type Picture = BTreeMap<String, Vec<String>>;
+
+/// The crate that a manifest is of, and those of this project that it depends on.
+fn manifest(text: &str) -> (String, Vec<String>) {
+    let (mut section, mut name, mut on) = ("", None, Vec::new());
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        match (section, key.trim()) {
+            ("[package]", "name") => name = Some(value.trim().trim_matches('"').to_owned()),
+            ("[dependencies]", key) if key.starts_with("rma-") => on.push(key.to_owned()),
+            _ => {}
+        }
+    }
+    on.sort();
+    (name.expect("a package has a name"), on)
+}
+
+/// The arrows below the heading of the crates.
+fn drawn(document: &str) -> Picture {
+    let section = document.split("\n## ").find(|it| it.starts_with("Crates\n")).unwrap_or_default();
+    let arrows = section.lines().filter_map(|line| line.trim().split_once(" -> "));
+    let arrow = |(from, to): (&str, &str)| {
+        let to = to.split("  ").next().unwrap().split(',').map(|it| it.trim().to_owned());
+        let mut to: Vec<String> = to.filter(|it| it != "nothing").collect();
+        to.sort();
+        let from: Vec<String> = from.split(',').map(|it| it.trim().to_owned()).collect();
+        from.into_iter().map(move |from| (from, to.clone()))
+    };
+    arrows.flat_map(arrow).collect()
+}
+
+/// What the picture shows otherwise than it is.
+fn faults(drawn: &Picture, real: &Picture) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, on) in real {
+        match drawn.get(name) {
+            None => faults.push(format!("{name} is not drawn")),
+            Some(drawn) if drawn != on => {
+                faults.push(format!("{name} is drawn on {drawn:?}, and stands on {on:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = drawn.keys().filter(|name| !real.contains_key(*name));
+    faults.extend(gone.map(|name| format!("{name} is drawn, and there is no such crate")));
+    faults
+}
+
+#[test]
+fn the_picture_of_the_crates_shows_what_their_manifests_say() {
+    let folders = crate_folders().into_iter().filter(|it| it != "xtask").chain(["fuzz".into()]);
+    let real: Picture =
+        folders.map(|folder| manifest(&file(&format!("{folder}/Cargo.toml")))).collect();
+    let faults = faults(&drawn(&file("ARCHITECTURE.md")), &real);
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_picture_that_shows_it_otherwise_is_a_fault() {
+    let manifests = [
+        "[package]\nname = \"low\"\n[dev-dependencies]\nrma-x = { path = \"x\" }",
+        "[package]\nname = \"high\"\n\n[dependencies]\nlibc = \"1\"\nrma-low = { workspace = true }",
+    ];
+    let real = manifests.map(manifest).into();
+    let picture = |lines: &str| drawn(&format!("# All\n\n## Crates\n\n{lines}\n\n## More\nx -> y"));
+    let right = "low -> nothing  for all\nhigh -> rma-low";
+    assert_eq!(faults(&picture(right), &real), [""; 0]);
+    assert_eq!(drawn("\n## Crates\na, b -> c").into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    for wrong in [
+        "",
+        "low -> nothing",
+        "low -> rma-x\nhigh -> rma-low",
+        "low -> nothing\nhigh -> nothing",
+        "low -> nothing\nhigh -> rma-low, rma-x",
+        "low -> nothing\nhigh -> rma-low\nold -> rma-low",
+    ] {
+        assert!(!faults(&picture(wrong), &real).is_empty(), "{wrong}");
+    }
+}
