@@ -74,9 +74,7 @@ impl Transfers {
         cc: Option<CcConfigBuilder>,
     ) -> Result<Self, PairError> {
         let receive_len_max = ReceiveLenMax::of_mtu(mtu as usize);
-        let mut config = ExecutorConfig::for_nic(
-            &NicConfigBuilder::default().with(|it| it.receive_len_max = receive_len_max),
-        );
+        let mut config = ExecutorConfig::for_nic(&NicConfigBuilder::default(), receive_len_max);
         config.cc = cc.unwrap_or(config.cc);
         let (portal, lease) = host.portal(SLOTS)?.into_parts();
         let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;

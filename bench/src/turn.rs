@@ -18,7 +18,7 @@ use rma_core::{
     engine::Engine,
     grant::Grant,
     limits::TAG_LEN,
-    nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry},
+    nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry},
     one_rma::OneRma,
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
@@ -277,12 +277,8 @@ impl Engines {
         ];
         let mut ends = ends.into_iter().zip(addresses()).map(|(end, address)| {
             let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
-            let addresses = address.into();
-            let config = NicConfigBuilder::default().with(|it| {
-                it.addresses = addresses;
-                it.receive_len_max = receive_len_max;
-            });
-            let config = config.build().expect("the defaults work");
+            let place = NicPlace::at(address).with(|it| it.receive_len_max = receive_len_max);
+            let config = NicConfigBuilder::default().build(place).expect("the defaults work");
             let one_rma = OneRma::new(Nic::with_aead(config, aead));
             Engine::new(one_rma, end, clock.clone())
         });

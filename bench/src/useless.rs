@@ -20,7 +20,7 @@ use std::{
 
 use rma_core::{
     command::{Command, CommandOp, CommandSlotId, Transfer},
-    nic::{Nic, RegionEntry},
+    nic::{Nic, NicPlace, RegionEntry},
     op::ClassOfService,
     time::Instant,
     wire::FRAME_LEN_MIN,
@@ -342,8 +342,8 @@ impl Sender {
 
 /// So many requests of the holder of `grant`, of both classes, each of another op.
 fn requests(grant: &Grant, count: usize) -> Vec<Box<[u8]>> {
-    let settings = NicConfigBuilder::default().with(|it| it.addresses = grant.initiator.into());
-    let mut nic = Nic::new(settings.build().expect("the defaults and an address"));
+    let config = NicConfigBuilder::default().build(NicPlace::at(grant.initiator));
+    let mut nic = Nic::new(config.expect("the defaults and an address"));
     nic.configure_slots(0..1024, Some(grant.pid));
     let memory = Arc::new(Region::new(SIZE as usize).expect("a page can be had"));
     let key = RegionKey::from_bytes([0; 16]);

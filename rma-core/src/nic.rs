@@ -35,7 +35,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use config::{ConfigError, NicConfig, NicConfigBuilder, ReceiveLenMax, Timing};
+pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, ReceiveLenMax, Timing};
 pub(crate) use config::{TIMEOUT_MAX, TIMEOUT_MIN};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
@@ -96,9 +96,9 @@ impl Nic {
     /// A NIC that encrypts with `aead`.
     #[must_use]
     pub fn with_aead(config: NicConfig, aead: &'static dyn AeadProvider) -> Self {
-        let counter = IvCounter::new(config.settings.counter_block());
+        let counter = IvCounter::new(config.counter_block());
         Self {
-            security: Security::new(aead, config.settings.engine, counter),
+            security: Security::new(aead, config.place.engine, counter),
             regions: RegionTable::new(config.settings.regions, aead),
             window: SolicitationWindow::new(config.settings.solicitation_window),
             initiator: Initiator::new(&config),
@@ -127,8 +127,8 @@ impl Nic {
     /// # Errors
     /// If the shortest response no longer fits. Then nothing changes.
     pub fn set_receive_len_max(&mut self, receive: ReceiveLenMax) -> Result<(), ConfigError> {
-        let settings = NicConfigBuilder { receive_len_max: receive, ..self.config.settings };
-        self.config = settings.build()?;
+        let place = NicPlace { receive_len_max: receive, ..self.config.place };
+        self.config = self.config.settings.build(place)?;
         Ok(())
     }
 

@@ -100,12 +100,12 @@ impl OneRma {
 impl Service for OneRma {
     #[inline]
     fn addresses(&self) -> &LocalAddresses {
-        &self.nic.config().settings().addresses
+        &self.nic.config().place().addresses
     }
 
     #[inline]
     fn serves(&self, port: Port) -> bool {
-        self.nic.config().settings().port == port
+        self.nic.config().place().port == port
     }
 
     #[inline]

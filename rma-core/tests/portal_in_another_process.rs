@@ -20,7 +20,7 @@ use rma_core::{
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, RegionEntry},
+    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
     one_rma::OneRma,
     op::{OpStatus, OpType},
     portal::{Bell, CommandPortal, PortalConfig, PortalMemory, PortalPort, Wake, portal},
@@ -132,9 +132,8 @@ struct Host {
 impl Host {
     /// Serves `port` beside the neighbour's.
     fn new(port: PortalPort) -> Self {
-        let mut settings = NicConfigBuilder::default();
-        settings.addresses = address().into();
-        let mut nic = Nic::new(settings.build().unwrap());
+        let settings = NicConfigBuilder::default();
+        let mut nic = Nic::new(settings.build(NicPlace::at(address())).unwrap());
         let memory = Arc::new(Region::memfd("rma-test-region", LEN).unwrap());
         let bytes: Vec<u8> = (0..HALF).map(|at| (at * 7) as u8).collect();
         memory.copy_in(0, &bytes).unwrap();

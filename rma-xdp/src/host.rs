@@ -17,7 +17,7 @@ use rma_core::{
     command::Completion,
     crypto::{AeadProvider, RegionKey, fastest},
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, NicCounters},
+    nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, ReceiveLenMax},
     one_rma::OneRma,
     op::OpType,
     port::Port,
@@ -87,8 +87,7 @@ pub struct HostConfig {
     pub counter: CounterConfig,
     /// Who may have how much of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// The NIC. Its addresses, counter, frame lengths and bucket secret are set when the host is
-    /// opened.
+    /// The NIC.
     pub nic: NicConfigBuilder,
     /// What encrypts frames. Default: the fastest provider that the processor can run. All give the
     /// same frames, so hosts with different ones understand each other.
@@ -140,8 +139,9 @@ pub struct HostOf<P> {
     info: DeviceInfo,
     pid: Pid,
     addresses: LocalAddresses,
-    /// The NICs' settings, as they became with the device.
     nic: NicConfigBuilder,
+    /// Of the device when it was opened.
+    receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
 }
 
@@ -282,16 +282,18 @@ impl<P: ControlPath> HostOf<P> {
         let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, port)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
         let (mut shards, mut engines) = (Vec::new(), Vec::new());
-        let mut settings = nic;
+        let mut receive_len_max = ReceiveLenMax::default();
         for backend in backends {
             let (iv_blocks, block) = IvBlocks::open(counter.clone(), nic.counter_start, user)?;
-            let mut nic = nic;
-            (nic.addresses, nic.port) = (addresses, Port(port));
-            (nic.counter_start, nic.counter_end) = (block.first(), block.end());
-            nic.bucket_secret = random_bucket_secret()?;
-            nic.receive_len_max = backend.receive_len_max();
-            let nic = Nic::with_aead(nic.build()?, aead);
-            settings = *nic.config().settings();
+            let bucket_secret = random_bucket_secret()?;
+            receive_len_max = backend.receive_len_max();
+            let place = NicPlace::at(addresses).with(|it| {
+                it.port = Port(port);
+                (it.counter_start, it.counter_end) = (block.first(), block.end());
+                it.receive_len_max = receive_len_max;
+                it.bucket_secret = bucket_secret;
+            });
+            let nic = Nic::with_aead(nic.build(place)?, aead);
             shards.push(ShardState { counters: nic.counters().clone(), iv_blocks });
             engines.push(HostEngine::new(OneRma::new(nic), backend, TscClock::new()));
         }
@@ -313,12 +315,12 @@ impl<P: ControlPath> HostOf<P> {
             let path = start(engine, Housekeeping::new(iv_blocks.supply()))?;
             cells.push(ShardCells { counters: counters.clone(), life: path.life() });
             let slots: u16 =
-                settings.command_slots.try_into().expect("checked by the NIC's configuration");
+                nic.command_slots.try_into().expect("checked by the NIC's configuration");
             let slots = first_slot..first_slot + slots;
             first_slot = slots.end;
             reached.push(Shard { path, slots });
         }
-        let driver = Driver::new(addresses, pid, Shards::new(reached), settings.regions, &driver)?;
+        let driver = Driver::new(addresses, pid, Shards::new(reached), nic.regions, &driver)?;
         let metrics =
             MetricsSource::new(cells.into(), keeper.watch(), (&info, aead.name()), &driver);
         Ok(Self {
@@ -328,7 +330,8 @@ impl<P: ControlPath> HostOf<P> {
             info,
             pid,
             addresses,
-            nic: settings,
+            nic,
+            receive_len_max,
             device: keeper,
         })
     }

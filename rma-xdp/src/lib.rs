@@ -111,7 +111,10 @@ pub use rma_core::{
     },
     grant::Grant,
     limits::OP_SIZE_MAX,
-    nic::{DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, TableMemory, Timing},
+    nic::{
+        DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, ReceiveLenMax, TableMemory,
+        Timing,
+    },
     op::{ClassOfService, Moves, OpShape, OpStatus, OpType},
     portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},

@@ -19,7 +19,7 @@ use rma_core::{
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     error::{CommandError, DropReason, RegionError},
-    nic::{Nic, NicConfigBuilder, NicCounters, RegionEntry, TableMemory},
+    nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry, TableMemory},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
     region::{Permissions, RegionId},
@@ -97,8 +97,7 @@ impl Responder {
         let addresses = ["10.255.0.1", "2001:db8::1:0:0:1"].map(|it| it.parse().unwrap());
         let mut both = LocalAddresses::from(addresses[0]);
         both.insert(addresses[1]);
-        let config = settings.with(|it| it.addresses = both);
-        let mut nic = Nic::new(config.build().unwrap());
+        let mut nic = Nic::new(settings.build(NicPlace::at(both)).unwrap());
         let memory = Arc::new(Region::new(4096).unwrap());
         memory.copy_in(0, &[9; 4096]).unwrap();
         let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
@@ -195,13 +194,12 @@ impl Peer {
             HostAddr::from([10, b, c, d])
         };
         let settings = NicConfigBuilder::default().with(|it| {
-            it.addresses = address.into();
             it.command_slots = 4;
             it.regions = 1;
             it.inbound_queue = 1;
             it.pending_writes = 1;
         });
-        let mut nic = Nic::new(settings.build().unwrap());
+        let mut nic = Nic::new(settings.build(NicPlace::at(address)).unwrap());
         let pid = Pid(n);
         nic.configure_slots(0..4, Some(pid));
         let local = register(&mut nic, memory, permissions, pid).unwrap();
@@ -285,7 +283,6 @@ fn a_nic_allocates_what_its_memory_says_and_its_counters() {
     let counters = size_of::<NicCounters>() + 2 * size_of::<usize>();
     let settings = || {
         NicConfigBuilder::default().with(|it| {
-            it.addresses = HostAddr::from([192, 0, 2, 1]).into();
             it.command_slots = 100;
             it.regions = 50;
             it.inbound_queue = 30;
@@ -304,7 +301,7 @@ fn a_nic_allocates_what_its_memory_says_and_its_counters() {
     for (index, change) in sizes.into_iter().enumerate() {
         let mut settings = settings();
         change(&mut settings);
-        let config = settings.build().unwrap();
+        let config = settings.build(NicPlace::at(HostAddr::from([192, 0, 2, 1]))).unwrap();
         let mut count = NOTHING;
         let nic = watch(&mut count, || Nic::new(config));
         let tables: usize = nic.memory().iter().map(TableMemory::bytes).sum();

@@ -7,7 +7,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
     error::CommandError,
     limits::OP_SIZE_MAX,
-    nic::{Nic, NicConfigBuilder, RegionEntry},
+    nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry},
     op::OpType,
     region::{Permissions, RegionId},
     time::Instant,
@@ -71,14 +71,19 @@ enum Which {
 }
 
 impl Host {
-    pub(super) fn new(addr: &str, settings: NicConfigBuilder, prng: &mut Prng) -> Self {
+    pub(super) fn new(
+        addr: &str,
+        settings: NicConfigBuilder,
+        receive_len_max: ReceiveLenMax,
+        prng: &mut Prng,
+    ) -> Self {
         let addr: HostAddr = addr.parse().expect("an address");
         let counter_start = prng.below(1 << 62);
-        let settings = settings.with(|it| {
-            it.addresses = addr.into();
+        let place = NicPlace::at(addr).with(|it| {
             it.counter_start = counter_start;
+            it.receive_len_max = receive_len_max;
         });
-        let mut nic = Nic::new(settings.build().expect("every shape has working settings"));
+        let mut nic = Nic::new(settings.build(place).expect("every shape has working settings"));
         let slots = nic.slot_count();
         nic.configure_slots(0..slots as u16, Some(PID));
         let memory = |len: u64| Arc::new(Region::new(len as usize).expect("a few KiB"));

@@ -96,11 +96,11 @@ impl World {
             it.rtt = Duration::ZERO;
             it.bandwidth = 12_500_000_000;
             it.solicitation_window = OP_SIZE_MAX + 64 * script.number() as u32;
-            it.receive_len_max = ReceiveLenMax::of_mtu(160 + 8 * script.number());
             it.notices_per_second = if shape & 0x80 == 0 { 100_000 } else { 0 };
             it.timing = timing;
         });
-        let hosts = addrs.map(|addr| Host::new(addr, settings, &mut prng));
+        let receive_len_max = ReceiveLenMax::of_mtu(160 + 8 * script.number());
+        let hosts = addrs.map(|addr| Host::new(addr, settings, receive_len_max, &mut prng));
         let statuses = [0; OpStatus::ALL.len()];
         let (stopped, jump) = (Duration::ZERO, Duration::ZERO);
         Self { now: Instant::ZERO, stopped, jump, hosts, sealed: Vec::new(), timing, statuses }

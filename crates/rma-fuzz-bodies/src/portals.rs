@@ -17,7 +17,7 @@ use rma_core::{
     engine::Engine,
     grant::Grant,
     limits::OP_SIZE_MAX,
-    nic::{Nic, NicConfigBuilder, NicCounters, RegionEntry},
+    nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry},
     one_rma::OneRma,
     op::{OpStatus, OpType},
     portal::{PortalConfig, portal},
@@ -249,7 +249,6 @@ impl World {
 
 fn nic(addr: HostAddr, slots: u16) -> Nic {
     let settings = NicConfigBuilder::default().with(|it| {
-        it.addresses = addr.into();
         it.command_slots = slots.into();
         it.regions = 3;
         it.inbound_queue = slots.into();
@@ -258,7 +257,7 @@ fn nic(addr: HostAddr, slots: u16) -> Nic {
         it.pending_writes = 2 * u32::from(slots);
         it.solicitation_window = 2 * u32::from(slots) * OP_SIZE_MAX;
     });
-    Nic::new(settings.build().expect("settings that work"))
+    Nic::new(settings.build(NicPlace::at(addr)).expect("settings that work"))
 }
 
 const fn pid(who: u8) -> Pid {

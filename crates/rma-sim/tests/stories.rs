@@ -5,7 +5,7 @@ use core::{net::Ipv4Addr, time::Duration};
 use rma_core::{
     error::DropReason,
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, Timing},
+    nic::{NicConfigBuilder, NicPlace, Timing},
     op::{OpStatus, OpType},
     time::Instant,
 };
@@ -28,8 +28,8 @@ use rma_sim::{
 
 fn node(number: u8) -> NodeOptions {
     NodeOptions {
+        place: NicPlace::at(rma_core::addr::HostAddr::from(Ipv4Addr::new(192, 0, 2, number))),
         nic: NicConfigBuilder::default().with(|it| {
-            it.addresses = rma_core::addr::HostAddr::from(Ipv4Addr::new(192, 0, 2, number)).into();
             it.command_slots = 16;
             it.regions = 8;
             it.timing = Timing::new(Duration::from_millis(1), Duration::from_millis(2));

@@ -6,7 +6,7 @@ use crate::{
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, RegionEntry},
+    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
     one_rma::{COMMANDS_PER_PORTAL, OneRma},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
@@ -78,8 +78,8 @@ fn local() -> HostAddr {
 /// An engine with `count` portals, and where their data would land.
 fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, RegisteredRegion) {
     let addresses = local().into();
-    let config = NicConfigBuilder { addresses, pending_writes: 32, ..NicConfigBuilder::default() };
-    let mut nic = Nic::new(config.build().unwrap());
+    let config = NicConfigBuilder { pending_writes: 32, ..NicConfigBuilder::default() };
+    let mut nic = Nic::new(config.build(NicPlace::at(local())).unwrap());
     let memory = Arc::new(rma_shm::Region::new(64).unwrap());
     let key = crate::crypto::RegionKey::from_bytes([1; 16]);
     let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::{
     cc::{CcConfig, CcConfigBuilder, CcConfigError},
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, TIMEOUT_MAX, TIMEOUT_MIN},
+    nic::{NicConfigBuilder, ReceiveLenMax, TIMEOUT_MAX, TIMEOUT_MIN},
     wire::read::RESPONSE_OVERHEAD,
 };
 
@@ -50,16 +50,16 @@ pub struct PayloadLenMax {
 
 impl Default for ExecutorConfig {
     fn default() -> Self {
-        Self::for_nic(&NicConfigBuilder::default())
+        Self::for_nic(&NicConfigBuilder::default(), ReceiveLenMax::default())
     }
 }
 
 impl ExecutorConfig {
-    /// What suits a NIC with these settings: its frames, and congestion control for its RTT.
-    pub fn for_nic(nic: &NicConfigBuilder) -> Self {
+    /// What suits a NIC with these settings on a device that can receive such frames: ops cut for
+    /// these, and congestion control for its RTT.
+    pub fn for_nic(nic: &NicConfigBuilder, receive: ReceiveLenMax) -> Self {
         let payload =
             |frame: usize| frame.saturating_sub(RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize) as u32;
-        let receive = nic.receive_len_max;
         Self {
             calls: 1024,
             payload_len_max: PayloadLenMax {

@@ -1,4 +1,5 @@
-//! Settings of one NIC: a builder whose fields anybody may set, and what `build` makes of them.
+//! Settings of one NIC: a builder whose fields anybody may set, the place of the NIC, which whoever
+//! opens it knows, and what `build` makes of both.
 
 use core::time::Duration;
 
@@ -74,26 +75,14 @@ impl Default for Timing {
     }
 }
 
-/// Settings of one NIC. Nothing is believed until [`NicConfigBuilder::build`].
+/// What may be set of one NIC. Nothing is believed until [`NicConfigBuilder::build`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
 pub struct NicConfigBuilder {
-    /// The host's addresses. Default: none, and at least one is needed.
-    pub addresses: LocalAddresses,
-    /// The UDP port that its frames go to, the same for all hosts of a deployment. Default:
-    /// [`Port::ONE_RMA`].
-    pub port: Port,
-    /// The number of this engine among those of its host. Default: 0. Two engines of one host with
-    /// one number would repeat IVs.
-    pub engine: EngineId,
-    /// Where the message counter starts: above every value that this engine number has used before
-    /// on this host. Default: 0, right for a simulation only.
+    /// The lowest value that the message counter may have; where values are reserved, they begin no
+    /// lower. Default: 0.
     pub counter_start: u64,
-    /// Where the values reserved for this engine end: it seals none with this one or above, before
-    /// it gets another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a
-    /// simulation only.
-    pub counter_end: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default:
     /// 1024, about 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
@@ -130,17 +119,54 @@ pub struct NicConfigBuilder {
     /// requests are refused that would have been answered in time. Default: 1.25 GB/s, as 10 Gb/s
     /// Ethernet.
     pub bandwidth: u64,
-    /// The largest frame that the device can receive, in bytes, with IPv4 and with IPv6. Default:
-    /// what an MTU of 1500 leaves.
-    pub receive_len_max: ReceiveLenMax,
     /// Failure notices a second to senders that did not authenticate, in the long run; and as many,
     /// but 1,000 at least, to those who have used an old key. 0: strangers are told nothing.
     /// Default: 100,000.
     pub notices_per_second: u32,
+}
+
+/// Where a NIC is: what whoever opens it knows of its host and its device, and nobody sets.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct NicPlace {
+    /// The host's addresses. At least one is needed.
+    pub addresses: LocalAddresses,
+    /// The UDP port that its frames go to, the same for all hosts of a deployment. Default:
+    /// [`Port::ONE_RMA`].
+    pub port: Port,
+    /// The number of this engine among those of its host. Default: 0. Two engines of one host with
+    /// one number would repeat IVs.
+    pub engine: EngineId,
+    /// Where the message counter starts, if it may be as low as that
+    /// ([`NicConfigBuilder::counter_start`]): above every value that this engine number has used
+    /// before on this host. Default: 0, right for a simulation only.
+    pub counter_start: u64,
+    /// Where the values reserved for this engine end: it seals none with this one or above, before
+    /// it gets another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a
+    /// simulation only.
+    pub counter_end: u64,
+    /// The largest frame that the device can receive. Default: what an MTU of 1500 leaves.
+    pub receive_len_max: ReceiveLenMax,
     /// What initiators are spread over the lists of a queue with, so that they take turns. Default:
     /// zeroes, right for a simulation only: whoever knows it can share the turns of a host of his
     /// choice.
     pub bucket_secret: BucketSecret,
+}
+
+impl NicPlace {
+    /// At these addresses.
+    pub fn at(addresses: impl Into<LocalAddresses>) -> Self {
+        Self {
+            addresses: addresses.into(),
+            port: Port::ONE_RMA,
+            engine: EngineId::default(),
+            counter_start: 0,
+            counter_end: u64::MAX,
+            receive_len_max: ReceiveLenMax::default(),
+            bucket_secret: BucketSecret::from_bytes([0; 16]),
+        }
+    }
 }
 
 /// The largest frame that a device can receive, in bytes.
@@ -160,14 +186,17 @@ impl ReceiveLenMax {
     }
 }
 
+impl Default for ReceiveLenMax {
+    /// What Ethernet's MTU of 1500 leaves.
+    fn default() -> Self {
+        Self::of_mtu(1500)
+    }
+}
+
 impl Default for NicConfigBuilder {
     fn default() -> Self {
         Self {
-            addresses: LocalAddresses::default(),
-            port: Port::ONE_RMA,
-            engine: EngineId::default(),
             counter_start: 0,
-            counter_end: u64::MAX,
             command_slots: 1024,
             regions: 1024,
             inbound_queue: 512,
@@ -176,28 +205,23 @@ impl Default for NicConfigBuilder {
             timing: Timing::default(),
             rtt: Duration::from_micros(10),
             bandwidth: 1_250_000_000,
-            receive_len_max: ReceiveLenMax::of_mtu(1500),
             notices_per_second: 100_000,
-            bucket_secret: BucketSecret::from_bytes([0; 16]),
         }
     }
 }
 
 impl NicConfigBuilder {
-    pub(super) const fn counter_block(&self) -> CounterBlock {
-        CounterBlock::new(self.counter_start, self.counter_end)
-    }
-
-    /// Checks every setting and how they relate.
+    /// Checks every setting for a NIC at `place`, and how they relate.
     ///
     /// # Errors
     /// The first setting that cannot work, with its value and the rule.
-    pub fn build(self) -> Result<NicConfig, ConfigError> {
-        let Self { addresses, timing, receive_len_max, .. } = self;
+    pub fn build(self, place: NicPlace) -> Result<NicConfig, ConfigError> {
+        let timing = self.timing;
+        let NicPlace { addresses, receive_len_max, .. } = place;
         if addresses.is_empty() {
             return Err(ConfigError::NoAddress);
         }
-        if self.port == Port(0) {
+        if place.port == Port(0) {
             return Err(ConfigError::NoPort);
         }
         let within = |setting, value: u32, max: u32| {
@@ -236,6 +260,7 @@ impl NicConfigBuilder {
             hold_nanos: self.hold_nanos(),
             nack_threshold,
             settings: self,
+            place,
         })
     }
 
@@ -283,6 +308,7 @@ pub(crate) const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 #[derive(Clone, Copy, Debug)]
 pub struct NicConfig {
     pub(super) settings: NicConfigBuilder,
+    pub(super) place: NicPlace,
     pub(super) dispatch_timeout_nanos: u64,
     pub(super) timeout_nanos: u64,
     /// How long a request may wait for others.
@@ -294,9 +320,15 @@ pub struct NicConfig {
 }
 
 impl NicConfig {
+    /// The values that the message counter has first.
+    pub(super) fn counter_block(&self) -> CounterBlock {
+        let first = self.place.counter_start.max(self.settings.counter_start);
+        CounterBlock::new(first, self.place.counter_end)
+    }
+
     /// The largest payload of one frame to `own`, one of the NIC's addresses.
     pub(super) fn payload_len_max(&self, own: HostAddr) -> u16 {
-        let receive = &self.settings.receive_len_max;
+        let receive = &self.place.receive_len_max;
         let frame = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
         let payload = frame.saturating_sub(wire::read::RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize);
         u16::try_from(payload).expect("an op fits 16 bits")
@@ -324,6 +356,11 @@ impl NicConfig {
     /// The settings that this was built from.
     pub const fn settings(&self) -> &NicConfigBuilder {
         &self.settings
+    }
+
+    /// The place that this was built for.
+    pub const fn place(&self) -> &NicPlace {
+        &self.place
     }
 }
 
@@ -390,21 +427,26 @@ pub enum ConfigError {
     },
 }
 
-settings!(Timing, NicConfigBuilder);
+settings!(Timing, NicConfigBuilder, NicPlace);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn valid() -> NicConfigBuilder {
+    fn place() -> NicPlace {
         let addr: HostAddr = "192.0.2.1".parse().unwrap();
-        NicConfigBuilder { addresses: addr.into(), ..NicConfigBuilder::default() }
+        NicPlace::at(addr)
+    }
+
+    fn valid() -> NicConfigBuilder {
+        NicConfigBuilder::default()
     }
 
     #[test]
     fn the_defaults_need_only_an_address() {
-        assert!(valid().build().is_ok());
-        assert_eq!(NicConfigBuilder::default().build().unwrap_err(), ConfigError::NoAddress);
+        assert!(valid().build(place()).is_ok());
+        let nowhere = NicPlace::at(LocalAddresses::default());
+        assert_eq!(valid().build(nowhere).unwrap_err(), ConfigError::NoAddress);
     }
 
     #[test]
@@ -412,7 +454,7 @@ mod tests {
         let refused = |change: fn(&mut NicConfigBuilder), text: &str| {
             let mut builder = valid();
             change(&mut builder);
-            let error = builder.build().unwrap_err().to_string();
+            let error = builder.build(place()).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         };
         refused(|b| b.command_slots = 0, "`command_slots` is 0");
@@ -428,7 +470,9 @@ mod tests {
         refused(|b| b.timing.dispatch_timeout = b.timing.timeout, "leaves no time");
         refused(|b| b.rtt = Duration::MAX, "leaves no time");
         refused(|b| b.bandwidth = 0, "`bandwidth` of 0 bytes a second");
-        refused(|b| b.receive_len_max = ReceiveLenMax::of_mtu(100), "`receive_len_max` is 72");
+        let small = place().with(|it| it.receive_len_max = ReceiveLenMax::of_mtu(100));
+        let error = valid().build(small).unwrap_err().to_string();
+        assert!(error.contains("`receive_len_max` is 72"), "{error}");
     }
 
     #[test]
@@ -436,9 +480,9 @@ mod tests {
         let v6: HostAddr = "2001:db8::1".parse().unwrap();
         let builds = |addresses: LocalAddresses, mtu| {
             let receive_len_max = ReceiveLenMax::of_mtu(mtu);
-            NicConfigBuilder { addresses, receive_len_max, ..valid() }.build().is_ok()
+            valid().build(NicPlace { addresses, receive_len_max, ..place() }).is_ok()
         };
-        let v4 = valid().addresses;
+        let v4 = place().addresses;
         let mut both = v4;
         both.insert(v6);
         for (addresses, mtu) in [(v4, 140), (v6.into(), 160), (both, 160)] {
@@ -466,7 +510,7 @@ mod tests {
         let hold = |change: fn(&mut NicConfigBuilder)| {
             let mut builder = valid();
             change(&mut builder);
-            builder.build().unwrap().hold()
+            builder.build(place()).unwrap().hold()
         };
         // 10 us and 256 KiB at 1.25 GB/s.
         assert_eq!(hold(|_| ()), Duration::from_nanos(2 * (10_000 + 209_715)));
@@ -482,9 +526,9 @@ mod tests {
         let rtt = Duration::from_micros(5);
         let timing = Timing { dispatch_timeout: rtt * 2, timeout: rtt * 4 };
         let paper = NicConfigBuilder { timing, rtt, bandwidth: 12_500_000_000, ..valid() };
-        assert_eq!(paper.build().unwrap().nack_threshold(), 62_500, "5 us of 12.5 GB/s");
+        assert_eq!(paper.build(place()).unwrap().nack_threshold(), 62_500, "5 us of 12.5 GB/s");
         let timing = Timing { timeout: TIMEOUT_MAX, ..timing };
         let endless = NicConfigBuilder { timing, bandwidth: u64::MAX, ..valid() };
-        assert_eq!(endless.build().unwrap().nack_threshold(), u64::MAX, "no overflow");
+        assert_eq!(endless.build(place()).unwrap().nack_threshold(), u64::MAX, "no overflow");
     }
 }

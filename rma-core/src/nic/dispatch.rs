@@ -300,7 +300,7 @@ impl Nic {
         let mut look =
             Look { security, regions, initiator, responder, derivations: &mut derivations };
         for (index, frame) in frames.iter().enumerate() {
-            let is_local = config.settings.addresses.contains(frame.destination);
+            let is_local = config.place.addresses.contains(frame.destination);
             let view = if is_local {
                 FrameView::parse(frame.bytes)
             } else {

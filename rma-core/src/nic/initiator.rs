@@ -113,7 +113,7 @@ impl Initiator {
     ) -> Result<bool, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
         let valid = (1..=OP_SIZE_MAX).contains(&command.op.op_size())
-            && tables.config.settings.addresses.toward(command.responder).is_some()
+            && tables.config.place.addresses.toward(command.responder).is_some()
             && command.op.transfer().is_none_or(
                 |&Transfer { local_region, local_offset, op_size, .. }| {
                     let local = tables.regions.get(local_region);

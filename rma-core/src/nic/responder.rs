@@ -57,14 +57,14 @@ impl Responder {
             reads: InboundReads::new(config),
             writes: PendingWrites::new(config),
             first: Sender::Admission,
-            last: (nobody, config.settings.bucket_secret.bucket_of(nobody)),
+            last: (nobody, config.place.bucket_secret.bucket_of(nobody)),
         }
     }
 
     /// Which list the requests of `initiator` wait in.
     fn bucket_of(&mut self, initiator: HostAddr, config: &NicConfig) -> Bucket {
         if self.last.0 != initiator {
-            self.last = (initiator, config.settings.bucket_secret.bucket_of(initiator));
+            self.last = (initiator, config.place.bucket_secret.bucket_of(initiator));
         }
         self.last.1
     }

@@ -53,7 +53,11 @@ struct Host {
 impl Host {
     fn new(addr: &str, settings: NicConfigBuilder) -> Self {
         let addr: HostAddr = addr.parse().unwrap();
-        let config = NicConfigBuilder { addresses: addr.into(), ..settings }.build().unwrap();
+        Self::at(addr, NicPlace::at(addr), settings)
+    }
+
+    fn at(addr: HostAddr, place: NicPlace, settings: NicConfigBuilder) -> Self {
+        let config = settings.build(place).unwrap();
         let mut nic = Nic::new(config);
         let memory = Arc::new(Region::new(REGION_LEN).unwrap());
         let key = RegionKey::from_bytes([3; 16]);
@@ -103,12 +107,12 @@ impl Pair {
     }
 
     fn between(a: &str, b: &str, settings: NicConfigBuilder) -> Self {
-        let pair = Self {
-            now: Instant::from_nanos(1_000),
-            a: Host::new(a, settings),
-            b: Host::new(b, settings),
-            path_len_max: wire::FRAME_LEN_MAX,
-        };
+        Self::of(Host::new(a, settings), Host::new(b, settings))
+    }
+
+    fn of(a: Host, b: Host) -> Self {
+        let now = Instant::from_nanos(1_000);
+        let pair = Self { now, a, b, path_len_max: wire::FRAME_LEN_MAX };
         let pattern: Vec<u8> = (0..REGION_LEN).map(|i| ((i * 31) >> 3) as u8).collect();
         pair.b.memory.copy_in(0, &pattern).unwrap();
         pair

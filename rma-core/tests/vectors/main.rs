@@ -16,7 +16,7 @@ use rma_core::{
     command::{Command, CommandOp, CommandSlotId, Transfer},
     crypto::{AeadProvider, DerivedRegionKey, EngineId, KeyBinding, RegionKey, RegionKeySchedule},
     limits::TAG_LEN,
-    nic::{Nic, NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
+    nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry, Timing},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
     region::{Permissions, RegionId},
@@ -113,17 +113,18 @@ impl Vectors {
         let timeout = core::time::Duration::from_nanos(100_000_999);
         let nic = |addr: HostAddr, engine, counter_start| {
             let settings = NicConfigBuilder::default().with(|it| {
-                it.addresses = addr.into();
-                it.engine = EngineId(engine);
-                it.counter_start = counter_start;
                 it.regions = 3;
                 it.inbound_queue = 1;
                 it.timing = Timing::default().with(|it| it.timeout = timeout);
+            });
+            let place = NicPlace::at(addr).with(|it| {
+                it.engine = EngineId(engine);
+                it.counter_start = counter_start;
                 // One granule in a frame, so that an op of 100 bytes has two.
                 it.receive_len_max =
                     ReceiveLenMax { ipv4: wire::FRAME_LEN_MIN, ipv6: wire::FRAME_LEN_MIN };
             });
-            Nic::new(settings.build().expect("these settings work"))
+            Nic::new(settings.build(place).expect("these settings work"))
         };
         let mut initiator = nic(addrs[0], 3, 0x0102_0304_0506_0708);
         let mut responder = nic(addrs[1], 7, 0x1112_1314_1516_1718);

@@ -44,7 +44,7 @@ impl HostService for OneRma {
     }
 
     fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
-        if receive != self.nic().config().settings().receive_len_max {
+        if receive != self.nic().config().place().receive_len_max {
             // Too small an MTU changes nothing: what arrives may still fit.
             let _ = self.nic_mut().set_receive_len_max(receive);
         }

@@ -38,10 +38,10 @@ impl<P: ControlPath> HostOf<P> {
     pub fn executor_config(&self) -> ExecutorConfig {
         match &self.info {
             #[cfg(feature = "xdp")]
-            DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic),
+            DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic, self.receive_len_max),
             DeviceInfo::Udp(_) => {
                 let nic = self.nic.with(|it| it.rtt = self.nic.rtt.max(UDP_RTT));
-                let config = ExecutorConfig::for_nic(&nic);
+                let config = ExecutorConfig::for_nic(&nic, self.receive_len_max);
                 // On a busy machine delays say how long a thread did not run, which fewer ops do
                 // not shorten.
                 let cc = config.cc.with(|it| it.cwnd_min = 1.0);

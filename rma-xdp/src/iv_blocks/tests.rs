@@ -10,7 +10,7 @@ use std::{
 use rma_core::{
     counter_mark::render,
     engine::Engine,
-    nic::{Nic, RegionEntry},
+    nic::{Nic, NicPlace, RegionEntry},
     one_rma::OneRma,
     portal::{CommandPortal, PortalConfig, portal},
     region::NicTag,
@@ -359,13 +359,11 @@ impl Sealing {
         let initiator: HostAddr = "192.0.2.1".parse().unwrap();
         let addresses = initiator.into();
         let (counter_start, counter_end) = (block.first(), block.end());
-        let builder = NicConfigBuilder::default();
-        let settings = builder.with(|it| {
-            it.addresses = addresses;
+        let place = NicPlace::at(addresses).with(|it| {
             it.counter_start = counter_start;
             it.counter_end = counter_end;
         });
-        let mut nic = Nic::new(settings.build().unwrap());
+        let mut nic = Nic::new(NicConfigBuilder::default().build(place).unwrap());
         let memory = Arc::new(Region::new(64).unwrap());
         let key = RegionKey::from_bytes([1; 16]);
         let (pid, tag) = (Pid(1), NicTag(1));

@@ -222,7 +222,7 @@ impl Checker {
         let wrong = Violation::WrongFrame { node, destination, len: frame.bytes.len() };
         let view = FrameView::parse(&frame.bytes).ok().ok_or(wrong)?;
         let fits = |node| frame.bytes.len() <= receive_len_max(sim, node, destination.is_ipv4());
-        let own = settings(sim, node).addresses.contains(frame.transmit.source);
+        let own = sim.nic(node).config().place().addresses.contains(frame.transmit.source);
         if !own || !fits(node) || !frame.to.is_none_or(fits) {
             return Err(wrong);
         }
@@ -380,7 +380,7 @@ fn settings(sim: &Sim, node: NodeId) -> &NicConfigBuilder {
 }
 
 fn receive_len_max(sim: &Sim, node: NodeId, ipv4: bool) -> usize {
-    let receive = settings(sim, node).receive_len_max;
+    let receive = sim.nic(node).config().place().receive_len_max;
     debug_assert_eq!(receive.ipv4 - receive.ipv6, ip_udp_len(false) - ip_udp_len(true));
     if ipv4 { receive.ipv4 } else { receive.ipv6 }
 }

@@ -17,7 +17,7 @@ use rma_core::{
     executor::{Call, CallStatus, ExecutorConfig, Piece},
     grant::Grant,
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, ReceiveLenMax, RegionEntry, Timing},
+    nic::{NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry, Timing},
     op::{OpStatus, OpType},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -170,8 +170,8 @@ fn link(jitter: Duration) -> LinkOptions {
 fn node(number: u16, options: &FlowOptions) -> NodeOptions {
     let [high, low] = number.to_be_bytes();
     NodeOptions {
+        place: NicPlace::at(HostAddr::from([10, 0, high, low])),
         nic: NicConfigBuilder::default().with(|it| {
-            it.addresses = HostAddr::from([10, 0, high, low]).into();
             it.command_slots = SLOTS.into();
             it.regions = 2 + options.flows.len() as u32;
             it.solicitation_window = options.solicitation_window;
@@ -300,12 +300,10 @@ impl Network {
             })
             .collect();
         let receive_len_max = ReceiveLenMax::of_mtu(MTU.into());
-        let config =
-            ExecutorConfig::for_nic(&nodes[0].nic.with(|it| it.receive_len_max = receive_len_max))
-                .with(|it| {
-                    it.calls = CALLS;
-                    it.cc = options.cc;
-                });
+        let config = ExecutorConfig::for_nic(&nodes[0].nic, receive_len_max).with(|it| {
+            it.calls = CALLS;
+            it.cc = options.cc;
+        });
         let mut client_of = vec![None; nodes.len()];
         let mut clients = Vec::new();
         for node in sim.nodes() {
@@ -445,7 +443,7 @@ fn register(
 }
 
 fn address(sim: &Sim, node: NodeId) -> HostAddr {
-    sim.nic(node).config().settings().addresses.iter().next().expect("each has one")
+    sim.nic(node).config().place().addresses.iter().next().expect("each has one")
 }
 
 /// What `node` serves: as much as the longest call reads.

@@ -161,8 +161,8 @@ struct Run<'a> {
 
 /// Counter values of its own for each life of a node.
 fn in_life(node: &NodeOptions, life: u32) -> NodeOptions {
-    let counter_start = node.nic.counter_start + (u64::from(life) << 40);
-    NodeOptions { nic: node.nic.with(|it| it.counter_start = counter_start), ..*node }
+    let counter_start = node.place.counter_start + (u64::from(life) << 40);
+    NodeOptions { place: node.place.with(|it| it.counter_start = counter_start), ..*node }
 }
 
 impl<'a> Run<'a> {
@@ -471,8 +471,7 @@ impl Application {
 fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> Application {
     let mut prng = prng.fork(0x200 + u64::from(node.0));
     let NodeOptions { nic, mtu, .. } = options.nodes[node.index()];
-    let nic = nic.with(|it| it.receive_len_max = ReceiveLenMax::of_mtu(mtu.into()));
-    let base = ExecutorConfig::for_nic(&nic);
+    let base = ExecutorConfig::for_nic(&nic, ReceiveLenMax::of_mtu(mtu.into()));
     let algorithm = prng.choose(&Algorithm::ALL);
     let config = base.with(|it| {
         it.calls = CALLS;
@@ -498,7 +497,7 @@ fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> A
 
 fn grant(sim: &Sim, hosts: &[Host], node: NodeId, target: NodeId, op_type: OpType) -> Grant {
     let address = |node: NodeId| {
-        let addresses = sim.nic(node).config().settings().addresses;
+        let addresses = sim.nic(node).config().place().addresses;
         addresses.iter().next().expect("each node has one")
     };
     let (initiator, responder) = (address(node), address(target));

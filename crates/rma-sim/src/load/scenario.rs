@@ -118,7 +118,7 @@ struct Pace {
 fn with_block(node: &NodeOptions, block: &CounterBlock) -> NodeOptions {
     let (counter_start, counter_end) = (block.first(), block.end());
     NodeOptions {
-        nic: node.nic.with(|it| {
+        place: node.place.with(|it| {
             it.counter_start = counter_start;
             it.counter_end = counter_end;
         }),
@@ -130,7 +130,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     fn new(options: &'a Options, watch: W) -> Result<Self, ConfigError> {
         let prng = Prng::new(options.seed);
         let Options { nodes, link, switch, mishaps, .. } = options;
-        let marks = nodes.iter().map(|node| node.nic.counter_start);
+        let marks = nodes.iter().map(|node| node.place.counter_start);
         let mut counters = Counters::new(options.counters, marks, &prng.fork(4));
         let first_life = |(number, node): (u16, &NodeOptions)| {
             with_block(node, &counters.first(NodeId(number), node.clock.starts_at))

@@ -7,7 +7,7 @@ use rma_core::{
     addr::{HostAddr, LocalAddresses},
     crypto::EngineId,
     limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, Timing},
+    nic::{NicConfigBuilder, NicPlace, Timing},
     time::Instant,
     wire::FRAME_LEN_MIN,
 };
@@ -229,11 +229,14 @@ fn draw_link(prng: &mut Prng) -> LinkOptions {
 
 fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u64) -> NodeOptions {
     let window = [OP_SIZE_MAX, OP_SIZE_MAX + 1, 2 * OP_SIZE_MAX, 16 << 10, 64 << 10, 256 << 10];
+    // Drawn in this order, which seeds go by.
+    let (engine, counter_start) = (EngineId(prng.below(4) as u16), prng.below(1 << 62));
     NodeOptions {
+        place: NicPlace::at(addresses).with(|it| {
+            it.engine = engine;
+            it.counter_start = counter_start;
+        }),
         nic: NicConfigBuilder::default().with(|it| {
-            it.addresses = addresses;
-            it.engine = EngineId(prng.below(4) as u16);
-            it.counter_start = prng.below(1 << 62);
             it.command_slots = prng.magnitude(32) as u32;
             it.regions = REGIONS_PER_NODE + prng.below(3) as u32;
             it.inbound_queue = prng.magnitude(16) as u32;
@@ -267,8 +270,8 @@ fn draw_node(prng: &mut Prng, addresses: LocalAddresses, timing: Timing, rate: u
 #[must_use]
 pub fn load() -> Options {
     let node = |host: u8| NodeOptions {
+        place: NicPlace::at(HostAddr::from([192, 0, 2, host])),
         nic: NicConfigBuilder::default().with(|it| {
-            it.addresses = HostAddr::from([192, 0, 2, host]).into();
             it.command_slots = 32;
             it.regions = REGIONS_PER_NODE;
             it.timing = Timing::software(Duration::from_micros(20), Duration::from_millis(1));
@@ -390,7 +393,7 @@ mod tests {
     fn every_seed_draws_settings_that_work() {
         for seed in 0..500 {
             for node in Options::from_seed(seed).nodes {
-                assert!(node.nic.build().is_ok(), "seed {seed}");
+                assert!(node.nic.build(node.place).is_ok(), "seed {seed}");
                 assert!(node.mtu >= MTU_MIN);
             }
         }

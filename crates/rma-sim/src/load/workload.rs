@@ -241,7 +241,7 @@ const fn pid(node: NodeId, process: usize) -> rma_core::addr::Pid {
 /// The addresses of both nodes in one family: IPv4 if asked for and there is one, or else there is
 /// no other.
 fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr) {
-    let all = |node| sim.nic(node).config().settings().addresses.iter();
+    let all = |node| sim.nic(node).config().place().addresses.iter();
     let preferred = all(a).find(|addr| addr.is_ipv4() == ipv4);
     let from = preferred.or_else(|| all(a).next()).expect("a NIC has an address");
     let to = all(b).find(|addr| addr.is_ipv4() == from.is_ipv4());

@@ -12,7 +12,7 @@ use rma_core::{
     command::{Command, Completion},
     engine,
     error::{CommandError, DropReason},
-    nic::{ConfigError, Nic, NicConfigBuilder, Quantum, ReceiveLenMax},
+    nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, Quantum, ReceiveLenMax},
     time::{Clock, Instant},
 };
 
@@ -25,8 +25,10 @@ use crate::net::{
 /// What a node is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeOptions {
-    /// The NIC's settings; `receive_len_max` is set from `mtu`.
+    /// The NIC's settings.
     pub nic: NicConfigBuilder,
+    /// Where it is; `receive_len_max` is set from `mtu`.
+    pub place: NicPlace,
     /// The device's MTU: the largest IP packet that it sends and receives.
     pub mtu: u16,
     /// The device's rate of sending, in bytes a second; at least 1. While it sends what it was
@@ -188,7 +190,8 @@ impl Node {
     pub(crate) fn new(now: Instant, options: &NodeOptions) -> Result<Self, ConfigError> {
         let mtu = usize::from(options.mtu);
         let receive_len_max = ReceiveLenMax::of_mtu(mtu);
-        let config = options.nic.with(|it| it.receive_len_max = receive_len_max).build()?;
+        let config =
+            options.nic.build(options.place.with(|it| it.receive_len_max = receive_len_max))?;
         Ok(Self {
             nic: Nic::new(config),
             clock: LocalClock::new(now, options.clock),

@@ -231,7 +231,7 @@ impl Sim {
     /// The node that has `addr`.
     #[must_use]
     pub fn node_at(&self, addr: HostAddr) -> Option<NodeId> {
-        self.nodes().find(|&node| self.nic(node).config().settings().addresses.contains(addr))
+        self.nodes().find(|&node| self.nic(node).config().place().addresses.contains(addr))
     }
 
     /// In how many turns of engines requests waited for others.

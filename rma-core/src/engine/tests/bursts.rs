@@ -80,8 +80,8 @@ fn engine_on<B: Backend>(
     counter_end: u64,
 ) -> (Engine<B, HandClock>, CommandPortal, RegisteredRegion) {
     let addresses = local().into();
-    let config = NicConfigBuilder { addresses, counter_end, ..NicConfigBuilder::default() };
-    let mut nic = Nic::new(config.build().unwrap());
+    let place = NicPlace { counter_end, ..NicPlace::at(addresses) };
+    let mut nic = Nic::new(NicConfigBuilder::default().build(place).unwrap());
     let memory = Arc::new(rma_shm::Region::new(64).unwrap());
     let key = crate::crypto::RegionKey::from_bytes([1; 16]);
     let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
@@ -231,9 +231,8 @@ fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
 
 #[test]
 fn requests_of_the_throughput_class_gather_while_many_are_under_way() {
-    let addresses = HostAddr::from([192, 0, 2, 2]).into();
-    let peer = NicConfigBuilder { addresses, ..NicConfigBuilder::default() };
-    let peer = Nic::new(peer.build().unwrap());
+    let place = NicPlace::at(HostAddr::from([192, 0, 2, 2]));
+    let peer = Nic::new(NicConfigBuilder::default().build(place).unwrap());
     let (mut engine, mut portal, sink) =
         engine_on(RefusingOne { peer, notice: None, sent: 0 }, u64::MAX);
     let issue = |portal: &mut CommandPortal| read_as(ClassOfService::Throughput, portal, &sink);

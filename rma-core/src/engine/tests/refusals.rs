@@ -76,12 +76,11 @@ impl Asker {
     fn new(host: u8) -> Self {
         let addr = HostAddr::from([192, 0, 2, host]);
         let config = NicConfigBuilder {
-            addresses: addr.into(),
             command_slots: Self::SLOTS.into(),
             solicitation_window: 1 << 30,
             ..NicConfigBuilder::default()
         };
-        let mut nic = Nic::new(config.build().unwrap());
+        let mut nic = Nic::new(config.build(NicPlace::at(addr)).unwrap());
         nic.configure_slots(0..Self::SLOTS, Some(PID));
         let sink = register(&mut nic, &RegionKey::from_bytes([0; 16])).0;
         Self { addr, nic, sink }
@@ -141,12 +140,8 @@ struct Scene {
 
 impl Scene {
     fn new(notices_per_second: u32) -> Self {
-        let settings = NicConfigBuilder {
-            addresses: local().into(),
-            notices_per_second,
-            ..NicConfigBuilder::default()
-        };
-        let mut nic = Nic::new(settings.build().unwrap());
+        let settings = NicConfigBuilder { notices_per_second, ..NicConfigBuilder::default() };
+        let mut nic = Nic::new(settings.build(NicPlace::at(local())).unwrap());
         let [rotated, steady] = [0, 1].map(|_| register(&mut nic, &OLD).0);
         let server = Engine::new(OneRma::new(nic), Carried::default(), HandClock::default());
         pass(&server, TURN);

@@ -189,7 +189,7 @@ impl Slot {
         Some(Transmit {
             source,
             destination: self.command.responder,
-            port: tables.config.settings.port,
+            port: tables.config.place.port,
             class: header.class,
             len: DATA_OVERHEAD + payload_len,
             flow: header.flow(),

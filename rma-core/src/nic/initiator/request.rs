@@ -27,7 +27,7 @@ impl Initiator {
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
-        let addresses = &tables.config.settings.addresses;
+        let addresses = &tables.config.place.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
         self.waiting[fifo(command.class, command.op.op_type().shape().moves)]
             .remove(&mut self.links, id.0);
@@ -72,7 +72,7 @@ impl Initiator {
         Some(Transmit {
             source,
             destination: slot.command.responder,
-            port: tables.config.settings.port,
+            port: tables.config.place.port,
             class: header.class,
             len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
             flow: header.flow(),

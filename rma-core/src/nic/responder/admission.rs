@@ -47,7 +47,7 @@ impl Asked {
         Transmit {
             source: self.responder,
             destination: self.initiator,
-            port: config.settings.port,
+            port: config.place.port,
             class: self.header.class,
             len,
             flow: self.header.flow(),

@@ -125,8 +125,8 @@ impl Notices {
             queues: limiters.map(Queue::new),
             first: Cause::Known,
             told: ToldRequests::new(config.timeout_nanos),
-            secret: config.settings.bucket_secret,
-            port: config.settings.port,
+            secret: config.place.bucket_secret,
+            port: config.place.port,
             timeout_nanos: config.timeout_nanos,
         }
     }

@@ -3,8 +3,15 @@
 use super::*;
 use crate::crypto::CounterBlock;
 
-fn with_values(first: u64, end: u64) -> NicConfigBuilder {
-    NicConfigBuilder { counter_start: first, counter_end: end, ..NicConfigBuilder::default() }
+fn host_with_values(addr: &str, counter_start: u64, counter_end: u64) -> Host {
+    let addr: HostAddr = addr.parse().unwrap();
+    let place = NicPlace { counter_start, counter_end, ..NicPlace::at(addr) };
+    Host::at(addr, place, NicConfigBuilder::default())
+}
+
+fn pair_with_values(first: u64, end: u64) -> Pair {
+    let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|addr| host_with_values(addr, first, end));
+    Pair::of(a, b)
 }
 
 /// The counter of a frame, in clear.
@@ -14,7 +21,7 @@ fn counter_of(flight: &Flight) -> u64 {
 
 #[test]
 fn without_counter_values_no_request_leaves_and_every_op_still_completes() {
-    let mut pair = Pair::with(with_values(5, 7));
+    let mut pair = pair_with_values(5, 7);
     for slot in 0..4 {
         pair.issue(pair.read(slot, 0, 64));
     }
@@ -38,7 +45,7 @@ fn without_counter_values_no_request_leaves_and_every_op_still_completes() {
 
 #[test]
 fn a_nic_goes_on_with_the_next_block_of_counter_values() {
-    let mut pair = Pair::with(with_values(100, 104));
+    let mut pair = pair_with_values(100, 104);
     let mut sent = Vec::new();
     let mut read = |pair: &mut Pair| {
         pair.issue(pair.read(0, 0, 64));
@@ -64,7 +71,7 @@ fn a_nic_goes_on_with_the_next_block_of_counter_values() {
 #[test]
 fn a_responder_without_counter_values_neither_answers_nor_refuses_and_serves_again_later() {
     let mut pair = Pair::new();
-    pair.b = Host::new("192.0.2.2", with_values(0, 0));
+    pair.b = host_with_values("192.0.2.2", 0, 0);
     let bad = Command { key: DerivedRegionKey::from_bytes([9; 16]), ..pair.read(1, 0, 64) };
     pair.issue(pair.read(0, 0, 64));
     pair.issue(bad);
@@ -91,8 +98,8 @@ fn a_responder_without_counter_values_neither_answers_nor_refuses_and_serves_aga
 fn counter_values_may_end_anywhere() {
     for (at_a, at_b) in (0..16).flat_map(|a| (0..16).map(move |b| (a, b))) {
         let mut pair = Pair::new();
-        pair.a = Host::new("192.0.2.1", with_values(100, 100 + at_a));
-        pair.b = Host::new("192.0.2.2", with_values(500, 500 + at_b));
+        pair.a = host_with_values("192.0.2.1", 100, 100 + at_a);
+        pair.b = host_with_values("192.0.2.2", 500, 500 + at_b);
         let bad_key = DerivedRegionKey::from_bytes([9; 16]);
         let commands = [
             pair.read(0, 0, 3000),

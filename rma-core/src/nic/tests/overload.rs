@@ -181,9 +181,10 @@ impl Flow {
 #[test]
 fn neither_class_starves_the_other_at_a_window_that_is_always_full() {
     for idle_turns in 0..3 {
-        let receive_len_max = ReceiveLenMax::of_mtu(9000);
-        let mut pair =
-            Pair::with(NicConfigBuilder { receive_len_max, ..NicConfigBuilder::default() });
+        let mut pair = Pair::new();
+        for host in [&mut pair.a, &mut pair.b] {
+            host.nic.set_receive_len_max(ReceiveLenMax::of_mtu(9000)).unwrap();
+        }
         pair.a.nic.configure_slots(8..200, Some(PID));
         let class = |slot: u16| ClassOfService::ALL[usize::from(slot % 2)];
         for slot in 0..200 {

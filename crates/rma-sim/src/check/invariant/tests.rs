@@ -13,6 +13,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
+    nic::NicPlace,
     op::{ClassOfService, OpStatus},
     port::Port,
     region::RegionId,
@@ -26,7 +27,8 @@ use rma_crypto::{SealJob, Text};
 
 fn sim() -> Sim {
     let node = |host| NodeOptions {
-        nic: NicConfigBuilder::default().with(|it| it.addresses = addr(host).into()),
+        nic: NicConfigBuilder::default(),
+        place: NicPlace::at(addr(host)),
         mtu: 1500,
         rate: 1_000_000_000,
         pace: Pace::Hardware,

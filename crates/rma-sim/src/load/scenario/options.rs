@@ -68,7 +68,7 @@ impl Options {
             let nic = &node.nic;
             let window = nic.solicitation_window / OP_SIZE_MAX;
             // Nor may so much wait to be answered that one more is refused.
-            let threshold = nic.build().map_or(0, |config| config.nack_threshold());
+            let threshold = nic.build(node.place).map_or(0, |config| config.nack_threshold());
             let answers = 1 + u32::try_from(threshold / u64::from(OP_SIZE_MAX)).unwrap_or(u32::MAX);
             nic.inbound_queue.min(nic.pending_writes).min(window).min(answers) as usize
         };
@@ -89,7 +89,7 @@ impl fmt::Display for Options {
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
             let nic = &node.nic;
-            let addresses: Vec<_> = nic.addresses.iter().collect();
+            let addresses: Vec<_> = node.place.addresses.iter().collect();
             writeln!(
                 f,
                 "  n{number} {addresses:?} mtu {} rate {} B/s {:?} window {} slots {} regions {} inbound queue {} \
@@ -109,7 +109,7 @@ impl fmt::Display for Options {
                 nic.timing.timeout,
                 nic.rtt,
                 nic.bandwidth,
-                nic.counter_start,
+                node.place.counter_start,
                 node.clock.starts_at.as_nanos(),
                 node.clock.drift_ppm,
             )?;

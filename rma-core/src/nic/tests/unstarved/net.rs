@@ -27,10 +27,9 @@ pub(super) struct Net {
 
 impl Net {
     pub(super) fn new(hosts: usize, settings: NicConfigBuilder) -> Self {
-        let receive_len_max = ReceiveLenMax::of_mtu(9000);
-        let settings = NicConfigBuilder { receive_len_max, ..settings };
         let host = |at: usize| {
             let mut host = Host::new(&format!("192.0.2.{}", at + 1), settings);
+            host.nic.set_receive_len_max(ReceiveLenMax::of_mtu(9000)).unwrap();
             host.nic.configure_slots(8..SLOTS, Some(PID));
             host
         };
