@@ -12,6 +12,7 @@ use crate::{
     amount::Amount,
     client::Verified,
     error::PairError,
+    floor::Link,
     interrupt::Interrupt,
     latency::{Summary, Table},
     line,
@@ -139,13 +140,14 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
         say.line("  hosts     on loopback, over kernel UDP sockets, as asked for with --udp");
         return over_loopback(args, interrupt, say);
     }
-    match Lab::new(&LabConfig { mtu: args.mtu, ..LabConfig::default() }) {
+    let lab_config = LabConfig { mtu: args.mtu, ..LabConfig::default() };
+    match Lab::new(&lab_config) {
         Ok(lab) => {
             say.line(&format!(
                 "  hosts     two network namespaces joined by a veth pair, MTU {}",
                 args.mtu
             ));
-            over_xdp(&lab, args, interrupt, say)
+            over_xdp((&lab, &lab_config), args, interrupt, say)
         }
         Err(error @ (LabError::NotRoot { .. } | LabError::MissingCapability { .. })) => {
             say.line(&format!("  note      {error}"));
@@ -156,7 +158,12 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     }
 }
 
-fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(), PairError> {
+fn over_xdp(
+    (lab, lab_config): (&Lab, &LabConfig),
+    args: &DemoArgs,
+    interrupt: &Interrupt,
+    say: Say,
+) -> Result<(), PairError> {
     let place = Place::Lab(lab);
     let mut pair = open(place, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
@@ -175,8 +182,9 @@ fn over_xdp(lab: &Lab, args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Resu
         What::warm(write, 4096),
         What::Raw(Floor::FramesOf(write, 4096)),
     ];
-    let small = in_turns(&mut pair, Some(lab), small, amount, interrupt)?;
-    let large = in_turns(&mut pair, Some(lab), large, amount, interrupt)?;
+    let mut link = Link::open(lab_config, args.port, args.ipv6)?;
+    let small = in_turns(&mut pair, Some(&mut link), small, amount, interrupt)?;
+    let large = in_turns(&mut pair, Some(&mut link), large, amount, interrupt)?;
     let cold = in_turns(&mut pair, None, [everywhere(64), everywhere(4096)], amount, interrupt)?;
     let rotations = rotate(&mut pair, place, args, interrupt)?;
     let names = [

@@ -14,13 +14,15 @@
 
 mod exchange;
 mod flood;
+mod link;
 mod pingpong;
 mod pipeline;
 mod wire;
 
 pub use self::{
-    exchange::{Exchange, Rate, Side},
+    exchange::{Exchange, Rate, Side, Sides},
     flood::flood,
+    link::Link,
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
     pipeline::{pipeline, pipelined_four_hops},
 };

@@ -1,10 +1,9 @@
 //! The latency measurements that the demo shows and the named figures come from: ops, and the raw
 //! floor beside them.
 //!
-//! All that is to be compared takes turns, round by round, over the same sockets on the same pair
-//! of interfaces, so that a machine whose speed drifts drifts under all of it.
+//! All that is to be compared takes turns, round by round, on pairs of interfaces that are alike, so
+//! that a machine whose speed drifts drifts under all of it.
 
-use rma_lab::Lab;
 use rma_xdp::{
     Moves, OpType,
     wire::{
@@ -17,10 +16,10 @@ use crate::{
     amount::{Amount, SMALL, WARM},
     client::Client,
     error::PairError,
-    floor::{self, Exchange, FourHops, RoundTrips, Side},
+    floor::{self, Exchange, FourHops, Link, RoundTrips, Sides},
     interrupt::Interrupt,
     latency::Latencies,
-    pair::{Pair, cores},
+    pair::Pair,
 };
 
 /// Something to measure.
@@ -79,14 +78,14 @@ impl<const N: usize> Turns<N> {
     }
 }
 
-/// Measures each of `whats`, taking turns. `lab` is where the pair is; without it there is no raw
-/// floor.
+/// Measures each of `whats`, taking turns. Raw floors are measured on `link`, which is to be like
+/// the one that the pair is on.
 ///
 /// # Errors
 /// If op after op fails.
 pub fn in_turns<const N: usize>(
     pair: &mut Pair,
-    lab: Option<&Lab>,
+    mut link: Option<&mut Link>,
     whats: [What; N],
     amount: Amount,
     interrupt: &Interrupt,
@@ -103,7 +102,8 @@ pub fn in_turns<const N: usize>(
                     latencies.merge(&pair.run(ops)?);
                 }
                 What::Raw(floor) => {
-                    let raw = raw(pair, lab.ok_or(PairError::NoRawSockets)?, floor, counts)?;
+                    let link = link.as_deref_mut().ok_or(PairError::NoRawSockets)?;
+                    let raw = raw(pair, link, floor, counts)?;
                     latencies.add(&raw.times);
                     turns.lost += raw.lost;
                 }
@@ -129,41 +129,9 @@ fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
     if pair.run(run).is_ok() { received(pair).saturating_sub(before).max(1) as usize } else { 1 }
 }
 
-/// The sockets of both hosts, for a raw floor: the same that their engines use between two
-/// measurements.
-#[derive(Debug)]
-pub struct Sides<'a> {
-    /// The one that reads and writes.
-    pub client: Side<'a>,
-    /// The one that has the region.
-    pub server: Side<'a>,
-    /// The UDP port of both.
-    pub port: u16,
-}
-
-/// Lends the sockets of a pair, whose engines must not turn meanwhile. `lab` is where the pair is.
-///
-/// # Errors
-/// [`PairError::NoRawSockets`] if the pair is not on AF_XDP.
-pub fn sides<'a>(pair: &'a mut Pair, lab: &Lab) -> Result<Sides<'a>, PairError> {
-    let (client_core, server_core) = cores();
-    let one = *pair.client.grants.any();
-    let macs = (lab.a().interface_mac(Lab::INTERFACE)?, lab.b().interface_mac(Lab::INTERFACE)?);
-    let port = pair.port;
-    let side = |backend, address, mac, core| Side { backend, address, mac, core };
-    let (Some(from), Some(to)) =
-        (pair.client.host.xdp_backend_mut(), pair.server.xdp_backend_mut())
-    else {
-        return Err(PairError::NoRawSockets);
-    };
-    let client = side(from, one.initiator, macs.0, client_core);
-    let server = side(to, one.responder, macs.1, server_core);
-    Ok(Sides { client, server, port })
-}
-
 fn raw(
     pair: &mut Pair,
-    lab: &Lab,
+    link: &mut Link,
     floor: Floor,
     counts: (u64, u64),
 ) -> Result<RoundTrips, PairError> {
@@ -171,7 +139,7 @@ fn raw(
         Floor::FramesOf(op_type, size) => data_frames(pair, op_type, size),
         Floor::TwoSmall | Floor::FourSmall => 1,
     };
-    let Sides { client, server, port } = sides(pair, lab)?;
+    let Sides { client, server, port } = link.sides();
     Ok(match floor {
         Floor::TwoSmall => {
             let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };

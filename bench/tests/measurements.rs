@@ -7,17 +7,13 @@ use std::net::UdpSocket;
 
 use rma_bench::{
     death::{self, Death},
-    floor::{self, Exchange, Side},
+    floor::{self, Exchange, Link, Side, Sides},
     interrupt::Interrupt,
     pair::{Pair, PairConfig, Place},
     rotation::{By, NextGrant, Stage},
 };
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::{
-    HostAddr, NicConfigBuilder, OpStatus, OpType, Timing,
-    net::{Path, PathTable},
-    xdp::{XdpBackend, XdpConfig},
-};
+use rma_xdp::{NicConfigBuilder, OpStatus, OpType, Timing};
 
 /// A pair of its own port. `timeout`: of both NICs.
 fn config(timeout: Duration) -> PairConfig {
@@ -117,43 +113,31 @@ fn over_xdp_as_well() {
 #[ignore = "needs root: cargo xtask test"]
 fn the_floor_measures_without_losing_packets() {
     const PORT: u16 = 4791;
-    const MTU: u32 = 9000;
-    let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() }).unwrap();
-    let ends = [(lab.a(), HostAddr::from(Lab::A_V4)), (lab.b(), HostAddr::from(Lab::B_V4))];
-    let macs = ends.map(|(netns, _)| netns.interface_mac(Lab::INTERFACE).unwrap());
-    let open = |end: usize| {
-        let ((netns, address), (_, other)) = (ends[end], ends[1 - end]);
-        let path = Path { source_mac: macs[end], next_hop_mac: macs[1 - end], mtu: MTU };
-        let paths = PathTable::fixed(MTU, &[(other, path)]).unwrap();
-        let _inside = netns.enter().unwrap();
-        XdpBackend::open(&XdpConfig::new(Lab::INTERFACE, PORT, &[address]), paths).unwrap()
-    };
-    fn sides<'a>(backends: &'a mut [XdpBackend; 2], at: &[(HostAddr, [u8; 6])]) -> [Side<'a>; 2] {
-        let [a, b] = backends;
-        let side = |backend, (address, mac)| Side { backend, address, mac, core: None };
-        [side(a, at[0]), side(b, at[1])]
+    let config = LabConfig { mtu: 9000, ..LabConfig::default() };
+    let mut link = Link::open(&config, PORT, false).unwrap();
+    fn sides(link: &mut Link) -> [Side<'_>; 2] {
+        let Sides { client, server, .. } = link.sides();
+        [client, server].map(|side| Side { core: None, ..side })
     }
-    let mut backends = [open(0), open(1)];
-    let at = [(ends[0].1, macs[0]), (ends[1].1, macs[1])];
     let exchange = Exchange { request_len: 64, response_len: 5000, responses: 2 };
     for _ in 0..2 {
-        let [client, server] = sides(&mut backends, &at);
+        let [client, server] = sides(&mut link);
         let result = floor::ping_pong(client, server, PORT, exchange, (10, 500));
         assert_eq!((result.times.len(), result.lost), (500, 0));
     }
-    let [client, server] = sides(&mut backends, &at);
+    let [client, server] = sides(&mut link);
     let rate = floor::pipeline(client, server, PORT, exchange, 32, (100, 2000));
     assert!(rate.count > 0 && rate.count <= 2100 && rate.per_second() > 0.0, "{rate:?}");
     assert_eq!(rate.lost, 0);
-    let [client, server] = sides(&mut backends, &at);
+    let [client, server] = sides(&mut link);
     let rate = floor::pipelined_four_hops(client, server, PORT, (58, 3358), 32, (100, 2000));
     assert!(rate.count > 0 && rate.count <= 2100 && rate.per_second() > 0.0, "{rate:?}");
     assert_eq!(rate.lost, 0);
     for len in [22, 3358, 5000] {
-        let [to, from] = sides(&mut backends, &at);
+        let [to, from] = sides(&mut link);
         let rate = floor::flood(from, to, PORT, len, (100, 5000));
         assert!(rate.count > 0 && rate.count + rate.lost <= 5100, "{len}: {rate:?}");
         assert!(rate.bytes_per_second(len) > 0.0, "{len}: {rate:?}");
     }
-    assert_eq!(backends.map(|it| it.counters().chunks_lost.load()), [0, 0]);
+    assert_eq!(sides(&mut link).map(|it| it.sockets.counters().chunks_lost.load()), [0, 0]);
 }

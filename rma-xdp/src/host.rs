@@ -25,8 +25,6 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-#[cfg(feature = "xdp")]
-use crate::device::{backend::AnyBackend, xdp::XdpBackend};
 use crate::{
     device::{
         Device, DeviceInfo, DeviceKeeper, OpenDevice, backend::HostBackend, status::InterfaceStatus,
@@ -250,16 +248,6 @@ impl InlineHost {
     fn turning(&mut self) -> Turning<'_, impl FnMut() -> usize> {
         let (home, shards) = self.driver_mut().home_and_shards();
         Turning::new(home, || turn(shards))
-    }
-
-    /// The AF_XDP sockets, to move frames past the NIC: for measuring what they can do alone.
-    /// `None` over another device.
-    #[cfg(feature = "xdp")]
-    pub fn xdp_backend_mut(&mut self) -> Option<&mut XdpBackend> {
-        match self.driver_mut().shards_mut().paths_mut().next()?.backend_mut() {
-            AnyBackend::Xdp(xdp) => Some(xdp),
-            AnyBackend::Udp(_) => None,
-        }
     }
 
     /// The driver, where nobody else can have it: without a lock.

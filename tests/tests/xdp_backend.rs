@@ -27,7 +27,7 @@ use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
     net::{Path, PathTable},
     xdp::{
-        AttachMode, Feature, Mode, XdpBackend, XdpConfig, XdpError,
+        AttachMode, Feature, Mode, SteeredSockets, XdpBackend, XdpConfig, XdpError,
         packet::{self, HEADERS_V4, HEADERS_V6, Headers},
     },
 };
@@ -432,6 +432,8 @@ fn every_receive_queue_is_polled() {
         });
         seen.iter().all(|&count| count == 1).then_some(())
     });
+    drop(b);
+    let mut b = open_sockets(&lab, End::B, 1500);
     let mut per_queue = [0, 0];
     for (number, sender) in senders.iter().enumerate() {
         sender.send_to(&[number as u8], (Lab::B_V4, PORT)).unwrap();
@@ -468,9 +470,15 @@ fn frames_that_cannot_be_sent_are_counted_and_the_next_one_is_sent() {
     assert_eq!(receive(&mut b, End::A, 4).0, b"fine");
 }
 
-/// Any bytes as an Ethernet packet, past the backend.
-fn send_raw(backend: &mut XdpBackend, packet: &[u8]) {
-    let socket = backend.socket_mut(0).unwrap();
+/// The sockets alone, perhaps where a backend was dropped: see [`reopen`].
+fn open_sockets(lab: &Lab, end: End, mtu: u32) -> SteeredSockets {
+    let _inside = end.netns(lab).enter().unwrap();
+    wait_for("the interface to be free", || SteeredSockets::open(&config(end), mtu).ok())
+}
+
+/// Any bytes as an Ethernet packet, past a backend.
+fn send_raw(sockets: &mut SteeredSockets, packet: &[u8]) {
+    let socket = sockets.socket_mut(0).unwrap();
     assert!(socket.room() > 0);
     let mut frame = socket.take().unwrap();
     socket.bytes_mut(&mut frame)[..packet.len()].copy_from_slice(packet);
@@ -483,7 +491,7 @@ fn send_raw(backend: &mut XdpBackend, packet: &[u8]) {
 #[ignore = "needs root: cargo xtask test"]
 fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
     let lab = lab(1500);
-    let [mut a, mut b] = open_both(&lab, 1500, Mode::Auto);
+    let (mut a, mut b) = (open_sockets(&lab, End::A, 1500), open(&lab, End::B, 1500));
     let headers = |version: u8| Headers {
         source_mac: End::A.mac(&lab),
         next_hop_mac: End::B.mac(&lab),
@@ -509,6 +517,8 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
     for packet in [&ip_length, &udp_length, &mapped, &not_local] {
         send_raw(&mut a, packet);
     }
+    drop(a);
+    let mut a = reopen(&lab, &config(End::A));
     send(&mut a, End::A, 4, b"still alive");
     assert_eq!(receive(&mut b, End::A, 4).0, b"still alive");
     let counters = b.counters();
@@ -528,7 +538,7 @@ fn open_without_paths(lab: &Lab) -> XdpBackend {
 }
 
 /// Receives `packet` at B, which has come from A, and answers it with a notice that has no path.
-fn answer_by_link(a: &mut XdpBackend, b: &mut XdpBackend, version: u8, packet: &[u8]) {
+fn answer_by_link(a: &mut SteeredSockets, b: &mut XdpBackend, version: u8, packet: &[u8]) {
     const NOTICE: &[u8] = b"notice";
     send_raw(a, packet);
     let link = wait_for("a packet with its link header", || {
@@ -555,7 +565,7 @@ fn answer_by_link(a: &mut XdpBackend, b: &mut XdpBackend, version: u8, packet: &
 #[ignore = "needs root: cargo xtask test"]
 fn a_notice_without_a_path_goes_back_as_its_cause_came_with_its_tags() {
     let lab = lab(1500);
-    let (mut a, mut b) = (open(&lab, End::A, 1500), open_without_paths(&lab));
+    let (mut a, mut b) = (open_sockets(&lab, End::A, 1500), open_without_paths(&lab));
     let tags: [&[u8]; 3] = [&[], &[0x81, 0, 0xf0, 7], &[0x88, 0xa8, 0x20, 9, 0x81, 0, 0x00, 7]];
     let without_priority: [&[u8]; 3] =
         [&[], &[0x81, 0, 0, 7], &[0x88, 0xa8, 0, 9, 0x81, 0, 0x00, 7]];
@@ -588,7 +598,7 @@ fn a_notice_without_a_path_goes_back_as_its_cause_came_with_its_tags() {
 #[ignore = "needs root: cargo xtask test"]
 fn no_notice_goes_back_to_a_group_to_nobody_to_ourselves_or_for_what_was_not_to_us() {
     let lab = lab(1500);
-    let (mut a, mut b) = (open(&lab, End::A, 1500), open_without_paths(&lab));
+    let (mut a, mut b) = (open_sockets(&lab, End::A, 1500), open_without_paths(&lab));
     let (of_a, of_b) = (End::A.mac(&lab), End::B.mac(&lab));
     for (refused, source) in (1..).zip([[0xff; 6], [3, 0, 0, 0, 0, 1], [0; 6], of_b]) {
         answer_by_link(&mut a, &mut b, 4, &packet_to_b(4, source, of_b));

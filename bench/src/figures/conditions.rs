@@ -2,7 +2,7 @@
 
 use rma_lab::{Lab, LabConfig};
 
-use crate::{aead, amount::Amount, error::PairError};
+use crate::{aead, amount::Amount, error::PairError, floor::Link};
 
 /// Of each kind of exchange, in turns.
 pub(super) const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
@@ -22,6 +22,15 @@ impl core::fmt::Display for Conditions {
     }
 }
 
+fn lab_config() -> LabConfig {
+    LabConfig { mtu: MTU, ..LabConfig::default() }
+}
+
 pub(super) fn lab() -> Result<Lab, PairError> {
-    Ok(Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() })?)
+    Ok(Lab::new(&lab_config())?)
+}
+
+/// What floors are measured on, beside the lab.
+pub(super) fn link() -> Result<Link, PairError> {
+    Link::open(&lab_config(), rma_xdp::DEFAULT_PORT, false)
 }

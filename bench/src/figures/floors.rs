@@ -4,16 +4,14 @@
 use rma_xdp::xdp::packet::{ETHERNET_LEN, Headers};
 
 use super::{
-    conditions::{MTU, lab},
+    conditions::{MTU, link},
     spec::Measured,
 };
 use crate::{
     amount::SMALL,
     error::PairError,
-    floor::{self, Exchange},
+    floor::{self, Exchange, Link, Sides},
     interrupt::Interrupt,
-    measure::{Sides, sides},
-    pair::{Pair, PairConfig, Place},
     rates,
 };
 
@@ -25,28 +23,27 @@ const ROUNDS: u64 = 21;
 const DEPTH: u64 = 32;
 
 pub(super) fn floors(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let lab = lab()?;
-    let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let mut link = link()?;
     let packet_len = ETHERNET_LEN + MTU as usize;
     // Packets that did not arrive, and exchanges that did not end.
     let (mut packets_lost, mut exchanges_lost) = (0, 0);
-    let mut flood = |pair: &mut Pair| {
-        let Sides { client, server, port } = sides(pair, &lab)?;
+    let mut flood = |link: &mut Link| {
+        let Sides { client, server, port } = link.sides();
         let len = packet_len - Headers::len_for(client.address);
         // As the data of READs goes.
         let rate = floor::flood(server, client, port, len, COUNTS);
         packets_lost += rate.lost;
         Ok(rate.without_loss("frames of the raw flood")?.per_second())
     };
-    let mut echo = |pair: &mut Pair| {
-        let Sides { client, server, port } = sides(pair, &lab)?;
+    let mut echo = |link: &mut Link| {
+        let Sides { client, server, port } = link.sides();
         let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
         let rate = floor::pipeline(client, server, port, exchange, DEPTH, COUNTS);
         exchanges_lost += rate.lost;
         Ok(rate.without_loss("raw exchanges")?.per_second())
     };
     let [packets, exchanges] =
-        rates::in_turns(&mut pair, [&mut flood, &mut echo], ROUNDS, interrupt)?;
+        rates::in_turns(&mut link, [&mut flood, &mut echo], ROUNDS, interrupt)?;
     let of_rounds = |rates: &rates::Rates| {
         let (low, high) = rates.range();
         let counted = rates.rounds();

@@ -3,7 +3,7 @@
 use rma_xdp::OpType;
 
 use super::{
-    conditions::{AMOUNT, CONDITIONS, MTU, lab},
+    conditions::{AMOUNT, CONDITIONS, MTU, lab, link},
     spec::Measured,
 };
 use crate::{
@@ -51,7 +51,8 @@ pub(super) fn read4096_cold(interrupt: &Interrupt) -> Result<Vec<Measured>, Pair
 fn over_floor(what: What, floor: Floor, interrupt: &Interrupt) -> Result<Turns<2>, PairError> {
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-    in_turns(&mut pair, Some(&lab), [what, What::Raw(floor)], AMOUNT, interrupt)
+    let mut link = link()?;
+    in_turns(&mut pair, Some(&mut link), [what, What::Raw(floor)], AMOUNT, interrupt)
 }
 
 /// An op over its floor.

@@ -12,16 +12,15 @@ use rma_xdp::{
 };
 
 use super::{
-    conditions::{CONDITIONS, MTU, lab},
+    conditions::{CONDITIONS, MTU, lab, link},
     spec::Measured,
 };
 use crate::{
     amount::{SMALL, WARM},
     client::Client,
     error::{PairError, hint},
-    floor::{self, Exchange},
+    floor::{self, Exchange, Link, Sides},
     interrupt::Interrupt,
-    measure::{Sides, sides},
     pair::{Pair, PairConfig, Place},
     rates::{self, Rates},
     transfers::Transfers,
@@ -49,7 +48,8 @@ struct Large<'a> {
     // Dropped in this order.
     transfers: Transfers,
     pair: Pair,
-    lab: Lab,
+    _lab: Lab,
+    link: Link,
     /// Bytes of the transfer: whole granules.
     payload: usize,
     /// Bytes of the packet before its UDP payload.
@@ -62,9 +62,10 @@ impl<'a> Large<'a> {
         let lab = lab()?;
         let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
         let transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
-        let headers = Headers::len_for(sides(&mut pair, &lab)?.client.address);
+        let mut link = link()?;
+        let headers = Headers::len_for(link.sides().client.address);
         let payload = (ETHERNET_LEN + MTU as usize - headers - RESPONSE_OVERHEAD) / 64 * 64;
-        Ok(Self { transfers, pair, lab, payload, headers, interrupt })
+        Ok(Self { transfers, pair, _lab: lab, link, payload, headers, interrupt })
     }
 
     /// UDP payload of a full frame. Those of READs and WRITEs are alike.
@@ -78,7 +79,7 @@ impl<'a> Large<'a> {
         op_type: OpType,
         mut floor: impl FnMut(Sides<'_>) -> Result<f64, PairError>,
     ) -> Result<([Rates; 2], u64), PairError> {
-        let Self { lab, pair, transfers, interrupt, .. } = self;
+        let Self { link, pair, transfers, interrupt, .. } = self;
         let mut retries = 0;
         let mut ops = |pair: &mut Pair| {
             let moved =
@@ -86,7 +87,7 @@ impl<'a> Large<'a> {
             retries += moved.retries;
             Ok(moved.bytes_per_second())
         };
-        let mut floor = |pair: &mut Pair| floor(sides(pair, lab)?);
+        let mut floor = |_: &mut Pair| floor(link.sides());
         let rates = rates::in_turns(pair, [&mut ops, &mut floor], ROUNDS, interrupt)?;
         Ok((rates, retries))
     }
@@ -175,8 +176,9 @@ pub(super) fn read64_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
         })
     };
     let mut lost = 0;
-    let mut echo = |pair: &mut Pair| {
-        let Sides { client, server, port } = sides(pair, &lab)?;
+    let mut link = link()?;
+    let mut echo = |_: &mut Pair| {
+        let Sides { client, server, port } = link.sides();
         let exchange = Exchange { request_len: SMALL, response_len: SMALL, responses: 1 };
         let rate = floor::pipeline(client, server, port, exchange, DEPTH.into(), SMALL_COUNTS);
         lost += rate.lost;

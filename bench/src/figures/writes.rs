@@ -3,7 +3,7 @@
 use rma_xdp::OpType;
 
 use super::{
-    conditions::{AMOUNT, CONDITIONS, MTU, lab},
+    conditions::{AMOUNT, CONDITIONS, MTU, lab, link},
     spec::Measured,
 };
 use crate::{
@@ -16,9 +16,10 @@ use crate::{
 pub(super) fn write64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let mut link = link()?;
     let (read, write) = (What::warm(OpType::Read, 64), What::warm(OpType::Write, 64));
     let whats = [read, write, What::Raw(Floor::TwoSmall), What::Raw(Floor::FourSmall)];
-    let turns = in_turns(&mut pair, Some(&lab), whats, AMOUNT, interrupt)?;
+    let turns = in_turns(&mut pair, Some(&mut link), whats, AMOUNT, interrupt)?;
     let compared = pair.compare()?;
     let p50 = turns.latencies.each_ref().map(|latencies| latencies.quantile_us(0.5));
     let detail = format!(

@@ -3,21 +3,32 @@
 use core::time::Duration;
 
 use rma_core::addr::HostAddr;
-use rma_xdp::xdp::XdpBackend;
+use rma_xdp::xdp::SteeredSockets;
 
 use crate::error::PairError;
 
 /// One of the two hosts.
 #[derive(Debug)]
 pub struct Side<'a> {
-    /// Its sockets, opened on its interface.
-    pub backend: &'a mut XdpBackend,
+    /// The sockets of its interface.
+    pub sockets: &'a mut SteeredSockets,
     /// Its address.
     pub address: HostAddr,
     /// The hardware address of its interface.
     pub mac: [u8; 6],
     /// The core that its thread runs on; `None` leaves that to the scheduler.
     pub core: Option<usize>,
+}
+
+/// Both of them.
+#[derive(Debug)]
+pub struct Sides<'a> {
+    /// The one that would read and write.
+    pub client: Side<'a>,
+    /// The one that would have the region.
+    pub server: Side<'a>,
+    /// The UDP port of both.
+    pub port: u16,
 }
 
 /// What is exchanged: one packet there, some packets back.

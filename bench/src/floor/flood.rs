@@ -28,7 +28,7 @@ const WINDOW: u64 = 512;
 /// from the arrival of the first to that of the last of them.
 ///
 /// Each side spins on its own thread. The sender knows from the receiver, through memory, how many
-/// have arrived, and waits when it is too far ahead. `port` is the UDP port that both backends were
+/// have arrived, and waits when it is too far ahead. `port` is the UDP port that both sides were
 /// opened with.
 ///
 /// # Panics
@@ -50,7 +50,7 @@ pub fn flood(
         scope.spawn(move || {
             let _all_sent = StopOnDrop(all_sent);
             pin(from.core);
-            let mut wire = Wire::new(socket(from.backend), headers(source, target, port), len);
+            let mut wire = Wire::new(socket(from.sockets), headers(source, target, port), len);
             let chunks = wire.socket.free();
             ready.wait();
             let (mut sent, mut lost) = (0, 0);
@@ -64,7 +64,7 @@ pub fn flood(
         });
         let receiver = scope.spawn(move || {
             pin(to.core);
-            let mut wire = Wire::new(socket(to.backend), headers(target, source, port), len);
+            let mut wire = Wire::new(socket(to.sockets), headers(target, source, port), len);
             ready.wait();
             receive(&mut wire, warm_up, total, all_sent, arrived)
         });

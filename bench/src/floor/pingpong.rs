@@ -32,7 +32,7 @@ pub struct RoundTrips {
 }
 
 /// Runs `count` exchanges after `warm_up` others, one at a time: `client` sends, `server` answers.
-/// Each side spins on its own thread. `port` is the UDP port that both backends were opened with.
+/// Each side spins on its own thread. `port` is the UDP port that both sides were opened with.
 ///
 /// # Panics
 /// If a packet does not fit through the sockets, or a core cannot be had.

@@ -18,7 +18,7 @@ const SILENT_MAX: u32 = 20;
 /// Keeps `depth` exchanges under way until `count` have ended after `warm_up` others. Each side
 /// sends what it owes for all that it found in its receive ring, with one doorbell.
 ///
-/// Each side spins on its own thread. `port` is the UDP port that both backends were opened with.
+/// Each side spins on its own thread. `port` is the UDP port that both sides were opened with.
 ///
 /// # Panics
 /// If a packet does not fit through the sockets, or a core cannot be had.

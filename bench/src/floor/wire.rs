@@ -11,7 +11,7 @@ use std::{
 };
 
 use rma_core::{addr::HostAddr, time::Instant};
-use rma_xdp::xdp::{XdpBackend, packet::Headers, socket::Socket, umem::CHUNK_DATA};
+use rma_xdp::xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA};
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -45,7 +45,7 @@ pub(super) fn run<R: Send>(
         scope.spawn(move || {
             pin(server.core);
             let headers = headers(to, from, port);
-            let mut wire = Wire::new(socket(server.backend), headers, lens.1);
+            let mut wire = Wire::new(socket(server.sockets), headers, lens.1);
             ready.wait();
             while !stop.load(Ordering::Relaxed) {
                 answer(&mut wire);
@@ -55,7 +55,7 @@ pub(super) fn run<R: Send>(
             let _stop = StopOnDrop(stop);
             pin(client.core);
             let headers = headers(from, to, port);
-            let mut wire = Wire::new(socket(client.backend), headers, lens.0);
+            let mut wire = Wire::new(socket(client.sockets), headers, lens.0);
             ready.wait();
             measure(&mut wire)
         });
@@ -87,8 +87,8 @@ pub(super) fn headers(from: (HostAddr, [u8; 6]), to: (HostAddr, [u8; 6]), port: 
     Headers { source_mac, next_hop_mac, source, destination, flow: 0, port }
 }
 
-pub(super) fn socket(backend: &mut XdpBackend) -> &mut Socket {
-    backend.socket_mut(0).expect("a backend has at least one queue")
+pub(super) fn socket(sockets: &mut SteeredSockets) -> &mut Socket {
+    sockets.socket_mut(0).expect("an interface has at least one queue")
 }
 
 /// A socket whose transmit chunks all hold the same packet already.

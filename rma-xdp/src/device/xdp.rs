@@ -10,7 +10,7 @@
 //! `steering` (the program), `port` (the UDP port, as far as the kernel is concerned), `device`
 //! (the interface), `flush` (when to ring the doorbell), [`packet`] (headers). An `attachment` puts
 //! together what there is of one interface, `follower` replaces it when the interface goes away and
-//! comes back, and [`XdpBackend`] moves frames over it. Routes and neighbours are not known here: a
+//! comes back, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes and neighbours are not known here: a
 //! path is looked up in [`crate::net::PathTable`], and a frame without one is dropped and counted.
 //!
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
@@ -33,6 +33,7 @@ pub mod packet;
 mod port;
 pub mod socket;
 mod sockopt;
+mod steered;
 mod steering;
 pub mod umem;
 mod watch;
@@ -46,5 +47,6 @@ pub use self::{
     description::{Description, Fallback, Feature},
     error::{AttachedProgram, Refusal, XdpError},
     sockopt::XskStatistics,
+    steered::SteeredSockets,
 };
 pub use rma_core::tally::Tally;

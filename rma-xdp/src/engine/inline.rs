@@ -9,8 +9,6 @@ use super::{
     housekeeping::Housekeeping,
     services::{HostEngine, HostService},
 };
-#[cfg(feature = "xdp")]
-use crate::device::backend::AnyBackend;
 use crate::{
     driver::control::{AnyCall, ControlPath, Question, Unanswered},
     error::HostError,
@@ -26,12 +24,6 @@ pub struct InlineEngine {
 impl InlineEngine {
     pub(crate) const fn new(engine: HostEngine, housekeeping: Housekeeping) -> Self {
         Self { engine, housekeeping }
-    }
-
-    /// What moves its frames.
-    #[cfg(feature = "xdp")]
-    pub(crate) const fn backend_mut(&mut self) -> &mut AnyBackend {
-        self.engine.backend_mut()
     }
 
     /// One turn. Returns how much there was to do.

@@ -38,7 +38,7 @@ use super::{
     linear::{Linear, Linearizer},
     link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
-    socket::{Chunk, Socket},
+    socket::Chunk,
     sockopt::XskStatistics,
     umem::{CHUNK_DATA, FrameBytes},
 };
@@ -188,12 +188,6 @@ impl XdpBackend {
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let sockets = self.queues().iter().map(|queue| queue.socket.fd());
         core::iter::once(self.exchange.as_fd()).chain(sockets)
-    }
-
-    /// A queue's socket, to move packets without this backend: for measuring what the sockets alone
-    /// can do. `None` if there is no such queue.
-    pub fn socket_mut(&mut self, queue: usize) -> Option<&mut Socket> {
-        self.attachment.as_mut()?.queues.get_mut(queue).map(|queue| &mut queue.socket)
     }
 
     /// Has frames written into transmit chunks themselves, at most `max`. Returns how many were.
