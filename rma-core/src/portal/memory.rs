@@ -119,7 +119,7 @@ impl PortalMemory {
     }
 
     /// The application's end. Which slots are free, and which have an op under way, it keeps to
-    /// itself.
+    /// itself, so the memory is for one application: before the next one it is formatted anew.
     ///
     /// # Panics
     /// If there are no slots, or more than the memory is for.

@@ -215,6 +215,32 @@ fn the_layout_is_what_both_sides_rely_on() {
     assert_eq!([word(384), word(384 + ring)].map(u64::to_ne_bytes), [*b"1RMAring"; 2]);
 }
 
+/// Part of the layout: another process writes and reads these lines.
+#[test]
+fn commands_and_completions_are_encoded_as_both_sides_rely_on() {
+    let command = Command {
+        slot: CommandSlotId(0x0102),
+        class: ClassOfService::Throughput,
+        key: DerivedRegionKey::from_bytes(*b"0123456789abcdef"),
+        op: CommandOp::Write(Transfer {
+            op_size: 0x0506,
+            remote_offset: 7,
+            local_region: RegionId::from_bits(8),
+            local_offset: 9,
+        }),
+        ..command_of(&grant(), &sink(64))
+    };
+    let words = |bytes: [u8; 16]| {
+        [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index])))
+    };
+    let [[a, b], [k, l]] = [command.responder.to_octets(), *b"0123456789abcdef"].map(words);
+    // WRITE, in the throughput class.
+    let head = 0x0506_0000_0000 | 1 << 24 | 2 << 16 | 0x0102;
+    assert_eq!(command.to_line().0, [head, a, b, 3 | 8 << 32, 7, 9, k, l]);
+    let completion = Completion::new(CommandSlotId(0x0102), OpStatus::Timeout, 5, 6);
+    assert_eq!(completion.to_line().0, [3 << 16 | 0x0102, 5, 6, 0, 0, 0, 0, 0]);
+}
+
 #[test]
 fn a_mapping_that_holds_no_such_portal_is_refused_with_what_is_there() {
     let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(4)));

@@ -10,7 +10,7 @@ const FIRST: u32 = u32::MAX - 2;
 
 /// A ring in which `FIRST` lines, modulo 2^32, have been pushed and taken.
 fn old_ring(capacity: usize) -> (Producer, Consumer, RingMemory) {
-    let memory = RingMemory::heap(Capacity::new(capacity).unwrap());
+    let memory = RingMemory::heap(Capacity::new(capacity).expect("a power of two"));
     memory.set_tail(FIRST);
     memory.set_head(FIRST);
     (memory.clone().into_producer(), memory.clone().into_consumer(), memory)
