@@ -98,8 +98,8 @@ impl<A: Service, B: Service> Service for Both<A, B> {
     }
 
     /// While both have frames, the one whose turn it is has half of the buffers and what the other
-    /// leaves; then it is the other's turn. So over two calls neither has less than half of the
-    /// buffers or, where frames are large, of the quantum.
+    /// leaves; the next time it is the other's turn. So neither waits for more than one call,
+    /// whatever the other sends.
     fn poll_transmits(
         &mut self,
         now: Instant,
@@ -174,3 +174,6 @@ fn share(
     }
     written
 }
+
+#[cfg(test)]
+mod tests;

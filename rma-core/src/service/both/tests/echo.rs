@@ -1,0 +1,163 @@
+//! An echo: about the smallest service that has a port, commands and timers of its own.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::{addr::HostAddr, backend::Transmit, op::ClassOfService};
+use core::time::Duration;
+
+/// What a frame of this service begins with.
+const CALL: u8 = 1;
+const ANSWER: u8 = 2;
+
+/// How long a call waits for its answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(1);
+
+/// A call that an application makes.
+pub(super) struct Call {
+    pub(super) to: HostAddr,
+    pub(super) number: u8,
+    /// Octets of the frame.
+    pub(super) len: usize,
+}
+
+/// Sends back what others call, and tells its application which calls were answered.
+pub(super) struct Echo {
+    addresses: LocalAddresses,
+    port: Port,
+    /// Where the application leaves its calls.
+    pub(super) calls: VecDeque<Call>,
+    /// Calls without an answer, the oldest first, and when their time is over.
+    open: VecDeque<(u8, Instant)>,
+    /// What is to be sent.
+    waiting: VecDeque<(HostAddr, Vec<u8>)>,
+    /// Calls that are over, and whether they were answered.
+    ended: Vec<(u8, bool)>,
+    /// What the application sees of these.
+    pub(super) told: Vec<(u8, bool)>,
+}
+
+impl Echo {
+    pub(super) fn new(addresses: LocalAddresses, port: Port) -> Self {
+        Self {
+            addresses,
+            port,
+            calls: VecDeque::new(),
+            open: VecDeque::new(),
+            waiting: VecDeque::new(),
+            ended: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    pub(super) fn call(&mut self, to: HostAddr, number: u8, len: usize) {
+        self.calls.push_back(Call { to, number, len });
+    }
+}
+
+impl Service for Echo {
+    fn addresses(&self) -> &LocalAddresses {
+        &self.addresses
+    }
+
+    fn serves(&self, port: Port) -> bool {
+        port == self.port
+    }
+
+    fn handle_frames(&mut self, _: Instant, _: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        for frame in frames {
+            assert_eq!(frame.port, self.port, "frames of one service at a time");
+            match *frame.bytes {
+                [CALL, ref rest @ ..] => {
+                    let answer = [&[ANSWER][..], rest].concat();
+                    self.waiting.push_back((frame.source, answer));
+                }
+                [ANSWER, number, ..] => {
+                    let at = self.open.iter().position(|&(open, _)| open == number);
+                    if at.and_then(|at| self.open.remove(at)).is_some() {
+                        self.ended.push((number, true));
+                    }
+                }
+                _ => panic!("a frame of another service: {:x?}", frame.bytes),
+            }
+        }
+    }
+
+    fn take_commands(&mut self, now: Instant) -> usize {
+        let taken = self.calls.len();
+        for Call { to, number, len } in self.calls.drain(..) {
+            let mut frame = vec![number; len];
+            frame[0] = CALL;
+            self.open.push_back((number, now + PATIENCE));
+            self.waiting.push_back((to, frame));
+        }
+        taken
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((number, _)) = self.open.pop_front_if(|&mut (_, until)| until <= now) {
+            self.ended.push((number, false));
+        }
+    }
+
+    fn complete(&mut self) -> usize {
+        let count = self.ended.len();
+        self.told.append(&mut self.ended);
+        count
+    }
+
+    fn latency_class_seen_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn frames_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn gathers(&self, _: Instant) -> bool {
+        false
+    }
+
+    fn poll_transmits(
+        &mut self,
+        _: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize {
+        let class = ClassOfService::Throughput;
+        let mut written = 0;
+        for frame in frames {
+            let Some((destination, bytes)) = self.waiting.pop_front_if(|_| quantum.admits()) else {
+                break;
+            };
+            frame.bytes[..bytes.len()].copy_from_slice(&bytes);
+            frame.transmit = Some(Transmit {
+                source: self.addresses.toward(destination).unwrap(),
+                destination,
+                port: self.port,
+                class,
+                len: bytes.len(),
+                flow: 0,
+                may_resolve: true,
+                link_behind: false,
+            });
+            quantum.take(class, bytes.len());
+            written += 1;
+        }
+        written
+    }
+
+    fn wants_transmit(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn wake_sleepers(&mut self) {}
+
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.open.front().map(|&(_, until)| until)
+    }
+}
