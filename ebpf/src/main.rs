@@ -1,4 +1,4 @@
-//! The XDP program that steers 1RMA frames to AF_XDP sockets: not in the paper, whose NIC is the
+//! The XDP program that steers a host's frames to AF_XDP sockets: not in the paper, whose NIC is the
 //! hardware that frames arrive at.
 //!
 //! It chooses between two verdicts, from the headers alone:
@@ -14,7 +14,7 @@
 //!                  │                 │                                 otherwise ──────► PASS
 //!                  └────── UDP ──────┘                                 otherwise ──────► PASS
 //!                          │
-//!              destination port = PORT ≠ 0                             otherwise ──────► PASS
+//!            destination port ≠ 0, in PORTS                           otherwise ──────► PASS
 //!                          │
 //!            a socket in XSKS at this queue?                           none ───────────► PASS
 //!                          │
@@ -57,10 +57,13 @@ use aya_ebpf::{
 };
 use headers::Cursor;
 
-/// The UDP destination port of 1RMA frames, in host byte order. The loader sets it before it loads;
-/// 0, which no datagram is sent to, steers nothing.
+/// How many ports there may be: each costs every frame of the host a comparison.
+const PORTS_MAX: usize = 8;
+
+/// The UDP destination ports of our frames, one for each service, in host byte order. The loader
+/// sets them before it loads; places that are 0, which no datagram is sent to, steer nothing.
 #[unsafe(no_mangle)]
-static PORT: Global<u16> = Global::new(0);
+static PORTS: Global<[u16; PORTS_MAX]> = Global::new([0; PORTS_MAX]);
 
 /// One AF_XDP socket for each receive queue, by the index of the queue.
 ///
@@ -78,13 +81,19 @@ pub fn rma_steer(context: XdpContext) -> u32 {
     // runs.
     let mut frame = unsafe { Cursor::new(context.data(), context.data_end()) };
     let Some(destination) = headers::udp_destination(&mut frame) else { return XDP_PASS };
-    let port = PORT.load();
-    if port == 0 || destination != port {
+    if destination == 0 || !is_ours(destination) {
         return XDP_PASS;
     }
     // The low bits of the flags are the verdict when there is no socket at this index.
     let (Ok(verdict) | Err(verdict)) = XSKS.redirect(context.rx_queue_index(), u64::from(XDP_PASS));
     verdict
+}
+
+/// Whether one of the services listens on `port`. Without a branch for each port, so that the
+/// verifier has one path to follow.
+#[inline(always)]
+fn is_ours(port: u16) -> bool {
+    PORTS.load().iter().fold(false, |found, &ours| found | (ours == port))
 }
 
 /// The helpers used here are open to programs under any licence.

@@ -14,7 +14,10 @@ pub mod xdp;
 use core::{fmt, time::Duration};
 use std::sync::Arc;
 
-use rma_core::addr::{HostAddr, LocalAddresses};
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    port::Port,
+};
 
 use self::{
     backend::AnyBackend,
@@ -70,11 +73,11 @@ impl Device {
         Self::Udp
     }
 
-    pub(crate) fn open(self, wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
+    pub(crate) fn open(self, wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
         match self {
             #[cfg(feature = "xdp")]
-            Self::Xdp { interface, mode } => open_xdp(&interface, mode, wanted, port),
-            Self::Udp => open_udp(wanted, port),
+            Self::Xdp { interface, mode } => open_xdp(&interface, mode, wanted, ports),
+            Self::Udp => open_udp(wanted, ports),
         }
     }
 }
@@ -183,7 +186,7 @@ fn open_xdp(
     name: &str,
     mode: xdp::Mode,
     wanted: &[HostAddr],
-    port: u16,
+    ports: &[Port],
 ) -> Result<OpenDevice, HostError> {
     let monitor = NetMonitor::start(name)?;
     let addresses = if wanted.is_empty() {
@@ -193,7 +196,7 @@ fn open_xdp(
         at_most_one_of_each_family(wanted)?
     };
     let local: Vec<HostAddr> = addresses.iter().collect();
-    let config = XdpConfig { mode, ..XdpConfig::new(name, port, &local) };
+    let config = XdpConfig { mode, ..XdpConfig::new(name, ports, &local) };
     let backend = XdpBackend::open(&config, monitor.table())?;
     let follower = Follower::start(config, &backend)?;
     let info = DeviceInfo::Xdp(follower.watch().description());
@@ -201,9 +204,9 @@ fn open_xdp(
     Ok(OpenDevice { backends: vec![AnyBackend::Xdp(backend)], addresses, info, keeper })
 }
 
-fn open_udp(wanted: &[HostAddr], port: u16) -> Result<OpenDevice, HostError> {
+fn open_udp(wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
     let addresses = at_most_one_of_each_family(wanted)?;
-    let config = UdpConfig::new(addresses.iter().collect(), port);
+    let config = UdpConfig::new(addresses.iter().collect(), ports);
     let backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
     let keeper = DeviceKeeper::Udp(backend.counters().clone());

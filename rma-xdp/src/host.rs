@@ -33,7 +33,7 @@ use crate::{
     engine::{
         housekeeping::Housekeeping,
         inline::InlineEngine,
-        services::HostEngine,
+        services::{self, HostEngine},
         thread::{EngineThread, ThreadConfig},
     },
     error::HostError,
@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// The UDP port of a deployment, if no other is configured.
-pub const DEFAULT_PORT: u16 = 10_472;
+pub const DEFAULT_PORT: u16 = Port::ONE_RMA.0;
 
 /// How long [`Host::resolve`] waits for a neighbour to answer.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -266,8 +266,9 @@ impl<P: ControlPath> HostOf<P> {
         config: HostConfig,
         mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
+        let ports = services::ports(&config);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
-        let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, port)?;
+        let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, &ports)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
         let (mut shards, mut engines) = (Vec::new(), Vec::new());
         let mut receive_len_max = ReceiveLenMax::default();

@@ -5,3 +5,4 @@ pub mod frames;
 pub mod hostile_wire;
 pub mod hosts;
 pub mod scenario;
+pub mod services;

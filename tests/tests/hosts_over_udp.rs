@@ -1,16 +1,27 @@
 //! The scenarios over kernel UDP sockets on loopback. No privileges needed.
 
+use rma_core::port::Port;
 use rma_tests::{
     hosts::{Hosts, Loopback},
-    scenario,
+    scenario, services,
 };
 use rma_xdp::{
     Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
+    udp::{UdpBackend, UdpConfig},
 };
 
 #[test]
 fn everything_holds_over_udp() {
     scenario::everything(&mut Hosts::over_udp(NicConfigBuilder::default()));
+}
+
+#[test]
+fn an_echo_beside_1rma_answers_while_reads_go_on() {
+    let [Loopback { addresses, port }, Loopback { port: echo, .. }] =
+        [(); 2].map(|()| Loopback::unused());
+    let ports = [port, echo].map(Port);
+    let backends = addresses.map(|it| UdpBackend::open(&UdpConfig::new(vec![it], &ports)).unwrap());
+    services::an_echo_beside_1rma(backends, addresses, ports);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use libbpf_rs::{
     libbpf_sys::{XDP_PASS, XDP_REDIRECT},
 };
 use proptest::prelude::*;
+use rma_core::port::PORTS_MAX;
 use rma_tests::frames::{self, Case, PORT, Version, cases};
 use rustix::{
     fd::{AsRawFd as _, OwnedFd},
@@ -214,27 +215,29 @@ struct Steering {
 }
 
 impl Steering {
-    fn load(port: Option<u16>) -> Self {
+    fn load(ports: &[u16]) -> Self {
         let object = object();
         let mut open =
             ObjectBuilder::default().open_memory(&object).expect("libbpf reads the object");
-        if let Some(port) = port {
+        if !ports.is_empty() {
             let mut rodata = open
                 .maps_mut()
                 .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
-                .expect("the port is a read-only global");
+                .expect("the ports are a read-only global");
             let globals = rodata.initial_value_mut().expect("read-only data has a value");
             // The only global of the object; its BTF says so, and a second one would change this
             // length.
-            assert_eq!(globals.len(), size_of::<u16>());
-            globals.copy_from_slice(&port.to_ne_bytes());
+            assert_eq!(globals.len(), PORTS_MAX * size_of::<u16>());
+            for (place, port) in globals.chunks_exact_mut(size_of::<u16>()).zip(ports) {
+                place.copy_from_slice(&port.to_ne_bytes());
+            }
         }
         Self { object: open.load().expect("the verifier takes the program") }
     }
 
     /// Loaded for [`PORT`], with a socket at queue 0, which is where test runs arrive.
     fn with_socket() -> (Self, OwnedFd) {
-        let steering = Self::load(Some(PORT));
+        let steering = Self::load(&[PORT]);
         let socket = xdp_socket();
         steering.set(0, &socket).expect("queue 0 is within the map");
         (steering, socket)
@@ -328,7 +331,7 @@ fn ours_cut_at_every_byte_of_its_headers_passes() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn everything_passes_while_no_socket_is_at_the_queue() {
-    let steering = Steering::load(Some(PORT));
+    let steering = Steering::load(&[PORT]);
     let all_pass = |when: &str| {
         for case in cases() {
             let verdict = steering.run(&case.bytes).unwrap();
@@ -352,13 +355,13 @@ fn everything_passes_while_no_socket_is_at_the_queue() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_port_of_zero_steers_nothing() {
-    for port in [None, Some(0)] {
-        let steering = Steering::load(port);
+    for ports in [&[][..], &[0]] {
+        let steering = Steering::load(ports);
         let socket = xdp_socket();
         steering.set(0, &socket).unwrap();
         for case in cases() {
             let verdict = steering.run(&case.bytes).unwrap();
-            assert_verdict(verdict, false, format_args!("{}, port {port:?}", case.name));
+            assert_verdict(verdict, false, format_args!("{}, ports {ports:?}", case.name));
         }
     }
 }
@@ -367,7 +370,7 @@ fn a_port_of_zero_steers_nothing() {
 #[ignore = "needs root: cargo xtask test"]
 fn the_port_is_the_loaders_choice() {
     for port in [1, 255, 256, PORT.swap_bytes(), u16::MAX] {
-        let steering = Steering::load(Some(port));
+        let steering = Steering::load(&[port]);
         let socket = xdp_socket();
         steering.set(0, &socket).unwrap();
         for destination in [port, PORT] {
@@ -382,8 +385,27 @@ fn the_port_is_the_loaders_choice() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
+fn a_frame_to_each_of_the_ports_is_steered_and_to_no_other() {
+    // With places left over, and with none.
+    for count in [2, PORTS_MAX as u16] {
+        let ports: Vec<u16> = (0..count).map(|number| PORT + 3 * number).collect();
+        let steering = Steering::load(&ports);
+        let socket = xdp_socket();
+        steering.set(0, &socket).unwrap();
+        for destination in [0, PORT - 1].into_iter().chain(PORT..PORT + 30) {
+            let datagram = frames::udp(Version::V4, 1, destination, b"op");
+            let packet = frames::ipv4(frames::UDP, &[], 0, &datagram);
+            let verdict = steering.run(&frames::ethernet(&[], frames::IPV4, &packet)).unwrap();
+            let what = format_args!("loaded for {ports:?}, sent to {destination}");
+            assert_verdict(verdict, ports.contains(&destination), what);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
 fn the_map_has_room_for_64_queues() {
-    let steering = Steering::load(Some(PORT));
+    let steering = Steering::load(&[PORT]);
     let socket = xdp_socket();
     steering.set(63, &socket).unwrap();
     steering.set(64, &socket).expect_err("one past the last");
@@ -425,7 +447,7 @@ fn a_frame_goes_to_the_socket_of_its_own_receive_queue() {
         );
         let any = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let index = rustix::net::netdevice::name_to_index(&any, "rma0").unwrap();
-        let steering = Steering::load(Some(PORT));
+        let steering = Steering::load(&[PORT]);
         // A veth registers its receive queues with XDP when a program is attached.
         let program = steering.object.progs_mut().next().unwrap();
         let _link = program.attach_xdp(index.cast_signed()).expect("veth takes XDP programs");
@@ -462,7 +484,7 @@ fn context(frame: &[u8], ifindex: u32, queue: u32) -> Vec<u8> {
 #[ignore = "needs root: cargo xtask test"]
 fn aya_loads_the_same_object_with_the_same_verdicts() {
     let mut ebpf = aya::EbpfLoader::new()
-        .override_global("PORT", &PORT, true)
+        .override_global("PORTS", &[PORT, 0, 0, 0, 0, 0, 0, 0], true)
         .load(&object())
         .expect("aya reads the object");
     let socket = xdp_socket();

@@ -20,7 +20,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Backend, LINK_LEN, Transmit, TxFrame},
     op::ClassOfService,
-    port::Port,
+    port::{Port, Ports},
     time::Instant,
 };
 use rma_lab::{Lab, LabConfig, Netns};
@@ -94,7 +94,7 @@ fn lab(mtu: u32) -> Lab {
 }
 
 fn config(end: End) -> XdpConfig {
-    XdpConfig::new(Lab::INTERFACE, PORT, &[end.address(4), end.address(6)])
+    XdpConfig::new(Lab::INTERFACE, &[Port(PORT)], &[end.address(4), end.address(6)])
 }
 
 /// Paths to the other end, and to nobody else.
@@ -249,7 +249,7 @@ fn frames_are_carried_in_generic_mode_at_mtu_9000() {
 fn open_other(lab: &Lab, interface: &str, mode: Mode) -> Result<XdpBackend, XdpError> {
     let _inside = lab.a().enter().unwrap();
     let address = "127.0.0.1".parse().unwrap();
-    let config = XdpConfig::new(interface, PORT, &[address]).with(|it| it.mode = mode);
+    let config = XdpConfig::new(interface, &[Port(PORT)], &[address]).with(|it| it.mode = mode);
     XdpBackend::open(&config, PathTable::fixed(1500, &[]).unwrap())
 }
 
@@ -498,7 +498,7 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
         source: End::A.address(version),
         destination: End::B.address(version),
         flow: 0,
-        port: PORT,
+        port: Port(PORT),
     };
     let packet = |version: u8| {
         let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
@@ -582,7 +582,7 @@ fn a_notice_without_a_path_goes_back_as_its_cause_came_with_its_tags() {
             });
             let macs = [End::A.mac(&lab), End::B.mac(&lab)].concat();
             assert_eq!(answer[..12 + tags.len()], [&macs, expected].concat());
-            let datagram = packet::parse(&answer, PORT).unwrap();
+            let datagram = packet::parse(&answer, &Ports::new(&[Port(PORT)]).unwrap()).unwrap();
             assert_eq!(datagram.source, End::B.address(version));
             assert_eq!(datagram.destination, End::A.address(version));
             assert_eq!(&answer[datagram.payload], b"notice");
@@ -616,7 +616,8 @@ fn no_notice_goes_back_to_a_group_to_nobody_to_ourselves_or_for_what_was_not_to_
 /// A packet to B's address, from and to these hardware addresses.
 fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u8> {
     let (source, destination) = (End::A.address(version), End::B.address(version));
-    let headers = Headers { source_mac, next_hop_mac, source, destination, flow: 0, port: PORT };
+    let headers =
+        Headers { source_mac, next_hop_mac, source, destination, flow: 0, port: Port(PORT) };
     let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
     headers.write(&mut packet);
     packet
@@ -731,7 +732,7 @@ fn a_second_backend_is_told_what_is_in_its_way() {
 
     for mode in [Mode::Auto, Mode::Generic] {
         let other_port = config(End::A).with(|it| {
-            it.port = PORT + 1;
+            it.ports = vec![Port(PORT + 1)];
             it.mode = mode;
         });
         let error = try_open(&lab, End::A, 1500, &other_port).unwrap_err();
@@ -777,11 +778,11 @@ fn start_up_errors_name_the_interface_and_the_next_step() {
         text(config, 1500, &[&format!("{interface:?}"), "`ip link`"]);
     }
     text(config(End::A), 1279, &["rma0", "1279", "IPv6", "1280"]);
-    let v4_only = || XdpConfig::new(Lab::INTERFACE, PORT, &[Lab::A_V4.into()]);
+    let v4_only = || XdpConfig::new(Lab::INTERFACE, &[Port(PORT)], &[Lab::A_V4.into()]);
     text(v4_only(), 575, &["rma0", "575", "IPv4", "576"]);
-    let foreign = XdpConfig::new(Lab::INTERFACE, PORT, &["192.0.2.200".parse().unwrap()]);
+    let foreign = XdpConfig::new(Lab::INTERFACE, &[Port(PORT)], &["192.0.2.200".parse().unwrap()]);
     text(foreign, 1500, &["192.0.2.200", "rma0", "ip addr show"]);
-    text(config(End::A).with(|it| it.port = 0), 1500, &["port is 0"]);
+    text(config(End::A).with(|it| it.ports = vec![Port(0)]), 1500, &["UDP port 0 cannot"]);
     lab.a().ip(&["link", "set", "dev", Lab::INTERFACE, "down"]).unwrap();
     text(v4_only(), 1500, &["rma0", "is down", "ip link set rma0 up"]);
 }

@@ -7,7 +7,7 @@
 use rma_core::addr::HostAddr;
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
-    HostError,
+    HostError, Port,
     xdp::{SteeredSockets, XdpConfig},
 };
 
@@ -35,7 +35,7 @@ impl End {
     fn open(netns: &Netns, address: HostAddr, port: u16, mtu: u32) -> Result<Self, PairError> {
         let mac = netns.interface_mac(Lab::INTERFACE)?;
         let _inside = netns.enter()?;
-        let config = XdpConfig::new(Lab::INTERFACE, port, &[address]);
+        let config = XdpConfig::new(Lab::INTERFACE, &[Port(port)], &[address]);
         let sockets = SteeredSockets::open(&config, mtu).map_err(HostError::from)?;
         Ok(Self { sockets, address, mac })
     }

@@ -1,12 +1,11 @@
 //! Frames over plain kernel UDP sockets: the same wire, no privileges, no interface to take over.
 //!
-//! One socket for each of the host's addresses, bound exclusively to (address, service port). It is
-//! here so that everything runs where AF_XDP does not, and so that [`Backend`] is proven by two: an
+//! One socket for each of the host's ports and addresses, bound exclusively to both. It is here so that everything runs where AF_XDP does not, and so that [`Backend`] is proven by two: an
 //! AF_XDP host and a UDP host read from each other. It does not batch system calls.
 //!
 //! What is different from AF_XDP, because the kernel does it:
 //!
-//! - A bound socket has one source port, the service port, so [`Transmit::flow`] is ignored: frames
+//! - A bound socket has one source port, the service's, so [`Transmit::flow`] is ignored: frames
 //!   of different ops are not spread over ECMP paths or the peer's receive queues.
 //! - Routes and neighbours are the kernel's, so [`Transmit::may_resolve`] is ignored too: a reply
 //!   to a forged address may make the kernel ask for that neighbour. Its table is bounded
@@ -38,7 +37,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Backend, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
-    port::Port,
+    port::{Port, Ports},
     time::Instant,
     wire,
 };
@@ -64,15 +63,16 @@ const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits int
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// The UDP port.
-    pub port: u16,
-    /// The sockets: one for each address.
+    /// The UDP ports.
+    pub ports: Ports,
+    /// The sockets: one for each port and address.
     pub sockets: Vec<SocketDescription>,
 }
 
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel UDP sockets, port {}", self.port)?;
+        let noun = if self.ports.iter().count() == 1 { "port" } else { "ports" };
+        write!(f, "kernel UDP sockets, {noun} {}", self.ports)?;
         self.sockets.iter().try_for_each(|socket| write!(f, "; {socket}"))
     }
 }
@@ -81,6 +81,7 @@ impl fmt::Display for Description {
 struct Socket {
     fd: OwnedFd,
     address: HostAddr,
+    port: Port,
     /// What its device's MTU leaves for a frame.
     frame_len_max: usize,
 }
@@ -88,11 +89,10 @@ struct Socket {
 /// A host's frames over kernel UDP sockets.
 #[derive(Debug)]
 pub struct UdpBackend {
-    /// One or two, of different families.
+    /// For each port one or two, of different families.
     sockets: Vec<Socket>,
-    port: u16,
     /// Which socket is read first in the next burst, so that a flood on one does not starve the
-    /// other.
+    /// others.
     first: usize,
     /// The longest frame that any of the sockets can send: what may be written into `tx_buffer`.
     tx_len_max: usize,
@@ -114,20 +114,20 @@ impl UdpBackend {
     /// What is wrong with the configuration, or what the kernel refused, and what to do about it.
     /// Then nothing stays bound.
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
-        config.check()?;
+        let ports = config.check()?;
         let mut sockets = Vec::new();
-        let mut description = Description { port: config.port, sockets: Vec::new() };
-        for &address in &config.addresses {
-            let (fd, described) = socket::open(config, address)?;
+        let mut description = Description { ports, sockets: Vec::new() };
+        let both = ports.iter().flat_map(|port| config.addresses.iter().map(move |&it| (port, it)));
+        for (port, address) in both {
+            let (fd, described) = socket::open(config, address, port)?;
             let frame_len_max = config::payload_of(described.mtu, address).min(FRAME_LEN_MAX);
-            sockets.push(Socket { fd, address, frame_len_max });
+            sockets.push(Socket { fd, address, port, frame_len_max });
             description.sockets.push(described);
         }
         let tx_len_max = sockets.iter().map(|socket| socket.frame_len_max).max();
         Ok(Self {
             sockets,
             tx_len_max: tx_len_max.unwrap_or(0),
-            port: config.port,
             first: 0,
             rx_buffer: Box::new([0; FRAME_LEN_MAX]),
             tx_buffer: Box::new([0; FRAME_LEN_MAX]),
@@ -184,7 +184,9 @@ impl UdpBackend {
     fn send(&self, transmit: &Transmit) -> Sent {
         let counters = &*self.counters;
         let same_family = transmit.source.version() == transmit.destination.version();
-        let of_source = |socket: &&Socket| same_family && socket.address == transmit.source;
+        let of_source = |socket: &&Socket| {
+            same_family && socket.address == transmit.source && socket.port == transmit.port
+        };
         let Some(socket) = self.sockets.iter().find(of_source) else {
             counters.tx_no_socket.add(1);
             return Sent::Gone;
@@ -193,7 +195,7 @@ impl UdpBackend {
             counters.tx_too_long.add(1);
             return Sent::Gone;
         };
-        let destination = SocketAddr::new(transmit.destination.ip(), self.port);
+        let destination = SocketAddr::new(transmit.destination.ip(), transmit.port.0);
         let mut sent = sendto(&socket.fd, frame, SendFlags::DONTWAIT, &destination);
         if sent == Err(Errno::CONNREFUSED) {
             // The error is an earlier frame's, reported and forgotten now; this one was not looked
@@ -235,7 +237,7 @@ fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Tally {
 
 impl Backend for UdpBackend {
     fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
-        let Self { sockets, port, rx_buffer, counters, .. } = self;
+        let Self { sockets, rx_buffer, counters, .. } = self;
         // Bounds the calls that bring something, also those whose datagram is dropped.
         let mut calls_left = max;
         let mut handed = 0;
@@ -252,7 +254,7 @@ impl Backend for UdpBackend {
                         on_frames(&mut [RxFrame {
                             source,
                             destination: socket.address,
-                            port: Port(*port),
+                            port: socket.port,
                             reply_len_max: socket.frame_len_max,
                             link: None,
                             bytes: &mut rx_buffer[..len],

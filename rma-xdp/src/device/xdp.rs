@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
-//! `steering` (the program), `port` (the UDP port, as far as the kernel is concerned), `device`
+//! `steering` (the program), `port` (the UDP ports, as far as the kernel is concerned), `device`
 //! (the interface), `flush` (when to ring the doorbell), [`packet`] (headers). An `attachment` puts
 //! together what there is of one interface, `follower` replaces it when the interface goes away and
 //! comes back, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes and neighbours are not known here: a

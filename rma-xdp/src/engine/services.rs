@@ -5,15 +5,20 @@
 //! with, and does its part of the housekeeping as a [`HostService`].
 
 use rma_app::TscClock;
-use rma_core::{engine::Engine, nic::ReceiveLenMax, one_rma::OneRma, service::Service};
+use rma_core::{engine::Engine, nic::ReceiveLenMax, one_rma::OneRma, port::Port, service::Service};
 
-use crate::{device::backend::AnyBackend, iv_blocks::BlockSupply};
+use crate::{device::backend::AnyBackend, host::HostConfig, iv_blocks::BlockSupply};
 
 /// The services of a host.
 pub(crate) type Services = OneRma;
 
 /// An engine of a host.
 pub(crate) type HostEngine<B = AnyBackend> = Engine<B, TscClock, Services>;
+
+/// The UDP ports that the services of a host listen on.
+pub(crate) fn ports(config: &HostConfig) -> Vec<Port> {
+    vec![Port(config.port)]
+}
 
 /// What an engine thread needs of a service beyond serving it: cold work, between turns.
 pub(crate) trait HostService: Service {

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use rma_core::port::{Port, Ports};
 use rma_xdp::xdp::packet::{self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN};
 
 use crate::frames::{IPV4, IPV6, UDP, checksum};
@@ -16,7 +17,12 @@ const COUNTER: Range<usize> = 20..28;
 /// The 1RMA frame in an Ethernet frame; `None` if there is none.
 #[must_use]
 pub fn payload(frame: &[u8], port: u16) -> Option<Range<usize>> {
-    packet::parse(frame, port).ok().map(|datagram| datagram.payload)
+    parse(frame, port).map(|datagram| datagram.payload)
+}
+
+fn parse(frame: &[u8], port: u16) -> Option<Datagram> {
+    let ports = Ports::new(&[Port(port)]).expect("hosts have a port");
+    packet::parse(frame, &ports).ok()
 }
 
 /// The code of a 1RMA frame's type; `None` if the frame is another, or too short.
@@ -56,10 +62,9 @@ pub fn back(like: &[u8], port: u16, flow: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 fn wrap(like: &[u8], port: u16, flow: u16, payload: &[u8], turned: bool) -> Vec<u8> {
-    let Datagram { source, destination, .. } =
-        packet::parse(like, port).expect("a frame that came by");
+    let Datagram { source, destination, .. } = parse(like, port).expect("a frame that came by");
     let [next_hop_mac, source_mac] = [0, 6].map(|at| *like[at..].first_chunk().expect("14 octets"));
-    let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
+    let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port: Port(port) };
     let headers = if turned {
         Headers {
             source_mac: next_hop_mac,
@@ -142,7 +147,7 @@ mod tests {
             (around(&like, frames::PORT, 3, b"other payload"), false),
             (back(&like, frames::PORT, 3, b"other payload"), true),
         ] {
-            let [was, is] = [&like, &frame].map(|frame| packet::parse(frame, frames::PORT));
+            let [was, is] = [&like, &frame].map(|frame| parse(frame, frames::PORT));
             let (was, is) = (was.expect("like"), is.expect("made"));
             assert_eq!(
                 (is.source == was.destination, is.destination == was.source),

@@ -4,12 +4,17 @@
 mod capabilities;
 mod interface_lost;
 
-use rma_lab::LabConfig;
+use rma_core::port::Port;
+use rma_lab::{Lab, LabConfig};
 use rma_tests::{
     hosts::{Hosts, Setup},
-    scenario,
+    scenario, services,
 };
-use rma_xdp::xdp::Mode;
+use rma_xdp::{
+    HostAddr,
+    net::{Path, PathTable},
+    xdp::{Mode, XdpBackend, XdpConfig},
+};
 
 fn run(setup: &Setup) {
     scenario::everything(&mut Hosts::in_lab(setup));
@@ -58,4 +63,24 @@ fn a_udp_host_reads_from_an_xdp_host() {
 #[ignore = "needs root: cargo xtask test"]
 fn an_xdp_host_reads_from_a_udp_host() {
     run(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn an_echo_beside_1rma_answers_while_reads_go_on() {
+    let config = LabConfig::default();
+    let lab = Lab::new(&config).unwrap();
+    let namespaces = [lab.a(), lab.b()];
+    let addresses: [HostAddr; 2] = [Lab::A_V4, Lab::B_V4].map(HostAddr::from);
+    let macs = namespaces.map(|it| it.interface_mac(Lab::INTERFACE).unwrap());
+    let ports = [Port::ONE_RMA, Port(10_473)];
+    let open = |near: usize| {
+        let far = 1 - near;
+        let path = Path { source_mac: macs[near], next_hop_mac: macs[far], mtu: config.mtu };
+        let paths = PathTable::fixed(config.mtu, &[(addresses[far], path)]).unwrap();
+        let _inside = namespaces[near].enter().unwrap();
+        XdpBackend::open(&XdpConfig::new(Lab::INTERFACE, &ports, &[addresses[near]]), paths)
+    };
+    let backends = [0, 1].map(|host| open(host).unwrap());
+    services::an_echo_beside_1rma(backends, addresses, ports);
 }

@@ -1,31 +1,27 @@
 //! An echo beside 1RMA: frames find their service, and neither waits for the other.
 
-use core::{cell::RefCell, time::Duration};
-use std::{collections::VecDeque, rc::Rc, sync::Arc};
+use core::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+use std::{collections::VecDeque, rc::Rc};
 
 use super::*;
 use crate::{
-    addr::{HostAddr, Pid},
+    addr::HostAddr,
     backend::{Backend, Transmit},
-    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
-    engine::Engine,
-    grant::Grant,
-    nic::{Nic, NicConfigBuilder, RegionEntry},
-    one_rma::OneRma,
-    op::{OpStatus, OpType},
-    portal::{CommandPortal, PortalConfig, portal},
-    region::{NicTag, Permissions, RegisteredRegion},
     wire,
 };
 use echo::{Echo, PATIENCE};
+use scene::Scene;
 
 mod echo;
+mod scene;
 
 const ECHO: Port = Port(7);
-const PID: Pid = Pid(5);
 
 /// A clock that stands until it is set; one for both hosts.
-type HandClock = Rc<core::cell::Cell<Instant>>;
+type HandClock = Rc<Cell<Instant>>;
 
 impl Clock for HandClock {
     fn now(&self) -> Instant {
@@ -76,143 +72,60 @@ fn address(host: u8) -> HostAddr {
     [192, 0, 2, host].into()
 }
 
-type Host = Engine<Wire, HandClock, Both<OneRma, Echo>>;
-
-fn services(host: u8) -> Both<OneRma, Echo> {
-    let addresses = address(host).into();
-    let config = NicConfigBuilder { addresses, ..NicConfigBuilder::default() };
-    let one_rma = OneRma::new(Nic::new(config.build().unwrap()));
-    Both::new(one_rma, Echo::new(addresses, ECHO))
+/// Two hosts at a wire in memory.
+fn scene() -> (Scene<Wire, HandClock>, HandClock) {
+    let [there, back]: [Way; 2] = Default::default();
+    let wires = [
+        Wire { inbound: back.clone(), outbound: there.clone() },
+        Wire { inbound: there, outbound: back },
+    ];
+    let clock = HandClock::default();
+    let ports = [Port::ONE_RMA, ECHO];
+    (Scene::new(wires, [1, 2].map(address), ports, &clock), clock)
 }
 
-fn register(host: &mut Both<OneRma, Echo>, key: &RegionKey, bytes: &[u8]) -> RegisteredRegion {
-    let memory = Arc::new(rma_shm::Region::new(bytes.len()).unwrap());
-    memory.copy_in(0, bytes).unwrap();
-    let entry = RegionEntry::new(memory.clone(), key, Permissions::READ, PID);
-    let id = host.first.nic_mut().regions_mut().register(Box::new(entry)).unwrap();
-    RegisteredRegion::new(id, memory, NicTag(1))
-}
-
-/// Two hosts, of which the first reads from the other and calls it.
-struct Scene {
-    clock: HandClock,
-    hosts: [Host; 2],
-    portal: CommandPortal,
-    sink: RegisteredRegion,
-    grant: Grant,
-    source: Vec<u8>,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let ways: [Way; 2] = Default::default();
-        let [mut near, mut far] = [services(1), services(2)];
-        let source: Vec<u8> = (0..wire::FRAME_LEN_MAX).map(|at| (at * 7 / 3) as u8).collect();
-        let key = RegionKey::from_bytes([1; 16]);
-        let region = register(&mut far, &key, &source);
-        let sink = register(&mut near, &key, &vec![0; source.len()]);
-        let [initiator, responder] = [1, 2].map(address);
-        let binding = KeyBinding { initiator, responder, pid: PID, op_type: OpType::Read };
-        let grant = Grant {
-            responder,
-            region: region.id(),
-            region_len: source.len() as u64,
-            initiator,
-            pid: PID,
-            op_type: OpType::Read,
-            key: RegionKeySchedule::new(&key).derive(&binding),
-        };
-        let config = PortalConfig {
-            slots: 0..32,
-            pid: PID,
-            addresses: initiator.into(),
-            bell: None,
-            nic: NicTag(1),
-        };
-        near.first.nic_mut().configure_slots(0..32, Some(PID));
-        let (portal, port) = portal(config);
-        near.first.attach(port);
-        let clock = HandClock::default();
-        let [there, back] = ways;
-        let wires = [
-            Wire { inbound: back.clone(), outbound: there.clone() },
-            Wire { inbound: there, outbound: back },
-        ];
-        let mut ends = [near, far].into_iter().zip(wires);
-        let hosts = core::array::from_fn(|_| {
-            let (services, wire) = ends.next().unwrap();
-            Engine::new(services, wire, clock.clone())
-        });
-        Self { clock, hosts, portal, sink, grant, source }
-    }
-
-    fn read(&mut self, at: usize, len: usize) {
-        let offset = at as u64;
-        self.portal.read(&self.grant, offset, &self.sink, offset, len as u32).unwrap();
-    }
-
-    fn echo(&mut self) -> &mut Echo {
-        &mut self.hosts[0].service_mut().second
-    }
-
-    /// Turns of both hosts, a microsecond each, until neither has anything to do.
-    fn run(&mut self) {
-        while self.hosts.iter_mut().map(Engine::turn).sum::<usize>() > 0 {
-            self.clock.set(self.clock.get() + Duration::from_micros(1));
-        }
-    }
+fn wait(clock: &HandClock, time: Duration) {
+    clock.set(clock.get() + time);
 }
 
 #[test]
 fn an_echo_beside_1rma_answers_while_reads_go_on_and_both_are_right() {
-    let mut scene = Scene::new();
-    for round in 0..20_u8 {
-        for at in 0..16 {
-            scene.read(at * 256, 256);
-            scene.echo().call(address(2), round * 12 + at as u8 % 12, 40 + at);
-        }
-        scene.run();
-        for _ in 0..16 {
-            assert_eq!(scene.portal.poll().map(|it| it.status), Some(OpStatus::Ok));
-        }
-    }
-    let mut landed = vec![0; 4096];
-    scene.sink.memory().copy_out(0, &mut landed).unwrap();
-    assert_eq!(landed, scene.source[..4096]);
-    let told = core::mem::take(&mut scene.echo().told);
-    assert_eq!(told.len(), 320);
-    assert!(told.iter().all(|&(_, answered)| answered));
-    let counters = scene.hosts[0].service().first.nic().counters();
-    assert_eq!(counters.completions(OpStatus::Ok), 320, "no frame of the echo disturbed it");
+    let (mut scene, clock) = scene();
+    scene.reads_beside_calls(|scene| {
+        wait(&clock, Duration::from_micros(1));
+        scene.turn() > 0
+    });
 }
 
 #[test]
 fn a_host_calls_itself_on_every_service() {
-    let mut scene = Scene::new();
+    let (mut scene, _) = scene();
     scene.echo().call(address(1), 9, 64);
-    scene.run();
+    while scene.turn() > 0 {}
     assert_eq!(scene.echo().told, [(9, true)]);
     assert!(scene.hosts[0].backend().outbound.borrow().is_empty(), "nothing went to the device");
 }
 
 #[test]
 fn the_engine_wakes_for_the_first_timeout_of_either_service() {
-    let mut scene = Scene::new();
-    let timeout = |scene: &Scene| scene.hosts[0].service().poll_timeout();
+    let (mut scene, clock) = scene();
+    let timeout = |scene: &Scene<_, _>| scene.hosts[0].service().poll_timeout();
     assert_eq!(timeout(&scene), None);
-    scene.read(0, 64);
-    assert!(!scene.hosts[0].is_idle());
-    scene.hosts[0].turn();
-    assert!(scene.hosts[0].is_idle());
-    let of_read = timeout(&scene).unwrap();
     scene.echo().call(address(2), 1, 64);
     assert!(!scene.hosts[0].is_idle(), "the echo has a command");
     scene.hosts[0].turn();
-    assert_eq!(timeout(&scene), Some(scene.clock.get() + PATIENCE));
-    scene.clock.set(scene.clock.get() + PATIENCE);
+    assert!(scene.hosts[0].is_idle());
+    let of_call = clock.get() + PATIENCE;
+    assert_eq!(timeout(&scene), Some(of_call));
+    wait(&clock, PATIENCE / 2);
+    scene.read(0);
+    assert!(!scene.hosts[0].is_idle());
+    scene.hosts[0].turn();
+    assert_eq!(timeout(&scene), Some(of_call), "the read's comes later");
+    wait(&clock, PATIENCE / 2);
     scene.hosts[0].turn();
     assert_eq!(scene.echo().told, [(1, false)], "in vain, while the read still waits");
-    assert_eq!(timeout(&scene), Some(of_read));
+    assert!(timeout(&scene) > Some(of_call));
 }
 
 #[test]

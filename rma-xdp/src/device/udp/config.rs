@@ -2,7 +2,11 @@
 
 use std::{io, net::IpAddr};
 
-use rma_core::{addr::HostAddr, wire};
+use rma_core::{
+    addr::HostAddr,
+    port::{Port, Ports, PortsError},
+    wire,
+};
 
 /// IP header without options, and UDP header.
 const IPV4_OVERHEAD: usize = 20 + 8;
@@ -23,8 +27,9 @@ const SOCKET_BUFFER: usize = 4 << 20;
 pub struct UdpConfig {
     /// This host's addresses: one, or one of each family.
     pub addresses: Vec<HostAddr>,
-    /// The UDP port of the deployment; not 0.
-    pub port: u16,
+    /// The UDP ports of the deployment, one for each service: at least one, and at most
+    /// [`PORTS_MAX`](rma_core::port::PORTS_MAX).
+    pub ports: Vec<Port>,
     /// The MTU of the device in bytes. `None`: what the kernel's routes say, see
     /// [`SocketDescription::mtu`](super::SocketDescription::mtu). Too small: ops travel in more
     /// frames. Too large: frames that the device cannot send are dropped and counted.
@@ -38,20 +43,19 @@ pub struct UdpConfig {
 
 impl UdpConfig {
     /// The defaults: MTU from the kernel, buffers of 4 MiB.
-    pub const fn new(addresses: Vec<HostAddr>, port: u16) -> Self {
+    pub fn new(addresses: Vec<HostAddr>, ports: &[Port]) -> Self {
         Self {
             addresses,
-            port,
+            ports: ports.to_vec(),
             mtu: None,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), UdpError> {
-        if self.port == 0 {
-            return Err(UdpError::PortZero);
-        }
+    /// Checks every field. Returns the ports.
+    pub(super) fn check(&self) -> Result<Ports, UdpError> {
+        let ports = Ports::new(&self.ports)?;
         if let Some(mtu) = self.mtu
             && mtu < MTU_MIN
         {
@@ -67,7 +71,7 @@ impl UdpConfig {
                 return Err(UdpError::TwoOfOneFamily { first, second: address });
             }
         }
-        Ok(())
+        Ok(ports)
     }
 }
 
@@ -131,9 +135,9 @@ pub enum UdpError {
         /// The address.
         address: HostAddr,
     },
-    /// All hosts of a deployment use one port, so it cannot be left to the kernel.
-    #[error("UDP port 0 lets the kernel choose, and peers would not know: use 1 to 65535")]
-    PortZero,
+    /// Nobody can listen on these ports. The kernel may not choose one: peers would not know it.
+    #[error(transparent)]
+    Ports(#[from] PortsError),
     /// The smallest frames do not fit.
     #[error("an MTU of {mtu} bytes cannot carry 1RMA: at least {min} are needed")]
     MtuTooSmall {

@@ -29,7 +29,8 @@ pub struct UdpCounters {
     /// kernel knows it (`EMSGSIZE`). Grows for ever? Then `mtu` in [`UdpConfig`](super::UdpConfig)
     /// is too large.
     pub tx_too_long: Tally,
-    /// Dropped: the source is none of our addresses, or of another family than the destination.
+    /// Dropped: the source or the port is none of ours, or the source is of another family than
+    /// the destination.
     pub tx_no_socket: Tally,
     /// ICMP "port unreachable" about an earlier frame (`ECONNREFUSED`): nobody listens there. The
     /// frame at hand is tried once more.

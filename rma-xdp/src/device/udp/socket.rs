@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use rma_core::addr::HostAddr;
+use rma_core::{addr::HostAddr, port::Port};
 use rustix::{
     io::Errno,
     net::{
@@ -31,6 +31,8 @@ const MTU_LOOPBACK: u32 = 65_536;
 pub struct SocketDescription {
     /// The address that the socket is bound to.
     pub address: HostAddr,
+    /// The UDP port that it is bound to.
+    pub port: Port,
     /// The MTU that frame lengths follow from, in bytes: as configured, or else that of the route
     /// to this host's neighbours when the backend was opened (loopback addresses: loopback's). It
     /// is not followed afterwards.
@@ -45,7 +47,7 @@ pub struct SocketDescription {
 
 impl fmt::Display for SocketDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, mtu, mtu_assumed, receive_buffer, send_buffer } = self;
+        let Self { address, mtu, mtu_assumed, receive_buffer, send_buffer, .. } = self;
         let assumed = if *mtu_assumed { " (assumed)" } else { "" };
         let (receive, send) = (receive_buffer >> 10, send_buffer >> 10);
         write!(f, "{address}, MTU {mtu}{assumed}, buffers {receive} KiB in and {send} KiB out")
@@ -56,6 +58,7 @@ impl fmt::Display for SocketDescription {
 pub(super) fn open(
     config: &UdpConfig,
     address: HostAddr,
+    port: Port,
 ) -> Result<(OwnedFd, SocketDescription), UdpError> {
     let kernel =
         |doing| move |errno: Errno| UdpError::Kernel { doing, address, source: errno.into() };
@@ -73,7 +76,7 @@ pub(super) fn open(
     sockopt::set_socket_send_buffer_size_force(&socket, config.send_buffer)
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, config.send_buffer))
         .map_err(kernel("setting the send buffer"))?;
-    let port = config.port;
+    let port = port.0;
     rustix::net::bind(&socket, &SocketAddr::new(address.ip(), port)).map_err(
         |errno| match errno {
             Errno::ADDRINUSE => UdpError::PortInUse { address, port },
@@ -87,6 +90,7 @@ pub(super) fn open(
     let found = config.mtu.or_else(|| route_mtu(address));
     let description = SocketDescription {
         address,
+        port: Port(port),
         mtu: found.unwrap_or(MTU_ASSUMED),
         mtu_assumed: found.is_none(),
         receive_buffer: sockopt::socket_recv_buffer_size(&socket)

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use rma_core::op::ClassOfService;
+use rma_core::{op::ClassOfService, port::PortsError};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt,
@@ -25,14 +25,19 @@ fn on_free_port<T>(open: impl Fn(u16) -> Result<T, UdpError>) -> Result<T, UdpEr
         drop(taken_by_the_kernel);
         open(port)
     });
-    let is_final = |result: &_| !matches!(result, Err(UdpError::PortInUse { .. }));
+    // Or it is one that `open` has had already.
+    let is_taken = |it: &_| matches!(it, Err(UdpError::PortInUse { .. } | UdpError::Ports(_)));
+    let is_final = |result: &_| !is_taken(result);
     results.find(is_final).expect("of a hundred free ports one stays free for a moment")
 }
 
 /// A backend on each of two sets of addresses.
 fn pair(first: &[&str], second: &[&str]) -> (UdpBackend, UdpBackend) {
     let open = |texts: &[&str], port| {
-        UdpBackend::open(&UdpConfig::new(texts.iter().map(|text| addr(text)).collect(), port))
+        UdpBackend::open(&UdpConfig::new(
+            texts.iter().map(|text| addr(text)).collect(),
+            &[Port(port)],
+        ))
     };
     on_free_port(|port| Ok((open(first, port)?, open(second, port)?))).unwrap()
 }
@@ -43,6 +48,10 @@ fn on_loopback() -> (UdpBackend, UdpBackend) {
 
 fn own(backend: &UdpBackend, index: usize) -> HostAddr {
     backend.describe().sockets[index].address
+}
+
+fn port(backend: &UdpBackend) -> u16 {
+    backend.describe().sockets[0].port.0
 }
 
 /// A frame whose every byte depends on its place and on `seed`.
@@ -66,6 +75,7 @@ fn transmit(source: HostAddr, destination: HostAddr, len: usize) -> Transmit {
 /// Offers one frame; returns how many were taken.
 fn send(backend: &mut UdpBackend, to: Transmit, frame: &[u8]) -> usize {
     let mut frames = [frame].into_iter();
+    let to = Transmit { port: Port(port(backend)), ..to };
     let mut next = |out: &mut [u8]| {
         let frame = frames.next()?;
         out[..frame.len()].copy_from_slice(frame);
@@ -138,9 +148,44 @@ fn one_backend_serves_both_families() {
 }
 
 #[test]
+fn each_port_has_a_socket_of_its_own_and_a_frame_tells_which_it_came_by() {
+    let open = |first| {
+        on_free_port(|second| {
+            let ports = [first, second].map(Port);
+            let open = |text| UdpBackend::open(&UdpConfig::new(vec![addr(text)], &ports));
+            Ok((open("127.0.0.1")?, open("127.0.0.2")?))
+        })
+    };
+    let (mut a, mut b) = on_free_port(open).unwrap();
+    let ports: Vec<Port> = b.describe().ports.iter().collect();
+    assert!(a.describe().to_string().contains(&format!("ports {}, {};", ports[0], ports[1])));
+    for (seed, &port) in ports.iter().chain(ports.iter().rev()).enumerate() {
+        let frame = pattern(100, seed);
+        let to = Transmit { port, ..transmit(own(&a, 0), own(&b, 0), frame.len()) };
+        let mut frames = Some(&frame).into_iter();
+        let mut next = |out: &mut [u8]| {
+            out[..frame.len()].copy_from_slice(frames.next()?);
+            Some(to)
+        };
+        assert_eq!(a.tx_burst(9, |frames| TxFrame::fill_each(frames, &mut next)), 1);
+        let mut got = Vec::new();
+        while got.is_empty() {
+            b.rx_burst(9, |frames| {
+                got.extend(frames.iter().map(|it| (it.port, it.bytes.to_vec())));
+            });
+        }
+        assert_eq!(got, [(port, frame)]);
+    }
+    // Nobody listens there, so nothing can be sent from it.
+    let to = transmit(own(&a, 0), own(&b, 0), 8);
+    assert_eq!(a.tx_burst(1, |frames| TxFrame::fill_each(frames, |_| Some(to))), 1);
+    assert_eq!((a.tx_burst(0, |_| 0), a.counters().tx_no_socket.load()), (1, 1));
+}
+
+#[test]
 fn a_burst_is_bounded_in_both_directions() {
     let (mut a, mut b) = on_loopback();
-    let to = transmit(own(&a, 0), own(&b, 0), 10);
+    let to = Transmit { port: Port(port(&a)), ..transmit(own(&a, 0), own(&b, 0), 10) };
     let mut offered = 0_u8;
     let mut next = |out: &mut [u8]| {
         offered += 1;
@@ -160,8 +205,8 @@ fn a_burst_is_bounded_in_both_directions() {
 fn a_datagram_longer_than_any_frame_is_counted_and_dropped() {
     let (mut a, mut b) = on_loopback();
     let stranger = UdpSocket::bind(("127.0.0.3", 0)).unwrap();
-    stranger.send_to(&[0; FRAME_LEN_MAX + 1], ("127.0.0.2", b.port)).unwrap();
-    stranger.send_to(&[0; 60_000], ("127.0.0.2", b.port)).unwrap();
+    stranger.send_to(&[0; FRAME_LEN_MAX + 1], ("127.0.0.2", port(&b))).unwrap();
+    stranger.send_to(&[0; 60_000], ("127.0.0.2", port(&b))).unwrap();
     assert_eq!(receive_burst(&mut b, 64), []);
     assert_eq!(b.counters().rx_truncated.load(), 2);
     cross(&mut a, &mut b, 0, b"still alive");
@@ -172,7 +217,7 @@ fn replies_go_to_the_service_port_whatever_the_source_port_was() {
     let (mut a, mut b) = on_loopback();
     // An AF_XDP host spreads its source ports.
     let peer = UdpSocket::bind((own(&a, 0).ip(), 0)).unwrap();
-    peer.send_to(b"request", (own(&b, 0).ip(), b.port)).unwrap();
+    peer.send_to(b"request", (own(&b, 0).ip(), port(&b))).unwrap();
     let got = receive_burst(&mut b, 64);
     assert_eq!((got[0].source, &got[0].bytes[..]), (own(&a, 0), &b"request"[..]));
     cross(&mut b, &mut a, 0, b"reply");
@@ -230,7 +275,10 @@ fn every_errno_has_its_counter() {
 fn frame_lengths_follow_the_mtu_and_are_capped() {
     let lens = |mtu, address: &str| {
         let backend = on_free_port(|port| {
-            UdpBackend::open(&UdpConfig { mtu, ..UdpConfig::new(vec![addr(address)], port) })
+            UdpBackend::open(&UdpConfig {
+                mtu,
+                ..UdpConfig::new(vec![addr(address)], &[Port(port)])
+            })
         });
         let backend = backend.unwrap();
         let ReceiveLenMax { ipv4, ipv6 } = backend.receive_len_max();
@@ -245,9 +293,9 @@ fn frame_lengths_follow_the_mtu_and_are_capped() {
 #[test]
 fn a_second_instance_on_the_port_is_told_so() {
     // No other test binds this address, so nobody takes the port between drop and the last open.
-    let open = |port| UdpBackend::open(&UdpConfig::new(vec![addr("127.0.0.57")], port));
+    let open = |port| UdpBackend::open(&UdpConfig::new(vec![addr("127.0.0.57")], &[Port(port)]));
     let first = on_free_port(open).unwrap();
-    let port = first.describe().port;
+    let port = port(&first);
     let error = open(port).unwrap_err();
     assert!(matches!(error, UdpError::PortInUse { port: got, .. } if got == port));
     assert!(error.to_string().contains(&format!("ss -ulpn 'sport = :{port}'")), "{error}");
@@ -261,7 +309,7 @@ fn a_second_instance_on_the_port_is_told_so() {
 fn addresses_that_name_no_single_local_host_are_refused() {
     let refused = |texts: &[&str]| {
         let addresses: Vec<_> = texts.iter().map(|text| addr(text)).collect();
-        let open = |port| UdpBackend::open(&UdpConfig::new(addresses.clone(), port));
+        let open = |port| UdpBackend::open(&UdpConfig::new(addresses.clone(), &[Port(port)]));
         on_free_port(open).unwrap_err()
     };
     assert!(matches!(refused(&[]), UdpError::NoAddress));
@@ -282,9 +330,10 @@ fn addresses_that_name_no_single_local_host_are_refused() {
 
 #[test]
 fn port_zero_and_a_tiny_mtu_are_refused() {
-    let config = UdpConfig::new(vec![addr("127.0.0.1")], 0);
-    assert!(matches!(UdpBackend::open(&config), Err(UdpError::PortZero)));
-    let config = UdpConfig { mtu: Some(100), ..UdpConfig::new(vec![addr("127.0.0.1")], 9) };
+    let config = UdpConfig::new(vec![addr("127.0.0.1")], &[Port(0)]);
+    assert!(matches!(UdpBackend::open(&config), Err(UdpError::Ports(PortsError::Zero))));
+    let config =
+        UdpConfig { mtu: Some(100), ..UdpConfig::new(vec![addr("127.0.0.1")], &[Port(9)]) };
     let error = UdpBackend::open(&config).unwrap_err();
     assert!(matches!(error, UdpError::MtuTooSmall { mtu: 100, .. }), "{error}");
 }
@@ -292,7 +341,7 @@ fn port_zero_and_a_tiny_mtu_are_refused() {
 #[test]
 fn the_description_reads_as_a_sentence() {
     let (a, _b) = on_loopback();
-    let port = a.describe().port;
+    let port = port(&a);
     let text = a.describe().to_string();
     let start = format!("kernel UDP sockets, port {port}; 127.0.0.1, MTU 65536, buffers ");
     assert!(text.starts_with(&start) && text.ends_with(" KiB out"), "{text}");
@@ -334,8 +383,10 @@ fn a_full_send_buffer_holds_one_frame_back_and_loses_none() {
     in_own_network(|| {
         let name = silent_interface(1500);
         // Frames wait in the send buffer until the neighbour answers, which it never does.
-        let config =
-            UdpConfig { send_buffer: 1, ..UdpConfig::new(vec![addr("192.0.2.1")], 10_472) };
+        let config = UdpConfig {
+            send_buffer: 1,
+            ..UdpConfig::new(vec![addr("192.0.2.1")], &[Port::ONE_RMA])
+        };
         let mut backend = UdpBackend::open(&config).unwrap();
         let to = transmit(addr("192.0.2.1"), addr("192.0.2.2"), 1400);
         let filled = Cell::new(0);
@@ -378,7 +429,7 @@ fn frame_lengths_follow_the_interface_that_has_the_address() {
     in_own_network(|| {
         silent_interface(3400);
         let addresses = vec![addr("192.0.2.1"), addr("2001:db8::1")];
-        let mut backend = UdpBackend::open(&UdpConfig::new(addresses, 10_472)).unwrap();
+        let mut backend = UdpBackend::open(&UdpConfig::new(addresses, &[Port::ONE_RMA])).unwrap();
         let sockets = &backend.describe().sockets;
         assert!(sockets.iter().all(|socket| (socket.mtu, socket.mtu_assumed) == (3400, false)));
         assert_eq!(backend.receive_len_max(), ReceiveLenMax { ipv4: 3372, ipv6: 3352 });
@@ -405,7 +456,7 @@ fn a_datagram_that_came_in_fragments_is_counted_and_dropped() {
     in_own_network(|| {
         ip("link set lo mtu 1500 up");
         let addresses = vec![addr("127.0.0.1"), addr("::1")];
-        let mut backend = UdpBackend::open(&UdpConfig::new(addresses, 10_472)).unwrap();
+        let mut backend = UdpBackend::open(&UdpConfig::new(addresses, &[Port::ONE_RMA])).unwrap();
         for (count, address) in [(1, "127.0.0.1"), (2, "::1")] {
             let stranger = fragmenting(address);
             stranger.send_to(&pattern(4000, 1), (address, 10_472)).unwrap();

@@ -21,7 +21,7 @@ use super::{
     error::{Refusal, XdpError},
     linear::Linearizer,
     packet::{self, ETHERNET_LEN},
-    port::ReservedPort,
+    port::ReservedPorts,
     socket::{Options, Socket},
     steering::Steering,
     umem::CHUNK_DATA,
@@ -50,7 +50,7 @@ pub(super) struct Attachment {
     steering: Steering,
     pub(super) watched: Watched,
     pub(super) queues: Box<[Queue]>,
-    _port: ReservedPort,
+    _ports: ReservedPorts,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
     /// Where frames are written that may need several chunks. Empty if none can.
@@ -67,7 +67,7 @@ pub(super) struct Queue {
 }
 
 impl Attachment {
-    /// Reserves the port, attaches the steering program, binds a socket to each receive queue. Must
+    /// Reserves the ports, attaches the steering program, binds a socket to each receive queue. Must
     /// be called in the network namespace of the interface.
     pub(super) fn open(
         config: &XdpConfig,
@@ -87,9 +87,10 @@ impl Attachment {
             1
         });
         let addresses = &config.local_addresses;
-        let port = ReservedPort::reserve(interface, device.index, addresses, config.port)?;
+        let ports = config.ports()?;
+        let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let mut steering =
-            Steering::attach(interface, device.index, config.port, queue_count, config.mode)?;
+            Steering::attach(interface, device.index, &ports, queue_count, config.mode)?;
         if let Some(reason) = steering.native_refusal().filter(|&r| r != Refusal::NotWanted) {
             let (wanted, got) = (Feature::NativeMode, Feature::GenericMode);
             fallbacks.push(Fallback { wanted, got, reason });
@@ -135,7 +136,7 @@ impl Attachment {
             steering,
             watched,
             queues: queues.into_boxed_slice(),
-            _port: port,
+            _ports: reserved,
             mtu_max,
             tx_scratch: vec![0; if multi_buffer { packet_max } else { 0 }].into_boxed_slice(),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),

@@ -23,7 +23,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{BATCH, Backend, LINK_LEN, RxFrame, Transmit, TxFrame},
     nic::ReceiveLenMax,
-    port::Port,
+    port::Ports,
     time::Instant,
     wire,
 };
@@ -67,7 +67,7 @@ struct State {
     paths: Arc<PathTable>,
     counters: Arc<Counters>,
     local_addresses: Box<[HostAddr]>,
-    port: u16,
+    ports: Ports,
     /// The longest IP packet that the buffers can hold.
     mtu_max: u32,
     /// The headers of the last frame that was sent: a guess for the next one, before it is written.
@@ -75,13 +75,13 @@ struct State {
 }
 
 impl XdpBackend {
-    /// Opens the interface: reserves the port, attaches the steering program, binds a socket to
+    /// Opens the interface: reserves the ports, attaches the steering program, binds a socket to
     /// each receive queue. Must be called in the network namespace of the interface.
     ///
     /// # Errors
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
     pub fn open(config: &XdpConfig, paths: Arc<PathTable>) -> Result<Self, XdpError> {
-        config.check()?;
+        let ports = config.check()?;
         let counters = Arc::new(Counters::default());
         let attachment = Attachment::open(config, &paths, &counters)?;
         let addresses = &config.local_addresses;
@@ -90,7 +90,7 @@ impl XdpBackend {
             paths,
             counters,
             local_addresses: addresses.clone().into_boxed_slice(),
-            port: config.port,
+            ports,
             mtu_max: attachment.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
         };
@@ -295,7 +295,7 @@ impl fmt::Debug for XdpBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpBackend")
             .field("attachment", &self.attachment)
-            .field("port", &self.state.port)
+            .field("ports", &self.state.ports)
             .field("local_addresses", &self.state.local_addresses)
             .finish_non_exhaustive()
     }
@@ -408,7 +408,7 @@ impl State {
     /// The frame in `packet`. `None` after counting why it is dropped.
     #[inline]
     fn received<'p>(&self, packet: &'p mut [u8]) -> Option<RxFrame<'p>> {
-        let datagram = match packet::parse(packet, self.port) {
+        let datagram = match packet::parse(packet, &self.ports) {
             Ok(datagram) => datagram,
             Err(error) => {
                 self.counters.packet_error(error).add(1);
@@ -426,7 +426,7 @@ impl State {
         Some(RxFrame {
             source,
             destination: datagram.destination,
-            port: Port(self.port),
+            port: datagram.port,
             reply_len_max: (mtu.min(self.mtu_max) as usize).saturating_sub(overhead),
             link: headers.first_chunk(),
             bytes: &mut rest[..datagram.payload.len()],
@@ -455,7 +455,8 @@ impl State {
         written_at: usize,
         transmit: &Transmit,
     ) -> Option<usize> {
-        let &Transmit { source, destination, len, flow, may_resolve, link_behind, .. } = transmit;
+        let &Transmit { source, destination, port, len, flow, may_resolve, link_behind, .. } =
+            transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(1);
             return None;
@@ -485,8 +486,7 @@ impl State {
             self.counters.tx_moved.add(1);
         }
         self.headers_len = headers_len;
-        let headers =
-            Headers { source_mac, next_hop_mac, source, destination, flow, port: self.port };
+        let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
         headers.write(&mut packet[..packet_len]);
         self.counters.tx_frames.add(1);
         Some(packet_len)
@@ -501,7 +501,7 @@ impl State {
         written_at: usize,
         transmit: &Transmit,
     ) -> Option<usize> {
-        let &Transmit { source, destination, len, flow, .. } = transmit;
+        let &Transmit { source, destination, port, len, flow, .. } = transmit;
         let behind = packet.get(written_at..).and_then(|frame| frame.get(len..));
         let link: Option<&[u8; LINK_LEN]> = behind.and_then(<[u8]>::first_chunk);
         let own = self.paths.interface_mac();
@@ -527,7 +527,7 @@ impl State {
         packet.copy_within(written_at..written_at + len, headers_len);
         // The tags come between the hardware addresses and the rest, which is written as if there
         // were none.
-        let (source_mac, next_hop_mac, port) = ([0; 6], [0; 6], self.port);
+        let (source_mac, next_hop_mac) = ([0; 6], [0; 6]);
         let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
         headers.write(&mut packet[tags_len..packet_len]);
         packet[..back.octets().len()].copy_from_slice(back.octets());

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use rma_core::addr::HostAddr;
+use rma_core::{
+    addr::HostAddr,
+    port::{Port, Ports},
+};
 
 use super::error::XdpError;
 
@@ -61,8 +64,9 @@ impl Mode {
 pub struct XdpConfig {
     /// The interface, in the calling thread's network namespace.
     pub interface: Box<str>,
-    /// The UDP port of the deployment; not 0.
-    pub port: u16,
+    /// The UDP ports of the deployment, one for each service: at least one, and at most
+    /// [`PORTS_MAX`](rma_core::port::PORTS_MAX).
+    pub ports: Vec<Port>,
     /// This host's addresses on the interface. Frames to others are dropped and counted.
     pub local_addresses: Vec<HostAddr>,
     /// In which mode the steering program may be attached.
@@ -85,10 +89,10 @@ pub struct XdpConfig {
 
 impl XdpConfig {
     /// The defaults: any mode, rings of 2048 for receiving and 1024 for transmitting.
-    pub fn new(interface: &str, port: u16, local_addresses: &[HostAddr]) -> Self {
+    pub fn new(interface: &str, ports: &[Port], local_addresses: &[HostAddr]) -> Self {
         Self {
             interface: interface.into(),
-            port,
+            ports: ports.to_vec(),
             local_addresses: local_addresses.to_vec(),
             mode: Mode::Auto,
             rx_ring: 2048,
@@ -108,15 +112,19 @@ impl XdpConfig {
         self.rx_ring.min(self.chunk_count - self.tx_chunks())
     }
 
-    pub(super) fn check(&self) -> Result<(), XdpError> {
+    /// The ports, checked.
+    pub(super) fn ports(&self) -> Result<Ports, XdpError> {
+        Ok(Ports::new(&self.ports)?)
+    }
+
+    /// Checks every field. Returns the ports.
+    pub(super) fn check(&self) -> Result<Ports, XdpError> {
         let wrong = |field, value: u32, rule| {
             Err(XdpError::Config { field, value: u64::from(value), rule })
         };
         let is_ring = |size: u32| size.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&size);
         let ring_rule = "a ring must be a power of two from 64 to 32768";
-        if self.port == 0 {
-            return wrong("port", 0, "a UDP port is 1 to 65535");
-        }
+        let ports = self.ports()?;
         if !is_ring(self.rx_ring) {
             return wrong("rx_ring", self.rx_ring, ring_rule);
         }
@@ -129,7 +137,7 @@ impl XdpConfig {
         if self.local_addresses.is_empty() {
             return Err(XdpError::NoLocalAddress { interface: self.interface.clone() });
         }
-        Ok(())
+        Ok(ports)
     }
 }
 
@@ -140,7 +148,7 @@ mod tests {
     use super::*;
 
     fn config() -> XdpConfig {
-        XdpConfig::new("eth9", 4791, &["192.0.2.1".parse().unwrap()])
+        XdpConfig::new("eth9", &[Port(4791)], &["192.0.2.1".parse().unwrap()])
     }
 
     #[test]
@@ -160,7 +168,6 @@ mod tests {
                 other => panic!("{other}"),
             }
         };
-        assert_eq!(field(|c| c.port = 0), "port");
         assert_eq!(field(|c| c.rx_ring = 100), "rx_ring");
         assert_eq!(field(|c| c.rx_ring = 32), "rx_ring");
         assert_eq!(field(|c| c.tx_ring = 1 << 16), "tx_ring");
@@ -168,8 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn ports_that_nobody_can_listen_on_are_refused() {
+        let text = |ports: &[u16]| {
+            let ports = ports.iter().copied().map(Port).collect();
+            XdpConfig { ports, ..config() }.check().unwrap_err().to_string()
+        };
+        assert!(text(&[]).contains("no UDP port"));
+        assert!(text(&[0]).contains("UDP port 0"));
+        assert!(text(&[7, 8, 7]).contains("UDP port 7 is named twice"));
+        assert!(text(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).contains("8 at most"));
+    }
+
+    #[test]
     fn a_backend_without_an_address_is_refused() {
-        let config = XdpConfig::new("eth9", 4791, &[]);
+        let config = XdpConfig::new("eth9", &[Port(4791)], &[]);
         assert!(matches!(config.check(), Err(XdpError::NoLocalAddress { .. })));
     }
 

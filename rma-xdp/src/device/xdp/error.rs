@@ -6,12 +6,17 @@
 
 use std::{error::Error, io, net::IpAddr};
 
+use rma_core::port::PortsError;
+
 use super::capabilities::Capabilities;
 
 /// Why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {
+    /// Nobody can listen on these ports.
+    #[error(transparent)]
+    Ports(#[from] PortsError),
     /// A configuration field breaks a rule.
     #[error("{field} is {value}, but {rule}")]
     Config {

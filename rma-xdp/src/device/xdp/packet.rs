@@ -14,7 +14,10 @@ use core::{
     ops::Range,
 };
 
-use rma_core::addr::HostAddr;
+use rma_core::{
+    addr::HostAddr,
+    port::{Port, Ports},
+};
 
 /// A hardware address, in bytes.
 pub(super) const MAC_LEN: usize = 6;
@@ -74,8 +77,8 @@ pub enum PacketError {
     /// Not UDP, or UDP behind an extension header that is not skipped or beyond the fourth.
     #[error("the packet is not UDP, or lies behind too many extension headers")]
     Protocol,
-    /// UDP to another port.
-    #[error("the UDP destination port is another one")]
+    /// UDP to a port that is none of ours.
+    #[error("the UDP destination port is none of ours")]
     Port,
     /// The length in the IP header is longer than the packet or shorter than its headers.
     #[error("the length in the IP header does not fit the packet")]
@@ -96,17 +99,19 @@ pub struct Datagram {
     pub source: HostAddr,
     /// The IP destination address.
     pub destination: HostAddr,
+    /// The UDP destination port: one of ours.
+    pub port: Port,
     /// Where the UDP payload lies in the packet. Ethernet padding is not part of it.
     pub payload: Range<usize>,
 }
 
-/// Finds the payload of an unfragmented UDP datagram to `port`, from the start of its Ethernet
-/// header.
+/// Finds the payload of an unfragmented UDP datagram to one of `ports`, from the start of its
+/// Ethernet header.
 ///
 /// # Errors
 /// The first [`PacketError`] that applies.
 #[inline]
-pub fn parse(packet: &[u8], port: u16) -> Result<Datagram, PacketError> {
+pub fn parse(packet: &[u8], ports: &Ports) -> Result<Datagram, PacketError> {
     let mut at = ETHERNET_LEN - 2;
     let mut ether_type = read::<2>(packet, at)?;
     for _ in 0..VLAN_TAGS_MAX {
@@ -123,7 +128,8 @@ pub fn parse(packet: &[u8], port: u16) -> Result<Datagram, PacketError> {
         _ => return Err(PacketError::EtherType),
     };
     let [_, _, port_high, port_low, len_high, len_low, _, _] = read::<UDP_LEN>(packet, udp)?;
-    if u16::from_be_bytes([port_high, port_low]) != port {
+    let port = Port(u16::from_be_bytes([port_high, port_low]));
+    if !ports.contains(port) {
         return Err(PacketError::Port);
     }
     // `end` is inside the packet; the UDP header may still lie behind it.
@@ -132,7 +138,7 @@ pub fn parse(packet: &[u8], port: u16) -> Result<Datagram, PacketError> {
     if len < UDP_LEN || len > room {
         return Err(PacketError::UdpLength);
     }
-    Ok(Datagram { source, destination, payload: udp + UDP_LEN..udp + len })
+    Ok(Datagram { source, destination, port, payload: udp + UDP_LEN..udp + len })
 }
 
 /// Source, destination, where UDP starts, where the datagram ends.
@@ -215,7 +221,7 @@ pub struct Headers {
     /// Chooses the UDP source port.
     pub flow: u16,
     /// The UDP destination port.
-    pub port: u16,
+    pub port: Port,
 }
 
 impl Headers {
@@ -309,7 +315,7 @@ impl Headers {
     #[inline]
     fn udp(&self, len: [u8; 2]) -> [u8; UDP_LEN] {
         let source_port = (SOURCE_PORT_FIRST + (self.flow & FLOW_MASK)).to_be_bytes();
-        let port = self.port.to_be_bytes();
+        let port = self.port.0.to_be_bytes();
         [source_port[0], source_port[1], port[0], port[1], len[0], len[1], 0, 0]
     }
 }

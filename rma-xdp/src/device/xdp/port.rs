@@ -1,7 +1,7 @@
-//! Keeps the UDP port: kernel sockets that are bound and never read.
+//! Keeps the UDP ports: kernel sockets that are bound and never read.
 //!
 //! They carry no data; the steering program takes our frames before they get here. They make a
-//! second instance or a kernel service on the port an error instead of a riddle, and they keep the
+//! second instance or a kernel service on a port an error instead of a riddle, and they keep the
 //! kernel from answering stray datagrams (fragments, frames that came before the program was
 //! attached) with ICMP port-unreachable. What arrives fills the smallest possible receive buffer
 //! and is dropped from then on.
@@ -11,7 +11,10 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use rma_core::addr::HostAddr;
+use rma_core::{
+    addr::HostAddr,
+    port::{Port, Ports},
+};
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, sockopt},
@@ -19,22 +22,23 @@ use rustix::{
 
 use super::error::XdpError;
 
-/// The port, kept on all local addresses until this is dropped.
+/// The ports, kept on all local addresses until this is dropped.
 #[derive(Debug)]
-pub(super) struct ReservedPort {
+pub(super) struct ReservedPorts {
     _sockets: Vec<OwnedFd>,
 }
 
-impl ReservedPort {
-    /// Binds `port` exclusively on each of `addresses`. `index` is the interface's, for link-local
+impl ReservedPorts {
+    /// Binds each of `ports` exclusively on each of `addresses`. `index` is the interface's, for link-local
     /// addresses.
     pub(super) fn reserve(
         interface: &str,
         index: u32,
         addresses: &[HostAddr],
-        port: u16,
+        ports: &Ports,
     ) -> Result<Self, XdpError> {
-        let one = |address: &HostAddr| {
+        let one = |(port, address): (Port, &HostAddr)| {
+            let port = port.0;
             bind(address.ip(), index, port).map_err(|errno| match errno {
                 Errno::ADDRINUSE => XdpError::PortInUse { port, address: address.ip() },
                 Errno::ADDRNOTAVAIL | Errno::INVAL => XdpError::LocalAddress {
@@ -45,7 +49,8 @@ impl ReservedPort {
                 _ => XdpError::from_call(interface, "reserving the UDP port", errno.into()),
             })
         };
-        Ok(Self { _sockets: addresses.iter().map(one).collect::<Result<_, _>>()? })
+        let all = ports.iter().flat_map(|port| addresses.iter().map(move |it| (port, it)));
+        Ok(Self { _sockets: all.map(one).collect::<Result<_, _>>()? })
     }
 }
 
@@ -71,6 +76,10 @@ mod tests {
 
     use super::*;
 
+    fn ports(last: u16) -> Ports {
+        Ports::new(&[Port(last)]).unwrap()
+    }
+
     fn loopback() -> [HostAddr; 1] {
         [Ipv4Addr::LOCALHOST.into()]
     }
@@ -79,7 +88,7 @@ mod tests {
     fn a_port_in_use_is_a_clear_error() {
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = other.local_addr().unwrap().port();
-        let error = ReservedPort::reserve("lo", 1, &loopback(), port).unwrap_err();
+        let error = ReservedPorts::reserve("lo", 1, &loopback(), &ports(port)).unwrap_err();
         assert!(matches!(error, XdpError::PortInUse { port: p, .. } if p == port));
         assert!(
             error
@@ -91,7 +100,7 @@ mod tests {
     #[test]
     fn a_reserved_port_is_free_again_after_a_drop() {
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let reserved = ReservedPort::reserve("lo", 1, &loopback(), port).unwrap();
+        let reserved = ReservedPorts::reserve("lo", 1, &loopback(), &ports(port)).unwrap();
         assert!(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_err());
         drop(reserved);
         UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -99,8 +108,8 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_refused() {
-        let error =
-            ReservedPort::reserve("lo", 1, &["192.0.2.99".parse().unwrap()], 9).unwrap_err();
+        let error = ReservedPorts::reserve("lo", 1, &["192.0.2.99".parse().unwrap()], &ports(9))
+            .unwrap_err();
         assert!(matches!(error, XdpError::LocalAddress { .. }), "{error}");
     }
 }

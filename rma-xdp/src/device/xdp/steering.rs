@@ -1,6 +1,6 @@
 //! The steering program: loads it, attaches it to the interface, puts our sockets into its map.
 //!
-//! The program itself is in `ebpf/`. It redirects UDP datagrams to our port to the AF_XDP socket of
+//! The program itself is in `ebpf/`. It redirects UDP datagrams to our ports to the AF_XDP socket of
 //! the receive queue they came in on, and passes everything else to the kernel.
 //!
 //! Invariant: the attachment lives exactly as long as a [`Steering`]. It is a `bpf_link`, which the
@@ -32,6 +32,8 @@ use neli::{
     utils::Groups,
 };
 
+use rma_core::port::Ports;
+
 use super::{
     capabilities::Capabilities,
     config::{AttachMode, Mode},
@@ -44,7 +46,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../rma-steer.bpf.o");
 /// Names in the object.
 const PROGRAM: &str = "rma_steer";
 const SOCKETS: &str = "XSKS";
-const PORT: &str = "PORT";
+const PORTS: &str = "PORTS";
 
 /// Attribute of `IFLA_XDP` that holds the program's id
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_link.h>).
@@ -59,17 +61,17 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// Loads the program for `port` and attaches it, in the best mode that `wanted` allows. Until
+    /// Loads the program for `ports` and attaches it, in the best mode that `wanted` allows. Until
     /// sockets are in its map it passes everything.
     pub(super) fn attach(
         interface: &str,
         index: u32,
-        port: u16,
+        ports: &Ports,
         queues: u32,
         wanted: Mode,
     ) -> Result<Self, XdpError> {
         let mut ebpf = EbpfLoader::new()
-            .override_global(PORT, &port, true)
+            .override_global(PORTS, &ports.numbers(), true)
             .map_max_entries(SOCKETS, queues)
             .load(OBJECT)
             .map_err(|error| load_error(interface, error))?;

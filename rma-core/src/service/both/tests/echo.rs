@@ -1,24 +1,33 @@
 //! An echo: about the smallest service that has a port, commands and timers of its own.
+//!
+//! The tests of the backends use it too, so it names the crate from outside.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::*;
-use crate::{addr::HostAddr, backend::Transmit, op::ClassOfService};
-use core::time::Duration;
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    backend::{RxFrame, Transmit, TxFrame},
+    nic::Quantum,
+    op::ClassOfService,
+    port::Port,
+    service::Service,
+    time::{Clock, Instant},
+};
 
 /// What a frame of this service begins with.
 const CALL: u8 = 1;
 const ANSWER: u8 = 2;
 
 /// How long a call waits for its answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(1);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A call that an application makes.
-pub(super) struct Call {
-    pub(super) to: HostAddr,
-    pub(super) number: u8,
+struct Call {
+    to: HostAddr,
+    number: u8,
     /// Octets of the frame.
-    pub(super) len: usize,
+    len: usize,
 }
 
 /// Sends back what others call, and tells its application which calls were answered.
@@ -26,7 +35,7 @@ pub(super) struct Echo {
     addresses: LocalAddresses,
     port: Port,
     /// Where the application leaves its calls.
-    pub(super) calls: VecDeque<Call>,
+    calls: VecDeque<Call>,
     /// Calls without an answer, the oldest first, and when their time is over.
     open: VecDeque<(u8, Instant)>,
     /// What is to be sent.

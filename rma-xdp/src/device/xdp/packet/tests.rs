@@ -4,7 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PORT: u16 = 4791;
+const PORT: Port = Port(4791);
+
+fn ports() -> Ports {
+    Ports::new(&[Port(9), PORT]).unwrap()
+}
 
 fn headers(version: u8) -> Headers {
     let (source, destination) = match version {
@@ -97,7 +101,7 @@ fn ethernet_padding_is_cut_off() {
     for version in [4, 6] {
         let mut padded = packet(version, b"abc");
         padded.resize(padded.len() + 20, 0);
-        let datagram = parse(&padded, PORT).unwrap();
+        let datagram = parse(&padded, &ports()).unwrap();
         assert_eq!(&padded[datagram.payload], b"abc");
     }
 }
@@ -109,10 +113,10 @@ fn up_to_two_vlan_tags_are_skipped() {
     let two = insert(&one, 12, &[0x88, 0xa8, 0, 9]);
     let three = insert(&two, 12, &[0x88, 0xa8, 0, 9]);
     for tagged in [&one, &two] {
-        let datagram = parse(tagged, PORT).unwrap();
+        let datagram = parse(tagged, &ports()).unwrap();
         assert_eq!(&tagged[datagram.payload], b"abc");
     }
-    assert_eq!(parse(&three, PORT), Err(PacketError::EtherType));
+    assert_eq!(parse(&three, &ports()), Err(PacketError::EtherType));
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn ipv4_options_are_skipped_up_to_the_longest_header() {
         let mut packet = insert(&packet(4, b"abc"), 34, &vec![1; usize::from(words) * 4]);
         packet[14] = 0x45 + words;
         add_to_length(&mut packet, 16, u16::from(words) * 4);
-        let datagram = parse(&packet, PORT).unwrap();
+        let datagram = parse(&packet, &ports()).unwrap();
         assert_eq!(&packet[datagram.payload], b"abc");
     }
 }
@@ -135,7 +139,7 @@ fn up_to_four_ipv6_extension_headers_are_skipped() {
         packet = insert(&packet, 54, &[following, 0, 1, 4, 0, 0, 0, 0]);
         packet[20] = [EXTENSION_DESTINATION, EXTENSION_ROUTING, EXTENSION_HOP_BY_HOP][count % 3];
         add_to_length(&mut packet, 18, 8);
-        let got = parse(&packet, PORT);
+        let got = parse(&packet, &ports());
         if count <= EXTENSIONS_MAX {
             assert_eq!(&packet[got.unwrap().payload], b"abc");
         } else {
@@ -149,7 +153,7 @@ fn each_way_of_being_wrong_has_its_own_error() {
     let wrong = |version: u8, change: fn(&mut [u8])| {
         let mut packet = packet(version, &[7; 40]);
         change(&mut packet);
-        parse(&packet, PORT).unwrap_err()
+        parse(&packet, &ports()).unwrap_err()
     };
     assert_eq!(wrong(4, |p| p[13] = 6), PacketError::EtherType);
     assert_eq!(wrong(4, |p| p[14] = 0x44), PacketError::IpHeader);
@@ -181,7 +185,7 @@ fn a_packet_cut_anywhere_is_an_error() {
     for version in [4, 6] {
         let packet = packet(version, b"abcdef");
         for len in 0..packet.len() {
-            assert!(parse(&packet[..len], PORT).is_err(), "IPv{version} cut to {len}");
+            assert!(parse(&packet[..len], &ports()).is_err(), "IPv{version} cut to {len}");
         }
     }
 }
@@ -197,7 +201,7 @@ proptest! {
         let mut packet = vec![0; Headers::len_for(headers.destination)];
         packet.extend_from_slice(&payload);
         headers.write(&mut packet);
-        let datagram = parse(&packet, PORT).unwrap();
+        let datagram = parse(&packet, &ports()).unwrap();
         prop_assert_eq!(datagram.source, headers.source);
         prop_assert_eq!(datagram.destination, headers.destination);
         prop_assert_eq!(&packet[datagram.payload], &payload[..]);
@@ -205,7 +209,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), port in any::<u16>()) {
-        if let Ok(datagram) = parse(&bytes, port) {
+        if let Ok(datagram) = parse(&bytes, &Ports::new(&[Port(port.max(1))]).unwrap()) {
             prop_assert!(bytes.get(datagram.payload).is_some());
         }
     }
@@ -222,7 +226,7 @@ proptest! {
         if let Some(byte) = packet.get_mut(at) {
             *byte = value;
         }
-        if let Ok(datagram) = parse(&packet, PORT) {
+        if let Ok(datagram) = parse(&packet, &ports()) {
             prop_assert!(packet.get(datagram.payload).is_some());
         }
     }
