@@ -1,0 +1,319 @@
+//! How a thread waits for transfers of an [`Executor`]: one at a time, any of several, or in an event
+//! loop of its own.
+//!
+//! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
+//! them. It spins, then yields, then sleeps, and looks once more before it sleeps.
+
+use core::time::Duration;
+use std::os::fd::BorrowedFd;
+
+use rma_core::{
+    executor::{Call, CallId, Outcome, Piece},
+    grant::Grant,
+    op::OpType,
+    region::RegisteredRegion,
+    time::Instant,
+};
+
+use super::{Executor, check_op_type, done};
+use crate::{
+    error::{TransferError, WaitError},
+    idle::{Idle, IdleTracker},
+    options::TransferOptions,
+};
+
+/// Turns an inline engine.
+pub(crate) type Turn<'a> = &'a mut dyn FnMut() -> usize;
+
+impl Executor {
+    /// Reads `len` bytes at `remote_offset` of the granted region into `sink` at `offset`, and
+    /// waits until they are there.
+    ///
+    /// # Errors
+    /// [`TransferError::Refused`] if the transfer cannot be right, [`TransferError::Failed`] if not
+    /// all bytes came, with what is missing, and [`TransferError::Unfinished`] if the engine is
+    /// gone or inline.
+    pub fn read(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        sink: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TransferError> {
+        self.read_with(grant, remote_offset, sink, offset, len, TransferOptions::new())
+    }
+
+    /// [`Executor::read`] with a class of service, a retry policy or a timeout of its own.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, RetryPolicy, TransferError, TransferOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Host::open(HostConfig::udp([127, 0, 0, 18]))?;
+    /// # let host = Host::open(HostConfig::udp([127, 0, 0, 19]))?;
+    /// # let region = server.register(4096, Permissions::READ)?;
+    /// # let grant = server.grant(&region, [127, 0, 0, 19].into(), host.pid(), OpType::Read)?;
+    /// # let local = host.register(4096, Permissions::NONE)?;
+    /// # let mut executor = host.executor(16)?;
+    /// let hasty = TransferOptions::new().retry(RetryPolicy::NONE).timeout(Duration::from_secs(1));
+    /// match executor.read_with(&grant, 0, &local, 0, 4096, hasty) {
+    ///     Ok(()) => {}
+    ///     Err(TransferError::Failed(outcome)) => println!("missing: {:?}", outcome.missing),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Executor::read`].
+    pub fn read_with(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        sink: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
+        let piece = Piece { grant, remote_offset, local: sink, local_offset: offset, len };
+        self.transfer(OpType::Read, piece, options)
+    }
+
+    /// Writes `len` bytes of `source` at `offset` to `remote_offset` of the granted region, and
+    /// waits until they are there. They must not change meanwhile.
+    ///
+    /// # Errors
+    /// As [`Executor::read`].
+    pub fn write(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        source: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TransferError> {
+        self.write_with(grant, remote_offset, source, offset, len, TransferOptions::new())
+    }
+
+    /// [`Executor::write`] with a class of service, a retry policy or a timeout of its own.
+    ///
+    /// # Errors
+    /// As [`Executor::read`].
+    pub fn write_with(
+        &mut self,
+        grant: &Grant,
+        remote_offset: u64,
+        source: &RegisteredRegion,
+        offset: u64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
+        let piece = Piece { grant, remote_offset, local: source, local_offset: offset, len };
+        self.transfer(OpType::Write, piece, options)
+    }
+
+    fn transfer(
+        &mut self,
+        wanted: OpType,
+        piece: Piece<'_>,
+        options: TransferOptions,
+    ) -> Result<(), TransferError> {
+        check_op_type(0, piece.grant, wanted)?;
+        let TransferOptions { class, retry, timeout } = options;
+        let deadline = timeout.map(|timeout| self.now() + timeout);
+        let pieces = [piece];
+        let mut call = Call::of(&pieces);
+        (call.class, call.retry, call.deadline) = (class, retry, deadline);
+        done(self.run(&call)?)
+    }
+
+    /// Submits a call and waits until it is over. Other calls go on meanwhile, and their outcomes
+    /// are kept.
+    ///
+    /// # Errors
+    /// [`TransferError::Refused`] and [`TransferError::Unfinished`]. How the transfer went is in
+    /// the outcome.
+    pub fn run(&mut self, call: &Call<'_>) -> Result<Outcome, TransferError> {
+        self.run_with(call, None)
+    }
+
+    /// Waits until any call is over: spins, then sleeps, as [`Executor::set_idle`] says.
+    ///
+    /// # Errors
+    /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
+    /// while this thread waits (`InlineHost::wait_any` of the crate `rma-xdp` is for those).
+    pub fn wait_any(&mut self) -> Result<Outcome, WaitError> {
+        self.wait_with(None, None)
+    }
+
+    /// Waits until any call is over, for no longer than `timeout`: `None` if there is none by then.
+    /// The calls go on.
+    ///
+    /// # Errors
+    /// As [`Executor::wait_any`].
+    pub fn wait_any_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, WaitError> {
+        let until = self.now() + timeout;
+        self.wait_until(None, None, Some(until))
+    }
+
+    /// Waits until `call` is over. The outcomes of others that are over before are kept.
+    ///
+    /// # Errors
+    /// As [`Executor::wait_any`]; also if the outcome of the call was taken before.
+    pub fn wait(&mut self, call: CallId) -> Result<Outcome, WaitError> {
+        self.wait_with(Some(call), None)
+    }
+
+    pub(crate) fn run_with(
+        &mut self,
+        call: &Call<'_>,
+        engine: Option<Turn<'_>>,
+    ) -> Result<Outcome, TransferError> {
+        if engine.is_none() {
+            // Before there is a call that nobody would end.
+            self.lease.ended()?;
+        }
+        let id = self.submit(call)?;
+        let waited = self.wait_with(Some(id), engine);
+        if waited.is_err() {
+            self.cancel(id);
+        }
+        Ok(waited?)
+    }
+
+    /// `engine` turns the engine, if it is an inline one.
+    pub(crate) fn wait_with(
+        &mut self,
+        call: Option<CallId>,
+        engine: Option<Turn<'_>>,
+    ) -> Result<Outcome, WaitError> {
+        let outcome = self.wait_until(call, engine, None)?;
+        Ok(outcome.expect("only a time that comes ends a wait without one"))
+    }
+
+    fn wait_until(
+        &mut self,
+        call: Option<CallId>,
+        mut engine: Option<Turn<'_>>,
+        until: Option<Instant>,
+    ) -> Result<Option<Outcome>, WaitError> {
+        let mut idle = IdleTracker::new(self.idle);
+        loop {
+            // Looked at first: completions given before the engine ended are still there.
+            let ended = if engine.is_some() { Ok(()) } else { self.lease.ended() };
+            let work = self.poll();
+            if let Some(outcome) = self.take(call) {
+                return Ok(Some(outcome));
+            }
+            if self.inner.calls() == 0 {
+                return Err(WaitError::NothingOutstanding);
+            }
+            ended?;
+            if until.is_some_and(|until| self.now() >= until) {
+                return Ok(None);
+            }
+            match &mut engine {
+                Some(turn) => {
+                    turn();
+                }
+                None if work > 0 => idle.busy(),
+                None => self.rest(&mut idle, until),
+            }
+        }
+    }
+
+    /// There was nothing to do: waits a little, or for the next event, or `until` that time.
+    fn rest(&mut self, idle: &mut IdleTracker, until: Option<Instant>) {
+        let now = self.now();
+        match idle.idle(now) {
+            Idle::Spin => core::hint::spin_loop(),
+            Idle::Yield => std::thread::yield_now(),
+            Idle::Sleep => {
+                self.tell();
+                let until = [self.poll_timeout(), until].into_iter().flatten().min();
+                self.lease.sleep_for(self.inner.portal(), until.map(|at| at.since(now)));
+            }
+        }
+    }
+
+    /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`],
+    /// for applications with an event loop of their own. `None` if the engine is inline. It is
+    /// [`Portal::completion_fd`], with two differences: time matters as well, and what is over is
+    /// in [`Executor::poll_outcome`].
+    ///
+    /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do.
+    ///    [`Executor::wait_any_timeout`] with no time does both, and says so if nothing will come
+    ///    any more. Without a call there is nothing to be armed for: submit one, or wait for
+    ///    whatever else, without the descriptor.
+    /// 2. [`Executor::arm`]. If it returns `false`, go to 4.
+    /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else,
+    ///    but not longer than until [`Executor::poll_timeout`]: ops that are paced, and deadlines
+    ///    of calls, come with no completion. Nothing may be submitted meanwhile.
+    /// 4. [`Executor::disarm`], and begin anew.
+    ///
+    /// It also becomes readable when the engine ends. Do not read from it.
+    ///
+    /// ```no_run
+    /// # use core::time::Duration;
+    /// # fn wait_for_fd_or(_: std::os::fd::BorrowedFd<'_>, _: Option<Duration>) {}
+    /// # fn event_loop(executor: &mut rma_xdp::Executor) -> Result<(), rma_xdp::WaitError> {
+    /// while executor.calls() > 0 {
+    ///     if let Some(outcome) = executor.wait_any_timeout(Duration::ZERO)? {
+    ///         println!("{}", outcome.status);
+    ///         continue;
+    ///     }
+    ///     if executor.arm() {
+    ///         let fd = executor.completion_fd().expect("its engine has a thread");
+    ///         let timeout = executor.poll_timeout().map(|at| at.since(executor.now()));
+    ///         wait_for_fd_or(fd, timeout); // epoll_wait, poll, …
+    ///     }
+    ///     executor.disarm();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.lease.fd()
+    }
+
+    /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more:
+    /// `false` if it must not, as there is something to do already, or nothing will come: there is
+    /// no call, or the engine has ended or is inline.
+    #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
+    pub fn arm(&mut self) -> bool {
+        while let Some(outcome) = self.inner.poll_outcome() {
+            self.over.push_back(outcome);
+        }
+        let Some(sleep) = self.lease.sleep() else { return false };
+        sleep.prepare();
+        let is_due = self.poll_timeout().is_some_and(|at| at <= self.now());
+        let sleeps = self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.may_sleep();
+        if sleeps {
+            self.tell();
+        }
+        sleeps
+    }
+
+    /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not
+    /// readable any longer.
+    pub fn disarm(&mut self) {
+        if let Some(sleep) = self.lease.sleep() {
+            sleep.end();
+        }
+    }
+
+    /// The outcome of `call`, or of any, if it is over. Keeps those of others.
+    fn take(&mut self, call: Option<CallId>) -> Option<Outcome> {
+        let Some(call) = call else { return self.poll_outcome() };
+        while let Some(outcome) = self.inner.poll_outcome() {
+            self.over.push_back(outcome);
+        }
+        let place = self.over.iter().position(|outcome| outcome.call == call)?;
+        let outcome = self.over.remove(place);
+        self.taken();
+        outcome
+    }
+}
