@@ -234,7 +234,8 @@ impl Executor {
         &self.inner
     }
 
-    /// Whether its portal was made by whoever this is the home of.
+    /// Whether the maker with this home made its portal.
+    #[inline]
     pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
         self.lease.is_of(home)
     }

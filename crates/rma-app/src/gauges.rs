@@ -176,7 +176,7 @@ impl Told {
     }
 }
 
-/// One executor, as those see it who watch: what it told last.
+/// One executor, as its portal's maker sees it: what it told last.
 #[derive(Clone, Debug)]
 pub struct ExecutorWatch(Weak<Told>);
 
@@ -193,7 +193,7 @@ impl ExecutorWatch {
 }
 
 /// The executors over portals of one maker. Clones are the same list. Its lock is taken when an
-/// executor is made, and by who watches.
+/// executor is made, and when somebody asks for the gauges.
 #[derive(Clone, Debug, Default)]
 pub struct Executors(Arc<Mutex<Vec<ExecutorWatch>>>);
 

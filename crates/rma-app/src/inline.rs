@@ -1,7 +1,8 @@
 //! Waiting on the thread that turns an inline engine: [`Turning`].
 //!
 //! Such an engine does nothing while its thread waits, so its portals, executors and clients refuse
-//! to wait ([`WaitError::InlineEngine`]). Who has the engine waits here, and turns it meanwhile.
+//! to wait ([`WaitError::InlineEngine`]). The thread that has the engine waits here instead, and
+//! turns the engine meanwhile.
 
 use core::pin::pin;
 use std::{
@@ -41,7 +42,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     /// Waits until `portal` has a completion.
     ///
     /// # Errors
-    /// If no op is in flight, or the portal is another's.
+    /// If no op is in flight, or another maker made the portal.
     pub fn wait(mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
         if !portal.is_of(self.home) {
             return Err(WaitError::AnotherHost);
@@ -60,7 +61,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     /// Submits a call and waits until it is over: [`Executor::run`].
     ///
     /// # Errors
-    /// If the call is refused, or the executor is another's.
+    /// If the call is refused, or another maker made the executor's portal.
     pub fn run(
         mut self,
         executor: &mut Executor,
@@ -73,7 +74,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     /// Waits until any call is over: [`Executor::wait_any`].
     ///
     /// # Errors
-    /// If there is no call, or the executor is another's.
+    /// If there is no call, or another maker made the executor's portal.
     pub fn wait_any(mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
         self.check(executor)?;
         executor.wait_with(None, Some(&mut self.turn))
@@ -83,7 +84,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     /// for what other threads do.
     ///
     /// # Errors
-    /// If the client's executor is another's.
+    /// If another maker made the portal of the client's executor.
     pub fn block_on<T: Future>(
         mut self,
         client: &Client,

@@ -28,7 +28,8 @@ impl PortalLease {
         Self { slots, home, life, sleep }
     }
 
-    /// Whether the portal was made by whoever this is the home of.
+    /// Whether the maker with this home made the portal.
+    #[inline]
     pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
         ptr::addr_eq(Arc::as_ptr(&self.home), home)
     }

@@ -21,7 +21,7 @@
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
-//! | [`home`], [`life`], [`inline`] | for who makes portals |
+//! | [`home`], [`lease`], [`life`], [`inline`] | what a maker of portals needs |
 
 #![forbid(unsafe_code)]
 

@@ -70,7 +70,7 @@ pub struct Portal {
 }
 
 impl Portal {
-    /// A portal of `parts`: for who makes portals. Applications get theirs from a host.
+    /// Puts a portal together, for its maker. Applications get theirs from a host.
     #[must_use]
     pub fn new(parts: PortalParts) -> Self {
         let PortalParts { rings, home, life, sleep } = parts;
@@ -78,14 +78,16 @@ impl Portal {
         Self { rings, lease, idle: WAIT, clock: TscClock::new() }
     }
 
-    /// The protocol's portal alone, for who waits in a way of its own, and the lease of its slots,
-    /// to be kept as long: without it the engine gives completions to others.
+    /// Takes the portal apart, for an application that waits in a way of its own: the protocol's
+    /// portal, and the lease of its slots. Keep the lease as long: once it is dropped, the slots
+    /// become another portal's, and this one gets no completions.
     #[must_use]
     pub fn into_parts(self) -> (CommandPortal, PortalLease) {
         (self.rings, self.lease)
     }
 
-    /// Whether it was made by whoever this is the home of.
+    /// Whether the maker with this home made it.
+    #[inline]
     pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
         self.lease.is_of(home)
     }

@@ -1,5 +1,5 @@
-//! How a thread waits for transfers of an [`Executor`]: one at a time, any of several, or in an event
-//! loop of its own.
+//! How a thread waits for transfers of an [`Executor`]: one at a time, any of several, or in an
+//! event loop of its own.
 //!
 //! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
 //! them. It spins, then yields, then sleeps, and looks once more before it sleeps.
@@ -240,8 +240,8 @@ impl Executor {
 
     /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`],
     /// for applications with an event loop of their own. `None` if the engine is inline. It is
-    /// [`Portal::completion_fd`], with two differences: time matters as well, and what is over is
-    /// in [`Executor::poll_outcome`].
+    /// [`Portal::completion_fd`](crate::Portal::completion_fd), with two differences: time matters
+    /// as well, and what is over is in [`Executor::poll_outcome`].
     ///
     /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do.
     ///    [`Executor::wait_any_timeout`] with no time does both, and says so if nothing will come
