@@ -123,10 +123,8 @@ impl HostConfig {
 }
 
 /// A host: a NIC with its device and its engine. [`Host`] and [`InlineHost`] are the two kinds,
-/// told apart by how the engine is run; all else is the same.
-///
-/// May be shared between threads. What it does is the control path, and may block, but for what it
-/// tells about itself.
+/// told apart by how the engine is run, which `P` says; all else is the same. Programs name those
+/// two.
 #[derive(Debug)]
 pub struct HostOf<P> {
     /// Dropped first: the engines stop before the device's other parts go.
@@ -145,7 +143,8 @@ pub struct HostOf<P> {
 
 /// A host whose engine runs on a thread of its own. Dropped, it detaches from the device.
 ///
-/// May be shared between threads; what it does is the control path and may block.
+/// What it can do stands at [`HostOf`]. May be shared between threads; what it does is the control
+/// path and may block.
 ///
 /// A request that cannot be authenticated is refused also where this host knows no path to who sent
 /// it, as after a restart: over AF_XDP the refusal goes back to the hardware address that the
@@ -177,7 +176,7 @@ pub struct HostOf<P> {
 pub type Host = HostOf<EngineThread>;
 
 /// A host whose engine runs when, and only when, the application calls it: for applications that
-/// own their core, and for tests.
+/// own their core, and for tests. What it can do stands at [`HostOf`], but for turning the engine.
 ///
 /// ```
 /// # use rma_xdp::{HostConfig, InlineHost, OpStatus, OpType, Permissions};

@@ -11,9 +11,9 @@
 //!
 //! # Transfers of any size
 //!
-//! An [`Executor`] cuts transfers into ops, paces them by congestion control and issues again what was lost. It is
-//! polled, or blocks; a [`Client`] over it has futures for any async executor, whose buffers nobody else gets before
-//! the NIC is done with them.
+//! An [`Executor`] cuts transfers into ops, paces them by congestion control and issues again what
+//! was lost. It is polled, or blocks; a [`Client`] over it has futures for any async executor,
+//! whose buffers nobody else gets before the NIC is done with them.
 //!
 //! ```
 #![doc = include_str!("../examples/any_size.rs")]
@@ -21,8 +21,8 @@
 //!
 //! # Settings
 //!
-//! Settings are structs with public fields, and any version may bring another field. So they are made by a constructor, which
-//! gives defaults, and then changed; in one expression by `with`.
+//! Settings are structs with public fields, and any version may bring another field. So they are
+//! made by a constructor, which gives defaults, and then changed; in one expression by `with`.
 //!
 //! ```
 //! # use core::time::Duration;
@@ -38,26 +38,26 @@
 //! # Two ways to run an engine
 //!
 //! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).
-//! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for applications that
-//! own their core.
+//! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for
+//! applications that own their core.
 //!
 //! # Several applications
 //!
-//! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application of a host its
-//! share of them, by priority; [`DriverConfig`] is the policy.
+//! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application
+//! of a host its share of them, by priority; [`DriverConfig`] is the policy.
 //!
 //! # Watching a host
 //!
-//! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`] writes it as text. With the
-//! feature `metrics-endpoint`, `MetricsEndpoint` serves that over HTTP. What hosts decide, open and hand out are events
-//! of `tracing`; the engine has none.
+//! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
+//! writes it as text. With the feature `metrics-endpoint`, `MetricsEndpoint` serves that over HTTP.
+//! What hosts decide, open and hand out are events of `tracing`; the engine has none.
 //!
 //! # Two devices
 //!
-//! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges, and the feature `xdp`, which is on
-//! unless a program asks for no default features: then nothing of AF_XDP is built or linked.
-//! [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is the same, so either kind works
-//! with the other.
+//! [`HostConfig::xdp`] takes frames past the kernel's network stack; it needs privileges, and the
+//! feature `xdp`, which is on unless a program asks for no default features: then nothing of AF_XDP
+//! is built or linked. [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is
+//! the same, so either kind works with the other.
 //!
 //! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a
 //! portal is the crate `rma-app`; what of them a user meets is re-exported here.

@@ -10,8 +10,9 @@
 //! `steering` (the program), `port` (the UDP ports, as far as the kernel is concerned), `device`
 //! (the interface), `flush` (when to ring the doorbell), [`packet`] (headers). An `attachment` puts
 //! together what there is of one interface, `follower` replaces it when the interface goes away and
-//! comes back, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes and neighbours are not known here: a
-//! path is looked up in [`crate::net::PathTable`], and a frame without one is dropped and counted.
+//! comes back, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes
+//! and neighbours are not known here: a path is looked up in [`crate::net::PathTable`], and a frame
+//! without one is dropped and counted.
 //!
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
 //! blocks, and whatever is received becomes a frame or a counter.
