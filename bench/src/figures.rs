@@ -46,8 +46,8 @@ pub struct FiguresArgs {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy
-    /// machine can do that, and the median decides. Every value is shown.
+    /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
+    /// measured three times in all, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     pub check: bool,
     /// List the figures' names.

@@ -85,7 +85,7 @@ pub struct HostConfig {
     pub counter: CounterConfig,
     /// Who may have how much of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// The NIC.
+    /// What every queue's NIC is set to.
     pub nic: NicConfigBuilder,
     /// What encrypts frames. Default: the fastest provider that the processor can run. All give the
     /// same frames, so hosts with different ones understand each other.

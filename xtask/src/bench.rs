@@ -4,10 +4,7 @@
 
 use clap::Args;
 
-use crate::{
-    cargo::{self, Cargo},
-    requirements,
-};
+use crate::{cargo::Cargo, program::Error, requirements};
 
 /// What to measure: the options of `rma-bench figures`.
 #[derive(Args, Clone, Debug)]
@@ -18,25 +15,13 @@ pub(crate) struct Options {
     /// Measure this figure only.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Fail if a figure is beyond its limit. One that is is measured three times in all, as a busy
-    /// machine can do that, and the median decides. Every value is shown.
+    /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
+    /// measured three times in all, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     check: bool,
     /// List the figures' names.
     #[arg(long)]
     list: bool,
-}
-
-/// Why there are no figures.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum Error {
-    /// Something is missing.
-    #[error(transparent)]
-    Requirements(#[from] requirements::Error),
-    /// Cargo failed.
-    #[error(transparent)]
-    Cargo(#[from] cargo::Error),
 }
 
 /// Becomes `rma-bench figures`.

@@ -8,7 +8,7 @@ use crate::{
     cargo::{self, Cargo},
     demo, dependant, ebpf, host,
     not_run::NotRun,
-    requirements, test, vms,
+    program, requirements, test, vms,
 };
 
 /// Why a change cannot be merged.
@@ -35,7 +35,7 @@ pub(crate) enum Error {
     Dependant(#[from] dependant::Error),
     /// The demo failed.
     #[error(transparent)]
-    Demo(#[from] demo::Error),
+    Demo(#[from] program::Error),
     /// Two virtual machines did not work with each other.
     #[error(transparent)]
     Vms(#[from] vms::Error),

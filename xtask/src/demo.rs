@@ -3,21 +3,10 @@
 use std::ffi::OsString;
 
 use crate::{
-    cargo::{self, Cargo},
+    cargo::Cargo,
+    program::Error,
     requirements::{self, Lacks},
 };
-
-/// Why there is no demo.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum Error {
-    /// Something is missing.
-    #[error(transparent)]
-    Requirements(#[from] requirements::Error),
-    /// Cargo failed.
-    #[error(transparent)]
-    Cargo(#[from] cargo::Error),
-}
 
 /// Runs the demo with `options`. Where there can be no lab, the demo is told to show what it can.
 pub(crate) fn run(options: Vec<OsString>) -> Result<(), Error> {

@@ -19,6 +19,7 @@ mod dependant;
 mod ebpf;
 mod host;
 mod not_run;
+mod program;
 mod requirements;
 mod targets;
 mod test;

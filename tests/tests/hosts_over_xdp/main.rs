@@ -1,8 +1,10 @@
 //! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host; and what
-//! only such a host meets: an interface that goes away, and capabilities that are missing.
+//! only such a host meets: an interface that goes away, capabilities that are missing, and a peer
+//! to whom no way is known.
 
 mod capabilities;
 mod interface_lost;
+mod stale_grants;
 
 use rma_core::port::Port;
 use rma_lab::{Lab, LabConfig};

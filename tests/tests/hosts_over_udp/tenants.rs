@@ -1,7 +1,5 @@
 //! Several applications on one host: each has its share of the pools, and its own PID.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};

@@ -1,8 +1,6 @@
 //! Regions over memory that others have, too: what remote hosts write is seen there, and what is
 //! written there remote hosts read.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::{
     fs::File,
     os::unix::fs::{FileExt, OpenOptionsExt},

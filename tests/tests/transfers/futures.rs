@@ -1,8 +1,6 @@
 //! Transfers as futures, on executors of several kinds; and that no memory is handed out that a
 //! late frame could touch, whenever a future is dropped.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 mod places;
 
 use core::{
@@ -26,6 +24,11 @@ use rma_xdp::{
     cc::Algorithm,
 };
 
+use super::{hosts, hosts_with, poll_once, served};
+
+/// A timeout that ops of a dead peer end soon by.
+const IMPATIENT: Duration = Duration::from_millis(40);
+
 /// What everything that ends ends within.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -38,21 +41,8 @@ const LEN: usize = 10 * BUF;
 /// What the server's region has everywhere, and nobody else writes.
 const DATA: u8 = 0xda;
 
-fn hosts() -> Hosts {
-    Hosts::over_udp(NicConfigBuilder::default())
-}
-
-/// Ops of a dead peer end soon.
-fn impatient() -> Hosts {
-    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));
-    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
-}
-
 fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
-    let region = server.register(LEN, Permissions::READ | Permissions::WRITE).unwrap();
-    region.write(0, &[DATA; LEN]).unwrap();
-    let [read, write] = [OpType::Read, OpType::Write]
-        .map(|op_type| server.grant(&region, hosts.client_addr, CLIENT_PID, op_type).unwrap());
+    let (region, [read, write]) = served(server, hosts, &[DATA; LEN]);
     (region, read, write)
 }
 
@@ -273,7 +263,7 @@ fn refused_transfers_give_their_buffers_back_at_once() {
 
 #[test]
 fn a_replica_has_what_the_first_host_left_missing() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let replica = Host::open(config).unwrap();
@@ -340,7 +330,7 @@ fn one_replica_after_the_other_has_what_all_before_it_left_missing() {
 
 #[test]
 fn a_timeout_ends_a_transfer_with_a_peer_that_never_answers() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     hosts.server = None;
     let (client, pool) = (client(&hosts), hosts.client.buffer_pool(1, BUF as u32).unwrap());
@@ -529,7 +519,7 @@ fn buffers_of_dropped_reads_are_safe_while_a_thread_polls() {
 #[test]
 fn futures_dropped_at_any_moment_over_a_dead_peer_leak_nothing() {
     const BUFFERS: u32 = 16;
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, write) = remote(hosts.server(), &hosts);
     hosts.server = None;
     let executor = hosts.client.executor(8).unwrap();
@@ -569,7 +559,7 @@ fn futures_dropped_at_any_moment_over_a_dead_peer_leak_nothing() {
 #[test]
 fn a_client_dropped_with_calls_under_way_gives_back_buffers_and_slots() {
     const BUFFERS: u32 = 4;
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     hosts.server = None;
     let pool = hosts.client.buffer_pool(BUFFERS, BUF as u32).unwrap();

@@ -1,8 +1,6 @@
 //! Servers that do not answer, over UDP on loopback: what waits for them, what waits beside, and
 //! what happens when they are back. Orders and counts, no times.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::{future::Future, pin::Pin, task::Poll, time::Duration};
 use std::future::poll_fn;
 
@@ -12,6 +10,8 @@ use rma_xdp::{
     OpStatus, OpType, Outcome, Permissions, Piece, RegisteredRegion, RetryPolicy, SilentPeers,
     Timing, TransferError,
 };
+
+use super::served;
 
 const LEN: usize = 1 << 16;
 
@@ -25,11 +25,7 @@ fn nic() -> NicConfigBuilder {
 
 /// A region of a server's that has `byte` everywhere, and grants to read and to write it.
 fn remote(server: &Host, hosts: &Hosts, byte: u8) -> (RegisteredRegion, [Grant; 2]) {
-    let region = server.register(LEN, Permissions::READ | Permissions::WRITE).unwrap();
-    region.write(0, &[byte; LEN]).unwrap();
-    let grants = [OpType::Read, OpType::Write]
-        .map(|op_type| server.grant(&region, hosts.client_addr, CLIENT_PID, op_type).unwrap());
-    (region, grants)
+    served(server, hosts, &[byte; LEN])
 }
 
 fn piece<'a>(grant: &'a Grant, local: &'a RegisteredRegion) -> Piece<'a> {

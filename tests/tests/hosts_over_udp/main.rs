@@ -1,4 +1,10 @@
-//! The scenarios over kernel UDP sockets on loopback. No privileges needed.
+//! The scenarios over kernel UDP sockets on loopback, regions over memory that others have, and
+//! several applications on one host. No privileges needed.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod region_memory;
+mod tenants;
 
 use rma_core::port::Port;
 use rma_tests::{

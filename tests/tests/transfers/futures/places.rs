@@ -36,11 +36,6 @@ fn client_of(host: &Host, calls: u16) -> Client {
     Client::new(Executor::new(host.portal(8).unwrap(), config).unwrap())
 }
 
-/// Polls without being woken.
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
 /// A client of few calls, and a server that answers when it is turned.
 struct Slow {
     // Dropped in this order.
@@ -390,7 +385,7 @@ fn futures_in_the_line_end_when_the_engine_does() {
 
 #[test]
 fn futures_in_the_line_outlive_the_client_and_its_places_are_free_after_them() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     hosts.server = None;
     let pool = hosts.client.buffer_pool(6, BUF as u32).unwrap();

@@ -1,16 +1,19 @@
 //! Transfers of any size that an application polls or waits for, over UDP on loopback: what they
 //! do, and what becomes of those that cannot be right or cannot end well.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
     Call, CallError, CallStatus, ClassOfService, Clock, Executor, Grant, Host, HostConfig,
-    InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, RegisteredRegion,
-    RetryPolicy, SubmitError, Timing, TransferError, TransferOptions, TscClock, WaitError,
+    InlineHost, OpStatus, OpType, Permissions, Piece, RegisteredRegion, RetryPolicy, SubmitError,
+    TransferError, TransferOptions, TscClock, WaitError,
 };
+
+use super::{hosts, hosts_with, served};
+
+/// A timeout that ops of a dead peer end soon by.
+const IMPATIENT: Duration = Duration::from_millis(50);
 
 const LEN: u64 = 300_001;
 
@@ -36,21 +39,8 @@ fn remote(hosts: &Hosts) -> Remote {
 }
 
 fn remote_at(server: &Host, hosts: &Hosts) -> Remote {
-    let region = server.register(LEN as usize, Permissions::READ | Permissions::WRITE).unwrap();
-    region.write(0, &pattern(LEN, 7)).unwrap();
-    let [read, write] = [OpType::Read, OpType::Write]
-        .map(|op_type| server.grant(&region, hosts.client_addr, CLIENT_PID, op_type).unwrap());
+    let (region, [read, write]) = served(server, hosts, &pattern(LEN, 7));
     Remote { region, read, write }
-}
-
-/// Ops of a dead peer end soon.
-fn impatient() -> Hosts {
-    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
-    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
-}
-
-fn hosts() -> Hosts {
-    Hosts::over_udp(NicConfigBuilder::default())
 }
 
 fn local(hosts: &Hosts) -> RegisteredRegion {
@@ -80,7 +70,7 @@ fn large_transfers_arrive_whole_both_ways_also_through_a_single_slot() {
 
 #[test]
 fn a_blocking_transfer_has_the_options_that_it_is_given() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let Remote { read, write, .. } = remote(&hosts);
     let local = local(&hosts);
     let mut executor = hosts.client.executor(4).unwrap();
@@ -209,7 +199,7 @@ fn outcomes_that_nobody_takes_count_as_calls() {
 
 #[test]
 fn a_peer_that_never_answers_ends_a_transfer_and_another_replica_has_the_rest() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let first = remote(&hosts);
     let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let other = Host::open(config).unwrap();
@@ -241,7 +231,7 @@ fn a_peer_that_never_answers_ends_a_transfer_and_another_replica_has_the_rest() 
 
 #[test]
 fn a_deadline_ends_a_call_to_a_peer_that_never_answers() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let Remote { read, .. } = remote(&hosts);
     hosts.server = None;
     let local = local(&hosts);
@@ -288,7 +278,7 @@ fn who_waits_is_told_when_the_engine_ends() {
 
 #[test]
 fn an_executor_dropped_in_the_middle_gives_its_slots_back_and_leaves_the_memory_alone() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let Remote { read, .. } = remote(&hosts);
     let slots = slots(&hosts.client);
     for dead in [false, true] {

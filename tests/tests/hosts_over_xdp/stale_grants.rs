@@ -3,8 +3,6 @@
 //! and must not have one looked for, as anybody can send in its name, it goes back the way that the
 //! request came.
 
-#![expect(clippy::unwrap_used, reason = "a test's fixtures fail as the test itself does")]
-
 use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Setup};

@@ -1,21 +1,23 @@
 //! Futures of several pieces and buffers, and fences between futures.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::{
     future::Future,
-    pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    pin::Pin,
+    task::{Context, Poll},
     time::Duration,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    BufPiece, BufferPool, CallError, CallStatus, Client, Clock, Grant, Host, HostConfig,
-    NicConfigBuilder, OpStatus, OpType, Permissions, RegionBuf, RegisteredRegion, RetryPolicy,
-    Timing, TransferError, TscClock,
+    BufPiece, BufferPool, CallError, CallStatus, Client, Clock, Grant, Host, HostConfig, OpStatus,
+    OpType, Permissions, RegionBuf, RegisteredRegion, RetryPolicy, TransferError, TscClock,
 };
+
+use super::{hosts, hosts_with, poll_once, served};
+
+/// A timeout that ops of a dead peer end soon by.
+const IMPATIENT: Duration = Duration::from_millis(40);
 
 /// The length of a buffer: several ops.
 const BUF: usize = 20_000;
@@ -23,26 +25,13 @@ const BUF: usize = 20_000;
 /// The length of the server's region.
 const LEN: usize = 10 * BUF;
 
-fn hosts() -> Hosts {
-    Hosts::over_udp(NicConfigBuilder::default())
-}
-
-/// Ops of a dead peer end soon.
-fn impatient() -> Hosts {
-    let timing = Timing::software(Duration::from_micros(10), Duration::from_millis(40));
-    Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing))
-}
-
 /// What the server's region has at `at`.
 fn data(at: usize) -> u8 {
     (at / 251 + at) as u8
 }
 
 fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
-    let region = server.register(LEN, Permissions::READ | Permissions::WRITE).unwrap();
-    region.write(0, &(0..LEN).map(data).collect::<Vec<_>>()).unwrap();
-    let [read, write] = [OpType::Read, OpType::Write]
-        .map(|op_type| server.grant(&region, hosts.client_addr, CLIENT_PID, op_type).unwrap());
+    let (region, [read, write]) = served(server, hosts, &(0..LEN).map(data).collect::<Vec<_>>());
     (region, read, write)
 }
 
@@ -64,7 +53,7 @@ struct TwoServers {
 }
 
 fn one_is_dead() -> TwoServers {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_, dead, _) = remote(hosts.server(), &hosts);
     let (client, pool) = client(&hosts, 3);
     let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
@@ -89,11 +78,6 @@ fn pieces(grant: Grant) -> Vec<BufPiece> {
         BufPiece { grant, remote_offset: 7, buf: 0, buf_offset: 0, len: BUF },
         BufPiece { grant, remote_offset: 5 * BUF as u64, buf: 1, buf_offset: 19_999, len: 1 },
     ]
-}
-
-/// Polls without being woken.
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Waits for both, which are first polled in this order.
@@ -200,7 +184,7 @@ fn pieces_that_cannot_be_right_are_refused_with_their_number_and_the_buffers_com
 
 #[test]
 fn a_replica_has_the_pieces_that_the_first_host_left_missing() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     let config = HostConfig::udp(Loopback::third()).with(|it| it.port = hosts.port);
     let replica = Host::open(config).unwrap();
@@ -275,7 +259,7 @@ fn one_replica_after_the_other_has_the_pieces_that_all_before_it_left_missing() 
 
 #[test]
 fn buffers_of_a_dropped_call_of_several_are_the_pools_again_when_it_is_over() {
-    let mut hosts = impatient();
+    let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, _) = remote(hosts.server(), &hosts);
     hosts.server = None;
     let (client, pool) = client(&hosts, 3);
