@@ -265,7 +265,7 @@ impl<P: ControlPath> HostOf<P> {
         config: HostConfig,
         mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
-        let ports = services::ports(&config);
+        let ports = services::ports(config.port);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
         let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, &ports)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));

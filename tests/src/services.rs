@@ -1,5 +1,5 @@
-//! A second service, an echo, beside 1RMA on one engine, over any backend. `rma-core` tests the same
-//! scene over a wire in memory.
+//! A second service, an echo, beside 1RMA on one engine, over any backend. `rma-core` tests the
+//! same scene over a wire in memory.
 
 use core::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Frames over plain kernel UDP sockets: the same wire, no privileges, no interface to take over.
 //!
-//! One socket for each of the host's ports and addresses, bound exclusively to both. It is here so that everything runs where AF_XDP does not, and so that [`Backend`] is proven by two: an
-//! AF_XDP host and a UDP host read from each other. It does not batch system calls.
+//! One socket for each of the host's ports and addresses, bound exclusively to both. It is here so
+//! that everything runs where AF_XDP does not, and so that [`Backend`] is proven by two: an AF_XDP
+//! host and a UDP host read from each other. It does not batch system calls.
 //!
 //! What is different from AF_XDP, because the kernel does it:
 //!

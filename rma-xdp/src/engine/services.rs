@@ -7,7 +7,7 @@
 use rma_app::TscClock;
 use rma_core::{engine::Engine, nic::ReceiveLenMax, one_rma::OneRma, port::Port, service::Service};
 
-use crate::{device::backend::AnyBackend, host::HostConfig, iv_blocks::BlockSupply};
+use crate::{device::backend::AnyBackend, iv_blocks::BlockSupply};
 
 /// The services of a host.
 pub(crate) type Services = OneRma;
@@ -15,9 +15,9 @@ pub(crate) type Services = OneRma;
 /// An engine of a host.
 pub(crate) type HostEngine<B = AnyBackend> = Engine<B, TscClock, Services>;
 
-/// The UDP ports that the services of a host listen on.
-pub(crate) fn ports(config: &HostConfig) -> Vec<Port> {
-    vec![Port(config.port)]
+/// The UDP ports that the services of a host listen on, of which 1RMA has `one_rma`.
+pub(crate) fn ports(one_rma: u16) -> Vec<Port> {
+    vec![Port(one_rma)]
 }
 
 /// What an engine thread needs of a service beyond serving it: cold work, between turns.

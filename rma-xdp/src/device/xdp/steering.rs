@@ -1,7 +1,7 @@
 //! The steering program: loads it, attaches it to the interface, puts our sockets into its map.
 //!
-//! The program itself is in `ebpf/`. It redirects UDP datagrams to our ports to the AF_XDP socket of
-//! the receive queue they came in on, and passes everything else to the kernel.
+//! The program itself is in `ebpf/`. It redirects UDP datagrams to our ports to the AF_XDP socket
+//! of the receive queue they came in on, and passes everything else to the kernel.
 //!
 //! Invariant: the attachment lives exactly as long as a [`Steering`]. It is a `bpf_link`, which the
 //! kernel removes when its last descriptor is closed, so nothing stays attached after a kill
