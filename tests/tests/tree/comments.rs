@@ -1,8 +1,8 @@
 //! Comments: a doc says more than one word and more than the name that it stands before, and no
 //! line is wider than a page.
 //!
-//! A field of a variant may be told by its name alone: its variant's doc says the rest. The steering
-//! program is left out: its object in git is bound to every octet of its source.
+//! A field of a variant may be told by its name alone: its variant's doc says the rest. The
+//! steering program is left out: its object in git is bound to every octet of its source.
 
 use std::fs;
 
