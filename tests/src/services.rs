@@ -1,6 +1,8 @@
 //! A second service, an echo, beside 1RMA on one engine, over any backend. `rma-core` tests the
 //! same scene over a wire in memory.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use core::time::Duration;
 
 use rma_core::{

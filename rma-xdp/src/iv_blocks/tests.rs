@@ -394,7 +394,7 @@ impl Sealing {
         self.engine.clock().advance(Duration::from_secs(1));
         self.engine.turn();
         assert!(self.portal.poll().is_some(), "every op completes");
-        let (_, frame) = self.engine.backend_mut().sent.drain(..).last()?;
+        let (_, frame) = self.engine.backend_mut().sent.drain(..).next_back()?;
         Some(u64::from_be_bytes(frame[20..28].try_into().unwrap()))
     }
 

@@ -22,10 +22,23 @@ struct Never {
 const NEVERS: &[Never] = &[
     Never {
         who: "rma_core::nic",
-        from: &["rma_core::executor", "rma_core::cc", "rma_core::portal", "rma_core::engine"],
+        from: &[
+            "rma_core::executor",
+            "rma_core::cc",
+            "rma_core::portal",
+            "rma_core::engine",
+            "rma_core::service",
+            "rma_core::one_rma",
+        ],
         but: &[],
         why: "the NIC stands for hardware: it takes commands and gives completions, whoever paces \
               and carries them",
+    },
+    Never {
+        who: "rma_core::service",
+        from: &["rma_core::one_rma", "rma_core::engine", "rma_core::portal", "rma_core::wire"],
+        but: &[],
+        why: "what an engine asks of a service is the same whatever it serves",
     },
     Never {
         who: "rma_core::wire",

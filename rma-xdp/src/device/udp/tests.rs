@@ -179,7 +179,7 @@ fn each_port_has_a_socket_of_its_own_and_a_frame_tells_which_it_came_by() {
     // Nobody listens there, so nothing can be sent from it.
     let to = transmit(own(&a, 0), own(&b, 0), 8);
     assert_eq!(a.tx_burst(1, |frames| TxFrame::fill_each(frames, |_| Some(to))), 1);
-    assert_eq!((a.tx_burst(0, |_| 0), a.counters().tx_no_socket.load()), (1, 1));
+    assert_eq!(a.counters().tx_no_socket.load(), 1);
 }
 
 #[test]
