@@ -73,8 +73,9 @@ impl Transfers {
         mtu: u32,
         cc: Option<CcConfigBuilder>,
     ) -> Result<Self, PairError> {
-        let receive_len_max = ReceiveLenMax::of_mtu(mtu as usize);
-        let mut config = ExecutorConfig::for_nic(&NicConfigBuilder::default(), receive_len_max);
+        let NicConfigBuilder { timing, rtt, .. } = NicConfigBuilder::default();
+        let receive = ReceiveLenMax::of_mtu(mtu as usize);
+        let mut config = ExecutorConfig::new(receive, timing.timeout, rtt);
         config.cc = cc.unwrap_or(config.cc);
         let (portal, lease) = host.portal(SLOTS)?.into_parts();
         let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;

@@ -115,3 +115,27 @@ pub trait Backend {
     /// Rings the doorbell if the device asked for it.
     fn flush(&mut self, now: Instant);
 }
+
+/// The largest frame that a device can receive, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveLenMax {
+    /// In an IPv4 datagram.
+    pub ipv4: usize,
+    /// In an IPv6 datagram.
+    pub ipv6: usize,
+}
+
+impl ReceiveLenMax {
+    /// What IP and UDP headers leave of an MTU.
+    #[must_use]
+    pub const fn of_mtu(mtu: usize) -> Self {
+        Self { ipv4: mtu.saturating_sub(28), ipv6: mtu.saturating_sub(48) }
+    }
+}
+
+impl Default for ReceiveLenMax {
+    /// What Ethernet's MTU of 1500 leaves.
+    fn default() -> Self {
+        Self::of_mtu(1500)
+    }
+}

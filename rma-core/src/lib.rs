@@ -40,6 +40,7 @@ extern crate self as rma_core; // as tests outside name it, that share a scene w
 mod settings;
 
 pub mod addr;
+mod assumed;
 pub mod backend;
 pub mod cc;
 pub mod command;

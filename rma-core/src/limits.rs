@@ -3,6 +3,8 @@
 //! Sizes of tables are settings ([`crate::nic::NicConfig`]); what stands here is fixed by the wire
 //! format or by the paper.
 
+use core::time::Duration;
+
 /// The largest payload of one op, in bytes (1RMA §1, design idiom 2). Also what an op must find
 /// free in the solicitation window to enter service, whatever its own size (§3.1).
 //= 1rma#1-op-size-max
@@ -38,6 +40,13 @@ pub const REGIONS_MAX: u32 = 65_536;
 /// The largest registered region, in bytes (1 TiB). A bound that keeps sums of offset and size far
 /// from overflow; memory runs out long before.
 pub const REGION_LEN_MAX: u64 = 1 << 40;
+
+/// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32
+/// bits.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// The shortest: the wire says timeouts in microseconds.
+pub const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
 const _: () = assert!(OP_SIZE_MAX.is_multiple_of(GRANULE));
 const _: () = assert!(OP_SIZE_MAX / GRANULE <= u64::BITS, "arrived granules are the bits of a u64");

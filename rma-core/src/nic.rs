@@ -35,8 +35,8 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, ReceiveLenMax, Timing};
-pub(crate) use config::{TIMEOUT_MAX, TIMEOUT_MIN};
+pub use crate::backend::ReceiveLenMax;
+pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
 pub use fair_queue::BucketSecret;

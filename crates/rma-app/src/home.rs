@@ -48,7 +48,6 @@ mod tests {
     use rma_core::{
         addr::{HostAddr, Pid},
         executor::ExecutorConfig,
-        nic::{NicConfigBuilder, ReceiveLenMax},
         portal::{PortalConfig, portal},
         region::NicTag,
     };
@@ -93,7 +92,7 @@ mod tests {
     }
 
     fn config() -> ExecutorConfig {
-        ExecutorConfig::for_nic(&NicConfigBuilder::default(), ReceiveLenMax::of_mtu(1500))
+        ExecutorConfig::default()
     }
 
     #[test]

@@ -5,9 +5,10 @@ use core::time::Duration;
 use thiserror::Error;
 
 use crate::{
+    assumed,
+    backend::ReceiveLenMax,
     cc::{CcConfig, CcConfigBuilder, CcConfigError},
-    limits::OP_SIZE_MAX,
-    nic::{NicConfigBuilder, ReceiveLenMax, TIMEOUT_MAX, TIMEOUT_MIN},
+    limits::{OP_SIZE_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
     wire::read::RESPONSE_OVERHEAD,
 };
 
@@ -50,14 +51,14 @@ pub struct PayloadLenMax {
 
 impl Default for ExecutorConfig {
     fn default() -> Self {
-        Self::for_nic(&NicConfigBuilder::default(), ReceiveLenMax::default())
+        Self::new(ReceiveLenMax::default(), assumed::TIMEOUT, assumed::RTT)
     }
 }
 
 impl ExecutorConfig {
-    /// What suits a NIC with these settings on a device that can receive such frames: ops cut for
-    /// these, and congestion control for its RTT.
-    pub fn for_nic(nic: &NicConfigBuilder, receive: ReceiveLenMax) -> Self {
+    /// What suits a NIC that receives frames of this length and ends ops with this timeout, on a
+    /// network with this round trip.
+    pub fn new(receive: ReceiveLenMax, timeout: Duration, rtt: Duration) -> Self {
         let payload =
             |frame: usize| frame.saturating_sub(RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize) as u32;
         Self {
@@ -67,9 +68,9 @@ impl ExecutorConfig {
                 ipv6: payload(receive.ipv6),
             },
             op_size_max: OP_SIZE_MAX,
-            timeout: nic.timing.timeout,
-            stall: nic.timing.timeout.saturating_mul(4).max(STALL),
-            cc: CcConfigBuilder::software(nic.rtt),
+            timeout,
+            stall: timeout.saturating_mul(4).max(STALL),
+            cc: CcConfigBuilder::software(rtt),
         }
     }
 

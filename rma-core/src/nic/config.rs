@@ -10,8 +10,13 @@ use super::{
 };
 use crate::{
     addr::{HostAddr, LocalAddresses},
+    assumed,
+    backend::ReceiveLenMax,
     crypto::{CounterBlock, EngineId},
-    limits::{COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX},
+    limits::{
+        COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX,
+        TIMEOUT_MAX, TIMEOUT_MIN,
+    },
     op::OpType,
     port::Port,
     time::nanos,
@@ -71,7 +76,7 @@ impl Default for Timing {
     /// For engines on machines that are busy with other things: 100 ms for the data, several time
     /// slices of a loaded two-core machine, and 40 ms to enter service.
     fn default() -> Self {
-        Self::software(Duration::from_micros(10), Duration::from_millis(100))
+        Self::software(assumed::RTT, assumed::TIMEOUT)
     }
 }
 
@@ -169,30 +174,6 @@ impl NicPlace {
     }
 }
 
-/// The largest frame that a device can receive, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiveLenMax {
-    /// In an IPv4 datagram.
-    pub ipv4: usize,
-    /// In an IPv6 datagram.
-    pub ipv6: usize,
-}
-
-impl ReceiveLenMax {
-    /// What IP and UDP headers leave of an MTU.
-    #[must_use]
-    pub const fn of_mtu(mtu: usize) -> Self {
-        Self { ipv4: mtu.saturating_sub(28), ipv6: mtu.saturating_sub(48) }
-    }
-}
-
-impl Default for ReceiveLenMax {
-    /// What Ethernet's MTU of 1500 leaves.
-    fn default() -> Self {
-        Self::of_mtu(1500)
-    }
-}
-
 impl Default for NicConfigBuilder {
     fn default() -> Self {
         Self {
@@ -203,7 +184,7 @@ impl Default for NicConfigBuilder {
             pending_writes: 256,
             solicitation_window: 256 << 10,
             timing: Timing::default(),
-            rtt: Duration::from_micros(10),
+            rtt: assumed::RTT,
             bandwidth: 1_250_000_000,
             notices_per_second: 100_000,
         }
@@ -296,13 +277,6 @@ impl NicConfigBuilder {
 /// for at most, where the network is slow: more, and useless requests would have a window for
 /// nearly as long as honest ones that are lost.
 const HOLD_PART: u64 = 8;
-
-/// The longest timeout that makes sense: P1 promises an end. As microseconds it fits the wire's 32
-/// bits.
-pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
-
-/// The shortest: the wire says timeouts in microseconds.
-pub(crate) const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
 /// Settings that have been checked.
 #[derive(Clone, Copy, Debug)]

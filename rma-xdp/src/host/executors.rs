@@ -36,12 +36,13 @@ impl<P: ControlPath> HostOf<P> {
     /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
     /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
     pub fn executor_config(&self) -> ExecutorConfig {
+        let config =
+            |rtt| ExecutorConfig::new(self.receive_len_max, self.nic.timing.timeout, rtt);
         match &self.info {
             #[cfg(feature = "xdp")]
-            DeviceInfo::Xdp(_) => ExecutorConfig::for_nic(&self.nic, self.receive_len_max),
+            DeviceInfo::Xdp(_) => config(self.nic.rtt),
             DeviceInfo::Udp(_) => {
-                let nic = self.nic.with(|it| it.rtt = self.nic.rtt.max(UDP_RTT));
-                let config = ExecutorConfig::for_nic(&nic, self.receive_len_max);
+                let config = config(self.nic.rtt.max(UDP_RTT));
                 // On a busy machine delays say how long a thread did not run, which fewer ops do
                 // not shorten.
                 let cc = config.cc.with(|it| it.cwnd_min = 1.0);

@@ -61,7 +61,7 @@ const NEVERS: &[Never] = &[
     Never {
         who: "rma_core::executor",
         from: &["rma_core::nic", "rma_core::engine", "rma_core::wire"],
-        // What suits a NIC follows from that NIC's settings.
+        // Transfers are cut by what a frame carries.
         but: &["rma_core::executor::config"],
         why: "software sees completions only",
     },

@@ -299,8 +299,9 @@ impl Network {
                 reader(&mut sim, flow, &targets[usize::from(flow.server)], prng)
             })
             .collect();
-        let receive_len_max = ReceiveLenMax::of_mtu(MTU.into());
-        let config = ExecutorConfig::for_nic(&nodes[0].nic, receive_len_max).with(|it| {
+        let receive = ReceiveLenMax::of_mtu(MTU.into());
+        let NicConfigBuilder { timing, rtt, .. } = nodes[0].nic;
+        let config = ExecutorConfig::new(receive, timing.timeout, rtt).with(|it| {
             it.calls = CALLS;
             it.cc = options.cc;
         });

@@ -471,7 +471,8 @@ impl Application {
 fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> Application {
     let mut prng = prng.fork(0x200 + u64::from(node.0));
     let NodeOptions { nic, mtu, .. } = options.nodes[node.index()];
-    let base = ExecutorConfig::for_nic(&nic, ReceiveLenMax::of_mtu(mtu.into()));
+    let receive = ReceiveLenMax::of_mtu(mtu.into());
+    let base = ExecutorConfig::new(receive, nic.timing.timeout, nic.rtt);
     let algorithm = prng.choose(&Algorithm::ALL);
     let config = base.with(|it| {
         it.calls = CALLS;
