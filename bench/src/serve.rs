@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, OpStatus,
-    OpType, Permissions, Pid, TscClock, net::PathError,
+    Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, NotSent,
+    OpStatus, OpType, Permissions, Pid, TscClock, net::PathError,
 };
 use serde::Serialize;
 
@@ -340,6 +340,12 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     line!("\n  received  {} frames, sent {}", counters.frames_received(), counters.frames_sent());
     for (reason, count) in counters.all_drops() {
         line!("  dropped   {count} ({reason:?})");
+    }
+    for reason in NotSent::ALL {
+        let count = counters.not_sent(reason);
+        if count > 0 {
+            line!("  not sent  {count} ({reason:?})");
+        }
     }
     Ok(())
 }

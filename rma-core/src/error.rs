@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::{
     addr::{HostAddr, Pid},
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
-    op::OpType,
+    op::{OpStatus, OpType},
     region::RegionId,
 };
 
@@ -127,11 +127,35 @@ pub enum RegionError {
     },
 }
 
-/// Why a received frame died. One counter each; exhaustive, so that a new reason breaks every
-/// `match`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum DropReason {
+/// Makes [`DropReason`] of its rows: doc, name, and what the initiator is told, if it is.
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $reason:ident $(=> $told:ident)?,)+) => {
+        /// Why a received frame died. One counter each; exhaustive, so that a new reason breaks
+        /// every `match`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[$doc])* $reason,)+
+        }
+
+        impl DropReason {
+            /// All reasons, in the order of their codes.
+            pub const ALL: [Self; [$(stringify!($reason)),+].len()] = [$(Self::$reason),+];
+
+            /// What a request that died so is refused with; `None` if nobody is told, as of all
+            /// that is no request.
+            #[must_use]
+            pub const fn refused_with(self) -> Option<OpStatus> {
+                match self {
+                    $($(Self::$reason => Some(OpStatus::$told),)?)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+drop_reasons! {
     /// Shorter or longer than a frame of its type can be.
     Length,
     /// A version of the wire format that this NIC does not speak.
@@ -142,25 +166,23 @@ pub enum DropReason {
     Field,
     /// Sent to an address that is not this NIC's.
     NotForThisHost,
-    /// A request whose RegionId names nothing. Answered with a failure notice.
-    UnknownRegion,
-    /// A request whose tag is wrong. Answered with a failure notice.
-    RequestUnauthenticated,
-    /// An authenticated request outside its region. Answered with a failure notice.
-    RequestOutOfBounds,
-    /// An authenticated request that the region does not permit. Answered with a failure notice.
-    RequestNotPermitted,
-    /// An authenticated request that found the inbound queue at its configured depth, or a mutation
-    /// that found the pending-write table full or waited too long in it for the window. Answered
-    /// with a NACK.
-    InboundQueueFull,
-    /// A failure notice under the reserved key that was not sent: it has waited for a timeout, as
-    /// there are more of its kind than their rate, or the rate is 0. Counted beside the reason for
-    /// the notice.
-    NoticeRateLimited,
-    /// A failure notice that was not sent: too many of its kind waited, and it was the oldest of
-    /// the initiators that had most. Counted beside the reason for the notice.
-    NoticeQueueFull,
+    /// A request whose RegionId names nothing.
+    UnknownRegion => RemoteAuthenticationFailure,
+    /// A request whose tag is wrong.
+    RequestUnauthenticated => RemoteAuthenticationFailure,
+    /// An authenticated request outside its region.
+    RequestOutOfBounds => RemoteOutOfBounds,
+    /// An authenticated request that the region does not permit.
+    RequestNotPermitted => RemotePermissionDenied,
+    /// An authenticated read that found the inbound queue of its class at its configured depth, and
+    /// nobody who had more of it.
+    InboundQueueFull => Nack,
+    /// An authenticated read that found so much data before it in the inbound queue that its own
+    /// would come too late (§6.1).
+    InboundQueueTooLong => Nack,
+    /// An authenticated mutation that found every entry of the pending-write table in use, and
+    /// nobody who had more of them.
+    PendingWritesFull => Nack,
     /// An answer for a slot that this NIC does not have.
     UnknownSlot,
     /// An answer for an op that has already completed, or never was.
@@ -192,41 +214,30 @@ pub enum DropReason {
     /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).
     DataLate,
     /// A request under one of the region's last keys; or a request or solicited data for a region
-    /// that was rekeyed or deregistered after the request had been authenticated. Answered with
-    /// REMOTE_AUTHENTICATION_FAILURE.
-    OldKey,
+    /// that was rekeyed or deregistered after the request had been authenticated.
+    OldKey => RemoteAuthenticationFailure,
+    /// An authenticated mutation whose class had its share of the pending-write table in use.
+    PendingWriteShareFull => Nack,
+    /// An authenticated mutation that waited too long in the pending-write table for this host's
+    /// solicitation window.
+    NotSolicitedInTime => Nack,
 }
 
-impl DropReason {
+/// Why a frame was not sent that was to be. One counter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum NotSent {
+    /// A failure notice under the reserved key: it has waited for a timeout, as there are more of
+    /// its kind than their rate, or the rate is 0.
+    NoticeRateLimited,
+    /// A failure notice: too many of its kind waited, and it was the oldest of the initiators that
+    /// had most.
+    NoticeQueueFull,
+}
+
+impl NotSent {
     /// All reasons, in the order of their codes.
-    pub const ALL: [Self; 26] = [
-        Self::Length,
-        Self::Version,
-        Self::FrameType,
-        Self::Field,
-        Self::NotForThisHost,
-        Self::UnknownRegion,
-        Self::RequestUnauthenticated,
-        Self::RequestOutOfBounds,
-        Self::RequestNotPermitted,
-        Self::InboundQueueFull,
-        Self::NoticeRateLimited,
-        Self::NoticeQueueFull,
-        Self::UnknownSlot,
-        Self::LateOrUnsolicited,
-        Self::WrongResponder,
-        Self::Duplicate,
-        Self::OutsideOp,
-        Self::ResponseUnauthenticated,
-        Self::NoticeStatus,
-        Self::LocalRegionGone,
-        Self::SolicitedTwice,
-        Self::NoticeAfterSolicitation,
-        Self::UnknownPendingWrite,
-        Self::DataUnauthenticated,
-        Self::DataLate,
-        Self::OldKey,
-    ];
+    pub const ALL: [Self; 2] = [Self::NoticeRateLimited, Self::NoticeQueueFull];
 }
 
 #[cfg(test)]
@@ -234,8 +245,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drop_reasons_are_listed_in_the_order_of_their_codes() {
+    fn reasons_are_listed_in_the_order_of_their_codes() {
         for (code, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, code);
+        }
+        for (code, reason) in NotSent::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, code);
         }
     }

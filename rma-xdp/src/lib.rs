@@ -104,7 +104,7 @@ pub use rma_core::{
     cc,
     command::{CommandSlotId, Completion},
     crypto::{AeadProvider, DerivedRegionKey, ProviderKind, RegionKey},
-    error::{DropReason, RegionError, SubmitError},
+    error::{DropReason, NotSent, RegionError, SubmitError},
     executor::{
         Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,
         PIECES_MAX, PayloadLenMax, Piece, RetryPolicy, SilentPeers,

@@ -24,7 +24,7 @@ use rma_app::{
     life::Life,
 };
 use rma_core::{
-    error::DropReason,
+    error::{DropReason, NotSent},
     nic::{DelayHistogram, NicCounters, NicGauges},
     op::{OpStatus, OpType},
 };
@@ -68,6 +68,8 @@ pub struct Metrics {
     pub completions: Box<[(OpStatus, u64)]>,
     /// Received frames that died in the NIC, by reason.
     pub drops: Box<[(DropReason, u64)]>,
+    /// Frames that the NIC was to send and has not sent, by reason.
+    pub not_sent: Box<[(NotSent, u64)]>,
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
     /// `issue_delay` and `total_delay` of ops that ended with OK, by type of op.
@@ -184,6 +186,7 @@ impl MetricsSource {
                 .map(|status| (status, self.sum(|it| it.completions(status))))
                 .into(),
             drops: DropReason::ALL.map(|reason| (reason, self.sum(|it| it.drops(reason)))).into(),
+            not_sent: NotSent::ALL.map(|it| (it, self.sum(|nic| nic.not_sent(it)))).into(),
             nic: NicTotals {
                 frames_received: self.sum(NicCounters::frames_received),
                 frames_sent: self.sum(NicCounters::frames_sent),

@@ -18,7 +18,7 @@ use rma_core::{
     backend::RxFrame,
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
-    error::{CommandError, DropReason, RegionError},
+    error::{CommandError, DropReason, NotSent, RegionError},
     nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry, TableMemory},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
@@ -368,7 +368,9 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
         }
     }
     assert_eq!(abandoned, [MOST / 2, MOST / 10 * 4]);
-    let unread = responder.nic.counters().drops(DropReason::InboundQueueFull);
+    let nacked = |it: &DropReason| it.refused_with() == Some(OpStatus::Nack);
+    let counters = responder.nic.counters();
+    let unread: u64 = DropReason::ALL.into_iter().filter(nacked).map(|it| counters.drops(it)).sum();
     assert_eq!(unread, 0, "every request had its place");
     println!("{:?}", responder.nic.memory());
 }
@@ -492,8 +494,9 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         }
         assert_eq!(taken[..room], vec![Ok(()); room]);
         // Who finds no place may take that of an initiator who shares a list with others.
-        let full =
-            |it: &Result<(), DropReason>| matches!(it, Ok(()) | Err(DropReason::InboundQueueFull));
+        let full = |it: &Result<(), DropReason>| {
+            it.map_or_else(|why| why.refused_with() == Some(OpStatus::Nack), |()| true)
+        };
         assert!(taken.iter().all(full));
         exchange(now, &mut peers, &mut responder);
         now = now + Duration::from_secs(1);
@@ -508,8 +511,8 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         assert_eq!((count(OpStatus::Ok), count(OpStatus::Nack)), (room, NOTICES));
         assert_eq!(count(OpStatus::Timeout), peers.len() - room - NOTICES);
     }
-    let dropped = |responder: &Responder, reason| responder.nic.counters().drops(reason);
-    let unsent = dropped(&responder, DropReason::NoticeQueueFull);
+    let not_sent = |responder: &Responder, reason| responder.nic.counters().not_sent(reason);
+    let unsent = not_sent(&responder, NotSent::NoticeQueueFull);
     assert_eq!(unsent as usize, 3 * (peers.len() - NOTICES) - (5 + 5 + 3));
 
     // Those without the key are told so at a limited rate.
@@ -521,7 +524,7 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
         assert_eq!(refused, Err(DropReason::RequestUnauthenticated));
     }
     let told = core::iter::from_fn(|| responder.send(now)).count();
-    let untold = dropped(&responder, DropReason::NoticeQueueFull) - unsent;
+    let untold = not_sent(&responder, NotSent::NoticeQueueFull) - unsent;
     assert_eq!((told, told + untold as usize), (NOTICES, peers.len()));
     assert_eq!(responder.count, NOTHING);
 

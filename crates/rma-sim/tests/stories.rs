@@ -3,7 +3,7 @@
 use core::{net::Ipv4Addr, time::Duration};
 
 use rma_core::{
-    error::DropReason,
+    error::{DropReason, NotSent},
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, NicPlace, Timing},
     op::{OpStatus, OpType},
@@ -192,7 +192,7 @@ fn strangers_are_told_so_at_first_and_then_at_the_configured_rate() {
     options.link.faults.duplicate = Chance::ppm(1_000_000);
     options.safety_ops = 400;
     let report = outcome(&options);
-    assert!(report.drops[DropReason::NoticeRateLimited as usize] > 50, "{report}");
+    assert!(report.not_sent[NotSent::NoticeRateLimited as usize] > 50, "{report}");
     assert!(count(&report, OpStatus::RemoteAuthenticationFailure) > 150, "{report}");
 }
 
@@ -419,11 +419,13 @@ at most 4096 B solicited and in flight; 5 refused
       13 dropped: RequestUnauthenticated
        4 dropped: RequestOutOfBounds
        4 dropped: RequestNotPermitted
-       7 dropped: InboundQueueFull
-       9 dropped: NoticeRateLimited
+       2 dropped: PendingWritesFull
        3 dropped: LateOrUnsolicited
        2 dropped: DataUnauthenticated
        6 dropped: OldKey
+       3 dropped: PendingWriteShareFull
+       2 dropped: NotSolicitedInTime
+       9 not sent: NoticeRateLimited
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rma_core::{
-    error::DropReason,
+    error::{DropReason, NotSent},
     op::{OpStatus, OpType},
 };
 use rma_lab::evidence;
@@ -140,6 +140,9 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     for reason in DropReason::ALL {
         let reached = total.drops[reason as usize] > 0;
         assert!(reached || elsewhere.contains(&reason), "nothing was dropped for {reason:?}");
+    }
+    for reason in NotSent::ALL {
+        assert!(total.not_sent[reason as usize] > 0, "no frame was not sent for {reason:?}");
     }
     assert!(total.pauses > 0 && total.crashes > 0 && total.lost > 0, "{total}");
     assert!(total.made_room.iter().all(|&count| count > 0), "{total}");

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     command::Completion,
-    error::DropReason,
+    error::{DropReason, NotSent},
     op::{OpStatus, OpType},
     tally::Tally,
 };
@@ -19,6 +19,7 @@ pub struct NicCounters {
     /// `issue_delay` and `total_delay` of the ops that ended with OK, for each type of op.
     delays: [[DelayCells; 2]; OpType::ALL.len()],
     drops: [Tally; DropReason::ALL.len()],
+    not_sent: [Tally; NotSent::ALL.len()],
     frames_received: Tally,
     frames_sent: Tally,
     commands_refused: Tally,
@@ -70,6 +71,11 @@ impl NicCounters {
     /// All frames that died, with their reasons; only those that are not zero.
     pub fn all_drops(&self) -> impl Iterator<Item = (DropReason, u64)> {
         DropReason::ALL.into_iter().map(|r| (r, self.drops(r))).filter(|&(_, count)| count > 0)
+    }
+
+    /// Frames that were not sent for `reason`.
+    pub fn not_sent(&self, reason: NotSent) -> u64 {
+        self.not_sent[reason as usize].load()
     }
 
     /// Frames that the backend handed over.
@@ -183,6 +189,10 @@ impl NicCounters {
 
     pub(super) fn count_drop(&self, reason: DropReason) {
         self.drops[reason as usize].add(1);
+    }
+
+    pub(super) fn count_not_sent(&self, reason: NotSent) {
+        self.not_sent[reason as usize].add(1);
     }
 
     pub(super) fn count_received(&self) {

@@ -81,8 +81,8 @@ impl Responder {
         let asked = asked(claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
         let bucket = self.bucket_of(asked.initiator, tables.config);
-        let is_full = self.reads.is_full(claims.header.class, bucket, claims.op_size);
-        let wanted = Wanted { claims, op_type: OpType::Read, span, is_full };
+        let full = self.reads.why_full(claims.header.class, bucket, claims.op_size);
+        let wanted = Wanted { claims, op_type: OpType::Read, span, full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
         let refusing = (&mut self.admission, tables);
         self.reads.push(now, (asked, bucket), admitted, frame.reply_len_max, refusing);
@@ -104,9 +104,9 @@ impl Responder {
         }
         let span = claims.mutation.span();
         let bucket = self.bucket_of(asked.initiator, tables.config);
-        let is_full = self.writes.is_full(claims.header.class, bucket);
+        let full = self.writes.why_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
-        let wanted = Wanted { claims, op_type, span, is_full };
+        let wanted = Wanted { claims, op_type, span, full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
         self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, tables);
         Ok(())

@@ -11,6 +11,7 @@ use crate::{
     addr::HostAddr,
     command::{CommandOp, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
+    error::NotSent,
     limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus, OpType},
     port::Port,

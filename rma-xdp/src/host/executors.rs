@@ -36,8 +36,7 @@ impl<P: ControlPath> HostOf<P> {
     /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
     /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
     pub fn executor_config(&self) -> ExecutorConfig {
-        let config =
-            |rtt| ExecutorConfig::new(self.receive_len_max, self.nic.timing.timeout, rtt);
+        let config = |rtt| ExecutorConfig::new(self.receive_len_max, self.nic.timing.timeout, rtt);
         match &self.info {
             #[cfg(feature = "xdp")]
             DeviceInfo::Xdp(_) => config(self.nic.rtt),

@@ -61,7 +61,8 @@ impl Lines<'_, '_> {
 /// ```
 impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine_up, aead, completions, drops, nic, delays, gauges, executors, .. } = self;
+        let Self { engine_up, aead, completions, drops, not_sent, nic, .. } = self;
+        let Self { delays, gauges, executors, .. } = self;
         let mut lines = Lines { f, is_first: true };
         let state = if *engine_up { "up" } else { "DOWN" };
         lines.line("engine", format_args!("{state}, AES-GCM by {aead}"))?;
@@ -73,6 +74,11 @@ impl fmt::Display for Metrics {
         lines.counts(
             "dropped",
             drops.iter().map(|(why, n)| (format!("{why:?}"), *n)),
+            "nothing",
+        )?;
+        lines.counts(
+            "not sent",
+            not_sent.iter().map(|(why, n)| (format!("{why:?}"), *n)),
             "nothing",
         )?;
         write_gauges(&mut lines, gauges)?;

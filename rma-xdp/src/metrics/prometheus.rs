@@ -56,6 +56,11 @@ impl Metrics {
         for (reason, count) in &self.drops {
             text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
         }
+        let name = "rma_frames_not_sent_total";
+        text.family(COUNTER, name, "Frames that the NIC was to send and has not, by reason.")?;
+        for (reason, count) in &self.not_sent {
+            text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+        }
         let name = "rma_issue_delay_seconds";
         text.family(HISTOGRAM, name, "Time until ops that ended with OK entered service.")?;
         for delays in &self.delays {

@@ -34,7 +34,10 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc};
 
 use rma_core::{
-    crypto::Direction, error::DropReason, nic::NicConfigBuilder, op::OpType, time::Instant,
+    crypto::Direction,
+    nic::NicConfigBuilder,
+    op::{OpStatus, OpType},
+    time::Instant,
     wire::FrameView,
 };
 
@@ -336,10 +339,11 @@ impl Checker {
             let op = self.meant[frame.number as usize].op;
             self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
         }
-        if let (FrameView::ReadRequest(view), Ok(()) | Err(DropReason::InboundQueueFull)) =
-            (view, *result)
+        let is_nacked = result.is_err_and(|why| why.refused_with() == Some(OpStatus::Nack));
+        if let FrameView::ReadRequest(view) = view
+            && (result.is_ok() || is_nacked)
         {
-            let nacked = result.is_err() || *pushed_out;
+            let nacked = is_nacked || *pushed_out;
             self.check_queue(sim, seen, view.claims().header.class, nacked)?;
         }
         self.nodes[node.index()].pushed_out += u64::from(*pushed_out);

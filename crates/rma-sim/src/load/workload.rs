@@ -11,7 +11,7 @@ mod host;
 mod plan;
 
 use rma_core::{
-    addr::HostAddr, command::CommandSlotId, error::DropReason, op::OpStatus, region::RegionId,
+    addr::HostAddr, command::CommandSlotId, error::NotSent, op::OpStatus, region::RegionId,
 };
 
 use crate::{
@@ -250,6 +250,5 @@ fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr
 
 /// Notices that `node` has not sent, for their rate or as too many waited.
 pub(crate) fn notices_unsent(sim: &Sim, node: NodeId) -> u64 {
-    let drops = |reason| sim.nic(node).counters().drops(reason);
-    drops(DropReason::NoticeRateLimited) + drops(DropReason::NoticeQueueFull)
+    NotSent::ALL.into_iter().map(|reason| sim.nic(node).counters().not_sent(reason)).sum()
 }

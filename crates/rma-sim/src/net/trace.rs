@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rma_core::{
     command::{Command, CommandOp, Completion, Transfer},
     error::{CommandError, DropReason},
+    op::OpStatus,
     time::Instant,
     wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
 };
@@ -261,7 +262,7 @@ impl Digest {
                 self.word((stalled.as_nanos() as u64) << 2 | flags);
                 self.copy(frame, *extra);
                 self.bytes(altered.as_deref().unwrap_or(&[]));
-                self.word(result.map_or_else(|reason| reason as u64 + 1, |()| 0));
+                self.word(result.map_or_else(word_of, |()| 0));
             }
             What::Completed(completion) => {
                 self.word(4);
@@ -302,6 +303,14 @@ impl Digest {
         let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 29);
     }
+}
+
+/// What a digest has of the reason for a drop: all that is refused with a NACK is one, however many
+/// counters tell why.
+fn word_of(reason: DropReason) -> u64 {
+    let is_nacked = reason.refused_with() == Some(OpStatus::Nack);
+    let reason = if is_nacked { DropReason::InboundQueueFull } else { reason };
+    reason as u64 + 1
 }
 
 impl fmt::Display for Digest {

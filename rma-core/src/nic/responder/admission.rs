@@ -63,8 +63,8 @@ pub(super) struct Wanted<T> {
     pub(super) op_type: OpType,
     /// Offset and size of the bytes of the region, if it is about bytes.
     pub(super) span: Option<(u64, u32)>,
-    /// Whether there is no place for one more of its kind.
-    pub(super) is_full: bool,
+    /// Why there is no place for one more of its kind, if so.
+    pub(super) full: Option<DropReason>,
 }
 
 /// A request that is authentic, permitted and in bounds, and that there is a place for.
@@ -99,7 +99,7 @@ impl Admission {
         tables: &mut Tables<'_>,
     ) -> Result<Admitted<T>, DropReason> {
         self.now = now;
-        let Wanted { claims, op_type, span, is_full } = wanted;
+        let Wanted { claims, op_type, span, full } = wanted;
         let region = tables.regions.get(asked.header.region);
         let Asked { initiator, responder, .. } = *asked;
         let binding = KeyBinding { initiator, responder, pid: asked.header.pid, op_type };
@@ -132,11 +132,9 @@ impl Admission {
             Some((OpStatus::RemotePermissionDenied, DropReason::RequestNotPermitted))
         } else if span.is_some_and(|(offset, size)| !region.holds(offset, size)) {
             Some((OpStatus::RemoteOutOfBounds, DropReason::RequestOutOfBounds))
-        } else if is_full {
-            //= 1rma#4.5-nack
-            Some((OpStatus::Nack, DropReason::InboundQueueFull))
         } else {
-            None
+            //= 1rma#4.5-nack
+            full.map(|reason| (OpStatus::Nack, reason))
         };
         if let Some((status, reason)) = refused {
             self.refuse(asked, &key, status, tables);

@@ -142,28 +142,30 @@ impl PendingWrites {
         }
     }
 
-    /// Whether there is no place for one more mutation of `class` that would wait in `bucket`.
-    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket) -> bool {
-        self.place_for(class, bucket).is_none()
+    /// Why there is no place for one more mutation of `class` that would wait in `bucket`, if so.
+    pub(super) fn why_full(&self, class: ClassOfService, bucket: Bucket) -> Option<DropReason> {
+        self.place_for(class, bucket).err()
     }
 
     /// Where one more mutation of `class` finds a place: a class may have three quarters of the
     /// table. Who is parked counts for no class, as he makes room for any. Who waits makes room for
     /// his own class, and for the other one where that has not had its share.
-    fn place_for(&self, class: ClassOfService, bucket: Bucket) -> Option<Place> {
+    fn place_for(&self, class: ClassOfService, bucket: Bucket) -> Result<Place, DropReason> {
         let own = &self.waiting[class as usize];
-        let who_waits = if self.used[class as usize] >= self.share {
-            core::slice::from_ref(own)
+        let (who_waits, full) = if self.used[class as usize] >= self.share {
+            (core::slice::from_ref(own), DropReason::PendingWriteShareFull)
         } else if !self.free.is_empty() {
-            return Some(Place::Free);
+            return Ok(Place::Free);
         } else if let Some(index) = self.parked.front() {
-            return Some(Place::Parked(index));
+            return Ok(Place::Parked(index));
         } else {
-            &self.waiting[..]
+            (&self.waiting[..], DropReason::PendingWritesFull)
         };
         let longest = who_waits.iter().filter_map(FairQueue::oldest_of_longest);
-        let (index, len) = longest.max_by_key(|&(_, len)| len)?;
-        (own.bucket_len(bucket) < len).then_some(Place::Waiting(index))
+        match longest.max_by_key(|&(_, len)| len) {
+            Some((index, len)) if own.bucket_len(bucket) < len => Ok(Place::Waiting(index)),
+            _ => Err(full),
+        }
     }
 
     /// How many entries `class` has in use, parked ones aside.
@@ -243,7 +245,7 @@ impl PendingWrites {
         }
     }
 
-    /// Takes an admitted mutation. It was asked `is_full`.
+    /// Takes an admitted mutation. It was asked `why_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -254,14 +256,14 @@ impl PendingWrites {
     ) {
         let &Admitted { request, key, revision } = admitted;
         match self.place_for(request.header.class, bucket) {
-            None => return,
-            Some(Place::Free) => (),
-            Some(Place::Parked(index)) => {
+            Err(_) => return,
+            Ok(Place::Free) => (),
+            Ok(Place::Parked(index)) => {
                 tables.counters.count_parked_forgotten();
                 self.unpark(index);
                 self.release(index);
             }
-            Some(Place::Waiting(index)) => {
+            Ok(Place::Waiting(index)) => {
                 tables.counters.count_pushed_out();
                 let entry = &self.entries[usize::from(index)];
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
@@ -405,7 +407,7 @@ impl PendingWrites {
                 if now.nanos_since(entry.arrived_at) < self.dispatch_timeout_nanos {
                     break;
                 }
-                tables.counters.count_drop(DropReason::InboundQueueFull);
+                tables.counters.count_drop(DropReason::NotSolicitedInTime);
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
                 self.release(index);

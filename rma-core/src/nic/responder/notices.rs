@@ -18,7 +18,7 @@ use super::admission::Asked;
 use crate::{
     backend::{LINK_LEN, Transmit},
     crypto::DerivedRegionKey,
-    error::DropReason,
+    error::{DropReason, NotSent},
     nic::{
         NicConfig, NicCounters,
         fair_queue::{BucketSecret, FairLinks, FairQueue},
@@ -157,14 +157,14 @@ impl Notices {
         if let Some(limiter) = limiter {
             limiter.note_time(now);
             if limiter.admits_none() {
-                counters.count_drop(DropReason::NoticeRateLimited);
+                counters.count_not_sent(NotSent::NoticeRateLimited);
                 return Ok(());
             }
         }
         if queue.len() == NOTICES_MAX
             && let Some((oldest, _)) = queue.oldest_of_longest()
         {
-            counters.count_drop(DropReason::NoticeQueueFull);
+            counters.count_not_sent(NotSent::NoticeQueueFull);
             self.take(cause, oldest);
         }
         let Some(entry) = self.free.pop() else { return Ok(()) };
@@ -210,7 +210,7 @@ impl Notices {
             {
                 self.take(cause, entry);
                 if is_limited {
-                    counters.count_drop(DropReason::NoticeRateLimited);
+                    counters.count_not_sent(NotSent::NoticeRateLimited);
                 } else {
                     counters.count_abandoned();
                 }

@@ -77,17 +77,30 @@ impl InboundReads {
         }
     }
 
-    /// Whether one more read of `class`, of `op_size` bytes, that would wait in `bucket` has to be
-    /// NACKed.
-    pub(super) fn is_full(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> bool {
-        self.wants_place(class) && self.who_makes_room(class, bucket, op_size).is_none()
+    /// Why one more read of `class`, of `op_size` bytes, that would wait in `bucket` has to be
+    /// NACKed, if so.
+    #[inline]
+    pub(super) fn why_full(
+        &self,
+        class: ClassOfService,
+        bucket: Bucket,
+        op_size: u16,
+    ) -> Option<DropReason> {
+        let reason = self.why_no_place(class)?;
+        self.who_makes_room(class, bucket, op_size).is_none().then_some(reason)
     }
 
-    /// Whether one more read of `class` would be answered too late if it were the last, or has no
-    /// place.
+    /// Why there is no place for one more read of `class`, or it would be answered too late if it
+    /// were the last.
     #[inline]
-    fn wants_place(&self, class: ClassOfService) -> bool {
-        self.queues[class as usize].free.is_empty() || self.is_deep(class)
+    fn why_no_place(&self, class: ClassOfService) -> Option<DropReason> {
+        if self.queues[class as usize].free.is_empty() {
+            Some(DropReason::InboundQueueFull)
+        } else if self.is_deep(class) {
+            Some(DropReason::InboundQueueTooLong)
+        } else {
+            None
+        }
     }
 
     /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
@@ -116,7 +129,7 @@ impl InboundReads {
         (queue.len(), *bytes)
     }
 
-    /// Queues an admitted read. It was asked `is_full`.
+    /// Queues an admitted read. It was asked `why_full`.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -127,7 +140,7 @@ impl InboundReads {
     ) {
         let Admitted { request, key, revision } = admitted;
         let class = request.header.class;
-        let who_makes_room = if self.wants_place(class) {
+        let who_makes_room = if self.why_no_place(class).is_some() {
             self.who_makes_room(class, bucket, request.op_size)
         } else {
             None

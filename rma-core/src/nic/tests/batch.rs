@@ -100,7 +100,9 @@ fn shown(host: &Host) -> (Vec<u8>, Vec<u64>, [u64; 4]) {
     let mut memory = vec![0; REGION_LEN];
     host.memory.copy_out(0, &mut memory).unwrap();
     let counters = host.nic.counters();
-    let drops = DropReason::ALL.iter().map(|&reason| counters.drops(reason)).collect();
+    let drops = DropReason::ALL.into_iter().map(|reason| counters.drops(reason));
+    let not_sent = NotSent::ALL.into_iter().map(|reason| counters.not_sent(reason));
+    let drops = drops.chain(not_sent).collect();
     let gauges = host.nic.gauges();
     let others = [
         counters.late_effects(),

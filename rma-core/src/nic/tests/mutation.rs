@@ -135,7 +135,7 @@ fn a_write_that_finds_the_pending_write_table_full_is_nacked() {
     let requests = pair.requests();
     pair.deliver_to_b(&requests[0]).unwrap();
     pair.deliver_to_b(&requests[1]).unwrap();
-    assert_eq!(pair.deliver_to_b(&requests[2]), Err(DropReason::InboundQueueFull));
+    assert_eq!(pair.deliver_to_b(&requests[2]), Err(DropReason::PendingWriteShareFull));
     pair.exchange();
     let mut statuses = [pair.completion(), pair.completion(), pair.completion()];
     statuses.sort_by_key(|completion| completion.slot);

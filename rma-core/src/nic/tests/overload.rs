@@ -40,7 +40,53 @@ fn notices_beyond_what_may_wait_are_counted_and_not_sent() {
         assert_eq!(pair.deliver_to_b(&request), Err(DropReason::RequestOutOfBounds));
     }
     assert_eq!(pair.responses().len(), 256);
-    assert_eq!(pair.b.nic.counters().drops(DropReason::NoticeQueueFull), 44);
+    assert_eq!(pair.b.nic.counters().not_sent(NotSent::NoticeQueueFull), 44);
+}
+
+//= 1rma#4.5-nack
+//= type=test
+#[test]
+fn each_cause_of_a_nack_has_a_counter_of_its_own() {
+    let refused = |settings, commands: &[fn(&Pair) -> Command]| {
+        let mut pair = Pair::with(settings);
+        commands.iter().for_each(|command| pair.issue(command(&pair)));
+        let mut requests = pair.requests();
+        requests.sort_by_key(slot_of);
+        let last = requests.iter().fold(Ok(()), |_, request| pair.deliver_to_b(request));
+        last.expect_err("the last one finds no place")
+    };
+    let default = NicConfigBuilder::default();
+    let read: fn(&Pair) -> Command = |pair| pair.read(0, 0, OP_SIZE_MAX);
+    let second: fn(&Pair) -> Command = |pair| pair.read(1, 0, OP_SIZE_MAX);
+    let few = NicConfigBuilder { inbound_queue: 1, ..default };
+    assert_eq!(refused(few, &[read, second]), DropReason::InboundQueueFull);
+    // As long as two ops take, there is time.
+    let timing = Timing::new(Duration::from_millis(2), Duration::from_millis(5));
+    let (rtt, bandwidth) = (Duration::from_millis(1), 4_096_000);
+    let slow = NicConfigBuilder { timing, rtt, bandwidth, ..default };
+    let reads: [fn(&Pair) -> Command; 4] =
+        [read, second, |pair| pair.read(2, 0, OP_SIZE_MAX), |pair| pair.read(3, 0, OP_SIZE_MAX)];
+    assert_eq!(refused(slow, &reads), DropReason::InboundQueueTooLong);
+
+    let write: fn(&Pair) -> Command = |pair| pair.write(0, 0, 64);
+    let bulk: fn(&Pair) -> Command =
+        |pair| Command { class: ClassOfService::Throughput, ..pair.write(1, 0, 64) };
+    let third: fn(&Pair) -> Command = |pair| pair.write(2, 0, 64);
+    let two = NicConfigBuilder { pending_writes: 2, ..default };
+    assert_eq!(refused(two, &[write, bulk, third]), DropReason::PendingWritesFull);
+    let four = NicConfigBuilder { pending_writes: 4, ..default };
+    let fourth: fn(&Pair) -> Command = |pair| pair.write(3, 0, 64);
+    let second: fn(&Pair) -> Command = |pair| pair.write(1, 0, 64);
+    assert_eq!(refused(four, &[write, second, third, fourth]), DropReason::PendingWriteShareFull);
+
+    let mut pair = Pair::new();
+    pair.issue(write(&pair));
+    let request = pair.requests().remove(0);
+    pair.deliver_to_b(&request).unwrap();
+    pair.advance(default.timing.dispatch_timeout);
+    assert_eq!(pair.b.nic.counters().drops(DropReason::NotSolicitedInTime), 1);
+    let nacks = DropReason::ALL.into_iter().filter(|it| it.refused_with() == Some(OpStatus::Nack));
+    assert_eq!(nacks.count(), 5);
 }
 
 fn slot_of(flight: &Flight) -> u16 {

@@ -474,10 +474,9 @@ fn notices_to_strangers_are_rate_limited_and_notices_to_friends_are_not() {
     }
     assert_eq!(notices, 256, "one burst");
     // As many wait for tokens.
-    let drops = |pair: &Pair, reason| pair.b.nic.counters().drops(reason);
-    assert_eq!(drops(&pair, DropReason::NoticeQueueFull), 488);
+    assert_eq!(pair.b.nic.counters().not_sent(NotSent::NoticeQueueFull), 488);
     pair.advance(pair.b.nic.config().settings().timing.timeout);
-    assert_eq!(drops(&pair, DropReason::NoticeRateLimited), 256);
+    assert_eq!(pair.b.nic.counters().not_sent(NotSent::NoticeRateLimited), 256);
     let _ = pair.completion();
     pair.issue(pair.read(1, u64::MAX, 1));
     pair.exchange();

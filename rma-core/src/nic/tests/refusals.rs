@@ -30,6 +30,10 @@ impl Pair {
         self.b.nic.counters().drops(reason)
     }
 
+    fn not_sent(&self, reason: NotSent) -> u64 {
+        self.b.nic.counters().not_sent(reason)
+    }
+
     fn timeout_of_b(&self) -> Duration {
         self.b.nic.config().settings().timing.timeout
     }
@@ -46,7 +50,7 @@ fn who_has_an_old_key_is_told_though_strangers_have_used_up_their_rate() {
     let refused: Vec<_> = requests.iter().map(|request| pair.deliver_to_b(request)).collect();
     let unauthenticated = Err(DropReason::RequestUnauthenticated);
     assert_eq!(refused, [unauthenticated, Err(DropReason::OldKey), Err(DropReason::OldKey)]);
-    assert_eq!(pair.drops(DropReason::NoticeRateLimited), 1);
+    assert_eq!(pair.not_sent(NotSent::NoticeRateLimited), 1);
     for notice in pair.responses() {
         assert!(notice.bytes.len() < 56, "no amplifier");
         assert!(notice.transmit.may_resolve, "they are known");
@@ -187,7 +191,7 @@ fn notices_that_wait_for_a_timeout_are_forgotten_and_counted() {
     let forgotten_at = pair.now + pair.timeout_of_b();
     assert_eq!(pair.b.nic.poll_timeout(), Some(forgotten_at));
     pair.b.nic.handle_timeout(forgotten_at);
-    assert_eq!(pair.drops(DropReason::NoticeRateLimited), 44);
+    assert_eq!(pair.not_sent(NotSent::NoticeRateLimited), 44);
     assert_eq!(pair.b.nic.counters().requests_abandoned(), 1, "the device has stood still");
     assert_eq!((pair.b.nic.frames_waiting(), pair.b.nic.poll_timeout()), (0, None));
 }
@@ -202,9 +206,9 @@ fn refusals_of_one_host_do_not_push_out_those_of_another() {
     for _ in 0..300 {
         assert_eq!(pair.deliver_to_b(&beyond), Err(DropReason::RequestOutOfBounds));
     }
-    assert_eq!(pair.drops(DropReason::NoticeQueueFull), 44);
+    assert_eq!(pair.not_sent(NotSent::NoticeQueueFull), 44);
     assert_eq!(pair.deliver_to_b(&others), Err(DropReason::RequestOutOfBounds));
-    assert_eq!(pair.drops(DropReason::NoticeQueueFull), 45);
+    assert_eq!(pair.not_sent(NotSent::NoticeQueueFull), 45);
     let notices = pair.responses();
     let is_others = |it: &Flight| it.transmit.destination == other.a.addr;
     assert_eq!(notices.len(), 256);

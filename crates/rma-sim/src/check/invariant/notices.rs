@@ -179,16 +179,12 @@ impl Checker {
         let node = seen.node;
         let verdict = match result {
             Ok(()) => Verdict::Accepted,
-            Err(DropReason::UnknownRegion | DropReason::RequestUnauthenticated) => {
-                Verdict::Stranger
-            }
             Err(DropReason::OldKey) => Verdict::OldKey,
-            Err(DropReason::RequestNotPermitted) => {
-                Verdict::Refused(OpStatus::RemotePermissionDenied)
-            }
-            Err(DropReason::RequestOutOfBounds) => Verdict::Refused(OpStatus::RemoteOutOfBounds),
-            Err(DropReason::InboundQueueFull) => Verdict::Refused(OpStatus::Nack),
-            Err(_) => return Ok(()),
+            Err(reason) => match reason.refused_with() {
+                Some(OpStatus::RemoteAuthenticationFailure) => Verdict::Stranger,
+                Some(status) => Verdict::Refused(status),
+                None => return Ok(()),
+            },
         };
         if op.is_none() && verdict != Verdict::Stranger {
             let source_addr = frame.transmit.source;

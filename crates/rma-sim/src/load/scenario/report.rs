@@ -3,7 +3,7 @@
 use core::fmt;
 
 use rma_core::{
-    error::DropReason,
+    error::{DropReason, NotSent},
     nic::NicCounters,
     op::{OpStatus, OpType},
     time::Instant,
@@ -21,6 +21,8 @@ pub struct Report {
     pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: [u64; DropReason::ALL.len()],
+    /// Frames that were not sent by NICs, by reason code.
+    pub not_sent: [u64; NotSent::ALL.len()],
     /// Commands that were refused because their slot was busy.
     pub refused: u64,
     /// Frames that NICs sent.
@@ -73,6 +75,7 @@ impl Report {
         let counts = self.statuses.iter_mut().flatten();
         counts.zip(other.statuses.as_flattened()).for_each(|(sum, count)| *sum += count);
         self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
+        self.not_sent.iter_mut().zip(other.not_sent).for_each(|(sum, count)| *sum += count);
         self.refused += other.refused;
         self.frames += other.frames;
         self.received += other.received;
@@ -126,6 +129,9 @@ impl Report {
         for (reason, count) in counters.all_drops() {
             self.drops[reason as usize] += count;
         }
+        for reason in NotSent::ALL {
+            self.not_sent[reason as usize] += counters.not_sent(reason);
+        }
         self.late_effects += counters.late_effects();
         let made_room = [counters.parked(), counters.parked_forgotten(), counters.pushed_out()];
         self.made_room.iter_mut().zip(made_room).for_each(|(own, other)| *own += other);
@@ -173,6 +179,9 @@ impl fmt::Display for Report {
         }
         for reason in DropReason::ALL.into_iter().filter(|&r| self.drops[r as usize] > 0) {
             writeln!(f, "{:>8} dropped: {reason:?}", self.drops[reason as usize])?;
+        }
+        for reason in NotSent::ALL.into_iter().filter(|&r| self.not_sent[r as usize] > 0) {
+            writeln!(f, "{:>8} not sent: {reason:?}", self.not_sent[reason as usize])?;
         }
         Ok(())
     }

@@ -354,7 +354,11 @@ fn who_waits_in_the_longest_list_makes_room_for_who_has_fewer() {
             assert_eq!(asked.answers().len(), 1);
         }
     }
-    assert_eq!(asked.ask(0, 6), Err(DropReason::InboundQueueFull), "its own list is the longest");
+    assert_eq!(
+        asked.ask(0, 6),
+        Err(DropReason::PendingWriteShareFull),
+        "its own list is the longest"
+    );
     let nacks = asked.answers();
     asked.take(0, &nacks);
     assert_eq!(asked.status(0), Some((6, OpStatus::Nack)));
@@ -364,7 +368,7 @@ fn who_waits_in_the_longest_list_makes_room_for_who_has_fewer() {
         asked.take(0, &nacks);
         assert_eq!(asked.status(0), Some((slot + 1, OpStatus::Nack)), "the oldest");
     }
-    assert_eq!(asked.ask(1, 3), Err(DropReason::InboundQueueFull), "now its own is");
+    assert_eq!(asked.ask(1, 3), Err(DropReason::PendingWriteShareFull), "now its own is");
     assert_eq!(asked.target.nic.counters().pushed_out(), 3);
     // And they take turns, whoever came first.
     let nacks = asked.answers();
