@@ -3,6 +3,8 @@
 //! and must not have one looked for, as anybody can send in its name, it goes back the way that the
 //! request came.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Setup};
