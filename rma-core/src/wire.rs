@@ -29,21 +29,71 @@
 //! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the
 //! code has no bare numbers.
 
-pub mod failure;
+#[macro_use]
 mod frame;
+pub mod failure;
 pub mod header;
 pub mod mutation;
 pub mod read;
 
+use failure::FAILURE_HEADER_LEN;
 pub use failure::Failure;
+pub use frame::Claimed;
 pub(crate) use frame::Frame;
-use frame::Meaning;
-pub use frame::{Claimed, FrameType, FrameView};
+use frame::{Meaning, claimed};
 pub use header::Header;
+use header::HeaderView;
+use mutation::{
+    ACKNOWLEDGEMENT_HEADER_LEN, DATA_HEADER_LEN, MUTATION_REQUEST_HEADER_LEN,
+    SOLICITATION_HEADER_LEN,
+};
 pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
+use read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN};
 pub use read::{Request, Response};
 
-use crate::limits::TAG_LEN;
+use crate::{crypto::Direction, error::DropReason, limits::TAG_LEN, op::ClassOfService};
+
+// A row for each kind of frame: what it is looked at as, which way it goes, how long its header is,
+// and the types of frames that are of this kind, with their codes.
+frames! {
+    /// Hop 1 of a read.
+    ReadRequest(Request), ToResponder, REQUEST_HEADER_LEN => {
+        /// Hop 1 of a read.
+        ReadRequest = 1,
+    }
+    /// Hop 2 of a read.
+    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN => {
+        /// Hop 2 of a read: some of its data.
+        ReadResponse = 2,
+    }
+    /// The responder refused a request.
+    Failure(Failure), ToInitiator, FAILURE_HEADER_LEN => {
+        /// The responder refused a request.
+        Failure = 3,
+    }
+    /// Hop 1 of a write or a Rekey.
+    MutationRequest(MutationRequest), ToResponder, MUTATION_REQUEST_HEADER_LEN => {
+        /// Hop 1 of a write.
+        WriteRequest = 4,
+        /// Hop 1 of a Rekey.
+        RekeyRequest = 5,
+    }
+    /// Hop 2 of a mutation.
+    Solicitation(Solicitation), ToInitiator, SOLICITATION_HEADER_LEN => {
+        /// Hop 2 of a mutation: the responder asks for its data.
+        Solicitation = 6,
+    }
+    /// Hop 3 of a mutation.
+    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN => {
+        /// Hop 3 of a mutation: some of its data.
+        SolicitedData = 7,
+    }
+    /// Hop 4 of a mutation.
+    Acknowledgement(Acknowledgement), ToInitiator, ACKNOWLEDGEMENT_HEADER_LEN => {
+        /// Hop 4 of a mutation: how it ended.
+        Acknowledgement = 8,
+    }
+}
 
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 1;

@@ -1,20 +1,10 @@
-//! The types of frames, a row for each, and what a received frame claims.
+//! What the rows of the frame types are made into, and what a received frame claims.
 //!
-//! A row says of a kind of frame what it is looked at as, which way it goes, and how long its
-//! header is; below it stand the types of frames that are of this kind, with their codes. What is
-//! in such a frame, its own module says; what a NIC does with it, its dispatch.
+//! The rows stand in [`crate::wire`]. What is in a frame of some kind, its own module says; what a
+//! NIC does with it, its dispatch.
 
-use super::{
-    Acknowledgement, Failure, MutationRequest, Request, Response, Solicitation, SolicitedData,
-    failure::FAILURE_HEADER_LEN,
-    header::{Header, HeaderView},
-    mutation::{
-        ACKNOWLEDGEMENT_HEADER_LEN, DATA_HEADER_LEN, MUTATION_REQUEST_HEADER_LEN,
-        SOLICITATION_HEADER_LEN,
-    },
-    read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
-};
-use crate::{crypto::Direction, error::DropReason, op::ClassOfService};
+use super::Header;
+use crate::{crypto::Direction, error::DropReason};
 
 /// Makes [`FrameType`], [`FrameView`] and [`Frame`] of their rows.
 macro_rules! frames {
@@ -33,7 +23,7 @@ macro_rules! frames {
 
         impl FrameType {
             #[inline]
-            pub(super) const fn from_code(code: u8) -> Option<Self> {
+            pub(in crate::wire) const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($($code => Some(Self::$frame_type),)+)+
                     _ => None,
@@ -100,46 +90,6 @@ macro_rules! frames {
     };
 }
 
-frames! {
-    /// Hop 1 of a read.
-    ReadRequest(Request), ToResponder, REQUEST_HEADER_LEN => {
-        /// Hop 1 of a read.
-        ReadRequest = 1,
-    }
-    /// Hop 2 of a read.
-    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN => {
-        /// Hop 2 of a read: some of its data.
-        ReadResponse = 2,
-    }
-    /// The responder refused a request.
-    Failure(Failure), ToInitiator, FAILURE_HEADER_LEN => {
-        /// The responder refused a request.
-        Failure = 3,
-    }
-    /// Hop 1 of a write or a Rekey.
-    MutationRequest(MutationRequest), ToResponder, MUTATION_REQUEST_HEADER_LEN => {
-        /// Hop 1 of a write.
-        WriteRequest = 4,
-        /// Hop 1 of a Rekey.
-        RekeyRequest = 5,
-    }
-    /// Hop 2 of a mutation.
-    Solicitation(Solicitation), ToInitiator, SOLICITATION_HEADER_LEN => {
-        /// Hop 2 of a mutation: the responder asks for its data.
-        Solicitation = 6,
-    }
-    /// Hop 3 of a mutation.
-    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN => {
-        /// Hop 3 of a mutation: some of its data.
-        SolicitedData = 7,
-    }
-    /// Hop 4 of a mutation.
-    Acknowledgement(Acknowledgement), ToInitiator, ACKNOWLEDGEMENT_HEADER_LEN => {
-        /// Hop 4 of a mutation: how it ended.
-        Acknowledgement = 8,
-    }
-}
-
 /// What all kinds of frames have: a header of `HEADER` octets, which begins with the common one.
 pub(crate) trait Frame<const HEADER: usize>: Copy {
     /// Which way such frames go.
@@ -163,7 +113,7 @@ pub(super) trait Meaning: Sized {
 
 /// What a frame claims. Nothing of it has been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claimed<T>(T);
+pub struct Claimed<T>(pub(super) T);
 
 impl<T: Copy> Claimed<T> {
     /// The claims. To be believed only after the frame's tag has been checked.
@@ -175,6 +125,6 @@ impl<T: Copy> Claimed<T> {
 }
 
 #[inline]
-fn claimed<T: Meaning>(frame: &[u8]) -> Result<Claimed<T>, DropReason> {
+pub(super) fn claimed<T: Meaning>(frame: &[u8]) -> Result<Claimed<T>, DropReason> {
     T::parse(frame).map(Claimed)
 }
