@@ -229,15 +229,15 @@ fn emitted(view: &FrameView, frame: &[u8]) -> Vec<u8> {
     let header_len = match view {
         FrameView::ReadRequest(it) => {
             it.claims().emit(out.first_chunk_mut().unwrap());
-            read::REQUEST_HEADER_LEN
+            REQUEST_HEADER_LEN
         }
         FrameView::ReadResponse(it) => {
             it.claims().emit(out.first_chunk_mut().unwrap());
-            read::RESPONSE_HEADER_LEN
+            RESPONSE_HEADER_LEN
         }
         FrameView::Failure(it) => {
             it.claims().emit(out.first_chunk_mut().unwrap());
-            failure::FAILURE_HEADER_LEN
+            FAILURE_HEADER_LEN
         }
         FrameView::MutationRequest(it) => {
             it.claims().emit(out.first_chunk_mut().unwrap());
