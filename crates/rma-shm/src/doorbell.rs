@@ -43,9 +43,11 @@
 //!
 //! The flag is a word, so that any bit pattern that somebody writes there is one: 0 says awake, and
 //! everything else asleep. Who can write it can let the sleeper sleep on beside work until its next
-//! timeout, and have it woken for nothing. So a flag that only two sides look at, such as that of a
-//! portal, may lie where both can write: each harms itself. One that several applications look at
-//! must be mapped read-only for them.
+//! timeout, and have it woken for nothing, which costs whoever wakes it a system call. So a flag
+//! that only two sides look at, such as that of a portal, may lie where both can write: what is
+//! late is theirs. But a process that says at all times that it sleeps takes that system call from
+//! all for whom its engine works: an engine makes no more than one a turn for each. A flag that
+//! several applications look at must be mapped read-only for them.
 
 use crate::sync::{Ordering, fence};
 #[cfg(not(loom))]

@@ -15,7 +15,9 @@
 //! changes that counts it up.
 //!
 //! The two doorbells are of one portal alone, so an application that writes either of them, against
-//! the rules, delays its own commands and completions at most.
+//! the rules, delays its own commands and completions. One that says at all times that it sleeps
+//! has the engine wake it after each turn that gives it completions: one system call, for which the
+//! engine's other applications wait.
 
 use core::ops::Range;
 use std::sync::Arc;

@@ -44,6 +44,9 @@ impl PortalPort {
     /// The engine looks after an application's thread that sleeps: it rings `bell` after
     /// completions that it has given meanwhile, at most once a turn, and when it serves the portal
     /// no more.
+    ///
+    /// Of an application that is not trusted, `bell` must not ring a file descriptor that the
+    /// application has, too: see [`Wake::wake`](super::Wake::wake).
     pub fn set_sleeper(&mut self, bell: Bell) {
         self.sleeper = Some(bell);
     }

@@ -8,6 +8,9 @@ use rma_shm::Doorbell;
 /// Wakes a thread that sleeps in the kernel. Implemented where system calls are made.
 pub trait Wake: core::fmt::Debug + Send + Sync {
     /// Makes the thread's present or next sleep end at once. Never blocks.
+    ///
+    /// An eventfd keeps that promise as long as nobody else has it: that it does not block belongs
+    /// to the open file, so a process that was given it can have a write to it block for ever.
     fn wake(&self);
 }
 
