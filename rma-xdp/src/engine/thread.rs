@@ -289,6 +289,15 @@ fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Dur
 mod tests {
     use super::*;
     use crate::driver::{Ledger, control::EngineSide};
+    use rma_core::{
+        addr::HostAddr,
+        backend::{Backend, RxFrame, TxFrame},
+        nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax},
+        one_rma::OneRma,
+        portal::PortalMemory,
+        time::Instant,
+    };
+    use rma_shm::Mapping;
 
     /// The driver's end, with the engine's end in the test's hands.
     fn without_engine() -> EngineThread {
@@ -336,6 +345,59 @@ mod tests {
         fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {
             None
         }
+    }
+
+    /// A device that nothing comes from, nor goes to.
+    struct NoDevice;
+
+    impl Backend for NoDevice {
+        fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+            0
+        }
+
+        fn tx_burst(&mut self, _: usize, _: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
+            0
+        }
+
+        fn flush(&mut self, _: Instant) {}
+    }
+
+    impl HostBackend for NoDevice {
+        fn receive_len_max(&self) -> ReceiveLenMax {
+            ReceiveLenMax::default()
+        }
+
+        fn for_each_fd<'a>(&'a self, _: impl FnMut(BorrowedFd<'a>)) {}
+    }
+
+    #[test]
+    fn an_engine_that_sleeps_says_so_in_the_memory_of_its_portals_until_it_wakes() {
+        let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(1)));
+        let memory = PortalMemory::format(&mapping, 1).unwrap();
+        let told = memory.engine_doorbell().clone();
+        let mut port = memory.into_port(0..1);
+        port.set_engine_doorbell(told.clone());
+        let place = NicPlace::at(HostAddr::from([192, 0, 2, 1]));
+        let nic = Nic::new(NicConfigBuilder::default().build(place).unwrap());
+        let mut service = OneRma::new(nic);
+        service.attach(port);
+        let engine = HostEngine::new(service, NoDevice, TscClock::new());
+        let driver = without_engine();
+        let shared = driver.shared.clone();
+        let engine = std::thread::spawn(move || {
+            while !shared.stop.load(SeqCst) {
+                sleep(&engine, &shared);
+            }
+        });
+        let (clock, long) = (TscClock::new(), Instant::from_nanos(10_000_000_000));
+        while !told.is_sleeping() {
+            assert!(clock.now() < long, "it sleeps and does not say so");
+            std::thread::yield_now();
+        }
+        driver.shared.stop.store(true, SeqCst);
+        driver.shared.wake.wake();
+        engine.join().unwrap();
+        assert!(!told.needs_ring());
     }
 
     #[test]
