@@ -40,10 +40,22 @@ fn files_that_the_documents_link_to_exist() {
             if target.contains("://") || target.starts_with('#') {
                 continue;
             }
+            let (target, heading) = target.split_once('#').unwrap_or((target, ""));
             let path = root().join(&folder).join(target);
             assert!(path.exists(), "{document} links to {target}");
+            let is_there = heading.is_empty() || headings(&path).iter().any(|it| it == heading);
+            assert!(is_there, "{document} links to #{heading}, which {target} does not have");
         }
     }
+}
+
+/// The headings of a document, as links name them.
+fn headings(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    let words = lines.map(|line| line.trim_start_matches('#').trim().to_lowercase());
+    let is_kept = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_');
+    words.map(|it| it.chars().filter(is_kept).collect::<String>().replace(' ', "-")).collect()
 }
 
 #[test]
