@@ -69,6 +69,25 @@ fn the_picture_of_the_crates_shows_what_their_manifests_say() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// Whether a manifest has `name` among its dependencies, of whatever kind.
+fn names(manifest: &str, name: &str) -> bool {
+    manifest
+        .lines()
+        .any(|line| line.strip_prefix(name).is_some_and(|it| it.starts_with([' ', '.'])))
+}
+
+#[test]
+fn tests_link_no_benchmark_and_a_benchmark_no_tests() {
+    for (folder, other) in [("tests", "rma-bench"), ("bench", "rma-tests")] {
+        let manifest = file(&format!("{folder}/Cargo.toml"));
+        assert!(names(&manifest, "rma-core"), "{folder} stands on what it is about");
+        assert!(!names(&manifest, other), "{folder} stands on {other}");
+    }
+    assert!(names("[dev-dependencies]\nrma-bench = { workspace = true }", "rma-bench"));
+    assert!(names("[dev-dependencies]\nrma-bench.workspace = true", "rma-bench"));
+    assert!(!names("[package]\nname = \"rma-bench\"", "rma-bench"));
+}
+
 #[test]
 fn a_picture_that_shows_it_otherwise_is_a_fault() {
     let manifests = [
