@@ -9,7 +9,7 @@ use super::{
 use crate::device::net::PathTable;
 
 /// The sockets of an interface, one for each receive queue: what comes over its wire for the UDP
-/// port goes to them, past the kernel's network stack. For who writes and reads packets himself,
+/// ports goes to them, past the kernel's network stack. For who writes and reads packets himself,
 /// with their headers; an [`XdpBackend`](super::XdpBackend) does so for frames.
 ///
 /// Dropped, they leave the interface as it was.
