@@ -78,11 +78,12 @@ pub trait Service {
 
     /// Says to those applications that do not look at the host's own doorbell, as they are in other
     /// processes, that the engine is going to sleep. Whoever is about to sleep says it, before the
-    /// host's doorbell and before [`Service::is_idle`].
-    fn announce_sleep(&self) {}
+    /// host's doorbell and before [`Service::is_idle`]. A service that has no such applications says
+    /// it to nobody.
+    fn announce_sleep(&self);
 
     /// Says to them that the engine sleeps no more.
-    fn awake(&self) {}
+    fn awake(&self);
 
     /// Whether no application has issued a command that could be taken. Looks again at the memory
     /// of the applications: whoever is about to sleep asks.

@@ -162,6 +162,10 @@ impl Service for Echo {
 
     fn wake_sleepers(&mut self) {}
 
+    fn announce_sleep(&self) {}
+
+    fn awake(&self) {}
+
     fn is_idle(&self) -> bool {
         self.calls.is_empty()
     }
