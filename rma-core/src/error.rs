@@ -178,7 +178,7 @@ drop_reasons! {
     /// nobody who had more of it.
     InboundQueueFull => Nack,
     /// An authenticated read that found so much data before it in the inbound queue that its own
-    /// would come too late (§6.1).
+    /// would come too late (§6.1), and nobody who had more of it.
     InboundQueueTooLong => Nack,
     /// An authenticated mutation that found every entry of the pending-write table in use, and
     /// nobody who had more of them.

@@ -1,8 +1,9 @@
-//! What a host serves: the one place that names the services of its engine.
+//! What a host serves: which services its engines have, and on which ports.
 //!
 //! A service more is one of [`Services`] (two stand beside each other in a
 //! [`Both`](rma_core::service::Both)), has a port of its own among those that the device is opened
-//! with, and does its part of the housekeeping as a [`HostService`].
+//! with, and does its part of the housekeeping as a [`HostService`]. The host makes it when it
+//! opens, and what the driver asks of 1RMA goes on past it (`EngineSide`).
 
 use rma_app::TscClock;
 use rma_core::{engine::Engine, nic::ReceiveLenMax, one_rma::OneRma, port::Port, service::Service};
