@@ -1,8 +1,8 @@
 //! The latency measurements that the demo shows and the named figures come from: ops, and the raw
 //! floor beside them.
 //!
-//! All that is to be compared takes turns, round by round, on pairs of interfaces that are alike,
-//! so that a machine whose speed drifts drifts under all of it.
+//! What the measurements compare takes turns, round by round, on pairs of interfaces that are
+//! alike, so that a machine whose speed drifts drifts under all of it.
 
 use rma_xdp::{
     Moves, OpType,

@@ -1,7 +1,7 @@
 //! How blocks of counter values are reserved: the high-water mark on a disk (P4).
 //!
-//! The mark is the first value that nobody has ever reserved. Who reserves is alone meanwhile, and
-//! takes these steps:
+//! The mark is the first value that nobody has ever reserved. The caller that reserves is alone
+//! meanwhile, and takes these steps:
 //!
 //! 1. read the mark
 //! 2. write the new mark into a temporary file, and sync that

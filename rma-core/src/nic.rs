@@ -399,7 +399,7 @@ impl Nic {
                 let (initiator, mut tables) = self.initiating();
                 initiator.poll_transmit(now, &mut tables, out)
             };
-            // Who had nothing to send has not had its turn.
+            // A side that had nothing to send has not had its turn.
             if transmit.is_some() {
                 self.responder_first = !responder;
                 self.make_room(now);

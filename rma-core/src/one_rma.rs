@@ -130,12 +130,13 @@ impl Service for OneRma {
             nic.counters().count_impossible(port.impossible_indexes());
         }
         let Some(&first) = busy.first() else { return 0 };
-        // Who was first is last the next time. A turn without commands changes nothing: turns come
-        // in rhythms.
+        // A portal that is served first in this turn is served last in the next one. A turn in
+        // which no portal has a command leaves that order as it is: an engine takes its turns in
+        // rhythms of its own, which must not decide who is first.
         *first_portal = first + 1;
         let (mut taken, mut round) = (0, 0);
         while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
-            // Who is alone needs to take no turns.
+            // A portal that is alone needs to take no turns.
             let rounds = if busy.len() == 1 { COMMANDS_PER_PORTAL - round } else { 1 };
             let mut left = 0;
             for at in 0..busy.len() {

@@ -10,8 +10,8 @@ macro_rules! op_types {
         /// The kind of an op. Part of what K_d is derived from (§4.2), so a key for one kind opens
         /// no other.
         ///
-        /// Exhaustive on purpose: a new kind must break every `match` in this workspace. Who only
-        /// asks what a kind is like asks its [`OpShape`].
+        /// Exhaustive on purpose: a new kind must break every `match` in this workspace. Code that
+        /// only asks what a kind is like asks its [`OpShape`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum OpType {

@@ -77,16 +77,16 @@ pub trait Service {
     fn wake_sleepers(&mut self);
 
     /// Says to those applications that do not look at the host's own doorbell, as they are in other
-    /// processes, that the engine is going to sleep. Whoever is about to sleep says it, before the
-    /// host's doorbell and before [`Service::is_idle`]. A service that has no such applications says
-    /// it to nobody.
+    /// processes, that the engine is going to sleep. The thread that is about to sleep says it,
+    /// before it sets the host's doorbell and before it asks [`Service::is_idle`]. A service that
+    /// has no such applications says it to nobody.
     fn announce_sleep(&self);
 
     /// Says to them that the engine sleeps no more.
     fn awake(&self);
 
     /// Whether no application has issued a command that could be taken. Looks again at the memory
-    /// of the applications: whoever is about to sleep asks.
+    /// of the applications: the thread that is about to sleep asks.
     fn is_idle(&self) -> bool;
 
     /// The earliest instant at which [`Service::handle_timeout`] has work. May change after any

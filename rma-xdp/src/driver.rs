@@ -2,9 +2,10 @@
 //! keeps the region keys (1RMA §4.3, "Managing hardware resources").
 //!
 //! It runs on the application's threads and never touches a frame. Its pools are as large as the
-//! NICs' tables: what it hands out, a NIC has room for; what it has not, is a clear error. Who may
-//! have how much of them is told in [`crate::driver::tenant`] and decided in `accounts`; what it
-//! asks engines is in `questions`, and how it reaches them in `control` and `shards`.
+//! NICs' tables: a NIC has room for all that the driver hands out, and a request for more is a
+//! clear error. How much of them each tenant may have is told in [`crate::driver::tenant`] and
+//! decided in `accounts`; what it asks engines is in `questions`, and how it reaches them in
+//! `control` and `shards`.
 
 mod accounts;
 pub(crate) mod control;

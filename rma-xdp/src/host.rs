@@ -83,7 +83,7 @@ pub struct HostConfig {
     /// Where the values of the message counter come from. They begin no lower than
     /// `nic.counter_start`.
     pub counter: CounterConfig,
-    /// Who may have how much of the NIC's tables, and of the memory.
+    /// How much each tenant may have of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
     /// What every queue's NIC is set to.
     pub nic: NicConfigBuilder,
@@ -368,8 +368,8 @@ impl<P: ControlPath> HostOf<P> {
     }
 
     /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived
-    /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from now on. Who is to go on needs
-    /// a new grant; [`Grant::under`] makes one beforehand.
+    /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from now on. An initiator that goes
+    /// on needs a new grant; [`Grant::under`] makes one beforehand.
     ///
     /// # Errors
     /// If the region is not registered.

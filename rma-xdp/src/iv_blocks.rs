@@ -122,7 +122,7 @@ impl fmt::Display for CounterSource {
     }
 }
 
-/// Who counts, as far as the place of the mark depends on it.
+/// The user whose process counts, as far as the place of the mark depends on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     root: bool,

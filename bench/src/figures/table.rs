@@ -41,8 +41,8 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: death::peer_death,
         figures: &[
-            // An engine that is stopped ends ops late, so it is the next one that is held to a
-            // number.
+            // An engine whose thread is stopped ends ops late, so this figure has no limit. The
+            // next one has, as its bound includes such pauses.
             Spec::new("peer_death_over_bound", "ratio"),
             Spec::new("peer_death_over_bound_and_noise", "ratio").at_most(1.0),
             Spec::new("peer_death_noise", "ms"),

@@ -62,9 +62,9 @@ struct Shared {
 struct State {
     /// The buffer used last is on top: it is still in the cache.
     free: Vec<u32>,
-    /// Who waits for a buffer, in the order of coming.
+    /// The futures that wait for a buffer, in the order of coming: ticket and waker.
     waiting: VecDeque<(u64, Waker)>,
-    /// The next ticket of one who waits.
+    /// The ticket of the next future that waits.
     next_ticket: u64,
 }
 
@@ -111,8 +111,8 @@ impl BufferPool {
 
     /// As many buffers of `buffer_len` bytes as fit into `region`, at most 2³² - 1.
     ///
-    /// The pool keeps its own buffers apart. Whoever keeps a clone of `region`, or a grant for it,
-    /// can reach the bytes of all of them: a region with
+    /// The pool keeps its own buffers apart. An application that keeps a clone of `region`, or a
+    /// host that has a grant for it, can reach the bytes of all of them: a region with
     /// [`Permissions::NONE`](rma_core::region::Permissions::NONE) that is used for nothing else has
     /// no such surprises.
     ///
@@ -194,7 +194,7 @@ impl Shared {
     }
 }
 
-/// Waits for a buffer: [`BufferPool::acquire`]. Who comes first is woken first.
+/// Waits for a buffer: [`BufferPool::acquire`]. The future that comes first is woken first.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Acquire<'a> {
@@ -246,9 +246,9 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// A buffer of a [`BufferPool`], of which there is one handle: who has it has the bytes to himself,
-/// and a [`Client`](crate::Client) that transfers them has it meanwhile. It goes back when it is
-/// dropped; the next to have it finds its bytes.
+/// A buffer of a [`BufferPool`], of which there is one handle: the owner of that has the bytes to
+/// itself, and a [`Client`](crate::Client) that transfers them has it meanwhile. It goes back when
+/// it is dropped; the next to have it finds its bytes.
 pub struct RegionBuf {
     shared: Arc<Shared>,
     index: u32,

@@ -53,14 +53,14 @@ use tasks::{After, Shared, State, TaskId};
 /// eighth of the places free, so that small ones need not wait for the end of large ones. Whoever
 /// polls gives a place on as soon as a call is over; the future that gets it need not be polled for
 /// that, and one that is dropped while it waits gives its place in the line up and its buffers back
-/// at once. [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for who
-/// does not.
+/// at once. [`Client::set_waiting_max`] bounds how many wait, and [`Transfer::or_full`] is for an
+/// application that does not wait.
 ///
 /// [`ExecutorConfig::calls`]: rma_core::executor::ExecutorConfig::calls
 ///
-/// When the last clone and the last future are gone, calls that were given up are waited for by
-/// whoever polls, or else by a thread that lives as long as they do, which promise P1 bounds. Then
-/// the portal's slots are the host's again.
+/// When the last clone and the last future are gone, calls that were given up are waited for by the
+/// thread that polls, or else by a thread that lives as long as they do, which promise P1 bounds.
+/// Then the portal's slots are the host's again.
 ///
 /// ```
 #[doc = include_str!("../examples/async_read.rs")]

@@ -196,7 +196,8 @@ impl Executor {
         }
     }
 
-    /// An outcome was taken. Who has no call may not be polled for long.
+    /// Notes that an outcome was taken. An application that has no call left may well not poll for
+    /// a long time.
     fn taken(&mut self) {
         if self.calls() > 0 {
             return;

@@ -22,9 +22,10 @@ const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 6
 
 /// What all executors of a host do, by what each told last. Those of tenants are among them.
 ///
-/// One that is polled told a tenth of a second ago at most, one whose thread sleeps when it went to
-/// sleep, and one without calls when the last was over. One that has calls and is neither polled
-/// nor slept for tells what was at its last poll, but never that it has no call.
+/// An executor that an application polls told at most a tenth of a second ago, one whose thread
+/// sleeps told when that thread went to sleep, and one without calls told when the last was over.
+/// An executor that has calls, and that no thread polls or sleeps for, is shown as it was at its
+/// last poll, except that it is always shown with a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExecutorGauges {
@@ -146,7 +147,8 @@ impl Told {
         self.calls_waiting.store(calls, Relaxed);
     }
 
-    /// Stores how many futures of a client wait for a place. By who has the lock of that client.
+    /// Stores how many futures of a client wait for a place. The thread that has the lock of that
+    /// client stores it.
     pub(crate) fn tell_transfers_waiting(&self, waiting: usize) {
         self.transfers_waiting.store(waiting as u64, Relaxed);
     }

@@ -32,7 +32,7 @@ pub trait Home: fmt::Debug + Send + Sync {
 pub struct PortalParts {
     /// The application's end of the rings. The engine has the other.
     pub rings: CommandPortal,
-    /// Who made it.
+    /// The maker of the portal.
     pub home: Arc<dyn Home>,
     /// Whether the engine can still complete ops.
     pub life: Life,

@@ -190,9 +190,9 @@ impl Portal {
     /// under keys derived from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no
     /// other region notices.
     ///
-    /// The new key travels encrypted under the old one: who has the old key and has recorded the
-    /// frames has the new one, too. A key that may have leaked is replaced at its own host, by the
-    /// driver.
+    /// The new key travels encrypted under the old one: an attacker who has the old key and has
+    /// recorded the frames has the new one, too. A key that may have leaked is replaced at its own
+    /// host, by the driver.
     ///
     /// Unless it completes with OK, the key may or may not have been changed; it will not be any
     /// more.

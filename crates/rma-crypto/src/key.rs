@@ -1,7 +1,7 @@
 //! Keys, and what is precomputed from them.
 //!
-//! Whatever is kept here is overwritten with zeros when it is dropped, and is not shown by `Debug`.
-//! What a key is for, and who may have it, is the caller's business.
+//! All that is kept here is overwritten with zeros when it is dropped, and `Debug` does not show
+//! it. What a key is for, and who may have it, is the caller's business.
 
 use core::{fmt, hint::black_box};
 

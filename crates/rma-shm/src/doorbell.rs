@@ -42,12 +42,12 @@
 //! # In memory that is shared with another process
 //!
 //! The flag is a word, so that any bit pattern that somebody writes there is one: 0 says awake, and
-//! everything else asleep. Who can write it can let the sleeper sleep on beside work until its next
-//! timeout, and have it woken for nothing, which costs whoever wakes it a system call. So a flag
-//! that only two sides look at, such as that of a portal, may lie where both can write: what is
-//! late is theirs. But a process that says at all times that it sleeps takes that system call from
-//! all for whom its engine works: an engine makes no more than one a turn for each. A flag that
-//! several applications look at must be mapped read-only for them.
+//! everything else asleep. A process that can write it can let the sleeper sleep on beside work
+//! until its next timeout, and have it woken for nothing, which costs the thread that wakes it a
+//! system call. So a flag that only two sides look at, such as that of a portal, may lie where both
+//! can write: what is late is theirs. But a process that says at all times that it sleeps takes
+//! that system call from all for whom its engine works: an engine makes no more than one a turn for
+//! each. A flag that several applications look at must be mapped read-only for them.
 
 use crate::sync::{Ordering, fence};
 #[cfg(not(loom))]
@@ -84,8 +84,8 @@ impl Doorbell {
         Self::at(&mapping, 0).expect("a mapping of the doorbell's footprint")
     }
 
-    /// The doorbell at offset `at` of `mapping`. Who formats that part of the mapping leaves zeros
-    /// there: the engine is awake.
+    /// The doorbell at offset `at` of `mapping`. The process that formats that part of the mapping
+    /// leaves zeros there: the engine is awake.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ pub enum MemoryError {
         /// What the kernel said.
         errno: i32,
     },
-    /// Whoever has the file descriptor could shrink the memory, and so kill this process.
+    /// A process that has the file descriptor could shrink the memory, and so kill this process.
     #[error(
         "the file descriptor is not shared memory that is sealed against shrinking; its maker should add F_SEAL_SHRINK \
          to a memfd (`Mapping::memfd` and `Region::memfd` do), and it must not be made of huge pages"

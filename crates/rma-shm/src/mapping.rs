@@ -121,8 +121,9 @@ impl Mapping {
         Self { first, words: count * WORDS_PER_BLOCK, len, owner: Owner::Blocks }
     }
 
-    /// Zeroed memory that other processes can join, too: who is given [`Mapping::fd`] can read and
-    /// write all of it. Its length is sealed. `name` is for people who look into `/proc`.
+    /// Zeroed memory that other processes can join, too: a process that is given [`Mapping::fd`]
+    /// can read and write all of it. Its length is sealed. `name` is for people who look into
+    /// `/proc`.
     ///
     /// # Errors
     ///

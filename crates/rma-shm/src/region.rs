@@ -22,11 +22,11 @@
 //!
 //! - Each aligned 8-byte word is read and written whole. Larger copies can be torn at word
 //!   boundaries by a concurrent write, and there is no order between the words: 1RMA promises no
-//!   order between ops. Who needs a consistent larger value puts a version or a checksum into it,
-//!   or waits for the completion before reading.
+//!   order between ops. An application that needs a consistent larger value puts a version or a
+//!   checksum into it, or waits for the completion before reading.
 //! - The relaxed accesses order nothing else. A completion travels through a [`ring`](crate::spsc),
-//!   whose Release and Acquire make the bytes that the engine copied before it visible to whoever
-//!   took it out.
+//!   whose Release and Acquire make the bytes that the engine copied before it visible to the
+//!   thread that took it out.
 //!
 //! # What it costs
 //!
@@ -64,11 +64,11 @@
 //! where the kernel can promise that nobody does (seals), and where it cannot, for files, what is
 //! left of the hazard is told at [`Region::map_file`].
 //!
-//! The seal does not forbid holes (`fallocate` with `FALLOC_FL_PUNCH_HOLE`). Whoever has the
+//! The seal does not forbid holes (`fallocate` with `FALLOC_FL_PUNCH_HOLE`). A process that has the
 //! descriptor can so make bytes zero, and make the next access to them, also the engine's, take a
 //! page fault and a new page; where there is none to be had, under strict overcommit or a cgroup's
-//! limit, the process is killed. So shared memory is for those whom one trusts with the process's
-//! availability.
+//! limit, the process is killed. So an application should share memory only with processes that it
+//! trusts with its availability.
 
 use crate::{
     error::MemoryError,

@@ -52,9 +52,9 @@ impl Iv {
 /// A range of counter values that belongs to one engine alone: from `first` up to, but not
 /// including, `end`.
 ///
-/// Neither `Copy` nor `Clone`: who gives a block away cannot count in it any more. Whoever makes
-/// one vouches for it: no other block of this sender, before or after, on whatever thread or in
-/// whatever process, may share a value with it.
+/// Neither `Copy` nor `Clone`: an engine that gives its block away cannot count in it any more. The
+/// caller that makes one vouches for it: no other block of this sender, before or after, on
+/// whatever thread or in whatever process, may share a value with it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct CounterBlock {

@@ -12,9 +12,9 @@ use crate::{
 
 //= 1rma#4.2-keys-stay
 //= type=deviation
-/// K_r: 128 bits that protect one region. Whoever has it can derive every K_d of the region, so it
-/// stays with the region's owner. It travels in one frame only: encrypted, as the data of the Rekey
-/// that installs it.
+/// K_r: 128 bits that protect one region. A party that has it can derive every K_d of the region,
+/// so it stays with the region's owner. It travels in one frame only: encrypted, as the data of the
+/// Rekey that installs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RegionKey([u8; REGION_KEY_LEN]);
 
@@ -83,7 +83,7 @@ impl fmt::Debug for DerivedRegionKey {
     }
 }
 
-/// Who a K_d is for.
+/// The parties and the type of op that a K_d is for.
 ///
 /// The paper names initiator, PID and op type. The responder is ours: with it, only two parties
 /// ever send under one K_d, and hosts may share a K_r.

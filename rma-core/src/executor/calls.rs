@@ -37,7 +37,8 @@ impl Tries {
         Self { timeouts: retry.timeouts, refusals: retry.refusals }
     }
 
-    /// What is left after an op that ended with `status`, if that is to be issued again.
+    /// What is left after an op that ended with `status`; `None` if the executor does not issue
+    /// that op again.
     const fn after(self, status: OpStatus) -> Option<Self> {
         let Self { timeouts, refusals } = self;
         match status {

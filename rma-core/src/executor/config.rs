@@ -92,8 +92,8 @@ impl ExecutorConfig {
 }
 
 /// How long a call without a deadline may go without a success, by default. Shorter: a peer that is
-/// overloaded for a while fails calls that it would have served. Longer: who forgot a deadline
-/// waits longer for what never comes.
+/// overloaded for a while fails calls that it would have served. Longer: an application that forgot
+/// a deadline waits longer for what never comes.
 const STALL: Duration = Duration::from_secs(10);
 
 /// Below a granule, ops would be all request.

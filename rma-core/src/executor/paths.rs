@@ -356,7 +356,8 @@ impl Paths {
         };
         let first = path.first;
         let chosen = head(first).or_else(|| {
-            // Room in the window is kept for who was passed over, if it is room that is lacking.
+            // Room in the window is kept for the class that was passed over, if room is what it
+            // lacks.
             let keeps = path.passed_over && path.has(first) && may(first);
             if keeps { None } else { head(first.other()) }
         });
@@ -364,7 +365,7 @@ impl Paths {
             path.state = State::Full;
             return Turn::Nothing;
         };
-        // Who could not go had no turn.
+        // A class that could not go had no turn.
         path.passed_over = class != first && path.has(first);
         if !path.passed_over {
             path.first = class.other();

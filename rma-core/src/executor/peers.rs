@@ -149,7 +149,7 @@ impl Peer {
         self.in_turn
     }
 
-    /// The call that is to be the next probe, if there is one.
+    /// The call that the executor probes with next, if there is one.
     pub(super) const fn fresh(&self) -> Option<u16> {
         self.fresh
     }

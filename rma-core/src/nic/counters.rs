@@ -140,7 +140,8 @@ impl NicCounters {
     }
 
     /// Mutations of those that were forgotten as their entries were wanted for others: they end
-    /// with TIMEOUT (P13). Many: who asks does not send, or is slow; or recordings are replayed.
+    /// with TIMEOUT (P13). Many: initiators ask and then do not send, or are slow; or somebody
+    /// replays recordings.
     pub fn parked_forgotten(&self) -> u64 {
         self.parked_forgotten.load()
     }
@@ -167,7 +168,7 @@ impl NicCounters {
 
     /// Previous keys of regions that were forgotten before two timeouts had passed since their
     /// Rekeys: a region was rekeyed more than four times, or all regions together more than 256
-    /// times. Who still uses one is treated as a stranger.
+    /// times. The NIC treats an initiator that still uses one as a stranger.
     pub fn previous_keys_lost(&self) -> u64 {
         self.previous_keys_lost.load()
     }

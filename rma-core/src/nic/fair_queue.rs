@@ -1,11 +1,11 @@
 //! Queues in which initiators take turns (not in the paper).
 //!
-//! Whoever asks this NIC for much at once makes a long list of its own and delays nobody else.
-//! There is no state by peer (P5): initiators are spread over [`BUCKETS`] lists by a keyed hash of
-//! their address, and a queue takes from the lists in turns. Within a list it is first come, first
-//! served. An initiator that has a list for itself has at least one turn in [`BUCKETS`], whatever
-//! the others do; those that share one share its turns. Nobody can choose an address that shares
-//! another's list, as the hash is keyed with a secret.
+//! An initiator that asks this NIC for much at once makes a long list of its own and delays nobody
+//! else. There is no state by peer (P5): initiators are spread over [`BUCKETS`] lists by a keyed
+//! hash of their address, and a queue takes from the lists in turns. Within a list it is first
+//! come, first served. An initiator that has a list for itself has at least one turn in
+//! [`BUCKETS`], whatever the others do; those that share one share its turns. Nobody can choose an
+//! address that shares another's list, as the hash is keyed with a secret.
 //!
 //! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of
 //! it.
@@ -21,8 +21,8 @@ use crate::{
 /// smaller queue. As many as a word has bits, so that the next list with an entry is found at once.
 const BUCKETS: usize = u64::BITS as usize;
 
-/// What initiators are spread over lists with: a secret of this host, drawn anew at each start.
-/// Whoever knows it can find addresses that share a list with another's.
+/// The secret by which this host spreads initiators over lists, drawn anew at each start. An
+/// attacker who knows it can find addresses that share a list with another's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BucketSecret([u64; 2]);
 
@@ -171,9 +171,9 @@ impl FairQueue {
         oldest.map(|(_, entry)| entry)
     }
 
-    /// The entry that has waited longest in the longest list, and how long that list is: who makes
-    /// room where there is none. Of lists of one length it is the one that waits longest for its
-    /// turn.
+    /// The entry that has waited longest in the longest list, and how long that list is: this entry
+    /// makes room where there is none. Of lists of one length it is the one that waits longest for
+    /// its turn.
     pub(super) fn oldest_of_longest(&self) -> Option<(u16, usize)> {
         let (mut used, mut longest, mut most) = (self.used.rotate_right(self.turn), 0, 0);
         while used != 0 {
@@ -210,7 +210,7 @@ impl FairQueue {
     /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
     #[inline]
     pub(super) fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        // Seldom: who asked for the front before has found the list whose turn it is.
+        // Seldom: a caller that asked for the front before has found the list whose turn it is.
         if self.lists[self.turn as usize].is_empty() {
             self.front()?;
         }

@@ -2,8 +2,8 @@
 
 use crate::op::ClassOfService;
 
-/// A number of bytes that frames may use up. The first frame always may; a next one, if one like
-/// the last would fit.
+/// A number of bytes that frames may use up. The first frame may always go, however long it is; a
+/// later one may go if a frame as long as the one before it would still fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum {
     left: usize,

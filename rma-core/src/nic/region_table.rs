@@ -69,7 +69,7 @@ pub struct RegionTable {
     free: std::collections::VecDeque<u16>,
     /// The revision that the last key to come into the table got.
     revision: u64,
-    /// Whom keys are expanded for.
+    /// The provider that expands the keys of regions into schedules.
     aead: &'static dyn AeadProvider,
     /// The keys that regions had lately.
     previous: PreviousKeys,

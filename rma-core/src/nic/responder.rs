@@ -35,7 +35,7 @@ pub(super) struct Responder {
     admission: Admission,
     reads: InboundReads,
     writes: PendingWrites,
-    /// Who is asked first for the next frame.
+    /// Which sender is asked first for the next frame.
     first: Sender,
     /// The last initiator that asked, and its list: many requests of one come in a row, and the
     /// hash costs more than a look (5 ns of a request).

@@ -14,13 +14,13 @@ pub(super) struct SolicitationWindow {
     /// What mutations have of the window, and the most that they may have.
     mutations: u32,
     mutations_max: u32,
-    /// Who entered last.
+    /// Which of the two entered last.
     last: Solicitor,
     /// Whether both wait.
     contended: bool,
 }
 
-/// Who may wait for the window: this host's reads, and the mutations that others ask it for.
+/// Those that may wait for the window: this host's reads, and the mutations that others ask it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Solicitor {
     Read,

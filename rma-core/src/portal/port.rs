@@ -155,7 +155,8 @@ impl PortalPort {
 }
 
 impl Drop for PortalPort {
-    /// Nobody will give completions any more: who waits for one is to learn it.
+    /// The engine gives no more completions: this wakes a thread that waits for one, so that it
+    /// learns that.
     fn drop(&mut self) {
         if let Some(bell) = &self.sleeper {
             bell.wake.wake();

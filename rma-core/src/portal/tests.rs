@@ -198,7 +198,7 @@ fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
 
 #[test]
 fn the_layout_is_what_both_sides_rely_on() {
-    // Whoever changes one of these counts up the version.
+    // A change to one of these counts up the version.
     let ring = 384 + 8 * 64;
     assert_eq!(PortalMemory::footprint(5), 384 + 2 * ring);
     let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(5)));

@@ -39,11 +39,11 @@ impl Ledger {
     }
 
     pub(super) fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // Whoever only watches cannot leave them half changed.
+        // A thread that only watches cannot leave the books half changed.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These slots are to be taken back once their last op has completed.
+    /// Notes slots that the driver takes back once their last op has completed.
     pub(super) fn retire(&self, slots: Range<u16>) {
         self.home.retired.push(slots).expect("there is room for all portals that there can be");
     }

@@ -66,7 +66,7 @@ pub struct Quotas {
     pub bytes: Quota,
 }
 
-/// Who may use what nobody has reserved while it is scarce.
+/// Which tenants may use what nobody has reserved while it is scarce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Leaves [`KeptFree::by_low`] of the rest free for tenants of normal and high priority.
@@ -145,7 +145,7 @@ pub struct TenantConfig {
     /// local end of an op. Fixed for each portal and region when it is allocated. `None`: the
     /// host's. Tenants of one PID can use each other's regions.
     pub pid: Option<Pid>,
-    /// Who goes first when the rest of a pool is scarce.
+    /// Which tenants go first when the rest of a pool is scarce.
     pub priority: Priority,
     /// How much it may have.
     pub quotas: Quotas,

@@ -243,7 +243,7 @@ fn run<B: HostBackend>(
             Idle::Spin => core::hint::spin_loop(),
             Idle::Yield => std::thread::yield_now(),
             Idle::Sleep => {
-                // Whoever looks meanwhile should not see what was before.
+                // A thread that reads the gauges during the sleep should not see what was before.
                 engine.service().publish_gauges();
                 sleep(engine, shared);
                 housekeeping.due();

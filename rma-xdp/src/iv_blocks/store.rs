@@ -170,7 +170,8 @@ struct Directory {
 
 impl Directory {
     /// Makes a file that was not there, whatever leads elsewhere under its name, and gives it to
-    /// the directory's owner. Who may not do that is not root, and keeps what is his.
+    /// the directory's owner. A process that may not do that is not root, and the file stays its
+    /// own.
     fn make(&self, path: &Path) -> io::Result<File> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;

@@ -1,9 +1,9 @@
 //! Metrics over HTTP: `GET /metrics`, and nothing else, on a thread of its own.
 //!
 //! It is as much of an HTTP/1.1 server as a scraper needs: one connection at a time, one request on
-//! each, of bounded size and in bounded time. Whoever can connect can read, and can keep others
-//! waiting for [`TIMEOUT`]: it belongs on loopback or a network of the operator's, and there is no
-//! TLS.
+//! each, of bounded size and in bounded time. A client that can connect can read, and can keep
+//! others waiting for [`TIMEOUT`]: the endpoint belongs on loopback or a network of the operator's,
+//! and there is no TLS.
 //!
 //! Invariant: whatever is received, and however slowly, the thread neither panics nor waits for a
 //! client for longer than [`TIMEOUT`] and twice [`LINGER`], and it ends before the endpoint's drop
@@ -92,7 +92,7 @@ pub struct MetricsEndpoint {
 #[derive(Debug)]
 struct Stop {
     wanted: AtomicBool,
-    /// Rung once, never drained: who sleeps after that does not.
+    /// Rung once, never drained: a thread that goes to sleep after that wakes at once.
     wake: EventFd,
 }
 
@@ -181,7 +181,7 @@ impl Server {
             Err(HeadError::Refused(refusal)) => refusal.response(),
             Err(HeadError::Io(error)) => return Err(error),
         };
-        // Who was too slow is told so, if it takes that at once.
+        // A client that was too slow is told so, if it takes that at once.
         let deadline = deadline.max(self.clock.now() + LINGER);
         self.write(&mut stream, response.as_bytes(), deadline)?;
         stream.shutdown(Shutdown::Write)?;

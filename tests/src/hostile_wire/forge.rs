@@ -139,7 +139,7 @@ impl Seen {
     }
 }
 
-/// Makes frames. See the module's documentation.
+/// Makes frames that no host has sent, out of those that it has seen and of what everybody knows.
 #[derive(Debug)]
 pub struct Forger {
     prng: Prng,

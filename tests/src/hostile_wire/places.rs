@@ -24,7 +24,7 @@ const GRANULE_LEN: usize = GRANULE as usize;
 /// The most granules of solicited data in one frame: the wire's devices have Ethernet's usual MTU.
 const GRANULES_PER_FRAME: usize = (1500 - 20 - 8 - DATA_OVERHEAD) / GRANULE_LEN;
 
-/// See the module's documentation.
+/// A region that is cut into places, and the model of what must be in each of them.
 #[derive(Debug)]
 pub struct Places {
     memory: RegisteredRegion,

@@ -45,7 +45,8 @@ unsafe impl SocketAddrArg for LinkLayerAddress {
     }
 }
 
-/// See the module's documentation. It does not see what it sends itself.
+/// A packet socket that sends and receives whole frames on one interface. It does not see what it
+/// sends itself.
 #[derive(Debug)]
 pub(super) struct Tap {
     socket: OwnedFd,

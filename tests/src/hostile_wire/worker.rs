@@ -49,7 +49,7 @@ struct Op {
     size: usize,
 }
 
-/// See the module's documentation.
+/// Issues ops of one type at random places, and holds what they change against the model.
 #[derive(Debug)]
 pub struct Worker {
     op_type: OpType,

@@ -1,11 +1,11 @@
-//! The line of transfers that wait for a place among a client's calls: who is next.
+//! The line of transfers that wait for a place among a client's calls: which is next.
 //!
 //! First come, first served in each class of service, and the two classes take turns, as they do
 //! wherever ops wait. A transfer of the throughput class does not get the last places, which
 //! [`Places`] counts: a small read waits for another small one then, and not for the end of a bulk
 //! transfer.
 //!
-//! Invariant: nobody passes a fence. While somebody waits who came before it, nobody goes who came
+//! Invariant: no transfer passes a fence. While one waits that came before it, none goes that came
 //! after it.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ struct Waiting {
     fences: u64,
 }
 
-/// Who is next.
+/// The transfer that is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     pub(super) ticket: Ticket,
@@ -85,12 +85,13 @@ impl Line {
         Ticket { class, number }
     }
 
-    /// From now on, who comes waits for who is here.
+    /// From now on, a transfer that comes waits for those that are here.
     pub(super) const fn fence(&mut self) {
         self.fences += 1;
     }
 
-    /// Who is next of the classes that there are places for, if any. It stays in the line.
+    /// The transfer that is next, of the classes that there are places for, if any. It stays in the
+    /// line.
     pub(super) fn next(&self, places: Places) -> Option<Next> {
         let fences = self.first_fences()?;
         let first = |class: ClassOfService| {

@@ -1,9 +1,9 @@
-//! Who polls while no future does.
+//! Which thread polls while no future does.
 //!
 //! One thread at a time has the *seat*: it polls the executor, and sleeps on the portal when there
 //! is nothing to do. The others that block on futures are parked, and are woken by the futures'
-//! wakers. Who leaves the seat wakes one of those, which takes it. A thread leaves it to poll its
-//! future, which may take long, and may block on others itself.
+//! wakers. A thread that leaves the seat wakes one of those, which takes it. It leaves the seat to
+//! poll its future, which may take long, and may block on others itself.
 //!
 //! # Why no wake-up is lost
 //!

@@ -1,9 +1,9 @@
 //! The state that the clones of one [`Client`](super::Client) share: an executor, and what each
 //! future waits for: for the end of its call, or for a place to begin one.
 //!
-//! Who waits for a place is not woken to take it. Its order and its buffers lie here, so whoever
-//! sees that a call is over submits the next one: no place stays empty because a future is not
-//! polled, and none is lost with a future that is dropped.
+//! A future that waits for a place is not woken to take it. Its order and its buffers lie here, so
+//! the thread that sees that a call is over submits the next one: no place stays empty because a
+//! future is not polled, and none is lost with a future that is dropped.
 //!
 //! Invariant: the buffers that a call has stay here until the executor says that the call is over,
 //! which it does only when none of its ops is under way, or until the engine has ended. What the
@@ -39,13 +39,14 @@ use crate::{
     sleep::Sleep,
 };
 
-/// See the module.
+/// What the clones of one client share: the state under its lock, and what a thread needs before it
+/// has the lock.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
     /// How the thread that has the seat sleeps; `None` if the engine is inline.
     pub(super) sleep: Option<Sleep>,
-    /// How many threads want the lock. Who polls all the time lets them have it.
+    /// How many threads want the lock. A thread that polls all the time lets them have it.
     wanted: AtomicUsize,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct State {
     by_call: Box<[u32]>,
     /// For the calls that are not over.
     places: Places,
-    /// Who waits for a place.
+    /// The transfers that wait for a place.
     line: Line,
     /// How many may wait.
     pub(super) waiting_max: usize,
@@ -67,12 +68,12 @@ pub(super) struct State {
     pub(super) gone: Option<WaitError>,
     /// All clients and their futures are gone.
     pub(super) closing: bool,
-    /// Who waits for the last call to be over, once `closing`.
+    /// Wakes those that wait for the last call to be over, once `closing`.
     stopping: Vec<Waker>,
     pub(super) seat: Seat,
 }
 
-/// Who polls while no future does: one thread at a time.
+/// Which thread polls while no future does: one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     pub(super) taken: bool,
@@ -202,7 +203,7 @@ impl Shared {
 
 impl After {
     fn run(&mut self) {
-        // Who is woken may look for a buffer.
+        // A future that is woken may look for a buffer.
         self.buffers.clear();
         self.wakers.drain(..).for_each(Waker::wake);
         self.unused.clear();
@@ -237,7 +238,7 @@ impl State {
         context: &Context<'_>,
         after: &mut After,
     ) -> Poll<(Result<Outcome, TransferError>, Bufs)> {
-        // Who is being polled need not be woken.
+        // A future that is being polled need not be woken.
         let last = self.tasks[id as usize].waker().and_then(Option::take);
         self.turn(after);
         let task = &mut self.tasks[id as usize];

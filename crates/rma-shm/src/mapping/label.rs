@@ -1,9 +1,9 @@
 //! What a part of a mapping says of itself, so that a side that joins it notices early that the
 //! other side means something else.
 //!
-//! A label protects from mistakes, not from anybody: who shares the mapping can write any label. So
-//! a side knows kind, version and size of what it joins beforehand, compares the label with them
-//! once, and keeps its own.
+//! A label protects from mistakes, not from anybody: a process that shares the mapping can write
+//! any label. So a side knows kind, version and size of what it joins beforehand, compares the
+//! label with them once, and keeps its own.
 
 use super::{ALIGN, Mapping};
 use crate::sync::{MappingWord, Ordering};

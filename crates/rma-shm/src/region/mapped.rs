@@ -91,15 +91,15 @@ impl Region {
         }
     }
 
-    /// Zeroed memory that other processes can map, too: who is given [`Region::fd`] can read and
-    /// write all of it, whatever remote hosts are permitted. Its length is sealed. `name` is for
-    /// people who look into `/proc`.
+    /// Zeroed memory that other processes can map, too: a process that is given [`Region::fd`] can
+    /// read and write all of it, whatever remote hosts are permitted. Its length is sealed. `name`
+    /// is for people who look into `/proc`.
     ///
-    /// **Give the descriptor only to whom you trust with this process's availability.** The seal
-    /// forbids to make the memory shorter, but not to punch holes into it (`fallocate`): then bytes
-    /// are zero, which whoever may write them can have in other ways, and the next access to them,
-    /// also the engine's, takes a page fault and memory. Where there is none, the process may be
-    /// killed: by the cgroup's limit, or under strict overcommit with SIGBUS.
+    /// **Give the descriptor only to processes that you trust with this process's availability.**
+    /// The seal forbids to make the memory shorter, but not to punch holes into it (`fallocate`):
+    /// then bytes are zero, which whoever may write them can have in other ways, and the next
+    /// access to them, also the engine's, takes a page fault and memory. Where there is none, the
+    /// process may be killed: by the cgroup's limit, or under strict overcommit with SIGBUS.
     ///
     /// # Errors
     ///

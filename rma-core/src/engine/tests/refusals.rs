@@ -1,5 +1,6 @@
-//! Who is refused learns of it, whatever strangers and recordings ask for meanwhile (P10, P11).
-//! What waits is drained as an engine does it: by turns, beside traffic of the latency class.
+//! An initiator that is refused learns of it, whatever strangers and recordings ask for meanwhile
+//! (P10, P11). What waits is drained as an engine does it: by turns, beside traffic of the latency
+//! class.
 
 use std::collections::VecDeque;
 

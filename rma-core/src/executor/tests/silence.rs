@@ -25,7 +25,7 @@ struct World {
     lost: BTreeSet<u64>,
     issued: u64,
     under_way: BTreeMap<(Instant, u64), (Command, OpStatus)>,
-    /// Who is asked, and when.
+    /// Which hosts are asked, and when.
     asked: Vec<(Instant, HostAddr)>,
     begun: BTreeMap<CallId, Instant>,
     /// What is over, how long that took, and when it was.
@@ -291,7 +291,7 @@ fn all_that_is_queued_for_a_dead_host_ends_in_one_poll_and_was_not_tried() {
         assert!(untried.iter().all(|(.., at)| *at == untried[0].2), "in one poll");
         let CallStatus::PeerSilent { since, tried } = untried[0].0.status else { unreachable!() };
         assert!(since >= T && tried >= 4);
-        // Whoever comes later is told at once, but for one probe now and then.
+        // A call that comes later is told at once, but for one probe now and then.
         let submitted = world.bench.now;
         let (issued, over) = (world.issued, world.over.len());
         for _ in 0..1000 {

@@ -1,8 +1,8 @@
 //! Hop 1 at the responder: a request is authenticated and permitted, or refused (1RMA §4.2, §4.5).
 //!
-//! Nothing here grows with the number of peers. K_d is derived anew for each op. Whoever could not
-//! be authenticated is told so by a notice that is shorter than the request, and limited in rate
-//! (P10): see `notices`.
+//! Nothing here grows with the number of peers. K_d is derived anew for each op. An initiator that
+//! could not be authenticated is told so by a notice that is shorter than the request, and limited
+//! in rate (P10): see `notices`.
 //!
 //! A request that cannot be authenticated costs the same work whatever its RegionId names: one
 //! derivation and one opening, under a decoy where it names nothing, and as many again as any
@@ -151,12 +151,13 @@ impl Admission {
         status: OpStatus,
         tables: &mut Tables<'_>,
     ) {
-        // Who cannot use the key any more is told so under the one that everybody has.
+        // An initiator that cannot use its key any more is told so under the key that everybody
+        // has.
         let (cause, key) = match status {
             OpStatus::RemoteAuthenticationFailure => (Cause::OldKey, None),
             _ => (Cause::Known, Some(key)),
         };
-        // Also of a request that came twice and waited twice, one is told.
+        // Of a request that came twice and waited twice, too, the initiator is told once.
         let _ = self.notices.push(self.now, cause, (asked, status), key, None, tables.counters);
     }
 
@@ -173,8 +174,8 @@ impl Admission {
         tables: &Tables<'_>,
     ) -> DropReason {
         let previous = tables.regions.previous().to_compare(asked.header.region);
-        // Who had the key before a rotation is told, however many strangers ask at the same time
-        // (P11).
+        // An initiator that had the key before a rotation is told, however many strangers ask at
+        // the same time (P11).
         let is_old =
             tables.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
         let (cause, reason) =

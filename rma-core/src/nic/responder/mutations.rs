@@ -9,20 +9,20 @@
 //!
 //! # Nobody starves (P13, not in the paper)
 //!
-//! A recorded request is authentic, and who asks may be dead: neither can be told from an honest
-//! request before its data has come. So an entry holds its share of the window for a time G
-//! ([`NicConfig::hold`]) that an honest one does not need. While somebody waits who has no room,
-//! the ops that were solicited before that are *parked*: their share is refunded, and they stay
-//! where they are. Data that comes for a parked op lands as it would have before. G counts from the
-//! solicitation and not from the last data, so a trickle gains nothing.
+//! A recorded request is authentic, and an initiator that asks may be dead: the responder can tell
+//! neither from an honest request before its data has come. So an entry holds its share of the
+//! window for a time G ([`NicConfig::hold`]) that an honest one does not need. While somebody waits
+//! who has no room, the ops that were solicited before that are *parked*: their share is refunded,
+//! and they stay where they are. Data that comes for a parked op lands as it would have before. G
+//! counts from the solicitation and not from the last data, so a trickle gains nothing.
 //!
 //! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in
-//! TIMEOUT. Where none is parked, who waits in the longest of the lists makes room, with a NACK,
-//! for somebody of a shorter one: initiators take turns by lists, as in
+//! TIMEOUT. Where none is parked, the op that has waited longest in the longest of the lists makes
+//! room, with a NACK, for one of a shorter list: initiators take turns by lists, as in
 //! [`fair_queue`](crate::nic::fair_queue).
 //!
-//! A request that has come before is dropped as long as that can be told: until another's is
-//! remembered in its place, which is seldom before its op has ended. So the network's own
+//! The responder drops a request that has come before as long as it remembers that: until another's
+//! is remembered in its place, which is seldom before its op has ended. So the network's own
 //! duplicates cost nothing.
 //!
 //! # No late effect (P2)
@@ -148,8 +148,9 @@ impl PendingWrites {
     }
 
     /// Where one more mutation of `class` finds a place: a class may have three quarters of the
-    /// table. Who is parked counts for no class, as he makes room for any. Who waits makes room for
-    /// his own class, and for the other one where that has not had its share.
+    /// table. A parked mutation counts for no class, as it makes room for one of any. A waiting
+    /// mutation makes room for its own class, and for the other one where that has not had its
+    /// share.
     fn place_for(&self, class: ClassOfService, bucket: Bucket) -> Result<Place, DropReason> {
         let own = &self.waiting[class as usize];
         let (who_waits, full) = if self.used[class as usize] >= self.share {
@@ -183,9 +184,10 @@ impl PendingWrites {
         self.parked_bytes
     }
 
-    /// Whether this request has come before, as far as that can still be told. Only requests that
-    /// were admitted are remembered, and a request is known by its tag: nobody can claim another's
-    /// IV for his own to have it dropped. So it need not be authenticated again.
+    /// Whether this request has come before. The table remembers only requests that were admitted,
+    /// each until another is remembered in its place, and it knows a request by its tag: no
+    /// initiator can have another's request dropped by claiming its IV. So the request need not be
+    /// authenticated again.
     //= 1rma#5.1-replay
     pub(super) fn has_come(&self, asked: &Asked) -> bool {
         let before = &self.entries[usize::from(self.traces[self.trace(asked)])].asked;

@@ -103,9 +103,9 @@ impl InboundReads {
         }
     }
 
-    /// Who is NACKed to make room for one more job in the list of `bucket`, if its list is longer.
-    /// Where there are too many bytes, one that is no smaller: otherwise there would be more of
-    /// them.
+    /// The job that is NACKed to make room for one more in the list of `bucket`, if its own list is
+    /// longer. Where there are too many bytes, a job that is no smaller than the new one: otherwise
+    /// there would be more of them.
     #[cold]
     fn who_makes_room(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> Option<u16> {
         let Jobs { entries, queue, .. } = &self.queues[class as usize];

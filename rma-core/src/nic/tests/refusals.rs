@@ -196,7 +196,7 @@ fn notices_that_wait_for_a_timeout_are_forgotten_and_counted() {
     assert_eq!((pair.b.nic.frames_waiting(), pair.b.nic.poll_timeout()), (0, None));
 }
 
-/// Who asks for most makes room where there is none, and initiators take turns.
+/// The initiator that asks for most makes room where there is none, and initiators take turns.
 #[test]
 fn refusals_of_one_host_do_not_push_out_those_of_another() {
     let mut pair = Pair::new();

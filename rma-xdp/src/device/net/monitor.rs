@@ -35,7 +35,7 @@ use crate::device::monotonic::monotonic;
 /// busy with others' questions.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// Commands that may wait for the thread. Who wants an answer waits for a place,
+/// How many commands may wait for the thread. A caller that wants an answer waits for a place;
 /// [`NetMonitor::prepare`] does not.
 const COMMANDS_MAX: usize = 256;
 

@@ -211,8 +211,8 @@ impl Waker {
     }
 
     pub(super) fn wake(&self) {
-        // AcqRel: whoever finds the flag set knows that a monitor that clears it later also sees
-        // what was queued before this call.
+        // AcqRel: a thread that finds the flag set knows that a monitor that clears it later also
+        // sees what was queued before this call.
         if !self.signalled.swap(true, Ordering::AcqRel) {
             // The counter cannot overflow, it is only raised when it is zero, and the descriptor
             // does not block: there is nothing to handle.
@@ -247,7 +247,7 @@ pub struct PathTable {
     interface_mac: AtomicU64,
     /// A [`LinkState`].
     link: AtomicU8,
-    /// Who is woken when that, or anything that paths follow from, has changed.
+    /// The thread that is woken when that, or anything that paths follow from, has changed.
     follower: OnceLock<Thread>,
     requests: ArrayQueue<HostAddr>,
     waker: Option<Arc<Waker>>,

@@ -127,7 +127,8 @@ struct Waiter {
     reply: Reply<Path>,
 }
 
-/// See the module's documentation.
+/// The wanted destinations with what is known of each, those who wait for a path, and the writer of
+/// the table that engines read.
 #[derive(Debug)]
 pub(super) struct Resolver<K> {
     kernel: K,

@@ -21,7 +21,8 @@ use super::attachment::Attachment;
 /// What is or was attached.
 type Attached = Option<Box<Attachment>>;
 
-/// See the module's documentation.
+/// The place through which one attachment at a time goes from the follower to the backend, and
+/// another one back.
 #[derive(Debug)]
 pub(super) struct Exchange {
     offered: ArrayQueue<Attached>,

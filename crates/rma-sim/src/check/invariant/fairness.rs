@@ -148,8 +148,8 @@ impl Queued {
 }
 
 impl NodeState {
-    /// Whether a read of `class` has waited since before `since`. Not if there is one that is to be
-    /// refused, which takes a turn that cannot be seen.
+    /// Whether a read of `class` has waited since before `since`. Not if there is one that the NIC
+    /// will refuse, which takes a turn that cannot be seen.
     fn any_job_waits(
         &self,
         class: ClassOfService,
