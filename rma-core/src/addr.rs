@@ -13,8 +13,9 @@ use core::{
 /// one name.
 ///
 /// Kept as the two halves of an IPv6 address, with IPv4 addresses mapped: addresses are compared
-/// and copied for every frame, and an [`IpAddr`] is 17 bytes that no load reads as they were stored
-/// (6 to 16 ns of a read).
+/// and copied for every frame, and an [`IpAddr`] is 17 bytes that no load reads as they were
+/// stored: 16 ns of a 64 B READ by `turn64_initiator_ops_per_s`, and 6 by
+/// `turn64_responder_ops_per_s`, when this was written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostAddr([u64; 2]);
 

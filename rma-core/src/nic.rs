@@ -389,8 +389,9 @@ impl Nic {
         // Only whether both wait matters, and mutations seldom do.
         let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
         self.window.note_contended(both_wait);
-        // One place that asks each of them: what they give back then stays in registers (6 ns a
-        // frame).
+        // Each of them is asked in this one place, so that what it gives back stays in registers:
+        // 8 ns of a 64 B READ by `turn64_initiator_ops_per_s`, and 6 by
+        // `turn64_responder_ops_per_s`, when this was written.
         for responder in [self.responder_first, !self.responder_first] {
             let transmit = if responder {
                 let (responder, mut tables) = self.responding();

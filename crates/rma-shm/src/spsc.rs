@@ -201,7 +201,7 @@ impl Producer {
     ///
     /// A consumer that looks for lines takes the index's cache line away each time, and the
     /// producer has to get it back for each line that it publishes by itself (13 of the 115 ns that
-    /// an op took of an application's thread).
+    /// an op took of an application's thread, by `issue_ops_per_s` when this was written).
     ///
     /// # Errors
     ///
@@ -299,8 +299,9 @@ impl Consumer {
         let side = &mut *self.0;
         if side.waiting_seen() > AHEAD {
             // A line that the other core has just written takes long to come: 33 of the 100 ns that
-            // an op took of a bare portal. None that it has yet to write: that would take it away
-            // from there.
+            // an op of a bare portal took, by `portal_commands_per_s` when this was written. No
+            // line is asked for that the other core has yet to write: that would take it away from
+            // there.
             let ahead = side.place.entry(side.own.wrapping_add(AHEAD));
             prefetch_line(core::ptr::from_ref(ahead).cast());
         }

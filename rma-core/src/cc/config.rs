@@ -194,9 +194,9 @@ impl CcConfigBuilder {
     /// takes ops in turns and not one by one. Small ops are charged a quarter of a large one, about
     /// what their frame and its encryption cost of those of 4 KiB. Delays alone leave a window the
     /// 16 ops, 64 KiB, that it begins with: in software a delay may well be the scheduler's, and a
-    /// smaller window does not make that any shorter. (With 8, large reads and writes on a veth
-    /// pair get a tenth less through, and small reads beside them are no faster.) Nothing but NACK
-    /// and timeouts goes below.
+    /// smaller window does not make that any shorter. (With 8, `read_goodput_over_floor` and
+    /// `write_goodput_over_floor` were a tenth less when this was written, and
+    /// `small_beside_large_p99` was no smaller.) Nothing but NACK and timeouts goes below.
     pub fn software(rtt: Duration) -> Self {
         Self {
             op_charge_min: OP_SIZE_MAX / 4,

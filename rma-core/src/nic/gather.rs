@@ -1,13 +1,13 @@
 //! Requests that wait for others of their kind, to be sent with one doorbell (not in the paper).
 //!
-//! A doorbell costs a software NIC more than a small frame does: 1.4 µs and 1.2 µs on a veth pair.
-//! Where ops of the throughput class are in full swing, a completion makes room for a command, the
-//! command for a request, and each request would ring for itself, on a core that has payloads to
-//! decrypt. So as long as enough answers are under way, a few requests wait for what these will
-//! bring. (p99 of 64 B reads beside a 4 MiB read falls by 28 %: medians of runs in turns.)
+//! A doorbell costs a software NIC more than a small frame does. Where ops of the throughput class
+//! are in full swing, a completion makes room for a command, the command for a request, and each
+//! request would ring for itself, on a core that has payloads to decrypt. So as long as enough
+//! answers are under way, a few requests wait for what these will bring. (`small_beside_large_p99`
+//! fell by 28 % when this was written: medians of runs in turns.)
 //!
-//! Only requests of the throughput class wait, only for each other, and whatever else is sent takes
-//! them along.
+//! Only requests of the throughput class wait, only for each other, and any other frame that is
+//! sent takes them along.
 
 use core::time::Duration;
 
@@ -25,7 +25,7 @@ const ENOUGH: usize = 8;
 /// For how long a request waits at most, and how long ago the last answer may be: more answers may
 /// not come at all. The wait is part of the op's `issue_delay`, which congestion control for
 /// engines in software holds to a round trip as configured, so it is no longer than that either.
-/// Shorter: fewer gather; with 5 µs that p99 was 17 % longer.
+/// Shorter: fewer gather; with 5 µs `small_beside_large_p99` was 17 % larger when this was written.
 const WAIT_NANOS: u64 = 10_000;
 
 /// What part of the time in which an op has to enter service it may wait here, where that is

@@ -8,8 +8,8 @@ use crate::limits::GRANULE;
 ///
 /// All but the last are full: the receiver opens one while the next is under way, so what it waits
 /// for in the end is the last one alone, and that should be short. But not tiny, which would be a
-/// frame for nearly nothing: then the rest is cut evenly. (4 KiB at an MTU of 3400: 7.3 µs in place
-/// of 7.5 on a veth pair.)
+/// frame for nearly nothing: then the rest is cut evenly. (Measured when this was written, on a
+/// veth pair in turns with the raw floor: 4 KiB at an MTU of 3400 took 7.3 µs in place of 7.5.)
 pub(super) fn cut(left: usize, most: usize) -> usize {
     const GRANULE_LEN: usize = GRANULE as usize;
     if left <= most {

@@ -38,7 +38,7 @@ pub(super) struct Responder {
     /// Which sender is asked first for the next frame.
     first: Sender,
     /// The last initiator that asked, and its list: many requests of one come in a row, and the
-    /// hash costs more than a look (5 ns of a request).
+    /// hash costs more than a look.
     last: (HostAddr, Bucket),
 }
 
