@@ -111,7 +111,8 @@ impl Op {
 
 /// Transfers of any size over one portal: an application submits calls, polls, and takes outcomes.
 ///
-/// The [module](crate::executor) says how the executor shares a portal among calls, and what it promises.
+/// The [module](crate::executor) says how the executor shares a portal among calls, and what it
+/// promises.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -79,9 +79,9 @@ impl Portal {
     }
 
     /// Takes the portal apart, for an application that waits in a way of its own: the protocol's
-    /// portal, and the lease of its slots. Drop the rings first, and issue nothing once the lease is
-    /// dropped: the slots are to become another portal's, and a request for these slots waits as long
-    /// as ops of this one are under way.
+    /// portal, and the lease of its slots. Drop the rings first, and issue nothing once the lease
+    /// is dropped: the slots are to become another portal's, and a request for these slots waits as
+    /// long as ops of this one are under way.
     #[must_use]
     pub fn into_parts(self) -> (CommandPortal, PortalLease) {
         (self.rings, self.lease)
