@@ -210,6 +210,7 @@ fn a_person_reads_a_dozen_aligned_lines() {
         "frames",
         "trouble",
         "dropped",
+        "not sent",
         "outgoing",
         "incoming",
         "executors",
