@@ -34,7 +34,7 @@ pub enum PairError {
     /// Too many ops in a row did not complete with OK.
     #[error("{failures} ops in a row ended with {status}; {hint}")]
     Failing {
-        /// How many.
+        /// How many ops have failed in a row.
         failures: u32,
         /// How the last one ended.
         status: OpStatus,
@@ -46,7 +46,7 @@ pub enum PairError {
         "a {op_type} ended with {status}, and every op of this measurement must succeed; {hint}"
     )]
     Failed {
-        /// Its type.
+        /// The type of the op that failed.
         op_type: OpType,
         /// How it ended.
         status: OpStatus,
@@ -59,7 +59,7 @@ pub enum PairError {
     /// There is no grant for ops of this type.
     #[error("{op_type} is not granted: run `rma-bench serve` with --op and all that is needed")]
     NotGranted {
-        /// The type.
+        /// The type of op that no grant is for.
         op_type: OpType,
     },
     /// Ops did not complete, which breaks promise P1.
@@ -67,7 +67,7 @@ pub enum PairError {
         "{ops} ops have not completed long after their bound: this must never happen, please report it"
     )]
     NeverEnded {
-        /// How many.
+        /// How many ops have no completion yet.
         ops: u64,
     },
     /// A new grant could not be fetched out of band.

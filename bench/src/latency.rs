@@ -94,7 +94,7 @@ impl Default for Latencies {
 pub struct Summary {
     /// Of what.
     pub name: String,
-    /// How many.
+    /// How many ops were measured.
     pub count: u64,
     /// Half stay within it.
     pub p50_us: f64,

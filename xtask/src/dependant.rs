@@ -45,7 +45,7 @@ pub(crate) enum Error {
          do what needs it"
     )]
     Large {
-        /// How many.
+        /// How many packages it links.
         packages: usize,
     },
     /// The folder of the program could not be made.

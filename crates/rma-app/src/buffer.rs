@@ -86,7 +86,7 @@ pub enum BufferPoolError {
     /// No memory is that large.
     #[error("{count} buffers of {buffer_len} bytes are more than this machine can address")]
     TooLarge {
-        /// How many.
+        /// How many buffers the pool was to have.
         count: u32,
         /// How long.
         buffer_len: u32,

@@ -19,7 +19,7 @@ pub struct DeviceCounter {
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
-    /// How many.
+    /// How often that has happened so far, or how many there were.
     pub value: u64,
 }
 

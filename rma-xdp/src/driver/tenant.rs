@@ -331,7 +331,7 @@ pub enum AllocationError {
     Fragmented {
         /// By whom.
         tenant: Box<str>,
-        /// How many.
+        /// How many slots the tenant asked for.
         wanted: u64,
         /// How many it could have if they were side by side.
         free: u64,
