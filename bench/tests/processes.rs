@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write, pipe},
-    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use rma_lab::{Lab, LabConfig, Netns};
+use rma_lab::{Lab, LabConfig, Netns, udp_port_is_unused};
 use rma_xdp::{Clock, TscClock};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -101,8 +101,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Two addresses on loopback, this process's own, and a port that nobody has there; the same port
-/// is free on the addresses of the demo.
+/// Two addresses on loopback, this process's own, and a port that nobody has, there or elsewhere.
 struct Loopback {
     client: String,
     server: String,
@@ -114,13 +113,11 @@ impl Loopback {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = std::process::id();
         let own = [0x7f00_0000 | id << 1, 0x7f00_0000 | id << 1 | 1].map(Ipv4Addr::from);
-        let demo = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last));
         loop {
             // Below those that the kernel hands out. Tests that run at the same time begin
             // elsewhere.
             let port = 12_000 + (id * 37 + NEXT.fetch_add(1, Relaxed)) % 20_000;
-            let free = |it: &Ipv4Addr| UdpSocket::bind((*it, port as u16)).is_ok();
-            if own.iter().chain(&demo).all(free) {
+            if udp_port_is_unused(port as u16).unwrap() {
                 let [client, server] = own.map(|address| address.to_string());
                 return Self { client, server, port: port.to_string() };
             }

@@ -6,9 +6,8 @@ use core::{
     sync::atomic::{AtomicU16, Ordering::Relaxed},
     time::Duration,
 };
-use std::net::UdpSocket;
 
-use rma_lab::{Lab, LabConfig};
+use rma_lab::{Lab, LabConfig, udp_port_is_unused};
 use rma_xdp::{CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
 
 /// How the two hosts are opened.
@@ -108,12 +107,11 @@ impl Loopback {
         static NEXT: AtomicU16 = AtomicU16::new(11_000);
         let first = 0x7f00_0000 | std::process::id() << 1;
         let addresses = [first, first | 1].map(Ipv4Addr::from);
-        let is_free = |port: u16| addresses.iter().all(|&it| UdpSocket::bind((it, port)).is_ok());
         loop {
             let port = NEXT.fetch_add(1, Relaxed);
             assert!(port < 32_768, "no UDP port from 11000 on is free on {}", addresses[0]);
-            // A service on all addresses may have it.
-            if is_free(port) {
+            // Another process may have it, as on all addresses.
+            if udp_port_is_unused(port).expect("the kernel's table of UDP sockets") {
                 return Self { addresses: addresses.map(HostAddr::from), port };
             }
         }

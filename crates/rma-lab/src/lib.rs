@@ -6,6 +6,7 @@
 //! | `clock` | a clock that stands until somebody moves it |
 //! | `lab` | two network namespaces and the veth pair between them |
 //! | `pattern` | bytes that follow from a seed, so that whoever knows it can check a region |
+//! | `port` | which UDP ports somebody has |
 //! | `scratch` | a directory for one test |
 //! | [`evidence`] | how a test shows how much it has looked at |
 //!
@@ -20,10 +21,12 @@ pub mod evidence;
 mod lab;
 mod memory;
 mod pattern;
+mod port;
 mod scratch;
 
 pub use clock::HandClock;
 pub use lab::{Entered, Lab, LabConfig, LabError, Netns, ip};
 pub use memory::{Carried, MemoryBackend, received};
 pub use pattern::Pattern;
+pub use port::udp_port_is_unused;
 pub use scratch::Scratch;
