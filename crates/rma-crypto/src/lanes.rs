@@ -7,8 +7,8 @@
 //! one, and two registers side by side hide each other's latency.
 //!
 //! A long payload leaves that layout for its middle part: there all lanes of the register are
-//! blocks of one frame, and encrypting one frame goes hand in hand with hashing another, as the two
-//! need different units of the processor.
+//! blocks of one frame. With registers of 512 bits, of which there are most, encrypting one frame
+//! goes hand in hand with hashing another, as the two need different units of the processor.
 //!
 //! | module | what |
 //! |---|---|

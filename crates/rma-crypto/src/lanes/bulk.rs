@@ -1,9 +1,10 @@
 //! The middle of long payloads: all lanes of a register are blocks of one frame.
 //!
-//! Encryption and hashing are bound by different units, so the loop does a chunk of encryption for
-//! one frame and a chunk of hashing for another by turns, and the processor does both at once. When
-//! opening, the frame that is hashed comes before the frame that is decrypted: no octet is
-//! decrypted before its frame's tag was found right.
+//! Encryption and hashing are bound by different units. Where there are registers enough for both,
+//! the loop does a chunk of encryption for one frame and a chunk of hashing for another by turns,
+//! and the processor does both at once; elsewhere each frame is encrypted and then hashed (see
+//! [`interleaves`]). When opening, the hash comes before the decryption: no octet is decrypted
+//! before its frame's tag was found right.
 //!
 //! The hash runs in each lane by itself, in steps of `LANES` blocks: with L lanes,
 //!
@@ -78,6 +79,14 @@ impl<I: Isa> Crypt<I> {
         }
     }
 
+    /// All of it.
+    #[inline(always)]
+    pub(super) fn run(mut self, field: Field<I>, mut text: Text<'_>) {
+        while self.offset < self.end {
+            self.chunk(field, &mut text);
+        }
+    }
+
     #[inline(always)]
     fn chunk(&mut self, field: Field<I>, text: &mut Text<'_>) {
         let isa = field.isa;
@@ -147,6 +156,14 @@ impl<I: Isa> Hash<I> {
         }
     }
 
+    /// All of it.
+    #[inline(always)]
+    pub(super) fn run(&mut self, field: Field<I>, text: &[u8]) {
+        while self.offset < self.end {
+            self.chunk(field, text);
+        }
+    }
+
     #[inline(always)]
     fn chunk(&mut self, field: Field<I>, text: &[u8]) {
         let isa = field.isa;
@@ -192,6 +209,16 @@ impl<I: Isa> Hash<I> {
         let h2 = one.isa.splat(powers(1));
         one.reduce(one.add_product(sum, one.isa.xor(hash, rest), h2))
     }
+}
+
+/// Whether one frame is encrypted while another is hashed.
+///
+/// Both together want some thirty registers, and only processors with registers of four lanes have
+/// so many. With sixteen, keys and powers go to the stack and come back for each chunk, which takes
+/// more than the two units gain.
+#[inline(always)]
+pub(super) const fn interleaves<I: Isa>() -> bool {
+    I::LANES == LANES_MAX
 }
 
 /// Encrypts or decrypts one frame's bulk part, and hashes another's. Either may be missing.

@@ -187,9 +187,35 @@ impl<'j> Job<'j> for SealJob<'j> {
     }
 }
 
-/// Encrypts each bulk part while the one before is hashed.
+/// Encrypts each bulk part and hashes it.
 #[inline(always)]
 fn seal_bulk<B: Isa, const P: usize>(
+    field: Field<B>,
+    material: &Material<P>,
+    jobs: &mut [SealJob<'_>],
+    group: &Group,
+    befores: &Row<P>,
+) {
+    if bulk::interleaves::<B>() {
+        seal_bulk_interleaved(field, material, jobs, group, befores);
+        return;
+    }
+    for (lane, job) in jobs.iter_mut().enumerate() {
+        let shape = group.shape(job);
+        if shape.bulk == 0 {
+            continue;
+        }
+        Crypt::new(field, material, lane, job, shape).run(field, job.text.lend());
+        let mut hash = Hash::new(field, material, lane, shape, &befores[lane]);
+        hash.run(field, job.text.side(Side::To));
+        let hash = hash.finish(field, material, lane, job, shape);
+        *job.tag = tag(field.isa.one(), hash, &material.masks[lane]);
+    }
+}
+
+/// Encrypts each bulk part while the one before is hashed.
+#[inline(always)]
+fn seal_bulk_interleaved<B: Isa, const P: usize>(
     field: Field<B>,
     material: &Material<P>,
     jobs: &mut [SealJob<'_>],
@@ -288,10 +314,41 @@ impl<'j> Job<'j> for OpenJob<'j> {
     }
 }
 
+/// Hashes each bulk part, and decrypts it if it has turned out to be authentic. Returns which were.
+#[inline(always)]
+fn open_bulk<B: Isa, const P: usize>(
+    field: Field<B>,
+    material: &Material<P>,
+    jobs: &mut [OpenJob<'_>],
+    group: &Group,
+    befores: &Row<P>,
+    mut authentic: Chosen,
+) -> Chosen {
+    if bulk::interleaves::<B>() {
+        return open_bulk_interleaved(field, material, jobs, group, befores, authentic);
+    }
+    for (lane, job) in jobs.iter_mut().enumerate() {
+        let shape = group.shape(job);
+        if shape.bulk == 0 {
+            continue;
+        }
+        let mut hash = Hash::new(field, material, lane, shape, &befores[lane]);
+        hash.run(field, job.text.side(Side::From));
+        let hash = hash.finish(field, material, lane, job, shape);
+        let expected = tag(field.isa.one(), hash, &material.masks[lane]);
+        if is_same(&expected, job.tag) {
+            job.authentic = true;
+            authentic = authentic.with(lane, true);
+            Crypt::new(field, material, lane, job, shape).run(field, job.text.lend());
+        }
+    }
+    authentic
+}
+
 /// Hashes each bulk part while the one before is decrypted, if that has turned out to be authentic.
 /// Returns which were.
 #[inline(always)]
-fn open_bulk<B: Isa, const P: usize>(
+fn open_bulk_interleaved<B: Isa, const P: usize>(
     field: Field<B>,
     material: &Material<P>,
     jobs: &mut [OpenJob<'_>],
