@@ -13,7 +13,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use arrayvec::ArrayVec;
 use rma_core::{
     addr::{HostAddr, Pid},
-    backend::{BATCH as SIDE_BY_SIDE, Backend, RxFrame, Transmit, TxFrame},
+    backend::{BATCH as SIDE_BY_SIDE, Backend, RxPacket, Transmit, TxFrame},
     crypto::{AeadProvider, Direction, EngineId, Iv, KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
     grant::Grant,
@@ -168,16 +168,8 @@ struct Wire {
 impl Wire {
     fn new() -> Rc<RefCell<Self>> {
         let nobody = HostAddr::from_octets([0; 16]);
-        let transmit = Transmit {
-            source: nobody,
-            destination: nobody,
-            port: Port::ONE_RMA,
-            class: ClassOfService::Throughput,
-            len: 0,
-            flow: 0,
-            may_resolve: true,
-            link_behind: false,
-        };
+        let class = ClassOfService::Throughput;
+        let transmit = Transmit::new([nobody; 2], Port::ONE_RMA, class, 0);
         let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
         Rc::new(RefCell::new(Self { frames, first: 0, end: 0 }))
     }
@@ -190,13 +182,14 @@ struct Memory {
 }
 
 impl Backend for Memory {
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let wire = &mut *self.inbound.borrow_mut();
         let count = (wire.end - wire.first).min(max);
         for frames in wire.frames[wire.first..][..count].chunks_mut(SIDE_BY_SIDE) {
             let mut received: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
             for Frame { transmit, bytes } in frames {
-                received.push(RxFrame {
+                received.push(RxPacket {
+                    source_port: transmit.source_port,
                     source: transmit.source,
                     destination: transmit.destination,
                     port: transmit.port,
@@ -205,7 +198,7 @@ impl Backend for Memory {
                     bytes: &mut bytes[..transmit.len],
                 });
             }
-            on_frames(&mut received);
+            on_packets(&mut received);
         }
         wire.first += count;
         if wire.first == wire.end {

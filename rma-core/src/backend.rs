@@ -1,26 +1,67 @@
 //! Where frames come from and go to: the one seam between the protocol and an operating system.
 //!
-//! A *frame* in this crate is the payload of one UDP datagram. Ethernet, IP and UDP headers belong
-//! to the backend. A backend moves frames; it never looks into them.
+//! A *packet* in this crate is the payload of one UDP datagram, and has one frame or several
+//! ([`crate::packet`]). Ethernet, IP and UDP headers belong to the backend. A backend moves packets
+//! and puts frames into them; it never looks into a frame.
 
-use crate::{addr::HostAddr, op::ClassOfService, port::Port, time::Instant};
+use crate::{
+    addr::HostAddr,
+    op::ClassOfService,
+    packet::UNANNOUNCED_LEN_MAX,
+    port::{Port, SourcePort},
+    time::Instant,
+};
 
-/// A frame that arrived, and what the backend knows about it. Nothing in it has been authenticated.
+/// A packet that arrived, and what the backend knows about it. Nothing in it has been
+/// authenticated.
 #[derive(Debug)]
-pub struct RxFrame<'a> {
-    /// The IP source address. A claim until the frame's tag has been checked: it enters K_d.
+pub struct RxPacket<'a> {
+    /// The IP source address. A claim until a frame's tag has been checked: it enters K_d.
     pub source: HostAddr,
     /// The IP destination address.
     pub destination: HostAddr,
     /// The UDP port that it was sent to: one of those that the backend was opened with.
     pub port: Port,
+    /// The UDP port that it was sent from.
+    pub source_port: SourcePort,
     /// The largest frame that can be sent back to `source`, in bytes (path MTU less IP and UDP).
     pub reply_len_max: usize,
     /// What the packet began with, for a backend that could send a notice back the way that it came
     /// ([`Transmit::link_behind`]). Nothing to the NIC but octets. `None` from other backends.
     pub link: Option<&'a [u8; LINK_LEN]>,
+    /// Its frames, one behind the other.
+    pub bytes: &'a mut [u8],
+}
+
+/// A frame that arrived, and what is known of the packet that it came in.
+#[derive(Debug)]
+pub struct RxFrame<'a> {
+    /// As of its packet: [`RxPacket::source`].
+    pub source: HostAddr,
+    /// [`RxPacket::destination`].
+    pub destination: HostAddr,
+    /// [`RxPacket::port`].
+    pub port: Port,
+    /// [`RxPacket::source_port`].
+    pub source_port: SourcePort,
+    /// [`RxPacket::reply_len_max`].
+    pub reply_len_max: usize,
+    /// [`RxPacket::link`].
+    pub link: Option<&'a [u8; LINK_LEN]>,
+    /// Whether it is the first of its packet. What strangers are told is paid for by packet (P10).
+    pub is_first: bool,
     /// The frame. Opened in place.
     pub bytes: &'a mut [u8],
+}
+
+impl<'a> RxFrame<'a> {
+    /// A frame that is alone in its packet.
+    pub const fn alone(packet: RxPacket<'a>) -> Self {
+        let RxPacket { source, destination, port, source_port, reply_len_max, link, bytes } =
+            packet;
+        let is_first = true;
+        Self { source, destination, port, source_port, reply_len_max, link, is_first, bytes }
+    }
 }
 
 /// A buffer for one frame, and what was written into it.
@@ -36,6 +77,15 @@ impl<'a> TxFrame<'a> {
     /// A buffer without a frame.
     pub const fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes, transmit: None }
+    }
+
+    /// How long a packet may be that its frame begins and others are moved into, as far as the
+    /// buffer goes.
+    #[must_use]
+    #[inline]
+    pub fn packet_room(&self) -> usize {
+        let link_behind = self.transmit.is_some_and(|transmit| transmit.link_behind);
+        self.bytes.len().saturating_sub(if link_behind { LINK_LEN } else { 0 })
     }
 
     /// Fills one buffer after the other, until `fill` has no frame. Returns how many: what
@@ -69,9 +119,16 @@ pub struct Transmit {
     pub class: ClassOfService,
     /// Bytes written at the start of the buffer.
     pub len: usize,
-    /// Spread over UDP source ports, for ECMP and for the choice of a receive queue. Equal for all
-    /// frames of an op.
-    pub flow: u16,
+    /// The UDP port that it goes from, for a backend that can choose: one for all requests of a
+    /// turn, and that of its request for an answer.
+    pub source_port: SourcePort,
+    /// How long a packet with this frame in it may be besides what its path says, in octets: what
+    /// `destination` has said that it receives, or
+    /// [`UNANNOUNCED_LEN_MAX`](crate::packet::UNANNOUNCED_LEN_MAX).
+    pub packet_len_max: u16,
+    /// Whether the frame may begin a packet. False for a notice to a stranger whose packet has been
+    /// paid for by another notice (P10): it is sent only if it can join one.
+    pub opens_packet: bool,
     /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for
     /// a reply to an unauthenticated frame: a forged source address must not cost anything.
     pub may_resolve: bool,
@@ -83,6 +140,30 @@ pub struct Transmit {
     pub link_behind: bool,
 }
 
+impl Transmit {
+    /// A frame of `len` octets to a host that has said nothing of itself.
+    #[must_use]
+    pub const fn new(
+        [source, destination]: [HostAddr; 2],
+        port: Port,
+        class: ClassOfService,
+        len: usize,
+    ) -> Self {
+        Self {
+            source,
+            destination,
+            port,
+            class,
+            len,
+            source_port: SourcePort::FIRST,
+            packet_len_max: UNANNOUNCED_LEN_MAX,
+            opens_packet: true,
+            may_resolve: true,
+            link_behind: false,
+        }
+    }
+}
+
 /// How many octets of a packet that came are kept, to send a notice back the way that it came: two
 /// hardware addresses of Ethernet, and two VLAN tags.
 pub const LINK_LEN: usize = 20;
@@ -91,20 +172,22 @@ pub const LINK_LEN: usize = 20;
 /// at a time: more gain nothing, and fewer cost more each.
 pub const BATCH: usize = 16;
 
-/// A device that moves bursts of frames. AF_XDP and UDP sockets are two; the simulator and the
+/// A device that moves bursts of packets. AF_XDP and UDP sockets are two; the simulator and the
 /// tests have their own.
 ///
 /// No method blocks, allocates or fails: a frame that cannot be sent is counted by the backend and
 /// is then simply a lost frame, which the protocol lives with.
 pub trait Backend {
-    /// Hands at most `max` received frames to `on_frames`, some at a time: [`BATCH`] is a good
+    /// Hands at most `max` received packets to `on_packets`, some at a time: [`BATCH`] is a good
     /// number. Returns how many were handed over.
-    fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize;
+    fn rx_burst(&mut self, max: usize, on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize;
 
     /// Offers at most `max` buffers to `fill`, some at a time, each as large as the largest frame
     /// the device can send. `fill` says how many of the first it has filled. Goes on until `fill`
     /// leaves one empty or the device has no room. Returns how many were filled, those included
-    /// that hold nothing to send.
+    /// that hold nothing to send. What was filled together shares packets as
+    /// [`Packets`](crate::packet::Packets) plans, so
+    /// [`FRAMES_MAX`](crate::packet::FRAMES_MAX) buffers at a time are a good number.
     ///
     /// `fill` is not called when there is no room, so nothing that was polled can be lost here. To
     /// be called in every turn, also with a `max` of 0: a backend that holds a frame which the

@@ -7,10 +7,13 @@
 
 mod loopback;
 
+use arrayvec::ArrayVec;
+
 use crate::{
-    backend::{BATCH, Backend},
+    backend::{BATCH, Backend, RxFrame, RxPacket},
     nic::Quantum,
     one_rma::OneRma,
+    packet::Frames,
     service::Service,
     time::{Clock, Instant},
 };
@@ -18,6 +21,9 @@ use loopback::Loopback;
 
 /// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer
 /// behind a flood of frames. Smaller: more system calls for the same traffic.
+///
+/// A packet is received whole: where packets come that have more frames than those before, a burst
+/// may have more, those of [`BATCH`] packets at most.
 pub const BURST: usize = 64;
 
 /// Bytes received in one turn, and bytes sent: a first frame always, and others as long as one like
@@ -43,15 +49,46 @@ pub struct Engine<B, C, S = OneRma> {
     clock: C,
     /// Frames from this host to itself.
     loopback: Loopback,
-    /// How long the last received frame was.
-    received_len: usize,
+    /// What packets are taken to be like before they have been received.
+    expected: Expected,
+}
+
+/// What packets are taken to be like that have not been received yet, so that a turn asks for no
+/// more of them than it should handle.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Octets of the last one.
+    len: usize,
+    /// Frames of one: of the last that had the most, less a little for each since then.
+    frames: usize,
+}
+
+impl Expected {
+    /// How many packets to ask for where so many bytes and frames may still come.
+    #[inline]
+    fn packets(self, bytes: usize, frames: usize) -> usize {
+        (bytes / self.len.max(1)).min(frames / self.frames).clamp(1, BATCH)
+    }
+
+    /// A packet has come.
+    #[inline]
+    fn note(&mut self, len: usize, frames: usize) {
+        self.len = len;
+        self.frames = frames.max(self.frames - self.frames / 8).max(1);
+    }
 }
 
 impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     /// An engine. All memory that it will ever need is allocated here.
     #[must_use]
     pub fn new(service: S, backend: B, clock: C) -> Self {
-        Self { service, backend, clock, loopback: Loopback::new(), received_len: 0 }
+        Self {
+            service,
+            backend,
+            clock,
+            loopback: Loopback::new(),
+            expected: Expected { len: 0, frames: 1 },
+        }
     }
 
     /// The service that the engine turns for.
@@ -119,20 +156,16 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     }
 
     fn receive(&mut self, now: Instant) -> usize {
-        let Self { service, backend, clock, loopback, received_len } = self;
+        let Self { service, backend, clock, loopback, expected } = self;
         let looped = loopback.drain(|frames| service.handle_frames(now, clock, frames));
         let (mut received, mut bytes) = (0, 0);
-        while received < BURST && (received == 0 || bytes + *received_len <= QUANTUM) {
-            // How long frames are is seen when they are there: taken to be as long as the last one.
-            let fit = (QUANTUM - bytes) / (*received_len).max(1);
-            let wanted = fit.clamp(1, BATCH).min(BURST - received);
-            let count = backend.rx_burst(wanted, |frames| {
-                *received_len = frames.last().map_or(0, |frame| frame.bytes.len());
-                bytes += frames.iter().map(|frame| frame.bytes.len()).sum::<usize>();
-                service.handle_frames(now, clock, frames);
+        while received < BURST && (received == 0 || bytes + expected.len <= QUANTUM) {
+            let wanted = expected.packets(QUANTUM.saturating_sub(bytes), BURST - received);
+            let count = backend.rx_burst(wanted, |packets| {
+                bytes += packets.iter().map(|packet| packet.bytes.len()).sum::<usize>();
+                received += take_apart(service, (now, clock), packets, expected);
             });
-            received += count;
-            if count < wanted || bytes > QUANTUM {
+            if count < wanted {
                 break;
             }
         }
@@ -146,7 +179,9 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         loop {
             // As many buffers as there are frames: most turns have none, and many have one. The
             // device is asked also if there is none: it may hold something that it had no room for.
-            let mut wanted = service.frames_waiting().min(BURST - sent);
+            // The rest of an op that has begun leaves in the same turn, however many there were.
+            let most = BURST.saturating_sub(sent).max(usize::from(quantum.expects_rest()));
+            let mut wanted = service.frames_waiting().min(most);
             if sent == 0 && wanted > 0 && service.gathers(now) {
                 (wanted, gathers) = (0, true);
             }
@@ -163,12 +198,48 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
             });
             sent += taken;
             let is_over = wanted == 0 || filled < wanted || sent >= BURST || !quantum.admits();
-            if is_over || !service.wants_transmit() {
+            let is_begun = filled > 0 && quantum.expects_rest();
+            if (is_over && !is_begun) || !service.wants_transmit() {
                 // Nobody goes to sleep over a request that waits for others.
                 return sent.max(usize::from(gathers));
             }
         }
     }
+}
+
+/// Has the service handle the frames of received packets, [`BATCH`] at a time, whichever packets
+/// they came in. Returns how many there were, and notes what the packets were like. The end of a
+/// packet that is no frame counts as one.
+#[inline]
+fn take_apart(
+    service: &mut impl Service,
+    (now, clock): (Instant, &impl Clock),
+    packets: &mut [RxPacket<'_>],
+    expected: &mut Expected,
+) -> usize {
+    let mut received = 0;
+    let mut batch: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
+    for packet in packets {
+        let (port, len) = (packet.port, packet.bytes.len());
+        let (mut frames, mut count) = (Frames::of(packet), 0);
+        while let Some(frame) = frames.next(|octets| service.frame_len(port, octets)) {
+            count += 1;
+            match frame {
+                Ok(frame) => batch.push(frame),
+                Err(tail) => service.drop_tail(port, tail),
+            }
+            if batch.is_full() {
+                service.handle_frames(now, clock, &mut batch);
+                batch.clear();
+            }
+        }
+        expected.note(len, count);
+        received += count;
+    }
+    if !batch.is_empty() {
+        service.handle_frames(now, clock, &mut batch);
+    }
+    received
 }
 
 /// What may be sent in a turn that begins now: less while ops of the latency class are about. When

@@ -160,6 +160,8 @@ drop_reasons! {
     Length,
     /// A version of the wire format that this NIC does not speak.
     Version,
+    /// Behind as many frames as a packet may have.
+    TooManyFrames,
     /// A frame type that does not exist.
     FrameType,
     /// A header field with a value that is not defined.

@@ -73,6 +73,18 @@ impl IndexList {
         self.len += 1;
     }
 
+    /// Puts `entry`, which is in no list, before all others.
+    #[inline]
+    pub(crate) fn push_front(&mut self, links: &mut Links, entry: u16) {
+        links.0[usize::from(entry)] = Link { previous: NONE, next: self.head };
+        match self.head {
+            NONE => self.tail = entry,
+            head => links.0[usize::from(head)].previous = entry,
+        }
+        self.head = entry;
+        self.len += 1;
+    }
+
     #[inline]
     pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
         let entry = self.front()?;

@@ -52,6 +52,7 @@ use crate::{
     crypto::{AeadProvider, IvCounter, fastest},
     error::{CommandError, DropReason},
     op::ClassOfService,
+    packet::Tail,
     time::{Clock, Instant},
     wire,
 };
@@ -82,6 +83,9 @@ pub struct Nic {
     counters: Arc<NicCounters>,
     /// Whether the responder is asked first for the next frame to send.
     responder_first: bool,
+    /// Whether the frame that was written last is of an op of the latency class that has more of
+    /// them. They are next: all frames of such an op leave in one turn.
+    rest_is_next: bool,
     /// When a command of the latency class came last, or an authentic frame of one.
     latency_class_seen_at: Option<Instant>,
 }
@@ -105,6 +109,7 @@ impl Nic {
             responder: Responder::new(&config),
             counters: Arc::default(),
             responder_first: true,
+            rest_is_next: false,
             latency_class_seen_at: None,
             config,
         }
@@ -250,6 +255,13 @@ impl Nic {
         }
     }
 
+    /// Counts the end of a packet that no frames can be found in: as one frame, and its octets.
+    pub fn drop_tail(&mut self, Tail { reason, octets }: Tail) {
+        self.counters.count_received();
+        self.counters.count_drop(reason);
+        self.counters.count_tail(octets);
+    }
+
     /// Takes a received frame.
     ///
     /// `now` may be from the start of an engine's turn. `clock` is read where that is not good
@@ -277,6 +289,7 @@ impl Nic {
         seen: &Seen,
     ) -> Result<(), DropReason> {
         self.counters.count_received();
+        self.responder.note_frame(frame);
         let result = self.handle_view(now, clock, frame, seen);
         if result.is_ok() && seen.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);
@@ -363,7 +376,8 @@ impl Nic {
                 frame.transmit =
                     if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
                 let Some(transmit) = &frame.transmit else { break };
-                quantum.take(transmit.class, transmit.len);
+                quantum.take(transmit);
+                quantum.expect_rest(self.rest_is_next);
                 written += 1;
             }
             if written > 0 {
@@ -402,7 +416,9 @@ impl Nic {
             };
             // A side that had nothing to send has not had its turn.
             if transmit.is_some() {
-                self.responder_first = !responder;
+                self.rest_is_next =
+                    if responder { self.responder.has_rest() } else { self.initiator.has_rest() };
+                self.responder_first = responder == self.rest_is_next;
                 self.make_room(now);
                 return transmit;
             }

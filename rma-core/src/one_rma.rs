@@ -10,11 +10,14 @@ use core::ops::Range;
 use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
+    error::DropReason,
     nic::{Nic, Quantum},
+    packet::Tail,
     port::Port,
     portal::PortalPort,
     service::Service,
     time::{Clock, Instant},
+    wire,
 };
 
 /// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames
@@ -106,6 +109,16 @@ impl Service for OneRma {
     #[inline]
     fn serves(&self, port: Port) -> bool {
         self.nic.config().place().port == port
+    }
+
+    #[inline]
+    fn frame_len(&self, _: Port, octets: &[u8]) -> Result<usize, DropReason> {
+        wire::frame_len(octets)
+    }
+
+    #[cold]
+    fn drop_tail(&mut self, _: Port, tail: Tail) {
+        self.nic.drop_tail(tail);
     }
 
     #[inline]

@@ -2,11 +2,13 @@
 //! and nothing else).
 //!
 //! A service has the same port on every host of a deployment, and sends to the port that it listens
-//! on. The source port carries entropy only and is no [`Port`].
+//! on. The source port carries entropy only and is no [`Port`] but a [`SourcePort`].
 
 use core::fmt;
 
 use thiserror::Error;
+
+use crate::time::Instant;
 
 /// A UDP port that a service listens on. As one of [`Ports`] it is not 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +26,42 @@ impl fmt::Display for Port {
 }
 
 impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A UDP source port. It says nothing about the frames in its packet: networks spread packets over
+/// their paths by it, and hosts over their receive queues. Frames share packets only if they have
+/// the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourcePort(pub u16);
+
+impl SourcePort {
+    /// The first of the dynamic ports (RFC 6335), which reach up to 65535: what hosts choose from.
+    pub const FIRST: Self = Self(49_152);
+
+    /// The port of the requests that are sent in the turn that began at `now`. Another in the next
+    /// turn, so that a network spreads what a host sends.
+    #[inline]
+    #[must_use]
+    pub const fn of_turn(now: Instant) -> Self {
+        // The golden ratio spreads neighbouring instants; its upper bits do so best.
+        let spread = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+        Self(Self::FIRST.0 + spread as u16)
+    }
+
+    /// The port of the answers to requests that came from this port, in the turn that began at
+    /// `now`: the same, so that answers to requests that shared a packet can share one, unless it
+    /// is none that hosts choose.
+    #[inline]
+    #[must_use]
+    pub const fn answering(self, now: Instant) -> Self {
+        if self.0 >= Self::FIRST.0 { self } else { Self::of_turn(now) }
+    }
+}
+
+impl fmt::Display for SourcePort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -142,6 +180,22 @@ mod tests {
         }
         let eight: Vec<Port> = (1..=8).map(Port).collect();
         assert!(Ports::new(&eight).unwrap().iter().eq(eight));
+    }
+
+    #[test]
+    fn turns_have_source_ports_of_their_own_and_answers_those_of_their_requests() {
+        let turns = (0..1_000_u64).map(|turn| Instant::ZERO.after_nanos(turn * 700));
+        let ports: Vec<_> = turns.map(SourcePort::of_turn).collect();
+        assert!(ports.iter().all(|port| port.0 >= 49_152));
+        let different: std::collections::BTreeSet<_> = ports.iter().map(|port| port.0).collect();
+        assert!(different.len() > 900, "{} ports in 1000 turns", different.len());
+        let now = Instant::ZERO.after_nanos(5);
+        for (asked, answered) in [(49_152, 49_152), (65_535, 65_535)] {
+            assert_eq!(SourcePort(asked).answering(now), SourcePort(answered));
+        }
+        for asked in [0, 10_472, 49_151] {
+            assert_eq!(SourcePort(asked).answering(now), SourcePort::of_turn(now));
+        }
     }
 
     #[test]

@@ -15,7 +15,9 @@ mod both;
 use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
+    error::DropReason,
     nic::Quantum,
+    packet::Tail,
     port::Port,
     time::{Clock, Instant},
 };
@@ -34,6 +36,16 @@ pub trait Service {
     /// Whether frames to `port` are for this service. Asked where there are several: a service that
     /// is alone gets whatever comes to the ports that its backend was opened with.
     fn serves(&self, port: Port) -> bool;
+
+    /// How long the frame is that `octets` begin with, which came to `port`, whatever is behind it
+    /// in its packet.
+    ///
+    /// # Errors
+    /// Why there is no such frame. Then neither it nor what is behind it can be handled.
+    fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason>;
+
+    /// The end of a packet that came to `port` is dropped. To be counted.
+    fn drop_tail(&mut self, port: Port, tail: Tail);
 
     /// Takes received frames, of one service each time. `clock` is for what must be known more
     /// exactly than `now` tells (P2).

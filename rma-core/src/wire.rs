@@ -54,7 +54,7 @@ pub use read::{Request, Response};
 use crate::{crypto::Direction, error::DropReason, limits::TAG_LEN, op::ClassOfService};
 
 // A row for each kind of frame: what it is looked at as, which way it goes, how long its header is,
-// and the types of frames that are of this kind, with their codes.
+// whether a payload follows, and the types of frames that are of this kind, with their codes.
 frames! {
     /// Hop 1 of a read.
     ReadRequest(Request), ToResponder, REQUEST_HEADER_LEN => {
@@ -62,7 +62,7 @@ frames! {
         ReadRequest = 1,
     }
     /// Hop 2 of a read.
-    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN => {
+    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN + payload => {
         /// Hop 2 of a read: some of its data.
         ReadResponse = 2,
     }
@@ -84,7 +84,7 @@ frames! {
         Solicitation = 6,
     }
     /// Hop 3 of a mutation.
-    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN => {
+    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN + payload => {
         /// Hop 3 of a mutation: some of its data.
         SolicitedData = 7,
     }
@@ -96,17 +96,41 @@ frames! {
 }
 
 /// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
-/// The length of the largest frame: a response with a whole op as payload.
-pub const FRAME_LEN_MAX: usize = read::RESPONSE_OVERHEAD + crate::limits::OP_SIZE_MAX as usize;
+/// The most octets that a frame with a payload has besides: those of solicited data.
+pub const OVERHEAD_MAX: usize = mutation::DATA_OVERHEAD;
 
-/// The length of the shortest frame that can carry any op: a response with one granule of payload.
+/// The length of the largest frame: solicited data with a whole op as payload.
+pub const FRAME_LEN_MAX: usize = OVERHEAD_MAX + crate::limits::OP_SIZE_MAX as usize;
+
+/// The length of a frame that any op can be carried by: solicited data with one granule of payload.
 /// A path that cannot carry it carries no 1RMA.
-pub const FRAME_LEN_MIN: usize = read::RESPONSE_OVERHEAD + crate::limits::GRANULE as usize;
+pub const FRAME_LEN_MIN: usize = OVERHEAD_MAX + crate::limits::GRANULE as usize;
 
-const _: () =
-    assert!(mutation::DATA_OVERHEAD == read::RESPONSE_OVERHEAD, "both bounds hold for both");
+const _: () = assert!(OVERHEAD_MAX >= read::RESPONSE_OVERHEAD, "the bounds hold for responses");
+
+/// Octets of a frame that tell how long it is, all of them in its header. The shortest frame is
+/// longer.
+const LEN_TOLD_BY: usize = header::HEADER_LEN + 4;
+
+/// Where a frame that has a payload says how long that is.
+const PAYLOAD_LEN: core::ops::Range<usize> = header::HEADER_LEN + 2..LEN_TOLD_BY;
+
+/// How long the frame is that `octets` begin with, whatever else is in it and behind it.
+///
+/// # Errors
+/// Why there is no such frame: it is of another version, or of no type that this version has, or
+/// there are fewer octets than it says. Never panics, whatever the octets.
+#[inline]
+pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
+    let head: &[u8; LEN_TOLD_BY] = octets.first_chunk().ok_or(DropReason::Length)?;
+    let frame_type = header::frame_type_of(head)?;
+    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN.start], head[PAYLOAD_LEN.start + 1]]);
+    let payload_len = if frame_type.has_payload() { payload_len.into() } else { 0 };
+    let len = frame_type.header_len() + payload_len + TAG_LEN;
+    if len > octets.len() { Err(DropReason::Length) } else { Ok(len) }
+}
 
 /// The parts of a frame as AES-GCM sees them.
 #[derive(Debug)]

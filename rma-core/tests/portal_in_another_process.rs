@@ -16,7 +16,7 @@ use std::{
 
 use rma_core::{
     addr::{HostAddr, Pid},
-    backend::{Backend, RxFrame, TxFrame},
+    backend::{Backend, RxPacket, TxFrame},
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
     grant::Grant,
@@ -92,7 +92,7 @@ impl Clock for KernelClock {
 struct NoDevice;
 
 impl Backend for NoDevice {
-    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         0
     }
 

@@ -15,13 +15,13 @@ use std::{alloc::System, sync::Arc};
 
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    backend::RxFrame,
+    backend::{RxFrame, RxPacket},
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     error::{CommandError, DropReason, NotSent, RegionError},
     nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry, TableMemory},
     op::{ClassOfService, OpStatus, OpType},
-    port::Port,
+    port::{Port, SourcePort},
     region::{Permissions, RegionId},
     time::Instant,
     wire,
@@ -159,14 +159,15 @@ impl Frame {
         nic.handle_frame(
             now,
             &now,
-            RxFrame {
+            RxFrame::alone(RxPacket {
                 source,
                 destination,
                 port: Port::ONE_RMA,
+                source_port: SourcePort::FIRST,
                 reply_len_max: wire::FRAME_LEN_MAX,
                 link: None,
                 bytes,
-            },
+            }),
         )
     }
 }

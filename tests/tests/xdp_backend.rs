@@ -20,7 +20,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Backend, LINK_LEN, Transmit, TxFrame},
     op::ClassOfService,
-    port::{Port, Ports},
+    port::{Port, Ports, SourcePort},
     time::Instant,
 };
 use rma_lab::{Lab, LabConfig, Netns};
@@ -130,16 +130,8 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 fn transmit(from: End, version: u8, len: usize) -> Transmit {
-    Transmit {
-        source: from.address(version),
-        destination: from.other().address(version),
-        port: Port(PORT),
-        class: ClassOfService::Throughput,
-        len,
-        flow: 7,
-        may_resolve: true,
-        link_behind: false,
-    }
+    let ends = [from.address(version), from.other().address(version)];
+    Transmit::new(ends, Port(PORT), ClassOfService::Throughput, len)
 }
 
 fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {
@@ -201,7 +193,7 @@ fn frames_are_carried(mtu: u32, mode: Mode) {
     carry_all_sizes(&mut backends, mtu);
     for backend in &backends {
         let counters = backend.counters();
-        assert_eq!(counters.rx_frames.load(), counters.tx_frames.load());
+        assert_eq!(counters.rx_packets.load(), counters.tx_packets.load());
         assert_eq!(counters.rx_multi_buffer.load() > 0, mtu == 9000);
         assert_eq!(counters.tx_multi_buffer.load() > 0, mtu == 9000);
         assert_eq!(counters.descriptors_refused.load() + counters.chunks_lost.load(), 0);
@@ -497,7 +489,7 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
         next_hop_mac: End::B.mac(&lab),
         source: End::A.address(version),
         destination: End::B.address(version),
-        flow: 0,
+        source_port: SourcePort::FIRST,
         port: Port(PORT),
     };
     let packet = |version: u8| {
@@ -526,7 +518,7 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
     assert_eq!(counters.rx_udp_length.load(), 1);
     assert_eq!(counters.rx_mapped_address.load(), 1);
     assert_eq!(counters.rx_not_local.load(), 1);
-    assert_eq!(counters.rx_frames.load(), 1);
+    assert_eq!(counters.rx_packets.load(), 1);
 }
 
 /// A backend at B that knows no path, but its own hardware address.
@@ -616,8 +608,14 @@ fn no_notice_goes_back_to_a_group_to_nobody_to_ourselves_or_for_what_was_not_to_
 /// A packet to B's address, from and to these hardware addresses.
 fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u8> {
     let (source, destination) = (End::A.address(version), End::B.address(version));
-    let headers =
-        Headers { source_mac, next_hop_mac, source, destination, flow: 0, port: Port(PORT) };
+    let headers = Headers {
+        source_mac,
+        next_hop_mac,
+        source,
+        destination,
+        source_port: SourcePort::FIRST,
+        port: Port(PORT),
+    };
     let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
     headers.write(&mut packet);
     packet

@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use rma_core::{addr::HostAddr, port::Port, time::Instant};
+use rma_core::{
+    addr::HostAddr,
+    port::{Port, SourcePort},
+    time::Instant,
+};
 use rma_xdp::xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA};
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
@@ -84,7 +88,14 @@ impl Drop for StopOnDrop<'_> {
 pub(super) fn headers(from: (HostAddr, [u8; 6]), to: (HostAddr, [u8; 6]), port: u16) -> Headers {
     let (source, source_mac) = from;
     let (destination, next_hop_mac) = to;
-    Headers { source_mac, next_hop_mac, source, destination, flow: 0, port: Port(port) }
+    Headers {
+        source_mac,
+        next_hop_mac,
+        source,
+        destination,
+        source_port: SourcePort::FIRST,
+        port: Port(port),
+    }
 }
 
 pub(super) fn socket(sockets: &mut SteeredSockets) -> &mut Socket {

@@ -249,6 +249,8 @@ impl World {
         });
         let mut copy = bytes;
         let frame = RxFrame {
+            source_port: rma_core::port::SourcePort::FIRST,
+            is_first: true,
             source,
             destination,
             port: Port::ONE_RMA,

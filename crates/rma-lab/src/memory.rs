@@ -1,12 +1,12 @@
 //! A device in memory: what was sent stays until somebody looks, what arrives somebody put there.
 //!
-//! It loses nothing and orders nothing anew; whoever carries frames from one device to another
+//! Each frame is a packet here. It loses nothing and orders nothing anew; whoever carries frames from one device to another
 //! decides about that. It allocates for each frame: not for measuring.
 
 use std::collections::VecDeque;
 
 use rma_core::{
-    backend::{Backend, RxFrame, Transmit, TxFrame},
+    backend::{Backend, RxFrame, RxPacket, Transmit, TxFrame},
     time::Instant,
     wire::FRAME_LEN_MAX,
 };
@@ -24,11 +24,11 @@ pub struct MemoryBackend {
 }
 
 impl Backend for MemoryBackend {
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let burst = max.min(self.arriving.len());
         let mut arrived: Vec<_> = self.arriving.drain(..burst).collect();
-        let frames = arrived.iter_mut().map(|(transmit, bytes)| received(*transmit, bytes));
-        on_frames(&mut frames.collect::<Vec<_>>());
+        let packets = arrived.iter_mut().map(|(transmit, bytes)| packet(*transmit, bytes));
+        on_packets(&mut packets.collect::<Vec<_>>());
         burst
     }
 
@@ -48,8 +48,14 @@ impl Backend for MemoryBackend {
 /// The largest frame that goes through an Ethernet of the usual MTU over IPv4.
 const REPLY_LEN_MAX: usize = 1472;
 
-/// A frame as a NIC is handed it that arrives as it was sent.
+/// A frame as a NIC is handed it that arrives as it was sent, alone in its packet.
 pub fn received(transmit: Transmit, bytes: &mut [u8]) -> RxFrame<'_> {
-    let Transmit { source, destination, port, .. } = transmit;
-    RxFrame { source, destination, port, reply_len_max: REPLY_LEN_MAX, link: None, bytes }
+    RxFrame::alone(packet(transmit, bytes))
+}
+
+/// A packet that arrives as it was sent.
+fn packet(transmit: Transmit, bytes: &mut [u8]) -> RxPacket<'_> {
+    let Transmit { source, destination, port, source_port, .. } = transmit;
+    let reply_len_max = REPLY_LEN_MAX;
+    RxPacket { source, destination, port, source_port, reply_len_max, link: None, bytes }
 }

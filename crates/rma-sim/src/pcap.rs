@@ -15,9 +15,6 @@ use crate::net::{
     trace::{Seen, What},
 };
 
-/// The first of the UDP source ports that carry a frame's flow, and how many there are.
-const SOURCE_PORTS: (u16, u16) = (49_152, 1 << 14);
-
 /// "Classic pcap, byte order of the writer, nanoseconds".
 const MAGIC: u32 = 0xa1b2_3c4d;
 const ETHERNET: u32 = 1;
@@ -88,7 +85,7 @@ impl<W: Write> Capture<W> {
 }
 
 fn append_packet(packet: &mut Vec<u8>, frame: &Frame, bytes: &[u8]) {
-    let Transmit { source, destination, port, flow, .. } = frame.transmit;
+    let Transmit { source, destination, port, source_port, .. } = frame.transmit;
     let ipv4 = source.is_ipv4();
     packet.extend(mac(frame.to));
     packet.extend(mac(Some(frame.from)));
@@ -110,9 +107,8 @@ fn append_packet(packet: &mut Vec<u8>, frame: &Frame, bytes: &[u8]) {
         packet.extend(&addresses);
     }
 
-    let (first, count) = SOURCE_PORTS;
     let udp_start = packet.len();
-    packet.extend((first + flow % count).to_be_bytes());
+    packet.extend(source_port.0.to_be_bytes());
     packet.extend(port.0.to_be_bytes());
     packet.extend(udp_len.to_be_bytes());
     packet.extend([0, 0]);

@@ -9,8 +9,8 @@ use arrayvec::ArrayVec;
 
 use crate::{
     addr::{HostAddr, LocalAddresses},
-    backend::{BATCH, RxFrame, TxFrame},
-    port::Port,
+    backend::{BATCH, RxFrame, RxPacket, TxFrame},
+    port::{Port, SourcePort},
     wire::FRAME_LEN_MAX,
 };
 
@@ -22,6 +22,7 @@ struct Looped {
     source: HostAddr,
     destination: HostAddr,
     port: Port,
+    source_port: SourcePort,
     len: usize,
     bytes: [u8; FRAME_LEN_MAX],
 }
@@ -38,6 +39,7 @@ impl Loopback {
             source: nobody,
             destination: nobody,
             port: Port(0),
+            source_port: SourcePort::FIRST,
             len: 0,
             bytes: [0; FRAME_LEN_MAX],
         };
@@ -63,6 +65,7 @@ impl Loopback {
         looped.source = transmit.source;
         looped.destination = transmit.destination;
         looped.port = transmit.port;
+        looped.source_port = transmit.source_port;
         looped.len = transmit.len;
         looped.bytes[..transmit.len].copy_from_slice(&frame.bytes[..transmit.len]);
         self.used += 1;
@@ -74,14 +77,15 @@ impl Loopback {
         for looped in self.frames[..used].chunks_mut(BATCH) {
             let mut frames: ArrayVec<_, BATCH> = ArrayVec::new();
             for looped in looped {
-                frames.push(RxFrame {
+                frames.push(RxFrame::alone(RxPacket {
                     source: looped.source,
                     destination: looped.destination,
                     port: looped.port,
+                    source_port: looped.source_port,
                     reply_len_max: FRAME_LEN_MAX,
                     link: None,
                     bytes: &mut looped.bytes[..looped.len],
-                });
+                }));
             }
             handle(&mut frames);
         }

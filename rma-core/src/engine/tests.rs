@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     addr::{HostAddr, Pid},
-    backend::{RxFrame, Transmit, TxFrame},
+    backend::{RxFrame, RxPacket, Transmit, TxFrame},
     command::{Command, CommandSlotId},
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,
@@ -9,7 +9,7 @@ use crate::{
     nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
     one_rma::{COMMANDS_PER_PORTAL, OneRma},
     op::{ClassOfService, OpStatus, OpType},
-    port::Port,
+    port::{Port, SourcePort},
     portal::{Bell, CommandPortal, PortalConfig, PortalMemory, ReadOp, Wake, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     wire::FrameView,
@@ -37,7 +37,7 @@ const SLOTS: u16 = 48;
 struct Lost(Vec<u16>);
 
 impl Backend for Lost {
-    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         0
     }
 

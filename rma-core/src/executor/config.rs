@@ -9,7 +9,7 @@ use crate::{
     backend::ReceiveLenMax,
     cc::{CcConfig, CcConfigBuilder, CcConfigError},
     limits::{OP_SIZE_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
-    wire::read::RESPONSE_OVERHEAD,
+    wire::OVERHEAD_MAX,
 };
 
 /// Settings of one CommandExecutor. Nothing is believed until it is made.
@@ -60,7 +60,7 @@ impl ExecutorConfig {
     /// network with this round trip.
     pub fn new(receive: ReceiveLenMax, timeout: Duration, rtt: Duration) -> Self {
         let payload =
-            |frame: usize| frame.saturating_sub(RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize) as u32;
+            |frame: usize| frame.saturating_sub(OVERHEAD_MAX).min(OP_SIZE_MAX as usize) as u32;
         Self {
             calls: 1024,
             payload_len_max: PayloadLenMax {

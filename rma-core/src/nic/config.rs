@@ -300,11 +300,12 @@ impl NicConfig {
         CounterBlock::new(first, self.place.counter_end)
     }
 
-    /// The largest payload of one frame to `own`, one of the NIC's addresses.
-    pub(super) fn payload_len_max(&self, own: HostAddr) -> u16 {
+    /// The largest payload of one frame to `own`, one of the NIC's addresses, of a kind that has
+    /// `overhead` octets besides.
+    pub(super) fn payload_len_max(&self, own: HostAddr, overhead: usize) -> u16 {
         let receive = &self.place.receive_len_max;
         let frame = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let payload = frame.saturating_sub(wire::read::RESPONSE_OVERHEAD).min(OP_SIZE_MAX as usize);
+        let payload = frame.saturating_sub(overhead).min(OP_SIZE_MAX as usize);
         u16::try_from(payload).expect("an op fits 16 bits")
     }
 
@@ -459,7 +460,7 @@ mod tests {
         let v4 = place().addresses;
         let mut both = v4;
         both.insert(v6);
-        for (addresses, mtu) in [(v4, 140), (v6.into(), 160), (both, 160)] {
+        for (addresses, mtu) in [(v4, 144), (v6.into(), 164), (both, 164)] {
             assert!(builds(addresses, mtu), "{mtu}");
             assert!(!builds(addresses, mtu - 1), "one byte less than {mtu}");
         }

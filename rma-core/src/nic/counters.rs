@@ -22,6 +22,7 @@ pub struct NicCounters {
     not_sent: [Tally; NotSent::ALL.len()],
     frames_received: Tally,
     frames_sent: Tally,
+    tail_octets: Tally,
     commands_refused: Tally,
     shed_with_room: Tally,
     requests_abandoned: Tally,
@@ -81,6 +82,16 @@ impl NicCounters {
     /// Frames that the backend handed over.
     pub fn frames_received(&self) -> u64 {
         self.frames_received.load()
+    }
+
+    /// Octets at the ends of packets that no frames could be found in. Each such end is one frame
+    /// among [`NicCounters::drops`].
+    pub fn tail_octets(&self) -> u64 {
+        self.tail_octets.load()
+    }
+
+    pub(super) fn count_tail(&self, octets: usize) {
+        self.tail_octets.add(octets as u64);
     }
 
     /// Frames that the backend took.

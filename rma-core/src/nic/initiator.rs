@@ -33,6 +33,7 @@ use crate::{
     index_list::{IndexList, Links},
     limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus},
+    port::SourcePort,
     time::Instant,
 };
 use mutation::Solicited;
@@ -55,6 +56,9 @@ pub(super) struct Initiator {
     sending_links: Links,
     /// Whether solicited data is asked first for the next frame.
     data_first: bool,
+    /// Whether the last frame was data of an op of the latency class that has more. That op is
+    /// next: all its data leaves in one turn.
+    has_rest: bool,
     /// At most one for each slot, so it never grows.
     completions: VecDeque<Completion>,
     /// Ops of the throughput class that are in service or solicited.
@@ -81,6 +85,7 @@ impl Initiator {
             arrived_at: Instant::ZERO,
             command: Command::NONE,
             entered_at: Instant::ZERO,
+            source_port: SourcePort::FIRST,
             seal: RequestSeal::NONE,
             arrived: Granules::NONE,
             solicited: Solicited::NONE,
@@ -95,6 +100,7 @@ impl Initiator {
             sending: IndexList::new(),
             sending_links: Links::new(slots),
             data_first: true,
+            has_rest: false,
             completions: VecDeque::with_capacity(slots),
             bulk_under_way: 0,
             bulk_answered_at: None,
@@ -202,6 +208,8 @@ impl Initiator {
         if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
             return None;
         }
+        // Unless an op says otherwise below.
+        self.has_rest = false;
         for data in [self.data_first, !self.data_first] {
             let transmit = if data {
                 self.poll_data(tables, out)
@@ -213,6 +221,11 @@ impl Initiator {
             }
         }
         None
+    }
+
+    /// Whether the last frame has others of its op behind it, which leave in the same turn.
+    pub(super) const fn has_rest(&self) -> bool {
+        self.has_rest
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.

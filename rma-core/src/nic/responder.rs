@@ -78,7 +78,7 @@ impl Responder {
         opened: &Opened,
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        let asked = asked(claims.header, frame);
+        let asked = asked(now, claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
         let bucket = self.bucket_of(asked.initiator, tables.config);
         let full = self.reads.why_full(claims.header.class, bucket, claims.op_size);
@@ -98,7 +98,7 @@ impl Responder {
         opened: &Opened,
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        let asked = asked(claims.header, frame);
+        let asked = asked(now, claims.header, frame);
         if self.writes.has_come(&asked) {
             return Err(DropReason::Duplicate);
         }
@@ -124,9 +124,15 @@ impl Responder {
         self.writes.handle_data(clock, claims, frame, opened, tables)
     }
 
+    /// A frame is handled, whatever it is.
+    #[inline]
+    pub(super) const fn note_frame(&mut self, frame: &RxFrame<'_>) {
+        self.admission.note_frame(frame);
+    }
+
     /// Whether the request of a mutation has come before.
     pub(super) fn has_come(&self, header: &Header, frame: &RxFrame<'_>) -> bool {
-        self.writes.has_come(&asked(*header, frame))
+        self.writes.has_come(&asked(Instant::ZERO, *header, frame))
     }
 
     /// What solicited data is opened with: K_d, and the IV of the solicitation that it claims to
@@ -188,6 +194,11 @@ impl Responder {
             + self.writes.frames_waiting(window)
     }
 
+    /// Whether the last frame began an op of the latency class that has more of them.
+    pub(super) const fn has_rest(&self) -> bool {
+        self.reads.has_rest()
+    }
+
     /// Writes the next frame, if there is one.
     pub(super) fn poll_transmit(
         &mut self,
@@ -210,7 +221,7 @@ impl Responder {
             };
             sender = sender.next();
             if transmit.is_some() {
-                self.first = sender;
+                self.first = if reads.has_rest() { Sender::Reads } else { sender };
                 return transmit;
             }
         }
@@ -230,12 +241,14 @@ impl Sender {
     }
 }
 
-fn asked(header: Header, frame: &RxFrame<'_>) -> Asked {
+/// `now` is when the turn began that the request came in.
+fn asked(now: Instant, header: Header, frame: &RxFrame<'_>) -> Asked {
     Asked {
         header,
         seal: RequestSeal::of(&header, frame.bytes),
         initiator: frame.source,
         responder: frame.destination,
+        source_port: frame.source_port.answering(now),
     }
 }
 

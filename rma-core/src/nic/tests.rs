@@ -245,6 +245,8 @@ fn deliver(
         now,
         &now,
         RxFrame {
+            source_port: crate::port::SourcePort::FIRST,
+            is_first: true,
             source: flight.transmit.source,
             destination: flight.transmit.destination,
             port: flight.transmit.port,

@@ -7,7 +7,9 @@
 use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
+    error::DropReason,
     nic::Quantum,
+    packet::Tail,
     port::Port,
     service::Service,
     time::{Clock, Instant},
@@ -28,6 +30,15 @@ pub struct Both<A, B> {
 enum Turn {
     First,
     Second,
+}
+
+impl Turn {
+    const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
 }
 
 impl<A: Service, B: Service> Both<A, B> {
@@ -57,6 +68,22 @@ impl<A: Service, B: Service> Service for Both<A, B> {
 
     fn serves(&self, port: Port) -> bool {
         self.first.serves(port) || self.second.serves(port)
+    }
+
+    fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason> {
+        if self.first.serves(port) {
+            self.first.frame_len(port, octets)
+        } else {
+            self.second.frame_len(port, octets)
+        }
+    }
+
+    fn drop_tail(&mut self, port: Port, tail: Tail) {
+        if self.first.serves(port) {
+            self.first.drop_tail(port, tail);
+        } else {
+            self.second.drop_tail(port, tail);
+        }
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
@@ -114,16 +141,14 @@ impl<A: Service, B: Service> Service for Both<A, B> {
             return second.poll_transmits(now, frames, quantum);
         }
         let was = *turn;
-        match was {
-            Turn::First => {
-                *turn = Turn::Second;
-                share(now, frames, quantum, first, second)
-            }
-            Turn::Second => {
-                *turn = Turn::First;
-                share(now, frames, quantum, second, first)
-            }
+        let (written, goes_on) = match was {
+            Turn::First => share(now, frames, quantum, first, second),
+            Turn::Second => share(now, frames, quantum, second, first),
+        };
+        if !goes_on {
+            *turn = was.other();
         }
+        written
     }
 
     fn wants_transmit(&self) -> bool {
@@ -155,24 +180,26 @@ impl<A: Service, B: Service> Service for Both<A, B> {
 }
 
 /// Has the frames of two services written: half of them by the one whose turn it is, then as many
-/// as the other has, and the rest by the one whose turn it is again.
+/// as the other has, and the rest by the one whose turn it is again. Returns how many, and whether
+/// it stays the turn of the same: it has begun an op, and the rest of it must come next.
 fn share(
     now: Instant,
     frames: &mut [TxFrame<'_>],
     quantum: &mut Quantum,
     turn: &mut impl Service,
     other: &mut impl Service,
-) -> usize {
+) -> (usize, bool) {
     let half = frames.len().div_ceil(2);
     let mut written = turn.poll_transmits(now, &mut frames[..half], quantum);
-    if !quantum.admits() {
-        return written;
+    if !quantum.admits() || quantum.expects_rest() {
+        return (written, quantum.expects_rest());
     }
     written += other.poll_transmits(now, &mut frames[written..], quantum);
-    if written < frames.len() && quantum.admits() {
-        written += turn.poll_transmits(now, &mut frames[written..], quantum);
+    if written == frames.len() || !quantum.admits() {
+        return (written, false);
     }
-    written
+    written += turn.poll_transmits(now, &mut frames[written..], quantum);
+    (written, quantum.expects_rest())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{crypto::Direction, error::DropReason};
 macro_rules! frames {
     ($(
         $(#[$view_doc:meta])*
-        $view:ident($meaning:ty), $direction:ident, $header_len:ident => {
+        $view:ident($meaning:ty), $direction:ident, $header_len:ident $(+ $payload:ident)? => {
             $($(#[$doc:meta])* $frame_type:ident = $code:literal,)+
         }
     )+) => {
@@ -35,6 +35,22 @@ macro_rules! frames {
             pub const fn direction(self) -> Direction {
                 match self {
                     $($(Self::$frame_type)|+ => Direction::$direction,)+
+                }
+            }
+
+            /// Octets of the header of a frame of this type.
+            #[inline]
+            pub(in crate::wire) const fn header_len(self) -> usize {
+                match self {
+                    $($(Self::$frame_type)|+ => $header_len,)+
+                }
+            }
+
+            /// Whether a payload stands between header and tag. Its length is in the header then.
+            #[inline]
+            pub(in crate::wire) const fn has_payload(self) -> bool {
+                match self {
+                    $($(Self::$frame_type)|+ => <[&str]>::len(&[$(stringify!($payload))?]) == 1,)+
                 }
             }
         }

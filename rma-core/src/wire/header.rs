@@ -73,13 +73,6 @@ impl Header {
         out[field::COUNTER].copy_from_slice(&self.counter.to_be_bytes());
     }
 
-    /// A number that is the same for all frames of one op, by which a network may spread them
-    /// ([`crate::backend::Transmit::flow`]).
-    #[must_use]
-    pub const fn flow(&self) -> u16 {
-        self.slot.0 ^ self.generation as u16
-    }
-
     /// The IV of the frame that this header begins.
     #[must_use]
     pub const fn iv(&self, direction: Direction) -> Iv {
@@ -98,12 +91,8 @@ pub(super) struct HeaderView {
 impl HeaderView {
     pub(super) fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let octets: &[u8; HEADER_LEN] = frame.first_chunk().ok_or(DropReason::Length)?;
-        if octets[field::VERSION] != VERSION {
-            return Err(DropReason::Version);
-        }
         Ok(Self {
-            frame_type: FrameType::from_code(octets[field::FRAME_TYPE])
-                .ok_or(DropReason::FrameType)?,
+            frame_type: frame_type_of(octets)?,
             status: octets[field::STATUS],
             header: Header {
                 class: ClassOfService::from_code(octets[field::CLASS]).ok_or(DropReason::Field)?,
@@ -127,6 +116,21 @@ impl HeaderView {
 
     pub(super) const fn header(&self) -> Header {
         self.header
+    }
+}
+
+/// The type of the frame that `octets` begin.
+#[inline]
+pub(super) const fn frame_type_of<const LEN: usize>(
+    octets: &[u8; LEN],
+) -> Result<FrameType, DropReason> {
+    const { assert!(LEN >= HEADER_LEN) };
+    if octets[field::VERSION] != VERSION {
+        return Err(DropReason::Version);
+    }
+    match FrameType::from_code(octets[field::FRAME_TYPE]) {
+        Some(frame_type) => Ok(frame_type),
+        None => Err(DropReason::FrameType),
     }
 }
 

@@ -23,11 +23,13 @@
 //! ```
 //!
 //! Hop 3, solicited data; payload and tag follow. Cut as responses to a read are, see
-//! [`super::read`]:
+//! [`super::read`], and with the payload's length where they have it:
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
-//! |         pending write         |           op offset           |
+//! |         pending write         |         payload length        |
+//! +-------------------------------+-------------------------------+
+//! |           op offset           |           reserved            |
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
@@ -60,7 +62,9 @@ mod field {
 
     pub(super) const PENDING: Range<usize> = HEADER_LEN..HEADER_LEN + 2;
     pub(super) const PAYLOAD_LEN_MAX: Range<usize> = PENDING.end..PENDING.end + 2;
-    pub(super) const OP_OFFSET: Range<usize> = PENDING.end..PENDING.end + 2;
+    pub(super) const PAYLOAD_LEN: Range<usize> = PENDING.end..PENDING.end + 2;
+    pub(super) const OP_OFFSET: Range<usize> = PAYLOAD_LEN.end..PAYLOAD_LEN.end + 2;
+    pub(super) const DATA_RESERVED: Range<usize> = OP_OFFSET.end..OP_OFFSET.end + 2;
 
     pub(super) const RESERVED: Range<usize> = HEADER_LEN..HEADER_LEN + 4;
 }
@@ -78,7 +82,7 @@ pub const SOLICITATION_HEADER_LEN: usize = field::PAYLOAD_LEN_MAX.end;
 pub const SOLICITATION_LEN: usize = SOLICITATION_HEADER_LEN + TAG_LEN;
 
 /// Octets of the header of solicited data.
-pub const DATA_HEADER_LEN: usize = field::OP_OFFSET.end;
+pub const DATA_HEADER_LEN: usize = field::DATA_RESERVED.end;
 
 /// Octets of solicited data that are not payload: header and tag.
 pub const DATA_OVERHEAD: usize = DATA_HEADER_LEN + TAG_LEN;
@@ -250,7 +254,7 @@ pub struct SolicitedData {
     pub pending: u16,
     /// Where in the op the payload begins, in bytes: a multiple of [`GRANULE`].
     pub op_offset: u16,
-    /// Octets of payload: at least 1. Not in the header: the frame's length says it.
+    /// Octets of payload: at least 1.
     pub payload_len: u16,
 }
 
@@ -260,7 +264,9 @@ impl SolicitedData {
         let common = out.first_chunk_mut().expect("longer than the common header");
         self.header.emit(FrameType::SolicitedData, 0, common);
         out[field::PENDING].copy_from_slice(&self.pending.to_be_bytes());
+        out[field::PAYLOAD_LEN].copy_from_slice(&self.payload_len.to_be_bytes());
         out[field::OP_OFFSET].copy_from_slice(&self.op_offset.to_be_bytes());
+        out[field::DATA_RESERVED].fill(0);
     }
 
     /// The bytes of the op that this frame covers, end exclusive, as `u32` so that the sum fits.
@@ -275,18 +281,21 @@ impl Meaning for SolicitedData {
     fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let common = HeaderView::parse(frame)?;
         let octets: &[u8; DATA_HEADER_LEN] = frame.first_chunk().ok_or(DropReason::Length)?;
-        let payload_len = frame.len().checked_sub(DATA_OVERHEAD).ok_or(DropReason::Length)?;
-        if !(1..=OP_SIZE_MAX as usize).contains(&payload_len) {
-            return Err(DropReason::Length);
-        }
         let data = Self {
             header: common.header(),
             pending: u16::from_be_bytes(read(octets, field::PENDING.start)),
             op_offset: u16::from_be_bytes(read(octets, field::OP_OFFSET.start)),
-            payload_len: payload_len as u16,
+            payload_len: u16::from_be_bytes(read(octets, field::PAYLOAD_LEN.start)),
         };
+        if frame.len() != DATA_OVERHEAD + usize::from(data.payload_len) {
+            return Err(DropReason::Length);
+        }
         let (start, end) = data.span();
-        let defined = common.status() == 0 && start.is_multiple_of(GRANULE) && end <= OP_SIZE_MAX;
+        let defined = common.status() == 0
+            && data.payload_len > 0
+            && octets[field::DATA_RESERVED] == [0; 2]
+            && start.is_multiple_of(GRANULE)
+            && end <= OP_SIZE_MAX;
         if defined { Ok(data) } else { Err(DropReason::Field) }
     }
 }

@@ -53,7 +53,7 @@ fn reason(frame: &[u8]) -> DropReason {
 #[test]
 fn the_common_header_has_the_octets_of_the_wire_document() {
     let expected: [u8; header::HEADER_LEN] = [
-        1, 1, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22,
+        2, 1, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22,
         23, 24,
     ];
     assert_eq!(request_frame()[..header::HEADER_LEN], expected);
@@ -112,7 +112,9 @@ fn undefined_values_are_dropped() {
         frame
     };
     assert_eq!(reason(&with(0, &[0])), DropReason::Version);
-    assert_eq!(reason(&with(0, &[2])), DropReason::Version);
+    for version in [1, 3] {
+        assert_eq!(reason(&with(0, &[version])), DropReason::Version);
+    }
     assert_eq!(reason(&with(1, &[0])), DropReason::FrameType);
     assert_eq!(reason(&with(1, &[9])), DropReason::FrameType);
     assert_eq!(reason(&with(2, &[2])), DropReason::Field);
@@ -172,7 +174,7 @@ fn the_hops_of_a_mutation_have_the_octets_of_the_wire_document() {
     let mut frame = [0xaa; DATA_OVERHEAD + 64];
     SolicitedData { header: header(), pending: 0x0102, op_offset: 128, payload_len: 64 }
         .emit(frame.first_chunk_mut().unwrap());
-    assert_eq!((frame[1], &frame[28..33]), (7, &[1, 2, 0, 128, 0xaa][..]));
+    assert_eq!((frame[1], &frame[28..37]), (7, &[1, 2, 0, 64, 0, 128, 0, 0, 0xaa][..]));
     let mut frame = [0xaa; ACKNOWLEDGEMENT_LEN];
     let status = OpStatus::RemoteAuthenticationFailure;
     Acknowledgement { header: header(), status }
@@ -205,12 +207,13 @@ fn undefined_values_of_a_mutation_are_dropped() {
 
     let data = |op_offset, payload_len: usize| {
         let mut frame = vec![0; DATA_OVERHEAD + payload_len];
-        SolicitedData { header: header(), pending: 1, op_offset, payload_len: 0 }
+        let payload_len = payload_len as u16;
+        SolicitedData { header: header(), pending: 1, op_offset, payload_len }
             .emit(frame.first_chunk_mut().unwrap());
         reason(&frame)
     };
-    assert_eq!(data(0, 0), DropReason::Length);
-    assert_eq!(data(0, 4097), DropReason::Length);
+    assert_eq!(data(0, 0), DropReason::Field, "no payload");
+    assert_eq!(data(0, 4097), DropReason::Field, "more than an op");
     assert_eq!(data(1, 64), DropReason::Field, "not on a granule");
     assert_eq!(data(4032, 65), DropReason::Field, "past the largest op");
 
@@ -276,7 +279,11 @@ fn nearly_frames() -> impl Strategy<Value = Vec<u8>> {
                 3 | 8 => octets[28..32].fill(0),
                 4 => octets[38..40].fill(0),
                 5 => octets[28..40].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]),
-                7 => octets[30..32].copy_from_slice(&(granule * 64).to_be_bytes()),
+                7 => {
+                    octets[30..32].copy_from_slice(&(len as u16).wrapping_sub(52).to_be_bytes());
+                    octets[32..34].copy_from_slice(&(granule * 64).to_be_bytes());
+                    octets[34..36].fill(0);
+                }
                 _ => {}
             }
             octets[..len].to_vec()

@@ -216,6 +216,8 @@ impl Vectors {
         let [source, destination] = self.addrs;
         let bytes = &mut frame.octets.clone();
         let frame = RxFrame {
+            source_port: rma_core::port::SourcePort::FIRST,
+            is_first: true,
             source,
             destination,
             port: Port::ONE_RMA,
@@ -234,6 +236,8 @@ impl Vectors {
         let sent = self.record(name, key, Some(answers), &out[..len], plaintext);
         let reply_len_max = wire::FRAME_LEN_MAX;
         let frame = RxFrame {
+            source_port: rma_core::port::SourcePort::FIRST,
+            is_first: true,
             source,
             destination,
             port,

@@ -5,7 +5,7 @@
 use std::os::fd::BorrowedFd;
 
 use rma_core::{
-    backend::{Backend, RxFrame, TxFrame},
+    backend::{Backend, RxPacket, TxFrame},
     nic::ReceiveLenMax,
     time::Instant,
 };
@@ -39,11 +39,11 @@ pub enum AnyBackend {
 }
 
 impl Backend for AnyBackend {
-    fn rx_burst(&mut self, max: usize, on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         match self {
             #[cfg(feature = "xdp")]
-            Self::Xdp(xdp) => xdp.rx_burst(max, on_frames),
-            Self::Udp(udp) => udp.rx_burst(max, on_frames),
+            Self::Xdp(xdp) => xdp.rx_burst(max, on_packets),
+            Self::Udp(udp) => udp.rx_burst(max, on_packets),
         }
     }
 

@@ -6,15 +6,15 @@
 //!
 //! What is different from AF_XDP, because the kernel does it:
 //!
-//! - A bound socket has one source port, the service's, so [`Transmit::flow`] is ignored: frames
-//!   of different ops are not spread over ECMP paths or the peer's receive queues.
+//! - A bound socket has one source port, the service's, so [`Transmit::source_port`] is ignored:
+//!   packets are not spread over ECMP paths or the peer's receive queues.
 //! - Routes and neighbours are the kernel's, so [`Transmit::may_resolve`] is ignored too: a reply
 //!   to a forged address may make the kernel ask for that neighbour. Its table is bounded
 //!   (`net.ipv4.neigh.default.gc_thresh3`), and the NIC limits the rate of such replies.
 //! - The kernel puts fragments together before a socket sees them. It tells of each datagram
 //!   whether it did, and those are dropped and counted: no host sends any, and one that came in
 //!   pieces was cut by somebody else (WIRE, section 1).
-//! - [`RxFrame::reply_len_max`] follows from the device's MTU when the backend was opened, not from
+//! - [`RxPacket::reply_len_max`] follows from the device's MTU when the backend was opened, not from
 //!   the path's. Frames are never fragmented: what the kernel knows to be too long for its path is
 //!   dropped and counted.
 //!
@@ -36,9 +36,9 @@ use std::{
 use receive::{Datagram, receive_datagram};
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, RxFrame, Transmit, TxFrame},
+    backend::{Backend, RxPacket, Transmit, TxFrame},
     nic::ReceiveLenMax,
-    port::{Port, Ports},
+    port::{Port, Ports, SourcePort},
     time::Instant,
     wire,
 };
@@ -237,7 +237,7 @@ fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Tally {
 }
 
 impl Backend for UdpBackend {
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let Self { sockets, rx_buffer, counters, .. } = self;
         // Bounds the calls that bring something, also those whose datagram is dropped.
         let mut calls_left = max;
@@ -252,10 +252,12 @@ impl Backend for UdpBackend {
                         handed += 1;
                         // One at a time: beside a system call for each, opening some side by side
                         // gains little.
-                        on_frames(&mut [RxFrame {
+                        on_packets(&mut [RxPacket {
                             source,
                             destination: socket.address,
                             port: socket.port,
+                            // Whatever it was: a bound socket answers from its own.
+                            source_port: SourcePort(socket.port.0),
                             reply_len_max: socket.frame_len_max,
                             link: None,
                             bytes: &mut rx_buffer[..len],

@@ -291,7 +291,7 @@ mod tests {
     use crate::driver::{Ledger, control::EngineSide};
     use rma_core::{
         addr::HostAddr,
-        backend::{Backend, RxFrame, TxFrame},
+        backend::{Backend, RxPacket, TxFrame},
         nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax},
         one_rma::OneRma,
         portal::PortalMemory,
@@ -351,7 +351,7 @@ mod tests {
     struct NoDevice;
 
     impl Backend for NoDevice {
-        fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+        fn rx_burst(&mut self, _: usize, _: impl FnMut(&mut [RxPacket<'_>])) -> usize {
             0
         }
 

@@ -12,6 +12,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, Direction, EngineId, Iv, fastest},
     limits::TAG_LEN,
     op::{ClassOfService, OpStatus},
+    port::SourcePort,
     region::RegionId,
     wire::{
         self, Acknowledgement, Failure, FrameView, Header, Mutation, MutationRequest, Request,
@@ -189,14 +190,14 @@ impl Forger {
     }
 
     fn like(&mut self, captured: &Captured, octets: &[u8]) -> Captured {
-        let flow = self.prng.next() as u16;
-        let frame = around(&captured.frame, self.port, flow, octets);
+        let source_port = SourcePort(self.prng.next() as u16);
+        let frame = around(&captured.frame, self.port, source_port, octets);
         Captured { toward: captured.toward, frame }
     }
 
     fn answer(&mut self, captured: &Captured, octets: &[u8]) -> Captured {
-        let flow = self.prng.next() as u16;
-        let frame = back(&captured.frame, self.port, flow, octets);
+        let source_port = SourcePort(self.prng.next() as u16);
+        let frame = back(&captured.frame, self.port, source_port, octets);
         Captured { toward: captured.toward.other(), frame }
     }
 

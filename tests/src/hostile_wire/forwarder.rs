@@ -394,5 +394,5 @@ impl Forwarder {
 /// The frame as if its receiver had sent it to its sender.
 fn turned(frame: &[u8], port: u16) -> Vec<u8> {
     let octets = payload(frame, port).expect("only frames of 1RMA are kept");
-    back(frame, port, 0, &frame[octets])
+    back(frame, port, rma_core::port::SourcePort::FIRST, &frame[octets])
 }

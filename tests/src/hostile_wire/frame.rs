@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rma_core::port::{Port, Ports};
+use rma_core::port::{Port, Ports, SourcePort};
 use rma_xdp::xdp::packet::{self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN};
 
 use crate::frames::{IPV4, IPV6, UDP, checksum};
@@ -48,8 +48,8 @@ pub fn sender_and_counter(frame: &[u8], port: u16) -> Option<([u8; 6], u16, u64)
 /// # Panics
 /// If `like` is no frame to `port`.
 #[must_use]
-pub fn around(like: &[u8], port: u16, flow: u16, payload: &[u8]) -> Vec<u8> {
-    wrap(like, port, flow, payload, false)
+pub fn around(like: &[u8], port: u16, source_port: SourcePort, payload: &[u8]) -> Vec<u8> {
+    wrap(like, port, source_port, payload, false)
 }
 
 /// As [`around`], the other way: from the receiver of `like` to its sender.
@@ -57,14 +57,15 @@ pub fn around(like: &[u8], port: u16, flow: u16, payload: &[u8]) -> Vec<u8> {
 /// # Panics
 /// If `like` is no frame to `port`.
 #[must_use]
-pub fn back(like: &[u8], port: u16, flow: u16, payload: &[u8]) -> Vec<u8> {
-    wrap(like, port, flow, payload, true)
+pub fn back(like: &[u8], port: u16, source_port: SourcePort, payload: &[u8]) -> Vec<u8> {
+    wrap(like, port, source_port, payload, true)
 }
 
-fn wrap(like: &[u8], port: u16, flow: u16, payload: &[u8], turned: bool) -> Vec<u8> {
+fn wrap(like: &[u8], port: u16, source_port: SourcePort, payload: &[u8], turned: bool) -> Vec<u8> {
     let Datagram { source, destination, .. } = parse(like, port).expect("a frame that came by");
     let [next_hop_mac, source_mac] = [0, 6].map(|at| *like[at..].first_chunk().expect("14 octets"));
-    let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port: Port(port) };
+    let headers =
+        Headers { source_mac, next_hop_mac, source, destination, source_port, port: Port(port) };
     let headers = if turned {
         Headers {
             source_mac: next_hop_mac,

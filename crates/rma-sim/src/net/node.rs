@@ -8,7 +8,7 @@ use core::{cell::Cell, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
 use rma_core::{
-    backend::{BATCH, RxFrame, Transmit, TxFrame},
+    backend::{BATCH, RxFrame, RxPacket, Transmit, TxFrame},
     command::{Command, Completion},
     engine,
     error::{CommandError, DropReason},
@@ -255,9 +255,17 @@ impl Node {
             let Arrival { frame, altered, .. } = arrival;
             copy.clear();
             copy.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
-            let Transmit { source, destination, port, .. } = frame.transmit;
+            let Transmit { source, destination, port, source_port, .. } = frame.transmit;
             let reply_len_max = self.mtu - ip_udp_len(source.is_ipv4());
-            RxFrame { source, destination, port, reply_len_max, link: None, bytes: copy }
+            RxFrame::alone(RxPacket {
+                source,
+                destination,
+                port,
+                source_port,
+                reply_len_max,
+                link: None,
+                bytes: copy,
+            })
         });
         let mut copies: Vec<_> = copies.collect();
         let before = self.clock.show(now);

@@ -252,7 +252,7 @@ impl Digest {
                 self.word(2);
                 self.bytes(&frame.transmit.source.to_octets());
                 self.bytes(&frame.transmit.destination.to_octets());
-                self.word(frame.transmit.flow.into());
+                self.word(frame.transmit.source_port.0.into());
                 self.bytes(&frame.bytes);
                 self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
             }

@@ -25,23 +25,28 @@ struct Carried {
 }
 
 impl Backend for Carried {
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let count = max.min(self.inbox.len());
         let mut flights: Vec<Flight> = self.inbox.drain(..count).collect();
-        let frames = flights.iter_mut().map(|it| {
-            let Flight { transmit: Transmit { source, destination, port, .. }, bytes } = it;
-            RxFrame {
-                source: *source,
-                destination: *destination,
-                port: *port,
-                reply_len_max: 1472,
-                link: None,
-                bytes,
-            }
-        });
+        let frames =
+            flights.iter_mut().map(|it| {
+                let Flight {
+                    transmit: Transmit { source, destination, port, source_port, .. },
+                    bytes,
+                } = it;
+                RxPacket {
+                    source_port: *source_port,
+                    source: *source,
+                    destination: *destination,
+                    port: *port,
+                    reply_len_max: 1472,
+                    link: None,
+                    bytes,
+                }
+            });
         let mut frames: Vec<_> = frames.collect();
         if !frames.is_empty() {
-            on_frames(&mut frames);
+            on_packets(&mut frames);
         }
         count
     }
@@ -208,8 +213,16 @@ impl Scene {
 }
 
 fn rx_frame<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
-    let &Transmit { source, destination, port, .. } = transmit;
-    RxFrame { source, destination, port, reply_len_max: 1472, link: None, bytes }
+    let &Transmit { source, destination, port, source_port, .. } = transmit;
+    RxFrame::alone(RxPacket {
+        source,
+        destination,
+        port,
+        source_port,
+        reply_len_max: 1472,
+        link: None,
+        bytes,
+    })
 }
 
 /// Of how many ops under an old key the honest host asks.

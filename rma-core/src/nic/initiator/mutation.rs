@@ -20,7 +20,7 @@ use crate::{
     nic::{
         granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
     },
-    op::Moves,
+    op::{ClassOfService, Moves},
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Header, Solicitation, SolicitedData,
@@ -39,6 +39,8 @@ pub(super) struct Solicited {
     pending: u16,
     /// The largest payload that both sides and the path between them can carry.
     payload_len_max: usize,
+    /// The longest packet that the responder receives.
+    packet_len_max: u16,
     /// Bytes of the op that have been sent.
     sent: u32,
     /// The address of ours that it was sent to.
@@ -51,6 +53,7 @@ impl Solicited {
         iv: Iv::NONE,
         pending: 0,
         payload_len_max: 0,
+        packet_len_max: 0,
         sent: 0,
         source: HostAddr::from_octets([0; 16]),
     };
@@ -96,6 +99,7 @@ impl Initiator {
             iv: solicitation.header.iv(crate::crypto::Direction::ToInitiator),
             pending: solicitation.pending,
             payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize),
+            packet_len_max: solicitation.payload_len_max.saturating_add(DATA_OVERHEAD as u16),
             sent: 0,
             source: frame.destination,
         };
@@ -121,9 +125,14 @@ impl Initiator {
             slot.solicited.sent = slot.command.op.op_size();
         }
         if slot.has_data_to_send() {
-            self.sending.push_back(&mut self.sending_links, id);
+            self.has_rest = slot.command.class == ClassOfService::Latency;
+            if self.has_rest {
+                self.sending.push_front(&mut self.sending_links, id);
+            } else {
+                self.sending.push_back(&mut self.sending_links, id);
+            }
         }
-        self.data_first = false;
+        self.data_first = self.has_rest;
         transmit
     }
 
@@ -153,7 +162,8 @@ impl Slot {
         tables: &mut Tables<'_>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let Solicited { iv, pending, payload_len_max, sent, source, .. } = self.solicited;
+        let Solicited { iv, pending, payload_len_max, packet_len_max, sent, source, .. } =
+            self.solicited;
         let room = out.len().saturating_sub(DATA_OVERHEAD);
         let left = (self.command.op.op_size() - sent) as usize;
         let payload_len = cut(left, payload_len_max.min(room));
@@ -186,15 +196,8 @@ impl Slot {
         };
         tables.security.write_answer(&self.command.key, &iv, data, frame);
         self.solicited.sent += payload_len as u32;
-        Some(Transmit {
-            source,
-            destination: self.command.responder,
-            port: tables.config.place.port,
-            class: header.class,
-            len: DATA_OVERHEAD + payload_len,
-            flow: header.flow(),
-            may_resolve: true,
-            link_behind: false,
-        })
+        let (ends, len) = ([source, self.command.responder], DATA_OVERHEAD + payload_len);
+        let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
+        Some(Transmit { source_port: self.source_port, packet_len_max, ..transmit })
     }
 }

@@ -7,10 +7,12 @@ use crate::{
     crypto::EngineId,
     nic::{granules::Granules, solicitation_window::Solicitor, tables::Tables},
     op::ClassOfService,
+    port::SourcePort,
     time::Instant,
     wire::{
-        Header, Mutation, MutationRequest, Request, mutation::MUTATION_REQUEST_LEN,
-        read::REQUEST_LEN,
+        Header, Mutation, MutationRequest, Request,
+        mutation::MUTATION_REQUEST_LEN,
+        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
     },
 };
 
@@ -50,7 +52,7 @@ impl Initiator {
                     header,
                     region_offset: remote_offset,
                     op_size: op_size as u16,
-                    payload_len_max: tables.config.payload_len_max(source),
+                    payload_len_max: tables.config.payload_len_max(source, RESPONSE_OVERHEAD),
                 };
                 slot.seal.iv = tables.security.write_request(&command.key, request, out);
                 None
@@ -69,15 +71,10 @@ impl Initiator {
         slot.entered_at = now;
         slot.arrived = Granules::NONE;
         slot.state = State::InService;
-        Some(Transmit {
-            source,
-            destination: slot.command.responder,
-            port: tables.config.place.port,
-            class: header.class,
-            len: if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN },
-            flow: header.flow(),
-            may_resolve: true,
-            link_behind: false,
-        })
+        slot.source_port = SourcePort::of_turn(now);
+        let len = if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN };
+        let ends = [source, slot.command.responder];
+        let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
+        Some(Transmit { source_port: slot.source_port, ..transmit })
     }
 }

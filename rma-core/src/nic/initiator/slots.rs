@@ -12,6 +12,7 @@ use crate::{
     error::{CommandError, DropReason},
     limits::TAG_LEN,
     nic::{granules::Granules, security::RequestSeal},
+    port::SourcePort,
     time::Instant,
     wire::Header,
 };
@@ -31,6 +32,8 @@ pub(super) struct Slot {
     pub(super) command: Command,
     /// When the op entered service.
     pub(super) entered_at: Instant,
+    /// The UDP port that the op's frames go from: that of the turn in which its request went.
+    pub(super) source_port: SourcePort,
     /// What binds answers to the request.
     //= 1rma#A-iv-memoized
     pub(super) seal: RequestSeal,

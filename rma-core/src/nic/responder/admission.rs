@@ -8,7 +8,7 @@
 //! derivation and one opening, under a decoy where it names nothing, and as many again as any
 //! region has previous keys. So the time of a refusal does not tell whether there is such a region.
 
-use super::notices::{Cause, Notices};
+use super::notices::{Cause, Notices, Way};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit},
@@ -21,6 +21,7 @@ use crate::{
         tables::Tables,
     },
     op::{OpStatus, OpType},
+    port::SourcePort,
     time::Instant,
     wire::Header,
 };
@@ -33,27 +34,28 @@ pub(super) struct Asked {
     pub(super) initiator: HostAddr,
     /// The address of ours that the request was sent to.
     pub(super) responder: HostAddr,
+    /// The UDP port that answers go from.
+    pub(super) source_port: SourcePort,
 }
 
 impl Asked {
     /// What stands in an entry that has not been used.
     pub(super) const NONE: Self = {
         let nobody = HostAddr::from_octets([0; 16]);
-        Self { header: Header::NONE, seal: RequestSeal::NONE, initiator: nobody, responder: nobody }
+        Self {
+            header: Header::NONE,
+            seal: RequestSeal::NONE,
+            initiator: nobody,
+            responder: nobody,
+            source_port: SourcePort::FIRST,
+        }
     };
 
     /// The envelope of an answer of `len` octets, which weighs as its op does.
-    pub(super) fn reply(&self, config: &NicConfig, len: usize, may_resolve: bool) -> Transmit {
-        Transmit {
-            source: self.responder,
-            destination: self.initiator,
-            port: config.place.port,
-            class: self.header.class,
-            len,
-            flow: self.header.flow(),
-            may_resolve,
-            link_behind: false,
-        }
+    pub(super) fn reply(&self, config: &NicConfig, len: usize) -> Transmit {
+        let ends = [self.responder, self.initiator];
+        let transmit = Transmit::new(ends, config.place.port, self.header.class, len);
+        Transmit { source_port: self.source_port, ..transmit }
     }
 }
 
@@ -80,11 +82,32 @@ pub(super) struct Admission {
     notices: Notices,
     /// When this turn is, as far as it was told.
     now: Instant,
+    paid: Paid,
+}
+
+/// Whether the packet of the frames that are handled has had its notice to a stranger.
+#[derive(Debug, Default)]
+struct Paid {
+    by_notice: bool,
+}
+
+impl Paid {
+    /// A frame is handled.
+    #[inline]
+    const fn note(&mut self, frame: &RxFrame<'_>) {
+        self.by_notice &= !frame.is_first;
+    }
+
+    /// Whether the notice for a frame may begin a packet: that for the first of its packet that is
+    /// refused.
+    const fn opens(&mut self) -> bool {
+        !core::mem::replace(&mut self.by_notice, true)
+    }
 }
 
 impl Admission {
     pub(super) fn new(config: &NicConfig) -> Self {
-        Self { notices: Notices::new(config), now: Instant::ZERO }
+        Self { notices: Notices::new(config), now: Instant::ZERO, paid: Paid::default() }
     }
 
     //= 1rma#4.2-attacker-without-key
@@ -158,7 +181,8 @@ impl Admission {
             _ => (Cause::Known, Some(key)),
         };
         // Of a request that came twice and waited twice, too, the initiator is told once.
-        let _ = self.notices.push(self.now, cause, (asked, status), key, None, tables.counters);
+        let way = Way { link: None, opens_packet: true };
+        let _ = self.notices.push(self.now, cause, (asked, status), key, way, tables.counters);
     }
 
     //= 1rma#4.2-request-authentication-failure
@@ -181,8 +205,18 @@ impl Admission {
         let (cause, reason) =
             if is_old { (Cause::OldKey, DropReason::OldKey) } else { (Cause::Stranger, reason) };
         let refused = (asked, OpStatus::RemoteAuthenticationFailure);
-        let pushed = self.notices.push(self.now, cause, refused, None, frame.link, tables.counters);
+        // A packet of strangers gets one back at most, whatever is in it (P10). Who had the key
+        // before is known.
+        let opens_packet = is_old || self.paid.opens();
+        let way = Way { link: frame.link, opens_packet };
+        let pushed = self.notices.push(self.now, cause, refused, None, way, tables.counters);
         pushed.err().unwrap_or(reason)
+    }
+
+    /// A frame is looked at, whatever it is.
+    #[inline]
+    pub(super) const fn note_frame(&mut self, frame: &RxFrame<'_>) {
+        self.paid.note(frame);
     }
 
     /// It is `now`, in this turn.

@@ -69,7 +69,17 @@ struct Notice {
     key: Option<DerivedRegionKey>,
     /// How its request came, if it may go back the same way.
     link: Option<[u8; LINK_LEN]>,
+    opens_packet: bool,
     since: Instant,
+}
+
+/// How a notice leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way<'f> {
+    /// How its request came, if it may go back the same way.
+    pub(super) link: Option<&'f [u8; LINK_LEN]>,
+    /// Whether it may begin a packet ([`Transmit::opens_packet`]).
+    pub(super) opens_packet: bool,
 }
 
 /// The notices of one cause.
@@ -142,7 +152,7 @@ impl Notices {
         cause: Cause,
         (asked, status): (&Asked, OpStatus),
         key: Option<&DerivedRegionKey>,
-        link: Option<&[u8; LINK_LEN]>,
+        way: Way<'_>,
         counters: &NicCounters,
     ) -> Result<(), DropReason> {
         if cause == Cause::OldKey {
@@ -172,7 +182,8 @@ impl Notices {
             asked: *asked,
             status,
             key: key.copied(),
-            link: link.copied(),
+            link: way.link.copied(),
+            opens_packet: way.opens_packet,
             since: now,
         });
         let bucket = self.secret.bucket_of(asked.initiator);
@@ -268,7 +279,8 @@ impl Notices {
         if let Some(limiter) = limiter {
             limiter.spend();
         }
-        let Notice { asked, status, key, link, .. } = self.entries[usize::from(entry)].take()?;
+        let Notice { asked, status, key, link, opens_packet, .. } =
+            self.entries[usize::from(entry)].take()?;
         if cause == Cause::OldKey {
             // From now on it counts: it may have waited for nearly a timeout.
             self.told.note(now, &asked.seal.tag);
@@ -283,16 +295,15 @@ impl Notices {
             }
             _ => false,
         };
+        let ends = [asked.responder, asked.initiator];
+        // Others decide how many there are.
+        let class = ClassOfService::Latency;
         Some(Transmit {
-            source: asked.responder,
-            destination: asked.initiator,
-            port: self.port,
-            // Others decide how many there are.
-            class: ClassOfService::Latency,
-            len: FAILURE_LEN,
-            flow: asked.header.flow(),
+            source_port: asked.source_port,
+            opens_packet,
             may_resolve: cause != Cause::Stranger,
             link_behind,
+            ..Transmit::new(ends, self.port, class, FAILURE_LEN)
         })
     }
 

@@ -38,6 +38,8 @@ struct Job {
     sent: u16,
     /// The largest payload that both sides and the path between them can carry.
     payload_len_max: usize,
+    /// The longest packet that the initiator receives.
+    packet_len_max: u16,
     revision: u64,
     key: DerivedRegionKey,
 }
@@ -49,6 +51,9 @@ pub(in crate::nic) struct InboundReads {
     timeout_nanos: u64,
     /// Which class is asked first the next time.
     first: ClassOfService,
+    /// Whether the last response was of a job of the latency class that has more. That job is next:
+    /// all its responses leave in one turn.
+    has_rest: bool,
 }
 
 /// The jobs of one class.
@@ -74,6 +79,7 @@ impl InboundReads {
             nack_threshold: config.nack_threshold,
             timeout_nanos: config.timeout_nanos,
             first: ClassOfService::Latency,
+            has_rest: false,
         }
     }
 
@@ -162,6 +168,7 @@ impl InboundReads {
         // A path that carries no granule is a device's mistake; one granule may still get through.
         let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
         job.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
+        job.packet_len_max = request.payload_len_max.saturating_add(RESPONSE_OVERHEAD as u16);
         job.revision = revision;
         job.key = key;
     }
@@ -184,6 +191,11 @@ impl InboundReads {
         self.queues.iter().map(|jobs| jobs.queue.len()).sum()
     }
 
+    /// Whether the last response has others of its op behind it, which leave in the same turn.
+    pub(super) const fn has_rest(&self) -> bool {
+        self.has_rest
+    }
+
     /// Writes the next response, if there is one.
     pub(super) fn poll_transmit(
         &mut self,
@@ -191,6 +203,8 @@ impl InboundReads {
         admission: &mut Admission,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        // Unless a job says otherwise below.
+        self.has_rest = false;
         let class = self.next_class()?;
         let jobs = &mut self.queues[class as usize];
         let job = &mut jobs.entries[usize::from(jobs.queue.front()?)];
@@ -206,6 +220,10 @@ impl InboundReads {
         jobs.bytes -= sent;
         if is_over {
             jobs.pop();
+        }
+        self.has_rest = !is_over && class == ClassOfService::Latency;
+        if self.has_rest {
+            self.first = class;
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
         transmit.or_else(|| admission.poll_transmit(tables, out))
@@ -269,6 +287,7 @@ impl Job {
             op_size: 0,
             sent: 0,
             payload_len_max: 0,
+            packet_len_max: 0,
             revision: 0,
             key: DerivedRegionKey::RESERVED,
         }
@@ -292,6 +311,7 @@ impl Job {
         };
         tables.security.write_answer(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
-        Some(self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len, true))
+        let reply = self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len);
+        Some(Transmit { packet_len_max: self.packet_len_max, ..reply })
     }
 }

@@ -227,6 +227,8 @@ fn an_initiator_that_was_stopped_before_it_took_the_solicitation_still_times_out
     let solicitation = pair.responses().remove(0);
     let mut bytes = solicitation.bytes.clone();
     let frame = RxFrame {
+        source_port: crate::port::SourcePort::FIRST,
+        is_first: true,
         source: pair.b.addr,
         destination: pair.a.addr,
         port: Port::ONE_RMA,
@@ -319,6 +321,8 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
         let clock = Jumping { now: Cell::new(just_in_time), pause };
         let mut bytes = data.bytes.clone();
         let frame = RxFrame {
+            source_port: crate::port::SourcePort::FIRST,
+            is_first: true,
             source: pair.a.addr,
             destination: pair.b.addr,
             port: Port::ONE_RMA,
@@ -337,6 +341,8 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
     let late = pair.now + timeout * 7 / 8;
     let mut bytes = data.bytes.clone();
     let frame = RxFrame {
+        source_port: crate::port::SourcePort::FIRST,
+        is_first: true,
         source: pair.a.addr,
         destination: pair.b.addr,
         port: Port::ONE_RMA,
@@ -639,9 +645,11 @@ fn data_that_was_lengthened_or_moved_is_dropped() {
     let honest = pair.data_of(pair.write(0, 0, 100)).remove(0);
     let mut longer = honest.clone();
     longer.bytes.insert(40, 0);
+    assert_eq!(pair.deliver_to_b(&longer), Err(DropReason::Length));
+    longer.bytes[31] += 1;
     assert_eq!(pair.deliver_to_b(&longer), Err(DropReason::DataUnauthenticated));
     let mut moved = honest.clone();
-    moved.bytes[31] = 64;
+    moved.bytes[33] = 64;
     assert_eq!(pair.deliver_to_b(&moved), Err(DropReason::DataUnauthenticated));
     assert_eq!(pair.target(), before);
     pair.deliver_to_b(&honest).unwrap();

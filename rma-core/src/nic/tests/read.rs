@@ -44,7 +44,9 @@ fn the_smallest_of_both_mtus_and_the_path_decides_the_cut() {
     pair.path_len_max = wire::FRAME_LEN_MIN;
     let responses = pair.responses_of(pair.read(0, 0, 4096));
     assert_eq!(responses.len(), 64);
-    assert!(responses.iter().all(|flight| flight.bytes.len() == wire::FRAME_LEN_MIN));
+    assert!(
+        responses.iter().all(|flight| flight.bytes.len() == wire::read::RESPONSE_OVERHEAD + 64)
+    );
     for response in responses.iter().rev() {
         pair.deliver_to_a(response).unwrap();
     }

@@ -256,6 +256,8 @@ fn notices_under_the_reserved_key_can_go_back_the_way_that_their_causes_came() {
     pair.rotate(9);
     for Flight { transmit, mut bytes } in requests {
         let frame = RxFrame {
+            source_port: crate::port::SourcePort::FIRST,
+            is_first: true,
             source: transmit.source,
             destination: transmit.destination,
             port: transmit.port,
@@ -360,6 +362,8 @@ fn a_refusal_is_the_same_work_whatever_its_region_id_names() {
                     let mut frames: Vec<_> = requests
                         .iter_mut()
                         .map(|Flight { transmit, bytes }| RxFrame {
+                            source_port: crate::port::SourcePort::FIRST,
+                            is_first: true,
                             source: transmit.source,
                             destination: transmit.destination,
                             port: transmit.port,

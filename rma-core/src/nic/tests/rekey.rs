@@ -211,6 +211,8 @@ fn the_devices_buffer_keeps_no_copy_of_a_new_key_whether_it_was_applied_or_dropp
             pair.b.nic.regions_mut().rekey(pair.b.region, &old).unwrap();
         }
         let frame = RxFrame {
+            source_port: crate::port::SourcePort::FIRST,
+            is_first: true,
             source: transmit.source,
             destination: transmit.destination,
             port: transmit.port,

@@ -9,7 +9,8 @@ use std::{collections::VecDeque, rc::Rc};
 use super::*;
 use crate::{
     addr::HostAddr,
-    backend::{Backend, Transmit},
+    backend::{Backend, RxPacket, Transmit},
+    port::SourcePort,
     wire,
 };
 use echo::{Echo, PATIENCE};
@@ -38,12 +39,12 @@ struct Wire {
 }
 
 impl Backend for Wire {
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let count = max.min(self.inbound.borrow().len());
         let mut flights: Vec<_> = self.inbound.borrow_mut().drain(..count).collect();
         let mut frames: Vec<_> = flights.iter_mut().map(|(it, bytes)| rx(it, bytes)).collect();
         if count > 0 {
-            on_frames(&mut frames);
+            on_packets(&mut frames);
         }
         count
     }
@@ -63,9 +64,17 @@ impl Backend for Wire {
     fn flush(&mut self, _: Instant) {}
 }
 
-fn rx<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxFrame<'a> {
-    let &Transmit { source, destination, port, .. } = transmit;
-    RxFrame { source, destination, port, reply_len_max: wire::FRAME_LEN_MAX, link: None, bytes }
+fn rx<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxPacket<'a> {
+    let &Transmit { source, destination, port, source_port, .. } = transmit;
+    RxPacket {
+        source_port,
+        source,
+        destination,
+        port,
+        reply_len_max: wire::FRAME_LEN_MAX,
+        link: None,
+        bytes,
+    }
 }
 
 fn address(host: u8) -> HostAddr {
@@ -140,6 +149,8 @@ fn frames_are_sorted_by_service_and_stay_in_order() {
         .iter_mut()
         .zip(ports)
         .map(|(bytes, port)| RxFrame {
+            source_port: SourcePort::FIRST,
+            is_first: true,
             source: address(2),
             destination: address(1),
             port: Port(port),

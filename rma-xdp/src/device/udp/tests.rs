@@ -60,16 +60,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 fn transmit(source: HostAddr, destination: HostAddr, len: usize) -> Transmit {
-    Transmit {
-        source,
-        destination,
-        port: Port::ONE_RMA,
-        class: ClassOfService::Throughput,
-        len,
-        flow: 7,
-        may_resolve: true,
-        link_behind: false,
-    }
+    Transmit::new([source, destination], Port::ONE_RMA, ClassOfService::Throughput, len)
 }
 
 /// Offers one frame; returns how many were taken.

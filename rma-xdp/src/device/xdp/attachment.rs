@@ -28,6 +28,10 @@ use super::{
     watch::Watched,
 };
 use crate::device::{monotonic::monotonic, net::PathTable};
+use rma_core::{
+    backend::{BATCH, LINK_LEN},
+    wire::FRAME_LEN_MAX,
+};
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
 const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
@@ -53,9 +57,9 @@ pub(super) struct Attachment {
     _ports: ReservedPorts,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
-    /// Where frames are written that may need several chunks. Empty if none can.
-    pub(super) tx_scratch: Box<[u8]>,
-    /// Transmit chunks that the longest frame needs.
+    /// Where frames are written whose packets may need several chunks. `None` if none can.
+    pub(super) tx_scratch: Option<Scratch>,
+    /// Transmit chunks that the longest packet needs.
     pub(super) chunks_max: usize,
     pub(super) description: Description,
 }
@@ -64,6 +68,25 @@ pub(super) struct Attachment {
 pub(super) struct Queue {
     pub(super) socket: Socket,
     pub(super) linearizer: Linearizer,
+}
+
+/// Room for frames that share packets of several chunks: they are written beside each other, and put
+/// together where the packet's checksum can be seen whole.
+pub(super) struct Scratch {
+    /// A buffer for each frame of a batch, with room for its way back behind it.
+    pub(super) frames: Box<[Box<[u8]>]>,
+    /// The packet that is put together, with its headers.
+    pub(super) packet: Box<[u8]>,
+}
+
+impl Scratch {
+    fn new(packet_len_max: usize) -> Self {
+        let frame = || vec![0; FRAME_LEN_MAX + LINK_LEN].into_boxed_slice();
+        Self {
+            frames: (0..BATCH).map(|_| frame()).collect(),
+            packet: vec![0; packet_len_max].into_boxed_slice(),
+        }
+    }
 }
 
 impl Attachment {
@@ -138,7 +161,7 @@ impl Attachment {
             queues: queues.into_boxed_slice(),
             _ports: reserved,
             mtu_max,
-            tx_scratch: vec![0; if multi_buffer { packet_max } else { 0 }].into_boxed_slice(),
+            tx_scratch: multi_buffer.then(|| Scratch::new(packet_max)),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),
             description,
         })

@@ -21,15 +21,16 @@ use std::{
 use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
-    backend::{BATCH, Backend, LINK_LEN, RxFrame, Transmit, TxFrame},
+    backend::{BATCH, Backend, LINK_LEN, RxPacket, Transmit, TxFrame},
     nic::ReceiveLenMax,
+    packet::{FRAMES_MAX, Packet, Packets, SMALL},
     port::Ports,
     time::Instant,
     wire,
 };
 
 use super::{
-    attachment::{Attachment, Queue, TX_QUEUE},
+    attachment::{Attachment, Queue, Scratch, TX_QUEUE},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::Description,
@@ -38,7 +39,7 @@ use super::{
     linear::{Linear, Linearizer},
     link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
-    socket::Chunk,
+    socket::{Chunk, Socket},
     sockopt::XskStatistics,
     umem::{CHUNK_DATA, FrameBytes},
 };
@@ -70,8 +71,10 @@ struct State {
     ports: Ports,
     /// The longest IP packet that the buffers can hold.
     mtu_max: u32,
-    /// The headers of the last frame that was sent: a guess for the next one, before it is written.
+    /// The headers of the last packet that was sent: a guess for the next one, before it is written.
     headers_len: usize,
+    /// Which frames share a packet, of those that are written together.
+    packets: Box<Packets>,
 }
 
 impl XdpBackend {
@@ -93,6 +96,7 @@ impl XdpBackend {
             ports,
             mtu_max: attachment.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
+            packets: Box::default(),
         };
         let exchange = Exchange::new().map_err(|source| {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
@@ -191,6 +195,7 @@ impl XdpBackend {
     }
 
     /// Has frames written into transmit chunks themselves, at most `max`. Returns how many were.
+    /// Those that share a packet are moved into the chunk of its first.
     #[inline]
     fn transmit_chunks(
         attachment: &mut Attachment,
@@ -201,69 +206,113 @@ impl XdpBackend {
         let Attachment { queues, .. } = attachment;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
+        let mut packets = core::mem::take(&mut state.packets);
         let filled;
-        let mut lens: ArrayVec<Option<usize>, BATCH> = ArrayVec::new();
+        let mut lens: ArrayVec<Option<usize>, FRAMES_MAX> = ArrayVec::new();
         {
             let (umem, chunks) = socket.free_chunks(max);
-            let mut packets: ArrayVec<FrameBytes<'_>, BATCH> = ArrayVec::new();
+            let mut buffers: ArrayVec<FrameBytes<'_>, FRAMES_MAX> = ArrayVec::new();
             for chunk in chunks.iter_mut().rev() {
-                packets.push(umem.bytes_mut(chunk));
+                buffers.push(umem.bytes_mut(chunk));
             }
-            let mut transmits: ArrayVec<Option<Transmit>, BATCH> = ArrayVec::new();
+            let mut transmits: ArrayVec<Option<Transmit>, FRAMES_MAX> = ArrayVec::new();
             {
-                let mut frames: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
-                for packet in &mut packets {
-                    let room = room.min(packet.len());
-                    frames.push(TxFrame::new(&mut packet[headers_len..room]));
+                let mut frames: ArrayVec<TxFrame<'_>, FRAMES_MAX> = ArrayVec::new();
+                for buffer in &mut buffers {
+                    let room = room.min(buffer.len());
+                    frames.push(TxFrame::new(&mut buffer[headers_len..room]));
                 }
                 filled = fill(&mut frames);
-                for frame in &frames[..filled] {
-                    transmits.push(frame.transmit);
+                let frames = &mut frames[..filled];
+                packets.plan(frames, SMALL, |transmit, head| {
+                    state.packet_len_max(transmit).min(head.packet_room())
+                });
+                for _ in &*frames {
+                    transmits.push(None);
+                }
+                for packet in packets.list() {
+                    packets.gather(packet, frames);
+                    let head = frames[packet.first()].transmit;
+                    transmits[packet.first()] = head.map(|it| Transmit { len: packet.len(), ..it });
                 }
             }
-            for (packet, transmit) in packets.iter_mut().zip(&transmits) {
-                let room = room.min(packet.len());
-                let finished = transmit
-                    .as_ref()
-                    .and_then(|transmit| state.finish(&mut packet[..room], headers_len, transmit));
-                lens.push(finished);
+            let mut planned = packets.list().iter();
+            for (buffer, transmit) in buffers.iter_mut().zip(&transmits) {
+                let Some(transmit) = transmit else {
+                    lens.push(None);
+                    continue;
+                };
+                let frames = planned.next().map_or(1, Packet::frames);
+                let room = room.min(buffer.len());
+                lens.push(state.finish(&mut buffer[..room], headers_len, transmit, frames));
             }
         }
         socket.stage_free(lens.iter().copied());
+        state.end_plan(packets);
         filled
     }
 
-    /// Writes a frame into the scratch buffer and spreads it over as many chunks as it needs. (A
-    /// chunk cannot continue in its neighbour: xsk-rs starts each packet behind the kernel's
-    /// headroom.)
+    /// Has frames written beside each other, at most `max`, and spreads each packet of them over as
+    /// many chunks as it needs. (A chunk cannot continue in its neighbour: xsk-rs starts each packet
+    /// behind the kernel's headroom.)
     fn transmit_scratch(
         attachment: &mut Attachment,
         state: &mut State,
+        max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
         let Attachment { queues, tx_scratch, .. } = attachment;
+        let Some(Scratch { frames, packet }) = tx_scratch else { return 0 };
         let socket = &mut queues[TX_QUEUE].socket;
-        let room = state.packet_room().min(tx_scratch.len());
-        let packet = &mut tx_scratch[..room];
+        let room = state.packet_room().min(packet.len());
+        let packet = &mut packet[..room];
         let headers_len = state.headers_len;
-        let mut frame = [TxFrame::new(&mut packet[headers_len..])];
-        let filled = fill(&mut frame);
-        let [TxFrame { transmit, .. }] = frame;
-        let len = transmit.and_then(|transmit| state.finish(packet, headers_len, &transmit));
-        let Some(len) = len else { return filled };
-        let mut rest = &packet[..len];
-        if len > CHUNK_DATA {
-            state.counters.tx_multi_buffer.add(1);
+        let mut packets = core::mem::take(&mut state.packets);
+        let mut buffers: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
+        for buffer in frames.iter_mut().take(max) {
+            let len = buffer.len().min(room - headers_len);
+            buffers.push(TxFrame::new(&mut buffer[..len]));
         }
-        while let Some((piece, more)) = rest.split_at_checked(rest.len().min(CHUNK_DATA))
-            && !piece.is_empty()
-        {
-            let mut frame = socket.take().expect("the caller has checked that there is room");
-            socket.bytes_mut(&mut frame)[..piece.len()].copy_from_slice(piece);
-            socket.stage(frame, piece.len(), !more.is_empty());
-            rest = more;
+        let filled = fill(&mut buffers);
+        let buffers = &buffers[..filled];
+        packets.plan(buffers, usize::MAX, |transmit, _| {
+            state.packet_len_max(transmit).min(room - headers_len - LINK_LEN)
+        });
+        for planned in packets.list() {
+            let mut end = headers_len;
+            for index in packets.frames_of(planned) {
+                let TxFrame { bytes, transmit } = &buffers[index];
+                let Some(transmit) = transmit else { continue };
+                let link = if transmit.link_behind { LINK_LEN } else { 0 };
+                let len = (transmit.len + link).min(bytes.len()).min(room - end);
+                packet[end..end + len].copy_from_slice(&bytes[..len]);
+                end += len.min(transmit.len);
+            }
+            let Some(head) = buffers[planned.first()].transmit else { continue };
+            let transmit = Transmit { len: planned.len(), ..head };
+            let finished = state.finish(packet, headers_len, &transmit, planned.frames());
+            let Some(len) = finished else { continue };
+            if len > CHUNK_DATA {
+                state.counters.tx_multi_buffer.add(1);
+            }
+            spread(socket, &packet[..len]);
         }
+        state.end_plan(packets);
         filled
+    }
+}
+
+/// Puts a packet on the transmit ring, in as many chunks as it needs. The caller has seen to it that
+/// they are there.
+fn spread(socket: &mut Socket, packet: &[u8]) {
+    let mut rest = packet;
+    while let Some((piece, more)) = rest.split_at_checked(rest.len().min(CHUNK_DATA))
+        && !piece.is_empty()
+    {
+        let mut frame = socket.take().expect("the caller has checked that there is room");
+        socket.bytes_mut(&mut frame)[..piece.len()].copy_from_slice(piece);
+        socket.stage(frame, piece.len(), !more.is_empty());
+        rest = more;
     }
 }
 
@@ -303,7 +352,7 @@ impl fmt::Debug for XdpBackend {
 
 impl Backend for XdpBackend {
     #[inline]
-    fn rx_burst(&mut self, max: usize, mut on_frames: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
         let Self { attachment, state, next_queue, .. } = self;
         let Some(Attachment { queues, .. }) = attachment.as_deref_mut() else { return 0 };
         let count = queues.len();
@@ -311,7 +360,7 @@ impl Backend for XdpBackend {
         for step in 0..count {
             let Queue { socket, linearizer } = &mut queues[(*next_queue + step) % count];
             socket.receive_some(max - frames, |chunks| {
-                let mut received: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
+                let mut received: ArrayVec<RxPacket<'_>, BATCH> = ArrayVec::new();
                 for Chunk { bytes, continued } in chunks {
                     if !*continued && linearizer.is_idle() {
                         if let Some(frame) = state.received(bytes) {
@@ -324,15 +373,15 @@ impl Backend for XdpBackend {
                         // next.
                         frames += received.len() + 1;
                         if !received.is_empty() {
-                            on_frames(&mut received);
+                            on_packets(&mut received);
                             received.clear();
                         }
-                        on_frames(&mut [frame]);
+                        on_packets(&mut [frame]);
                     }
                 }
                 frames += received.len();
                 if !received.is_empty() {
-                    on_frames(&mut received);
+                    on_packets(&mut received);
                 }
             });
             if frames == max {
@@ -341,7 +390,7 @@ impl Backend for XdpBackend {
         }
         *next_queue = (*next_queue + 1) % count;
         if frames > 0 {
-            state.counters.rx_frames.add(frames as u64);
+            state.counters.rx_packets.add(frames as u64);
         }
         frames
     }
@@ -359,11 +408,12 @@ impl Backend for XdpBackend {
                 state.counters.tx_ring_full.add(1);
                 break;
             }
-            let (offered, filled) = if attachment.tx_scratch.is_empty() {
-                let offered = BATCH.min(max - frames).min(room);
+            let (offered, filled) = if attachment.tx_scratch.is_none() {
+                let offered = FRAMES_MAX.min(max - frames).min(room);
                 (offered, Self::transmit_chunks(attachment, state, offered, &mut fill))
             } else {
-                (1, Self::transmit_scratch(attachment, state, &mut fill))
+                let offered = BATCH.min(max - frames).min(room / attachment.chunks_max);
+                (offered, Self::transmit_scratch(attachment, state, offered, &mut fill))
             };
             frames += filled;
             if filled < offered {
@@ -405,9 +455,9 @@ impl State {
         }
     }
 
-    /// The frame in `packet`. `None` after counting why it is dropped.
+    /// What came in `packet`. `None` after counting why it is dropped.
     #[inline]
-    fn received<'p>(&self, packet: &'p mut [u8]) -> Option<RxFrame<'p>> {
+    fn received<'p>(&self, packet: &'p mut [u8]) -> Option<RxPacket<'p>> {
         let datagram = match packet::parse(packet, &self.ports) {
             Ok(datagram) => datagram,
             Err(error) => {
@@ -423,10 +473,11 @@ impl State {
         let mtu = self.paths.lookup(source).map_or_else(|| self.interface_mtu(), |path| path.mtu);
         let overhead = UDP_LEN + if source.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
         let (headers, rest) = packet.split_at_mut(datagram.payload.start);
-        Some(RxFrame {
+        Some(RxPacket {
             source,
             destination: datagram.destination,
             port: datagram.port,
+            source_port: datagram.source_port,
             reply_len_max: (mtu.min(self.mtu_max) as usize).saturating_sub(overhead),
             link: headers.first_chunk(),
             bytes: &mut rest[..datagram.payload.len()],
@@ -446,36 +497,56 @@ impl State {
         (ETHERNET_LEN + self.interface_mtu() as usize).max(HEADERS_V6)
     }
 
-    /// Writes the headers of the frame that `transmit` describes, which lies in `packet` behind
-    /// `written_at` bytes. Returns the packet's length, or `None` after counting why it is dropped.
+    /// How long a packet may be on the way that `transmit` goes, without its headers.
+    #[inline]
+    fn packet_len_max(&self, transmit: &Transmit) -> usize {
+        let path = self.paths.lookup(transmit.destination);
+        let mtu = path.map_or_else(|| self.interface_mtu(), |path| path.mtu.min(self.mtu_max));
+        let overhead = Headers::len_for(transmit.destination) - ETHERNET_LEN;
+        (mtu as usize).saturating_sub(overhead)
+    }
+
+    /// Keeps a plan for the next frames, and counts what it left out.
+    #[inline]
+    fn end_plan(&mut self, packets: Box<Packets>) {
+        if packets.unpaid() > 0 {
+            self.counters.tx_unpaid.add(packets.unpaid() as u64);
+        }
+        self.packets = packets;
+    }
+
+    /// Writes the headers of the packet that `transmit` describes, which has so many `frames` and
+    /// lies in `packet` behind `written_at` bytes. Returns its length with them, or `None` after
+    /// counting why it is dropped.
     #[inline]
     fn finish(
         &mut self,
         packet: &mut [u8],
         written_at: usize,
         transmit: &Transmit,
+        frames: usize,
     ) -> Option<usize> {
-        let &Transmit { source, destination, port, len, flow, may_resolve, link_behind, .. } =
-            transmit;
+        let frames = frames as u64;
+        let &Transmit { source, destination, port, len, source_port, .. } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
-            self.counters.tx_family.add(1);
+            self.counters.tx_family.add(frames);
             return None;
         }
         let Some(Path { source_mac, next_hop_mac, mtu }) = self.paths.lookup(destination) else {
-            if may_resolve {
+            if transmit.may_resolve {
                 self.paths.request(destination);
             }
-            if link_behind {
-                return self.finish_by_link(packet, written_at, transmit);
+            if transmit.link_behind {
+                return self.finish_by_link(packet, written_at, transmit, frames);
             }
-            self.counters.tx_no_path.add(1);
+            self.counters.tx_no_path.add(frames);
             return None;
         };
         let headers_len = Headers::len_for(destination);
         let written = len <= packet.len() - written_at;
         let packet_len = headers_len.saturating_add(len);
         if !written || packet_len > packet.len().min(ETHERNET_LEN + mtu as usize) {
-            self.counters.tx_too_long.add(1);
+            self.counters.tx_too_long.add(frames);
             return None;
         }
         if headers_len != written_at {
@@ -486,13 +557,14 @@ impl State {
             self.counters.tx_moved.add(1);
         }
         self.headers_len = headers_len;
-        let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
+        let headers = Headers { source_mac, next_hop_mac, source, destination, source_port, port };
         headers.write(&mut packet[..packet_len]);
-        self.counters.tx_frames.add(1);
+        self.counters.tx_packets.add(1);
+        self.counters.tx_frames.add(frames);
         Some(packet_len)
     }
 
-    /// [`State::finish`] of a frame that there is no path for, and that has behind it what the
+    /// [`State::finish`] of a packet that there is no path for, and that has behind it what the
     /// packet began with that it answers. The kernel is not asked, and nothing is kept.
     #[cold]
     fn finish_by_link(
@@ -500,19 +572,20 @@ impl State {
         packet: &mut [u8],
         written_at: usize,
         transmit: &Transmit,
+        frames: u64,
     ) -> Option<usize> {
-        let &Transmit { source, destination, port, len, flow, .. } = transmit;
+        let &Transmit { source, destination, port, len, source_port, .. } = transmit;
         let behind = packet.get(written_at..).and_then(|frame| frame.get(len..));
         let link: Option<&[u8; LINK_LEN]> = behind.and_then(<[u8]>::first_chunk);
         let own = self.paths.interface_mac();
         let back = match link.zip(own).map(|(link, own)| LinkReturn::of(link, own)) {
             Some(Ok(back)) => back,
             Some(Err(NoReturn::Source)) => {
-                self.counters.tx_link_refused.add(1);
+                self.counters.tx_link_refused.add(frames);
                 return None;
             }
             None | Some(Err(NoReturn::NotOurs)) => {
-                self.counters.tx_no_path.add(1);
+                self.counters.tx_no_path.add(frames);
                 return None;
             }
         };
@@ -521,18 +594,19 @@ impl State {
         let packet_len = headers_len + len;
         let most = ETHERNET_LEN + tags_len + self.interface_mtu() as usize;
         if packet_len > packet.len().min(most) {
-            self.counters.tx_too_long.add(1);
+            self.counters.tx_too_long.add(frames);
             return None;
         }
         packet.copy_within(written_at..written_at + len, headers_len);
         // The tags come between the hardware addresses and the rest, which is written as if there
         // were none.
         let (source_mac, next_hop_mac) = ([0; 6], [0; 6]);
-        let headers = Headers { source_mac, next_hop_mac, source, destination, flow, port };
+        let headers = Headers { source_mac, next_hop_mac, source, destination, source_port, port };
         headers.write(&mut packet[tags_len..packet_len]);
         packet[..back.octets().len()].copy_from_slice(back.octets());
         self.counters.tx_link_return.add(1);
-        self.counters.tx_frames.add(1);
+        self.counters.tx_packets.add(1);
+        self.counters.tx_frames.add(frames);
         Some(packet_len)
     }
 }

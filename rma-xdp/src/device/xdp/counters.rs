@@ -12,9 +12,9 @@ use super::packet::PacketError;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Frames handed to the engine.
-    pub rx_frames: Tally,
-    /// Received frames that lay in several chunks and were put together with a copy.
+    /// Packets handed to the engine.
+    pub rx_packets: Tally,
+    /// Received packets that lay in several chunks and were put together with a copy.
     pub rx_multi_buffer: Tally,
     /// Dropped: a packet in several chunks was longer than the largest that can arrive.
     pub rx_too_long: Tally,
@@ -44,25 +44,31 @@ pub struct Counters {
     /// Receive chunks that found no place on the fill ring and are out of use. Never: the ring is
     /// larger than all of them.
     pub chunks_lost: Tally,
-    /// Frames put on the transmit ring.
+    /// Packets put on the transmit ring.
+    pub tx_packets: Tally,
+    /// Frames in those packets.
     pub tx_frames: Tally,
-    /// Transmitted frames that needed several chunks.
+    /// Transmitted packets that needed several chunks.
     pub tx_multi_buffer: Tally,
-    /// Frames of the other address family than the one before, whose payload had to be moved.
+    /// Packets of the other address family than the one before, which had to be moved.
     pub tx_moved: Tally,
-    /// Dropped: no route, or the next hop has not answered yet.
+    /// Frames dropped: no route, or the next hop has not answered yet.
     pub tx_no_path: Tally,
-    /// Dropped: the interface was gone.
+    /// Frames dropped: the interface was gone.
     pub tx_no_interface: Tally,
-    /// Notices to hosts without a path that went back over the link by which their causes came.
+    /// Packets of notices to hosts without a path that went back over the link by which their causes came.
     pub tx_link_return: Tally,
-    /// Dropped: such notices whose cause came from a hardware address that nothing may go to: a
+    /// Frames dropped: such notices whose cause came from a hardware address that nothing may go to: a
     /// group, zero, or our own.
     pub tx_link_refused: Tally,
-    /// Dropped: longer than the path MTU, or than the buffer it was written into.
+    /// Frames dropped: their packet was longer than the path MTU, or than the buffer it was
+    /// written into.
     pub tx_too_long: Tally,
-    /// Dropped: source and destination are of different address families.
+    /// Frames dropped: source and destination are of different address families.
     pub tx_family: Tally,
+    /// Frames dropped: notices to strangers whose packet was paid for, and that found none to join
+    /// (P10).
+    pub tx_unpaid: Tally,
     /// Times that no buffer could be offered because the transmit chunks were with the kernel.
     pub tx_ring_full: Tally,
     /// Doorbells rung: system calls.

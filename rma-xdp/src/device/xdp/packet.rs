@@ -16,7 +16,7 @@ use core::{
 
 use rma_core::{
     addr::HostAddr,
-    port::{Port, Ports},
+    port::{Port, Ports, SourcePort},
 };
 
 /// A hardware address, in bytes.
@@ -54,10 +54,6 @@ const FRAGMENT: u16 = 0x3fff;
 const DONT_FRAGMENT: [u8; 2] = [0x40, 0x00];
 /// Time to live and hop limit of what we send: the kernel's default for unicast.
 const HOP_LIMIT: u8 = 64;
-/// First UDP source port that we use: the start of the dynamic range of RFC 6335.
-const SOURCE_PORT_FIRST: u16 = 49152;
-/// Bits of a flow that fit into the dynamic range.
-const FLOW_MASK: u16 = 0x3fff;
 
 /// Why a packet was not taken. One counter each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +97,8 @@ pub struct Datagram {
     pub destination: HostAddr,
     /// The UDP destination port: one of ours.
     pub port: Port,
+    /// The UDP source port.
+    pub source_port: SourcePort,
     /// Where the UDP payload lies in the packet. Ethernet padding is not part of it.
     pub payload: Range<usize>,
 }
@@ -127,7 +125,9 @@ pub fn parse(packet: &[u8], ports: &Ports) -> Result<Datagram, PacketError> {
         ETHERTYPE_IPV6 => ipv6(packet, ip)?,
         _ => return Err(PacketError::EtherType),
     };
-    let [_, _, port_high, port_low, len_high, len_low, _, _] = read::<UDP_LEN>(packet, udp)?;
+    let [source_high, source_low, port_high, port_low, len_high, len_low, _, _] =
+        read::<UDP_LEN>(packet, udp)?;
+    let source_port = SourcePort(u16::from_be_bytes([source_high, source_low]));
     let port = Port(u16::from_be_bytes([port_high, port_low]));
     if !ports.contains(port) {
         return Err(PacketError::Port);
@@ -138,7 +138,7 @@ pub fn parse(packet: &[u8], ports: &Ports) -> Result<Datagram, PacketError> {
     if len < UDP_LEN || len > room {
         return Err(PacketError::UdpLength);
     }
-    Ok(Datagram { source, destination, port, payload: udp + UDP_LEN..udp + len })
+    Ok(Datagram { source, destination, port, source_port, payload: udp + UDP_LEN..udp + len })
 }
 
 /// Source, destination, where UDP starts, where the datagram ends.
@@ -218,8 +218,8 @@ pub struct Headers {
     pub source: HostAddr,
     /// Where the frame goes.
     pub destination: HostAddr,
-    /// Chooses the UDP source port.
-    pub flow: u16,
+    /// The UDP source port.
+    pub source_port: SourcePort,
     /// The UDP destination port.
     pub port: Port,
 }
@@ -314,7 +314,7 @@ impl Headers {
     /// The UDP header with a checksum of zero.
     #[inline]
     fn udp(&self, len: [u8; 2]) -> [u8; UDP_LEN] {
-        let source_port = (SOURCE_PORT_FIRST + (self.flow & FLOW_MASK)).to_be_bytes();
+        let source_port = self.source_port.0.to_be_bytes();
         let port = self.port.0.to_be_bytes();
         [source_port[0], source_port[1], port[0], port[1], len[0], len[1], 0, 0]
     }

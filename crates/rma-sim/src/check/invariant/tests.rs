@@ -48,16 +48,9 @@ fn addr(host: u8) -> HostAddr {
 
 /// A frame from one node to the other.
 fn frame(number: u64, from: u16, bytes: &[u8]) -> Arc<Frame> {
-    let transmit = Transmit {
-        source: addr(1 + from as u8),
-        destination: addr(2 - from as u8),
-        port: Port::ONE_RMA,
-        class: ClassOfService::Throughput,
-        len: bytes.len(),
-        flow: 0,
-        may_resolve: true,
-        link_behind: false,
-    };
+    let ends = [addr(1 + from as u8), addr(2 - from as u8)];
+    let class = ClassOfService::Throughput;
+    let transmit = Transmit::new(ends, Port::ONE_RMA, class, bytes.len());
     let (from, to) = (NodeId(from), Some(NodeId(1 - from)));
     Arc::new(Frame { number, from, to, transmit, bytes: bytes.into() })
 }

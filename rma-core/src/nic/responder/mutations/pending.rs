@@ -11,7 +11,7 @@ use crate::{
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Mutation, Solicitation, SolicitedData,
-        mutation::{ACKNOWLEDGEMENT_LEN, SOLICITATION_LEN},
+        mutation::{ACKNOWLEDGEMENT_LEN, DATA_OVERHEAD, SOLICITATION_LEN},
     },
 };
 
@@ -148,7 +148,7 @@ impl Pending {
         let solicitation = Solicitation {
             header: self.asked.header,
             pending: index,
-            payload_len_max: tables.config.payload_len_max(self.asked.responder),
+            payload_len_max: tables.config.payload_len_max(self.asked.responder, DATA_OVERHEAD),
         };
         let frame = out.get_mut(..SOLICITATION_LEN)?;
         let request_iv = &self.asked.seal.iv;
@@ -157,7 +157,7 @@ impl Pending {
         // The initiators decide how many there are, and those that keep the rules wait behind the
         // rest.
         let class = ClassOfService::Latency;
-        Some(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN, true) })
+        Some(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN) })
     }
 
     pub(super) fn write_acknowledgement(
@@ -169,6 +169,6 @@ impl Pending {
         let frame = out.get_mut(..ACKNOWLEDGEMENT_LEN)?;
         let iv = &self.solicitation_iv;
         tables.security.write_answer(&self.key, iv, acknowledgement, frame);
-        Some(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN, true))
+        Some(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN))
     }
 }

@@ -117,6 +117,8 @@ impl Net {
         let mut frames: Vec<_> = burst
             .iter_mut()
             .map(|Flight { transmit, bytes }| RxFrame {
+                source_port: crate::port::SourcePort::FIRST,
+                is_first: true,
                 source: transmit.source,
                 destination: transmit.destination,
                 port: transmit.port,

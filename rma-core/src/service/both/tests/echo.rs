@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
     backend::{RxFrame, Transmit, TxFrame},
+    error::DropReason,
     nic::Quantum,
     op::ClassOfService,
+    packet::Tail,
     port::Port,
     service::Service,
     time::{Clock, Instant},
@@ -73,6 +75,17 @@ impl Service for Echo {
         port == self.port
     }
 
+    /// Octets 2 and 3 say it.
+    fn frame_len(&self, _: Port, octets: &[u8]) -> Result<usize, DropReason> {
+        let len: [u8; 2] =
+            *octets.get(2..).and_then(<[u8]>::first_chunk).ok_or(DropReason::Length)?;
+        Ok(u16::from_be_bytes(len).into())
+    }
+
+    fn drop_tail(&mut self, _: Port, tail: Tail) {
+        panic!("every frame has come whole: {tail:?}");
+    }
+
     fn handle_frames(&mut self, _: Instant, _: &impl Clock, frames: &mut [RxFrame<'_>]) {
         for frame in frames {
             assert_eq!(frame.port, self.port, "frames of one service at a time");
@@ -97,6 +110,7 @@ impl Service for Echo {
         for Call { to, number, len } in self.calls.drain(..) {
             let mut frame = vec![number; len];
             frame[0] = CALL;
+            frame[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             self.open.push_back((number, now + PATIENCE));
             self.waiting.push_back((to, frame));
         }
@@ -140,17 +154,10 @@ impl Service for Echo {
                 break;
             };
             frame.bytes[..bytes.len()].copy_from_slice(&bytes);
-            frame.transmit = Some(Transmit {
-                source: self.addresses.toward(destination).unwrap(),
-                destination,
-                port: self.port,
-                class,
-                len: bytes.len(),
-                flow: 0,
-                may_resolve: true,
-                link_behind: false,
-            });
-            quantum.take(class, bytes.len());
+            let ends = [self.addresses.toward(destination).unwrap(), destination];
+            let transmit = Transmit::new(ends, self.port, class, bytes.len());
+            frame.transmit = Some(transmit);
+            quantum.take(&transmit);
             written += 1;
         }
         written

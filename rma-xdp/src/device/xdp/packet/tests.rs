@@ -20,7 +20,7 @@ fn headers(version: u8) -> Headers {
         next_hop_mac: [2, 0, 0, 0, 0, 2],
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
-        flow: 0xffff,
+        source_port: SourcePort(0xffff),
         port: PORT,
     }
 }
@@ -195,9 +195,9 @@ proptest! {
     fn what_is_written_is_read(
         version in prop_oneof![Just(4_u8), Just(6)],
         payload in proptest::collection::vec(any::<u8>(), 0..9000),
-        flow in any::<u16>(),
+        source_port in any::<u16>(),
     ) {
-        let headers = Headers { flow, ..headers(version) };
+        let headers = Headers { source_port: SourcePort(source_port), ..headers(version) };
         let mut packet = vec![0; Headers::len_for(headers.destination)];
         packet.extend_from_slice(&payload);
         headers.write(&mut packet);

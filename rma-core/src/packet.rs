@@ -1,0 +1,323 @@
+//! Packets: the payloads of UDP datagrams, each of 1 to [`FRAMES_MAX`] frames one behind the other
+//! (not in the paper, whose NIC sends a packet for each frame).
+//!
+//! A packet costs a software NIC more than the frames in it do, so what goes to one host in one
+//! turn shares packets. The rule is section 1.1 of `docs/WIRE.md`: frames may share exactly if
+//! their packets' headers would be equal. [`Frames`] takes a received packet apart; [`Packets`]
+//! says which of the frames that a turn has written share one. Devices, simulator and tests use
+//! the same two.
+//!
+//! Nothing in here looks into a frame but for its length, which its service tells, and nothing
+//! waits: what a turn has is what shares. Each frame is sealed, opened, refused and counted by
+//! itself, whatever it came with.
+//!
+//! Invariants: a walk never goes beyond the end of its packet and always forward; a plan has each
+//! frame once, in a packet that is no longer than its path and its receiver take.
+
+use crate::{
+    addr::HostAddr,
+    backend::{LINK_LEN, RxFrame, RxPacket, Transmit, TxFrame},
+    error::DropReason,
+    op::ClassOfService,
+    port::{Port, SourcePort},
+};
+use arrayvec::ArrayVec;
+
+/// The most frames that a packet may have. Larger: a little less for each. Smaller: what a receiver
+/// is given at once takes less time (P9).
+pub const FRAMES_MAX: usize = 32;
+
+/// The longest packet, in octets, for a host that has not said what it receives: what IPv6 and UDP
+/// leave of Ethernet's MTU of 1500. A host that receives less has a route that says so.
+pub const UNANNOUNCED_LEN_MAX: u16 = 1500 - 48;
+
+/// The longest frame, in octets, that is worth moving behind another: moving one costs less than a
+/// tenth of a packet then. Also how much of the throughput class a frame of the latency class lets
+/// go before it in its own packet.
+pub const SMALL: usize = 512;
+
+/// How many of the packets that were begun last may still be joined. Larger: hosts that are written
+/// to in turns share more. Smaller: fewer looks at a frame that finds none.
+const OPEN_MAX: usize = 4;
+
+/// The end of a packet that no more frames can be found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// Why not. It counts as one frame that was dropped for that.
+    pub reason: DropReason,
+    /// How many octets there are.
+    pub octets: usize,
+}
+
+/// The frames of a received packet, in their order.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    source: HostAddr,
+    destination: HostAddr,
+    port: Port,
+    source_port: SourcePort,
+    reply_len_max: usize,
+    link: Option<&'a [u8; LINK_LEN]>,
+    /// What has not been walked yet. `None`: the walk is over.
+    rest: Option<&'a mut [u8]>,
+    /// How many frames there were before.
+    count: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// Those of `packet`.
+    #[inline]
+    pub const fn of(packet: &'a mut RxPacket<'_>) -> Self {
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            port: packet.port,
+            source_port: packet.source_port,
+            reply_len_max: packet.reply_len_max,
+            link: packet.link,
+            rest: Some(&mut *packet.bytes),
+            count: 0,
+        }
+    }
+
+    /// The next frame, as long as `frame_len` says of the octets that it begins with. A tail is the
+    /// last: what is in it cannot be told apart. A packet of no octets is a tail of none.
+    #[inline]
+    pub fn next(
+        &mut self,
+        frame_len: impl FnOnce(&[u8]) -> Result<usize, DropReason>,
+    ) -> Option<Result<RxFrame<'a>, Tail>> {
+        let rest = self.rest.take()?;
+        let octets = rest.len();
+        let tail = |reason| Some(Err(Tail { reason, octets }));
+        if self.count == FRAMES_MAX {
+            return tail(DropReason::TooManyFrames);
+        }
+        let len = match frame_len(rest) {
+            Ok(len) if 0 < len && len <= octets => len,
+            Ok(_) => return tail(DropReason::Length),
+            Err(reason) => return tail(reason),
+        };
+        let (bytes, rest) = rest.split_at_mut(len);
+        if !rest.is_empty() {
+            self.rest = Some(rest);
+        }
+        let is_first = self.count == 0;
+        self.count += 1;
+        Some(Ok(RxFrame {
+            source: self.source,
+            destination: self.destination,
+            port: self.port,
+            source_port: self.source_port,
+            reply_len_max: self.reply_len_max,
+            link: self.link,
+            is_first,
+            bytes,
+        }))
+    }
+}
+
+/// A packet that is to be sent: which frames are in it, by their places in the list that was
+/// planned.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    first: u8,
+    last: u8,
+    frames: u8,
+    len: usize,
+    /// How long it may be. Known once a second frame asks.
+    len_max: Option<usize>,
+    /// Octets of the throughput class.
+    bulk: usize,
+}
+
+impl Packet {
+    /// Its first frame, whose [`Transmit`] is the packet's.
+    #[must_use]
+    pub const fn first(&self) -> usize {
+        self.first as usize
+    }
+
+    /// How many frames it has.
+    #[must_use]
+    pub const fn frames(&self) -> usize {
+        self.frames as usize
+    }
+
+    /// How many octets they have together.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Which of the frames that were written together share a packet. Made once and used again and
+/// again, as it is longer than most lists of frames.
+#[derive(Debug)]
+pub struct Packets {
+    packets: ArrayVec<Packet, FRAMES_MAX>,
+    /// Of each frame, which comes behind it in its packet.
+    behind: [u8; FRAMES_MAX],
+    /// Frames that may not begin a packet and have found none.
+    unpaid: usize,
+}
+
+/// No frame.
+const NONE: u8 = u8::MAX;
+
+impl Packets {
+    /// No packet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { packets: ArrayVec::new_const(), behind: [NONE; FRAMES_MAX], unpaid: 0 }
+    }
+
+    /// Puts `frames` into packets, at most [`FRAMES_MAX`] of them: those that hold nothing to send
+    /// into none. Frames of more than `movable` octets begin a packet each. `len_max` tells how long
+    /// a packet may be that a frame begins: what its path and the device take, and its buffer, if
+    /// others are to be moved into that. It is asked only where two could share.
+    ///
+    /// # Panics
+    /// If there are more.
+    #[inline]
+    pub fn plan(
+        &mut self,
+        frames: &[TxFrame<'_>],
+        movable: usize,
+        mut len_max: impl FnMut(&Transmit, &TxFrame<'_>) -> usize,
+    ) {
+        assert!(frames.len() <= FRAMES_MAX, "{} frames are planned together", frames.len());
+        self.packets.clear();
+        self.unpaid = 0;
+        for (index, frame) in frames.iter().enumerate() {
+            let Some(transmit) = &frame.transmit else { continue };
+            self.behind[index] = NONE;
+            let may_join = transmit.len <= movable && !self.packets.is_empty();
+            if may_join && self.join(index, (frame, transmit), frames, &mut len_max) {
+                continue;
+            }
+            if !transmit.opens_packet {
+                self.unpaid += 1;
+                continue;
+            }
+            let bulk = if transmit.class == ClassOfService::Throughput { transmit.len } else { 0 };
+            let (first, len) = (index as u8, transmit.len);
+            self.packets.push(Packet { first, last: first, frames: 1, len, len_max: None, bulk });
+        }
+    }
+
+    /// Puts frame `index` into one of the packets that were begun last, if it fits one.
+    #[inline]
+    fn join(
+        &mut self,
+        index: usize,
+        (frame, transmit): (&TxFrame<'_>, &Transmit),
+        frames: &[TxFrame<'_>],
+        len_max: &mut impl FnMut(&Transmit, &TxFrame<'_>) -> usize,
+    ) -> bool {
+        for packet in self.packets.iter_mut().rev().take(OPEN_MAX) {
+            let head = &frames[packet.first()];
+            let Some(of_head) = &head.transmit else { continue };
+            let waits = transmit.class == ClassOfService::Latency && packet.bulk > SMALL;
+            if packet.frames() == FRAMES_MAX || waits || !shares(of_head, head, transmit, frame) {
+                continue;
+            }
+            let most = match packet.len_max {
+                Some(most) => most,
+                None => len_max(of_head, head).min(of_head.packet_len_max.into()),
+            };
+            packet.len_max = Some(most);
+            let len = packet.len + transmit.len;
+            let most = most.min(transmit.packet_len_max.into());
+            if len > most {
+                continue;
+            }
+            packet.len_max = Some(most);
+            self.behind[usize::from(packet.last)] = index as u8;
+            (packet.last, packet.len) = (index as u8, len);
+            packet.frames += 1;
+            if transmit.class == ClassOfService::Throughput {
+                packet.bulk += transmit.len;
+            }
+            return true;
+        }
+        false
+    }
+
+    /// The packets, in the order of their first frames.
+    #[must_use]
+    pub fn list(&self) -> &[Packet] {
+        &self.packets
+    }
+
+    /// The frames of `packet`, in their order.
+    pub fn frames_of(&self, packet: &Packet) -> impl Iterator<Item = usize> {
+        let mut next = packet.first;
+        core::iter::from_fn(move || {
+            let index = usize::from(next);
+            next = *self.behind.get(index)?;
+            Some(index)
+        })
+    }
+
+    /// How many frames were left out: they may not begin a packet, and there was none to join.
+    #[must_use]
+    pub const fn unpaid(&self) -> usize {
+        self.unpaid
+    }
+
+    /// Moves the frames of `packet` behind its first one, into whose buffer they fit. What is behind
+    /// a frame for its way back ([`Transmit::link_behind`]) is behind the last then.
+    #[inline]
+    pub fn gather(&self, packet: &Packet, frames: &mut [TxFrame<'_>]) {
+        if packet.frames == 1 {
+            return;
+        }
+        self.move_behind(packet, frames);
+    }
+
+    #[inline(never)]
+    fn move_behind(&self, packet: &Packet, frames: &mut [TxFrame<'_>]) {
+        let mut end = 0;
+        for index in self.frames_of(packet) {
+            let Some(transmit) = frames[index].transmit else { continue };
+            if index != packet.first() {
+                let link = if transmit.link_behind { LINK_LEN } else { 0 };
+                let (before, from) = frames.split_at_mut(index);
+                let to = &mut before[packet.first()].bytes[end..end + transmit.len + link];
+                to.copy_from_slice(&from[0].bytes[..transmit.len + link]);
+            }
+            end += transmit.len;
+        }
+    }
+}
+
+impl Default for Packets {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a frame may be in the packet that `head` begins: the packets of both would have the same
+/// headers, and go the same way where there is no path.
+#[inline]
+fn shares(
+    of_head: &Transmit,
+    head: &TxFrame<'_>,
+    transmit: &Transmit,
+    frame: &TxFrame<'_>,
+) -> bool {
+    let envelope = |it: &Transmit| {
+        (it.destination, it.source, it.port, it.source_port, it.may_resolve, it.link_behind)
+    };
+    envelope(of_head) == envelope(transmit)
+        && (!transmit.link_behind || link_of(of_head, head) == link_of(transmit, frame))
+}
+
+/// What is behind a frame for its way back.
+fn link_of<'f>(transmit: &Transmit, frame: &'f TxFrame<'_>) -> Option<&'f [u8; LINK_LEN]> {
+    frame.bytes.get(transmit.len..)?.first_chunk()
+}
+
+#[cfg(test)]
+mod tests;
