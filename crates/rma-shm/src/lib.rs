@@ -38,6 +38,7 @@ pub mod prefetch;
 pub mod region;
 pub mod spsc;
 mod sync;
+mod wide;
 
 pub use doorbell::Doorbell;
 pub use error::MemoryError;

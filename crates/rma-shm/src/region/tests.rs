@@ -96,6 +96,100 @@ fn concurrent_writes_to_neighbouring_bytes_do_not_undo_each_other() {
 }
 
 #[test]
+fn long_copies_copy_just_those_bytes_wherever_they_begin_and_end() {
+    const LEN: usize = 640;
+    let (region, source) = (Region::new(LEN).unwrap(), pattern(LEN));
+    for offset in 0..40 {
+        for len in (WIDE_MIN * WORD - 20..WIDE_MIN * WORD + 160).chain([LEN - offset]) {
+            for skew in [0, 1, 8] {
+                let len = len.min(LEN - offset).min(LEN - skew);
+                let bytes = &source[skew..skew + len];
+                region.copy_in(0, &[0xaa; LEN]).unwrap();
+                region.copy_in(offset as u64, bytes).unwrap();
+                let mut expected = [0xaa; LEN];
+                expected[offset..offset + len].copy_from_slice(bytes);
+                let mut all = [0; LEN];
+                region.copy_out(0, &mut all).unwrap();
+                assert_eq!(all, expected, "{len} bytes in at {offset}");
+                let mut part = [0xbb; LEN];
+                region.copy_out(offset as u64, &mut part[skew..skew + len]).unwrap();
+                assert_eq!(part[skew..skew + len], *bytes, "{len} bytes out at {offset}");
+                let mut around = part[..skew].iter().chain(&part[skew + len..]);
+                assert!(around.all(|&byte| byte == 0xbb), "{len} bytes out at {offset}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_word_and_the_last_are_never_moved_with_others() {
+    let region = Region::new(PAGE_SIZE).unwrap();
+    let words = region.words();
+    for first in 0..8 {
+        for len in WIDE_MIN..WIDE_MIN + 40 {
+            let (start, last) = middle(&words[first..first + len]);
+            assert!((1..=2).contains(&start) && last == len - 1, "{first}, {len}: {start}, {last}");
+        }
+    }
+}
+
+#[test]
+fn a_long_copy_does_not_undo_what_others_write_beside_it() {
+    const ROUNDS: u32 = 20_000;
+    let region = Region::new(1024).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                region.copy_in(3, &[round as u8; 1018]).unwrap();
+            }
+        });
+        for offset in [0, 1021] {
+            let region = &region;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    region.copy_in(offset, &[round as u8; 3]).unwrap();
+                    let mut seen = [0; 3];
+                    region.copy_out(offset, &mut seen).unwrap();
+                    assert_eq!(seen, [round as u8; 3]);
+                }
+            });
+        }
+    });
+}
+
+/// One thread writes copies of `len` bytes at `offset`, all of them the same byte; another reads
+/// them and looks at each aligned word. Bytes of the first and the last word that are outside of
+/// the copy are not looked at.
+fn no_word_is_torn(offset: usize, len: usize) {
+    const ROUNDS: usize = 5_000;
+    let region = Region::new(2 * PAGE_SIZE).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = vec![0; len];
+            for round in 0..ROUNDS {
+                bytes.fill(round as u8);
+                region.copy_in(offset as u64, &bytes).unwrap();
+            }
+        });
+        let mut bytes = vec![0; len];
+        for _ in 0..ROUNDS {
+            region.copy_out(offset as u64, &mut bytes).unwrap();
+            let (edge, whole) = bytes.split_at(offset.next_multiple_of(WORD) - offset);
+            for word in [edge].into_iter().chain(whole.chunks(WORD)) {
+                assert!(word.iter().all(|byte| byte == &word[0]), "{word:?} of {len} at {offset}");
+            }
+        }
+    });
+}
+
+#[test]
+fn words_of_long_copies_are_never_torn_the_first_and_the_last_neither() {
+    for (offset, len) in [(0, 4096), (8, 4096), (8, 256), (3, 1440), (21, 3264), (40, 259)] {
+        no_word_is_torn(offset, len);
+    }
+}
+
+#[test]
 fn aligned_words_are_never_torn() {
     const ROUNDS: usize = 20_000;
     let region = Region::new(PAGE_SIZE).unwrap();
