@@ -23,6 +23,7 @@ pub mod issue;
 pub mod latency;
 pub mod machine;
 pub mod measure;
+pub mod mode;
 pub mod model;
 pub mod out;
 pub mod pair;

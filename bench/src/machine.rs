@@ -37,12 +37,12 @@ impl Machine {
     }
 }
 
-/// How a device's frames pass through the kernel, and its MTU in bytes of IP packet: the smallest,
-/// if it has several.
+/// How a device's frames pass through the kernel, and why so, and its MTU in bytes of IP packet:
+/// the smallest, if it has several.
 #[must_use]
 pub fn mode_and_mtu(info: &DeviceInfo) -> (String, u32) {
     match info {
-        DeviceInfo::Xdp(xdp) => (xdp.mode.to_string(), xdp.mtu),
+        DeviceInfo::Xdp(xdp) => (format!("{} ({})", xdp.mode, xdp.mode_reason), xdp.mtu),
         DeviceInfo::Udp(udp) => {
             let mtu = udp.sockets.iter().map(|socket| socket.mtu).min().unwrap_or(0);
             (udp.to_string(), mtu)

@@ -12,6 +12,7 @@ use rma_bench::{
     figures::{self, FiguresArgs},
     flows::{self, FlowsArgs},
     interrupt::Interrupt,
+    mode::XdpMode,
     out,
     serve::{self, LatArgs, ServeArgs},
     verify::{self, VerifyArgs},
@@ -27,6 +28,10 @@ struct Cli {
     /// region and grant.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
+    /// In which mode hosts over AF_XDP, and the floors that they are compared with, have their
+    /// steering program.
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
+    xdp_mode: XdpMode,
     #[command(subcommand)]
     command: Command,
 }
@@ -65,6 +70,7 @@ const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     trace(cli.verbose);
+    cli.xdp_mode.ask_for();
     let result = run(&cli.command);
     if out::reader_is_gone() {
         // Quietly, and with the status that shells know from programs that SIGPIPE ended.

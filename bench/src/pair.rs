@@ -15,7 +15,7 @@ use rma_xdp::{
     RegisteredRegion,
 };
 
-use crate::{aead, client::Client, error::PairError, grants::Grants, model::Model};
+use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
 
 /// Ops that a verifying client keeps in flight.
 pub const VERIFY_DEPTH: u16 = 16;
@@ -122,7 +122,7 @@ impl Pair {
         };
         let open = |address: HostAddr| {
             let device = match place {
-                Place::Lab(_) => HostConfig::xdp(Lab::INTERFACE),
+                Place::Lab(_) => mode::host(Lab::INTERFACE),
                 Place::Loopback => HostConfig::udp(address),
             };
             let &PairConfig { port, nic, .. } = config;

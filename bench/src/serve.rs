@@ -23,6 +23,7 @@ use crate::{
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
+    mode,
     pair::{VERIFY_DEPTH, pin},
 };
 
@@ -248,7 +249,7 @@ pub enum ServeError {
 fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {
-        (Some(interface), _) => HostConfig::xdp(interface),
+        (Some(interface), _) => mode::host(interface),
         (None, Some(address)) => HostConfig::udp(address),
         (None, None) => unreachable!("one of the two is required"),
     };

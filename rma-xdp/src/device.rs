@@ -50,7 +50,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// AF_XDP on `interface`, in the best mode that works.
+    /// AF_XDP on `interface`, in the faster mode that works: see [`xdp::Mode::Auto`].
     #[cfg(feature = "xdp")]
     #[must_use]
     pub fn xdp(interface: &str) -> Self {

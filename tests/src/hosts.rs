@@ -8,7 +8,9 @@ use core::{
 };
 
 use rma_lab::{Lab, LabConfig, udp_port_is_unused};
-use rma_xdp::{CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing};
+use rma_xdp::{
+    CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing, xdp::Mode,
+};
 
 /// How the two hosts are opened.
 #[derive(Clone, Debug)]
@@ -19,8 +21,10 @@ pub struct Setup {
     pub ipv6: bool,
     /// Whether the client is over UDP sockets in the lab, and whether the server is.
     pub udp: (bool, bool),
-    /// The AF_XDP mode.
-    pub mode: rma_xdp::xdp::Mode,
+    /// The AF_XDP mode of both hosts.
+    pub mode: Mode,
+    /// The client's, if it is another.
+    pub client_mode: Option<Mode>,
     /// Both NICs.
     pub nic: NicConfigBuilder,
 }
@@ -31,7 +35,8 @@ impl Default for Setup {
             lab: LabConfig::default(),
             ipv6: false,
             udp: (false, false),
-            mode: rma_xdp::xdp::Mode::Native,
+            mode: Mode::Native,
+            client_mode: None,
             nic: NicConfigBuilder::default(),
         }
     }
@@ -40,12 +45,11 @@ impl Default for Setup {
 impl Setup {
     /// The server of a lab, at `addr`.
     pub fn server(&self, addr: HostAddr) -> HostConfig {
-        self.host(addr, SERVER_PID, self.udp.1)
+        self.host(addr, SERVER_PID, self.udp.1, self.mode)
     }
 
-    fn host(&self, addr: HostAddr, pid: Pid, udp: bool) -> HostConfig {
-        let device =
-            if udp { Device::udp() } else { Device::xdp(Lab::INTERFACE).in_mode(self.mode) };
+    fn host(&self, addr: HostAddr, pid: Pid, udp: bool, mode: Mode) -> HostConfig {
+        let device = if udp { Device::udp() } else { Device::xdp(Lab::INTERFACE).in_mode(mode) };
         let nic = patient(self.nic);
         HostConfig::udp(addr).with(|it| {
             it.device = device;
@@ -180,7 +184,8 @@ impl Hosts {
         let open = |config| Host::open(config).expect("a host in the lab");
         let client = {
             let _inside = lab.a().enter().expect("namespace a");
-            open(setup.host(client_addr, CLIENT_PID, setup.udp.0))
+            let mode = setup.client_mode.unwrap_or(setup.mode);
+            open(setup.host(client_addr, CLIENT_PID, setup.udp.0, mode))
         };
         let server = {
             let _inside = lab.b().enter().expect("namespace b");

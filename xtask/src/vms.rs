@@ -43,7 +43,7 @@ use network::Network;
 /// Which machines to run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// One pair of each kernel, as CI does.
+    /// One pair of each kernel, and one on veth, as CI does.
     #[arg(long)]
     short: bool,
     /// Only the rows whose name holds this: `6.12`, `e1000e`, `2 queue`.
@@ -55,7 +55,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// One pair of each kernel.
+    /// One pair of each kernel, and one on veth.
     pub(crate) fn short() -> Self {
         Self { short: true, ..Self::default() }
     }

@@ -10,7 +10,12 @@ use std::{
 use rma_lab::{Lab, Netns};
 use rma_xdp::{HostAddr, HostConfig, InlineHost, Pid};
 
-use crate::{error::PairError, grant_file::GrantFile, grants::Grants};
+use crate::{
+    error::PairError,
+    grant_file::GrantFile,
+    grants::Grants,
+    mode::{self, XdpMode},
+};
 
 /// The client's PID, as grants have it.
 const PID: Pid = Pid(1);
@@ -71,7 +76,7 @@ impl Network {
         let _inside = self.client.enter()?;
         let config = match self.udp {
             true => HostConfig::udp(address(0)),
-            false => HostConfig::xdp(Lab::INTERFACE),
+            false => mode::host(Lab::INTERFACE),
         };
         Ok(InlineHost::open(config.with(|it| it.pid = PID))?)
     }
@@ -96,7 +101,13 @@ impl Server {
         // That of its last life says nothing.
         let _ = fs::remove_file(&grant);
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["replica", "--pid", &PID.0.to_string()]);
+        command.args([
+            "--xdp-mode",
+            XdpMode::asked_for().name(),
+            "replica",
+            "--pid",
+            &PID.0.to_string(),
+        ]);
         command.args(["--initiator", &address(0).to_string()]).arg("--grant").arg(&grant);
         if network.udp {
             command.args(["--udp", &address(number + 1).to_string()]);

@@ -12,6 +12,7 @@ use crate::{
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
+    mode,
 };
 
 /// Arguments of a server's process.
@@ -47,7 +48,7 @@ pub enum ReplicaError {
 /// # Errors
 /// What could not be set up.
 pub fn replica(args: &ReplicaArgs, interrupt: &Interrupt) -> Result<(), ReplicaError> {
-    let config = args.udp.map_or_else(|| HostConfig::xdp(Lab::INTERFACE), HostConfig::udp);
+    let config = args.udp.map_or_else(|| mode::host(Lab::INTERFACE), HostConfig::udp);
     let port = config.port;
     let host = Host::open(config)?;
     let both = Permissions::READ | Permissions::WRITE;

@@ -12,7 +12,7 @@ use rma_xdp::{
 };
 
 use super::exchange::{Side, Sides};
-use crate::{error::PairError, pair::cores};
+use crate::{error::PairError, mode, pair::cores};
 
 /// Sockets at both ends of a veth pair.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl End {
     fn open(netns: &Netns, address: HostAddr, port: u16, mtu: u32) -> Result<Self, PairError> {
         let mac = netns.interface_mac(Lab::INTERFACE)?;
         let _inside = netns.enter()?;
-        let config = XdpConfig::new(Lab::INTERFACE, &[Port(port)], &[address]);
+        let config = mode::sockets(XdpConfig::new(Lab::INTERFACE, &[Port(port)], &[address]));
         let sockets = SteeredSockets::open(&config, mtu).map_err(HostError::from)?;
         Ok(Self { sockets, address, mac })
     }

@@ -55,7 +55,8 @@ pub struct InterfaceStatus {
     pub interface: Box<str>,
     /// How it is doing.
     pub state: InterfaceState,
-    /// How often the host has attached to it: 1, and once more each time that it came back.
+    /// How often the host has attached to it: 1, and once more each time that it came back, or that
+    /// the steering program's mode was changed.
     pub attachments: u64,
     /// Why the host is not attached to an interface that is there; `None` if it is, or has not
     /// tried yet.

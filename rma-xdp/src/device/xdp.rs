@@ -8,9 +8,9 @@
 //!
 //! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
 //! `steering` (the program), `port` (the UDP ports, as far as the kernel is concerned), `device`
-//! (the interface), `flush` (when to ring the doorbell), [`packet`] (headers). An `attachment` puts
-//! together what there is of one interface, `follower` replaces it when the interface goes away and
-//! comes back, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes
+//! (the interface), `choice` (the program's mode), `flush` (when to ring the doorbell), [`packet`]
+//! (headers). An `attachment` puts together what there is of one interface, `follower` replaces it
+//! when the interface goes away and comes back, or `doubts` about its mode come true, and [`XdpBackend`] moves frames over it; [`SteeredSockets`] are without that. Routes
 //! and neighbours are not known here: a path is looked up in [`crate::net::PathTable`], and a frame
 //! without one is dropped and counted.
 //!
@@ -20,10 +20,12 @@
 mod attachment;
 mod backend;
 mod capabilities;
+mod choice;
 mod config;
 mod counters;
 mod description;
 mod device;
+mod doubts;
 mod error;
 mod exchange;
 mod flush;
@@ -43,6 +45,7 @@ pub(crate) use self::follower::{Follower, InterfaceWatch};
 pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,
+    choice::ModeReason,
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},

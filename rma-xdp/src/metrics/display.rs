@@ -53,7 +53,7 @@ impl Lines<'_, '_> {
 ///
 /// ```text
 /// engine      up, AES-GCM by vaes512
-/// device      AF_XDP on eth1: native XDP, copy, 2 queue(s), MTU 1500
+/// device      AF_XDP on eth1: native (the driver has XDP), copy, 2 queue(s), MTU 1500
 /// ops         10213 OK, 2 TIMEOUT
 ///             ended OK    in service after p50, p99          complete after p50, p99
 /// READ           10000             ≤ 1.0µs, ≤ 2.0µs               ≤ 16.4µs, ≤ 32.8µs

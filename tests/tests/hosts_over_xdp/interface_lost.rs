@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const LEN: usize = 64 << 10;
 
 /// Calls `ask` until it has an answer.
-fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(super) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let clock = TscClock::new();
     loop {
         if let Some(answer) = ask() {
@@ -41,7 +41,7 @@ fn wait_state(host: &Host, wanted: InterfaceState) {
     wait_for("the interface's state", || (host.interface().unwrap().state == wanted).then_some(()));
 }
 
-fn wait_attachments(host: &Host, wanted: u64) {
+pub(super) fn wait_attachments(host: &Host, wanted: u64) {
     wait_for("the interface to be attached again", || {
         let interface = host.interface().unwrap();
         let up = interface.state == InterfaceState::Up;

@@ -1,9 +1,10 @@
 //! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host; and what
-//! only such a host meets: an interface that goes away, capabilities that are missing, and a peer
-//! to whom no way is known.
+//! only such a host meets: an interface that goes away, a mode that is chosen, capabilities that are
+//! missing, and a peer to whom no way is known.
 
 mod capabilities;
 mod interface_lost;
+mod modes;
 mod stale_grants;
 
 use rma_core::port::Port;
@@ -20,6 +21,12 @@ use rma_xdp::{
 
 fn run(setup: &Setup) {
     scenario::everything(&mut Hosts::in_lab(setup));
+}
+
+fn run_in_both_modes(setup: &Setup) {
+    for mode in [Mode::Native, Mode::Generic] {
+        run(&Setup { mode, ..setup.clone() });
+    }
 }
 
 #[test]
@@ -45,26 +52,26 @@ fn everything_holds_at_mtu_3400_over_ipv6() {
 #[ignore = "needs root: cargo xtask test"]
 fn everything_holds_with_jumbo_frames_in_several_buffers() {
     let lab = LabConfig { mtu: 9000, ..LabConfig::default() };
-    run(&Setup { lab, ..Setup::default() });
+    run_in_both_modes(&Setup { lab, ..Setup::default() });
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn everything_holds_on_an_interface_with_several_queues() {
     let lab = LabConfig { queues: 2, ..LabConfig::default() };
-    run(&Setup { lab, ..Setup::default() });
+    run_in_both_modes(&Setup { lab, ..Setup::default() });
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_udp_host_reads_from_an_xdp_host() {
-    run(&Setup { udp: (true, false), ..Setup::default() });
+    run_in_both_modes(&Setup { udp: (true, false), ..Setup::default() });
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn an_xdp_host_reads_from_a_udp_host() {
-    run(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
+    run_in_both_modes(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
 }
 
 #[test]

@@ -29,13 +29,15 @@ pub(super) enum Model {
     VirtioNet,
     E1000e,
     Vmxnet3,
+    /// One end of a veth pair, whose other end is bridged to a virtio NIC.
+    Veth,
 }
 
 impl Model {
     /// As QEMU names it.
     const fn device(self) -> &'static str {
         match self {
-            Self::VirtioNet => "virtio-net-pci",
+            Self::VirtioNet | Self::Veth => "virtio-net-pci",
             Self::E1000e => "e1000e",
             Self::Vmxnet3 => "vmxnet3",
         }
@@ -47,6 +49,7 @@ impl Model {
             Self::VirtioNet => "virtio_net",
             Self::E1000e => "e1000e",
             Self::Vmxnet3 => "vmxnet3",
+            Self::Veth => "veth",
         }
     }
 
@@ -55,6 +58,7 @@ impl Model {
             Self::VirtioNet => &["virtio_net"],
             Self::E1000e => &["e1000e"],
             Self::Vmxnet3 => &["vmxnet3"],
+            Self::Veth => &["virtio_net", "veth", "bridge"],
         }
     }
 }
@@ -89,7 +93,7 @@ impl Plan {
     fn device(&self) -> String {
         let Self { model, queues, mtu, .. } = self;
         let mut device = format!("{},netdev=net0,mac={},romfile=", model.device(), self.mac());
-        if *model == Model::VirtioNet {
+        if matches!(model, Model::VirtioNet | Model::Veth) {
             // Native XDP takes no packets that the host has put together: the driver refuses it
             // while they are offered.
             device.push_str(&format!(
@@ -189,6 +193,9 @@ impl Machine {
                 came: release,
             });
         }
+        if plan.model == Model::Veth {
+            self.put_veth_before_the_nic(plan.mtu)?;
+        }
         // Addresses survive when the interface is down, and count at once.
         let sysctls = ["keep_addr_on_down", "accept_dad", "accept_ra"].into_iter().zip([1, 0, 0]);
         for (name, value) in sysctls {
@@ -199,9 +206,13 @@ impl Machine {
             self.run(&format!("ip addr add {address} dev {INTERFACE}"))?;
         }
         self.run(&format!("ip link set {INTERFACE} mtu {} up", plan.mtu))?;
-        // The driver that is meant, not another that happens to know the device.
-        let driver =
-            self.run(&format!("basename $(readlink /sys/class/net/{INTERFACE}/device/driver)"))?;
+        // The driver that is meant, not another that happens to know the device. One without a
+        // device has no other.
+        let driver = if plan.model == Model::Veth {
+            vec![plan.model.driver().to_owned()]
+        } else {
+            self.run(&format!("basename $(readlink /sys/class/net/{INTERFACE}/device/driver)"))?
+        };
         if driver != [plan.model.driver()] {
             return Err(Trouble::Unexpected {
                 host: self.name(),
@@ -210,6 +221,24 @@ impl Machine {
             });
         }
         self.wait_for_carrier()
+    }
+
+    /// Gives the NIC another name, and its own to one end of a veth pair, the other end of which is
+    /// bridged to the NIC.
+    fn put_veth_before_the_nic(&mut self, mtu: u32) -> Result<(), Trouble> {
+        let commands = [
+            format!("ip link set {INTERFACE} down"),
+            format!("ip link set {INTERFACE} name nic0"),
+            // The kernel names the other end.
+            format!("ip link add {INTERFACE} type veth"),
+            "brctl addbr br0".to_owned(),
+            "brctl addif br0 nic0".to_owned(),
+            "brctl addif br0 veth0".to_owned(),
+            format!("ip link set nic0 mtu {mtu} up"),
+            format!("ip link set veth0 mtu {mtu} up"),
+            format!("ip link set br0 mtu {mtu} up"),
+        ];
+        commands.iter().try_for_each(|command| self.run(command).map(drop))
     }
 
     /// Sets the interface up or down, as its administrator does.

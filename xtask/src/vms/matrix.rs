@@ -56,11 +56,11 @@ impl Row {
 
     /// How `rma-bench` must describe the device.
     pub(super) fn device(&self) -> String {
-        let mode = self.mode();
+        let (mode, reason) = (self.mode(), self.reason());
         // The buffers of a socket hold 4 KiB.
         let buffers = if self.mtu > 4096 { ", multi-buffer" } else { "" };
         let Self { queues, mtu, .. } = self;
-        format!("AF_XDP on eth0: {mode}, copy, {queues} queue(s), MTU {mtu}{buffers}")
+        format!("AF_XDP on eth0: {mode} ({reason}), copy, {queues} queue(s), MTU {mtu}{buffers}")
     }
 
     /// How the sentences begin about what works less well than it could: these and no others, in
@@ -68,6 +68,9 @@ impl Row {
     pub(super) const fn fallbacks(&self) -> &'static [&'static str] {
         match self.expected {
             Expected::Native => &["copy mode instead of zero-copy: "],
+            Expected::Generic if matches!(self.model, Model::Veth) => {
+                &["copy mode instead of zero-copy: "]
+            }
             Expected::Generic => {
                 &["copy mode instead of zero-copy: ", "generic XDP instead of native XDP: "]
             }
@@ -92,6 +95,15 @@ impl Row {
         }
     }
 
+    /// Why it is that mode, as `rma-bench` must say it.
+    const fn reason(&self) -> &'static str {
+        match (self.expected, self.model) {
+            (Expected::Generic, Model::Veth) => "faster on veth",
+            (Expected::Generic, _) => "native was refused",
+            _ => "the driver has XDP",
+        }
+    }
+
     /// For titles.
     pub(super) fn name(&self) -> String {
         let Self { model, queues, mtu, .. } = self;
@@ -106,7 +118,7 @@ const NO_MULTI_BUFFER: Expected = Expected::Refused("multi-buffer support");
 /// All rows. The second machine's kernel is the second's.
 pub(super) const ROWS: &[Row] = {
     use Expected::{Generic, Native};
-    use Model::{E1000e, VirtioNet, Vmxnet3};
+    use Model::{E1000e, Veth, VirtioNet, Vmxnet3};
     &[
         Row::new([CLOUD_6_1; 2], VirtioNet, Native).in_short(),
         Row::new([CLOUD_6_12; 2], VirtioNet, Native).in_short(),
@@ -122,6 +134,11 @@ pub(super) const ROWS: &[Row] = {
         Row::new([FULL_6_12; 2], E1000e, Generic).jumbo(),
         Row::new([CLOUD_6_1; 2], Vmxnet3, Generic),
         Row::new([CLOUD_6_12; 2], Vmxnet3, Native),
+        Row::new([CLOUD_6_1; 2], Veth, Generic),
+        Row::new([CLOUD_6_12; 2], Veth, Generic),
+        Row::new([CLOUD_6_1, CLOUD_6_12], Veth, Generic).in_short(),
+        Row::new([CLOUD_6_1; 2], Veth, NO_MULTI_BUFFER).jumbo(),
+        Row::new([CLOUD_6_12; 2], Veth, Generic).jumbo(),
     ]
 };
 
@@ -233,17 +250,21 @@ mod tests {
 
     #[test]
     fn a_row_says_how_its_device_must_be_described() {
-        assert_eq!(row().device(), "AF_XDP on eth0: native, copy, 1 queue(s), MTU 1500");
+        let expected = "AF_XDP on eth0: native (the driver has XDP), copy, 1 queue(s), MTU 1500";
+        assert_eq!(row().device(), expected);
         let jumbo = Row { expected: Expected::Generic, ..row().queues(2).jumbo() };
-        let expected = "AF_XDP on eth0: generic, copy, 2 queue(s), MTU 9000, multi-buffer";
+        let expected = "AF_XDP on eth0: generic (native was refused), copy, 2 queue(s), MTU 9000, multi-buffer";
         assert_eq!(jumbo.device(), expected);
         assert_eq!(jumbo.fallbacks().len(), 2);
+        let veth = Row { model: Model::Veth, ..jumbo };
+        assert!(veth.device().contains("generic (faster on veth)"), "{}", veth.device());
+        assert_eq!(veth.fallbacks().len(), 1);
     }
 
     #[test]
-    fn the_short_form_has_a_pair_of_each_kernel() {
+    fn the_short_form_has_a_pair_of_each_kernel_and_one_of_both() {
         let short: Vec<_> = ROWS.iter().filter(|row| row.short).map(|row| row.kernels).collect();
-        assert_eq!(short, [[CLOUD_6_1; 2], [CLOUD_6_12; 2]]);
+        assert_eq!(short, [[CLOUD_6_1; 2], [CLOUD_6_12; 2], [CLOUD_6_1, CLOUD_6_12]]);
     }
 
     #[test]

@@ -14,10 +14,12 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
+    choice::{self, ModeReason},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     device::Device,
+    doubts::Doubts,
     error::{Refusal, XdpError},
     linear::Linearizer,
     packet::{self, ETHERNET_LEN},
@@ -54,7 +56,7 @@ pub(super) struct Attachment {
     steering: Steering,
     pub(super) watched: Watched,
     pub(super) queues: Box<[Queue]>,
-    _ports: ReservedPorts,
+    ports: Arc<ReservedPorts>,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
     /// Where frames are written whose packets may need several chunks. `None` if none can.
@@ -91,11 +93,13 @@ impl Scratch {
 
 impl Attachment {
     /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface.
+    /// Must be called in the network namespace of the interface. `generic_lost_frames`: what was
+    /// attached before in generic mode did.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
         counters: &Arc<Counters>,
+        generic_lost_frames: bool,
     ) -> Result<Self, XdpError> {
         let interface = &*config.interface;
         let device = Device::open(interface)?;
@@ -112,12 +116,11 @@ impl Attachment {
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
+        let driver = device.driver();
+        let candidates = choice::candidates(config.mode, driver.as_deref(), generic_lost_frames);
         let mut steering =
-            Steering::attach(interface, device.index, &ports, queue_count, config.mode)?;
-        if let Some(reason) = steering.native_refusal().filter(|&r| r != Refusal::NotWanted) {
-            let (wanted, got) = (Feature::NativeMode, Feature::GenericMode);
-            fallbacks.push(Fallback { wanted, got, reason });
-        }
+            Steering::attach(interface, device.index, &ports, queue_count, candidates)?;
+        fallbacks.extend(steering.fallback());
 
         let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
         let packet_max = LINK_HEADERS + mtu_max as usize;
@@ -131,6 +134,8 @@ impl Attachment {
         for Queue { socket, .. } in &queues {
             steering.redirect(interface, socket.queue(), socket.fd())?;
         }
+        // Frames until now went past the program, as they must.
+        let _before = reserved.drain();
 
         let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
         let watched = Watched::new(sockets).map_err(|source| {
@@ -141,7 +146,7 @@ impl Attachment {
         if !zero_copy {
             let reason = match steering.mode() {
                 AttachMode::Native => Refusal::Driver,
-                AttachMode::Generic => Refusal::NotWanted,
+                AttachMode::Generic => Refusal::GenericMode,
             };
             let (wanted, got) = (Feature::ZeroCopy, Feature::Copy);
             fallbacks.push(Fallback { wanted, got, reason });
@@ -149,6 +154,7 @@ impl Attachment {
         let description = Description {
             interface: config.interface.clone(),
             mode: steering.mode(),
+            mode_reason: steering.reason(),
             zero_copy,
             queues: queue_count,
             multi_buffer,
@@ -159,7 +165,7 @@ impl Attachment {
             steering,
             watched,
             queues: queues.into_boxed_slice(),
-            _ports: reserved,
+            ports: Arc::new(reserved),
             mtu_max,
             tx_scratch: multi_buffer.then(|| Scratch::new(packet_max)),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),
@@ -170,6 +176,13 @@ impl Attachment {
     /// Where the steering program runs.
     pub(super) fn mode(&self) -> AttachMode {
         self.steering.mode()
+    }
+
+    /// What looks whether the mode was a good choice, if there would be another.
+    pub(super) fn doubts(&self) -> Option<Doubts> {
+        let watch = self.watched.watch();
+        (self.steering.reason() == ModeReason::FasterOnVeth)
+            .then(|| Doubts::new(&self.ports, watch))
     }
 }
 

@@ -86,7 +86,7 @@ impl XdpBackend {
     pub fn open(config: &XdpConfig, paths: Arc<PathTable>) -> Result<Self, XdpError> {
         let ports = config.check()?;
         let counters = Arc::new(Counters::default());
-        let attachment = Attachment::open(config, &paths, &counters)?;
+        let attachment = Attachment::open(config, &paths, &counters, false)?;
         let addresses = &config.local_addresses;
         let any_v4 = addresses.iter().any(|address| address.is_ipv4());
         let state = State {

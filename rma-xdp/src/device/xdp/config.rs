@@ -22,7 +22,7 @@ const CHUNK_COUNT_MAX: u32 = 1 << 16;
 pub enum AttachMode {
     /// In the driver, before the kernel spends memory on the packet.
     Native,
-    /// In the network stack, for drivers without XDP.
+    /// In the network stack, for drivers without XDP, and for those that are faster so.
     Generic,
 }
 
@@ -38,23 +38,16 @@ impl core::fmt::Display for AttachMode {
 /// In which mode the steering program may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Native, or generic where the driver has no XDP; the fallback is reported.
+    /// The faster one: generic on veth, native with all other drivers; or the other, where that is
+    /// refused. Which one it is, and why, is reported ([`ModeReason`](super::ModeReason)). A host
+    /// changes from generic to native, and says so, if it sees that frames get lost in generic
+    /// mode.
     #[default]
     Auto,
-    /// Native only.
+    /// Native only: in the driver, or not at all.
     Native,
-    /// Generic only.
+    /// Generic only, also where the driver has XDP.
     Generic,
-}
-
-impl Mode {
-    pub(super) fn allows(self, mode: AttachMode) -> bool {
-        match self {
-            Self::Auto => true,
-            Self::Native => mode == AttachMode::Native,
-            Self::Generic => mode == AttachMode::Generic,
-        }
-    }
 }
 
 /// What an [`super::XdpBackend`] is opened with.
@@ -88,7 +81,7 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// The defaults: any mode, rings of 2048 for receiving and 1024 for transmitting.
+    /// The defaults: the faster mode, rings of 2048 for receiving and 1024 for transmitting.
     pub fn new(interface: &str, ports: &[Port], local_addresses: &[HostAddr]) -> Self {
         Self {
             interface: interface.into(),

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{config::AttachMode, error::Refusal};
+use super::{choice::ModeReason, config::AttachMode, error::Refusal};
 
 /// Something that was wanted and is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,17 @@ pub struct Fallback {
     pub reason: Refusal,
 }
 
+impl Fallback {
+    /// The other mode than `wanted`, which was refused for this reason.
+    pub(super) const fn of_mode(wanted: AttachMode, reason: Refusal) -> Self {
+        let (wanted, got) = match wanted {
+            AttachMode::Native => (Feature::NativeMode, Feature::GenericMode),
+            AttachMode::Generic => (Feature::GenericMode, Feature::NativeMode),
+        };
+        Self { wanted, got, reason }
+    }
+}
+
 impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} instead of {}: {}", self.got, self.wanted, self.reason)
@@ -62,6 +73,8 @@ pub struct Description {
     pub interface: Box<str>,
     /// Where the steering program runs.
     pub mode: AttachMode,
+    /// Why it runs there.
+    pub mode_reason: ModeReason,
     /// Whether the driver works on the UMEM itself.
     pub zero_copy: bool,
     /// How many receive queues are polled.
@@ -78,7 +91,10 @@ impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let copy = if self.zero_copy { "zero-copy" } else { "copy" };
         let buffers = if self.multi_buffer { ", multi-buffer" } else { "" };
-        let Self { interface, mode, queues, mtu, .. } = self;
-        write!(f, "AF_XDP on {interface}: {mode}, {copy}, {queues} queue(s), MTU {mtu}{buffers}")
+        let Self { interface, mode, mode_reason, queues, mtu, .. } = self;
+        write!(
+            f,
+            "AF_XDP on {interface}: {mode} ({mode_reason}), {copy}, {queues} queue(s), MTU {mtu}{buffers}"
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! What start-up must know about the interface itself: index, up or down, receive queues.
+//! What start-up must know about the interface itself: index, up or down, driver, receive queues.
 //!
 //! Asked by `ioctl` of the calling thread's network namespace. `/sys/class/net` would not do: it
 //! shows the namespace that it was mounted in, which is another one for a thread that changed its
@@ -33,6 +33,21 @@ struct Channels {
     other: u32,
     combined: u32,
 }
+
+/// `ETHTOOL_GDRVINFO`: which driver it is. In the same header.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    /// Ended by a zero.
+    driver: [u8; 32],
+    /// Versions, places, lengths: of no interest here.
+    others: [u8; 160],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);
 
 /// An interface of the calling thread's network namespace.
 #[derive(Debug)]
@@ -90,6 +105,16 @@ impl<'a> Device<'a> {
         }
     }
 
+    /// The driver's name, as `ethtool -i` shows it. `None` if it has none, as bridges and loopback
+    /// in old kernels, or one that is no text.
+    pub(super) fn driver(&self) -> Option<Box<str>> {
+        let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], others: [0; 160] };
+        let data = (&raw mut info).cast();
+        self.ioctl(libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data: data }).ok()?;
+        let name = info.driver.split(|&byte| byte == 0).next().unwrap_or_default();
+        str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(Into::into)
+    }
+
     fn ioctl(&self, code: c_ulong, union: libc::__c_anonymous_ifr_ifru) -> io::Result<libc::ifreq> {
         let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: union };
         for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
@@ -97,8 +122,8 @@ impl<'a> Device<'a> {
         }
         // SAFETY: `request` has the layout that both codes expect, its name is ended by a zero (the
         // length was checked in `open`), and it lives across the call; so does what its pointer
-        // names for SIOCETHTOOL, a `Channels` of the caller, which is as large as that command
-        // writes.
+        // names for SIOCETHTOOL, a `Channels` or a `DriverInfo` of the caller, which is as large as
+        // the command in it writes.
         let rc = unsafe { libc::ioctl(self.socket.as_raw_fd(), code as _, &raw mut request) };
         if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
     }

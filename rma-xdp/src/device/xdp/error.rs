@@ -227,6 +227,8 @@ pub enum Refusal {
     Driver,
     /// The configuration did not ask for it.
     NotWanted,
+    /// There is none in generic mode, whatever the driver.
+    GenericMode,
 }
 
 impl core::fmt::Display for Refusal {
@@ -237,6 +239,7 @@ impl core::fmt::Display for Refusal {
             }
             Self::Driver => f.write_str("the driver does not offer it"),
             Self::NotWanted => f.write_str("not asked for"),
+            Self::GenericMode => f.write_str("generic XDP has none"),
         }
     }
 }

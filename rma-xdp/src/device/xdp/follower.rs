@@ -5,7 +5,8 @@
 //! name that comes back is another. This thread notices, takes what is dead from the backend, and
 //! gives it a new [`Attachment`] when there is an interface of that name again. News of the
 //! interface come from the path table's writer; whether the sockets live is asked of the kernel
-//! itself, so that news that are lost or overtaken do no harm.
+//! itself, so that news that are lost or overtaken do no harm. It also changes the steering
+//! program's mode where the one that was chosen turns out to lose frames: see [`super::doubts`].
 //!
 //! It is a control thread: it allocates, makes system calls and may wait. It lives in the network
 //! namespace, and with the privileges, that the host was opened in.
@@ -23,8 +24,8 @@ use std::{
 
 use super::{
     attachment::Attachment, backend::XdpBackend, config::XdpConfig, counters::Counters,
-    description::Description, error::XdpError, exchange::Exchange, sockopt::XskStatistics,
-    watch::XskWatch,
+    description::Description, doubts::Doubts, error::XdpError, exchange::Exchange,
+    sockopt::XskStatistics, watch::XskWatch,
 };
 use crate::device::{
     monotonic::monotonic,
@@ -39,6 +40,10 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often an interface that is there, and cannot be attached to, is tried again without news of
 /// it: what is in the way may be another program, whose end nobody tells.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether generic mode, chosen for its speed, loses frames: a few system
+/// calls. Longer is longer without those frames.
+const DOUBT: Duration = Duration::from_millis(250);
 
 /// The pause after an attempt that failed, whatever the news. Shorter: a route that flaps keeps
 /// this thread busy.
@@ -148,7 +153,13 @@ impl Follower {
         let failed = |source| {
             XdpError::from_call(&config.interface, "starting the interface's thread", source)
         };
-        let body = Thread { config: config.clone(), exchange, shared: shared.clone() };
+        let body = Thread {
+            config: config.clone(),
+            exchange,
+            shared: shared.clone(),
+            doubts: attachment.doubts(),
+            generic_lost_frames: false,
+        };
         let spawned = thread::Builder::new().name("rma-attach".into()).spawn(move || body.run());
         let thread = spawned.map_err(failed)?;
         paths.wake_on_change(thread.thread().clone());
@@ -179,10 +190,15 @@ struct Thread {
     config: XdpConfig,
     exchange: Arc<Exchange>,
     shared: Arc<Shared>,
+    /// Of what is attached, as long as another mode might be better.
+    doubts: Option<Doubts>,
+    /// Whether the interface, as long as it is the same, was attached to in generic mode, and that
+    /// lost frames.
+    generic_lost_frames: bool,
 }
 
 impl Thread {
-    fn run(self) {
+    fn run(mut self) {
         self.exchange.followed_by_this_thread();
         while !self.stopped() {
             let (attached, dead) = {
@@ -190,9 +206,22 @@ impl Thread {
                 (told.attached, told.attached && told.watch.is_dead())
             };
             if dead {
+                tracing::warn!(
+                    interface = &*self.config.interface,
+                    "interface detached: it was removed, or moved to another network namespace"
+                );
+                // One that comes back is another, in another network perhaps.
+                self.generic_lost_frames = false;
+                self.detach();
+            } else if attached && self.doubts.as_mut().is_some_and(Doubts::came_true) {
+                tracing::warn!(
+                    interface = &*self.config.interface,
+                    "in generic mode frames do not get to the sockets: native mode from now on"
+                );
+                self.generic_lost_frames = true;
                 self.detach();
             } else if attached {
-                thread::park_timeout(LOOK);
+                thread::park_timeout(if self.doubts.is_some() { DOUBT } else { LOOK });
             } else if self.shared.paths.link_state() == LinkState::Gone {
                 thread::park_timeout(RETRY);
             } else if let Err(error) = self.attach() {
@@ -207,19 +236,19 @@ impl Thread {
         self.shared.stop.load(SeqCst)
     }
 
-    /// Takes from the backend what is dead, and drops it. An inline host gives it back in one of
-    /// its next turns; there is nothing to do before that.
-    fn detach(&self) {
+    /// Takes from the backend what is dead, or in the wrong mode, and drops it. An inline host
+    /// gives it back in one of its next turns; there is nothing to do before that.
+    fn detach(&mut self) {
         self.shared.told().attached = false;
-        tracing::warn!(
-            interface = &*self.config.interface,
-            "interface detached: it was removed, or moved to another network namespace"
-        );
+        self.doubts = None;
         let _dead = self.exchange.replace(None, || self.stopped());
     }
 
-    fn attach(&self) -> Result<(), XdpError> {
-        let attachment = Attachment::open(&self.config, &self.shared.paths, &self.shared.counters)?;
+    fn attach(&mut self) -> Result<(), XdpError> {
+        let Self { config, shared, generic_lost_frames, .. } = &*self;
+        let attachment =
+            Attachment::open(config, &shared.paths, &shared.counters, *generic_lost_frames)?;
+        self.doubts = attachment.doubts();
         let (description, watch) = (attachment.description.clone(), attachment.watched.watch());
         tracing::info!(device = %description, "interface attached again");
         for fallback in &description.fallbacks {

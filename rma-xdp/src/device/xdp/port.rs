@@ -1,10 +1,10 @@
-//! Keeps the UDP ports: kernel sockets that are bound and never read.
+//! Keeps the UDP ports: kernel sockets that are bound, and whose datagrams nobody reads.
 //!
 //! They carry no data; the steering program takes our frames before they get here. They make a
 //! second instance or a kernel service on a port an error instead of a riddle, and they keep the
 //! kernel from answering stray datagrams (fragments, frames that came before the program was
 //! attached) with ICMP port-unreachable. What arrives fills the smallest possible receive buffer
-//! and is dropped from then on.
+//! and is dropped from then on; only how many there are is of interest ([`super::doubts`]).
 
 use std::{
     net::{IpAddr, SocketAddr, SocketAddrV6},
@@ -17,15 +17,18 @@ use rma_core::{
 };
 use rustix::{
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, sockopt},
+    net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt},
 };
 
 use super::error::XdpError;
 
+/// Datagrams that are read from one socket in one go, at most.
+const DRAINED_MAX: usize = 64;
+
 /// The ports, kept on all local addresses until this is dropped.
 #[derive(Debug)]
 pub(super) struct ReservedPorts {
-    _sockets: Vec<OwnedFd>,
+    sockets: Vec<OwnedFd>,
 }
 
 impl ReservedPorts {
@@ -50,7 +53,18 @@ impl ReservedPorts {
             })
         };
         let all = ports.iter().flat_map(|port| addresses.iter().map(move |it| (port, it)));
-        Ok(Self { _sockets: all.map(one).collect::<Result<_, _>>()? })
+        Ok(Self { sockets: all.map(one).collect::<Result<_, _>>()? })
+    }
+
+    /// Throws away what has arrived, and says how many datagrams that were: of more than a receive
+    /// buffer holds, the first.
+    pub(super) fn drain(&self) -> u64 {
+        let next = |socket: &OwnedFd| {
+            rustix::net::recv(socket, &mut [0_u8; 0], RecvFlags::DONTWAIT).is_ok()
+        };
+        // A buffer holds less; so it ends however fast others send.
+        let of_one = |socket| (0..DRAINED_MAX).take_while(|_| next(socket)).count() as u64;
+        self.sockets.iter().map(of_one).sum()
     }
 }
 
@@ -104,6 +118,17 @@ mod tests {
         assert!(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_err());
         drop(reserved);
         UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+
+    #[test]
+    fn what_arrives_at_a_reserved_port_is_counted_once() {
+        let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let reserved = ReservedPorts::reserve("lo", 1, &loopback(), &ports(port)).unwrap();
+        assert_eq!(reserved.drain(), 0);
+        other.send_to(&[1], (Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert_eq!(reserved.drain(), 1);
+        assert_eq!(reserved.drain(), 0);
     }
 
     #[test]

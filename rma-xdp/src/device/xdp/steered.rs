@@ -29,7 +29,7 @@ impl SteeredSockets {
         config.check()?;
         let counters = Arc::new(Counters::default());
         let (paths, _) = PathTable::new(mtu);
-        let attachment = Attachment::open(config, &paths, &counters)?;
+        let attachment = Attachment::open(config, &paths, &counters, false)?;
         Ok(Self { attachment, counters })
     }
 

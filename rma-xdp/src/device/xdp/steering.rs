@@ -36,7 +36,9 @@ use rma_core::port::Ports;
 
 use super::{
     capabilities::Capabilities,
-    config::{AttachMode, Mode},
+    choice::{Candidate, ModeReason},
+    config::AttachMode,
+    description::Fallback,
     error::{AttachedProgram, Refusal, XdpError},
 };
 
@@ -57,18 +59,19 @@ pub(super) struct Steering {
     ebpf: Ebpf,
     link: Option<XdpLinkId>,
     mode: AttachMode,
-    native_refusal: Option<Refusal>,
+    reason: ModeReason,
+    fallback: Option<Fallback>,
 }
 
 impl Steering {
-    /// Loads the program for `ports` and attaches it, in the best mode that `wanted` allows. Until
-    /// sockets are in its map it passes everything.
+    /// Loads the program for `ports` and attaches it, in the first mode of `candidates` that is not
+    /// refused. Until sockets are in its map it passes everything.
     pub(super) fn attach(
         interface: &str,
         index: u32,
         ports: &Ports,
         queues: u32,
-        wanted: Mode,
+        candidates: &[Candidate],
     ) -> Result<Self, XdpError> {
         let mut ebpf = EbpfLoader::new()
             .override_global(PORTS, &ports.numbers(), true)
@@ -78,18 +81,15 @@ impl Steering {
         let program = program(&mut ebpf);
         program.load().map_err(|error| load_error(interface, error))?;
 
-        let mut refused = [Refusal::NotWanted; 2];
-        for (mode, xdp_mode, refusal) in
-            [(AttachMode::Native, XdpMode::Driver, 0), (AttachMode::Generic, XdpMode::Skb, 1)]
-        {
-            if !wanted.allows(mode) {
-                continue;
-            }
+        let [mut native, mut generic] = [Refusal::NotWanted; 2];
+        let mut fallback = None;
+        for &(mode, reason) in candidates {
+            let (xdp_mode, refusal) = match mode {
+                AttachMode::Native => (XdpMode::Driver, &mut native),
+                AttachMode::Generic => (XdpMode::Skb, &mut generic),
+            };
             let error = match program.attach_to_if_index(index, xdp_mode) {
-                Ok(link) => {
-                    let native_refusal = (mode == AttachMode::Generic).then_some(refused[0]);
-                    return Ok(Self { ebpf, link: Some(link), mode, native_refusal });
-                }
+                Ok(link) => return Ok(Self { ebpf, link: Some(link), mode, reason, fallback }),
                 Err(error) => system_error(&error),
             };
             match error.raw_os_error() {
@@ -102,11 +102,12 @@ impl Steering {
                 }
                 errno => {
                     let errno = errno.unwrap_or_default();
-                    refused[refusal] = Refusal::Errno { call: "BPF_LINK_CREATE", errno };
+                    let reason = Refusal::Errno { call: "BPF_LINK_CREATE", errno };
+                    *refusal = reason;
+                    fallback = Some(Fallback::of_mode(mode, reason));
                 }
             }
         }
-        let [native, generic] = refused;
         Err(XdpError::AttachFailed { interface: interface.into(), native, generic })
     }
 
@@ -115,9 +116,14 @@ impl Steering {
         self.mode
     }
 
-    /// Why it does not run in native mode, if it does not.
-    pub(super) fn native_refusal(&self) -> Option<Refusal> {
-        self.native_refusal
+    /// Why it runs there.
+    pub(super) fn reason(&self) -> ModeReason {
+        self.reason
+    }
+
+    /// The mode that would have been better, if that was refused.
+    pub(super) fn fallback(&self) -> Option<Fallback> {
+        self.fallback
     }
 
     /// From now on frames that come in on `queue` go to the socket.
