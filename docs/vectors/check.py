@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds every frame of 1rma-v1.json anew from docs/WIRE.md, with another AES than the library's.
+"""Builds every frame of 1rma-v2.json anew from docs/WIRE.md, with another AES than the library's,
+and takes every packet apart.
 
 Needs the `cryptography` package: pip install cryptography
 """
@@ -68,7 +69,8 @@ def header(frame):
     if kind == 6:
         return octets + struct.pack(">HH", f["pending_write"], f["payload_len_max"])
     if kind == 7:
-        return octets + struct.pack(">HH", f["pending_write"], f["op_offset"])
+        octets += struct.pack(">HH", f["pending_write"], f["payload_len"])
+        return octets + struct.pack(">HH", f["op_offset"], f["reserved"])
     return octets + struct.pack(">I", f["reserved"])
 
 
@@ -83,7 +85,34 @@ def aad(frame, answered):
     return b"".join(parts.values())
 
 
-vectors = json.loads((pathlib.Path(__file__).parent / "1rma-v1.json").read_text())
+def walk(packet):
+    """The lengths of the frames that a receiver finds in a packet, and the tail (section 1.1)."""
+    fixed = {1: 56, 3: 48, 4: 60, 5: 60, 6: 48, 8: 48}
+    with_payload = {2: 48, 7: 52}
+    lengths, at = [], 0
+    while at < len(packet) or not packet:
+        rest = packet[at:]
+        if len(lengths) == 32:
+            return lengths, {"reason": "too many frames", "octets": len(rest)}
+        if len(rest) < 32:
+            return lengths, {"reason": "length", "octets": len(rest)}
+        version, kind = rest[:2]
+        if version != 2:
+            return lengths, {"reason": "version", "octets": len(rest)}
+        if kind in with_payload:
+            length = with_payload[kind] + struct.unpack(">H", rest[30:32])[0]
+        elif kind in fixed:
+            length = fixed[kind]
+        else:
+            return lengths, {"reason": "frame type", "octets": len(rest)}
+        if length > len(rest):
+            return lengths, {"reason": "length", "octets": len(rest)}
+        lengths.append(length)
+        at += length
+    return lengths, None
+
+
+vectors = json.loads((pathlib.Path(__file__).parent / "1rma-v2.json").read_text())
 keys = {"reserved": bytes.fromhex(vectors["reserved_key"])}
 assert keys["reserved"] == b"1RMA reserved k."
 for key in vectors["keys"]:
@@ -105,4 +134,18 @@ for name, frame in by_name.items():
     if frame["key_name"] not in ("reserved", "wrong"):
         assert (key, iv(frame)) not in ivs, name
         ivs.add((key, iv(frame)))
-print(f"{len(keys) - 1} derived keys and {len(by_name)} frames are right")
+reasons = set()
+for packet in vectors["packets"]:
+    parts = [
+        by_name[it["frame"]]["frame"] if "frame" in it else it["octets"] for it in packet["parts"]
+    ]
+    assert "".join(parts) == packet["packet"], packet["name"]
+    lengths, tail = walk(bytes.fromhex(packet["packet"]))
+    assert lengths == [len(it) // 2 for it in parts[: packet["frames"]]], packet["name"]
+    assert tail == packet["tail"], packet["name"]
+    reasons.add(tail and tail["reason"])
+assert reasons == {None, "length", "version", "frame type", "too many frames"}, reasons
+print(
+    f"{len(keys) - 1} derived keys, {len(by_name)} frames and"
+    f" {len(vectors['packets'])} packets are right"
+)

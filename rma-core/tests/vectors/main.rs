@@ -1,10 +1,11 @@
-//! The golden vectors of `docs/vectors/1rma-v1.json`: two NICs with fixed keys and counters must
+//! The golden vectors of `docs/vectors/1rma-v2.json`: two NICs with fixed keys and counters must
 //! produce every octet of the file, in both address families. `docs/vectors/check.py` checks the
 //! same file against another implementation of AES.
 //!
 //! A difference means that the wire format has changed: then `VERSION` changes, and a new file is
-//! written by `cargo test -p rma-core --test vectors -- --ignored`.
+//! written by `RMA_BLESS=1 cargo test -p rma-core --test vectors`.
 
+mod packets;
 mod parts;
 mod stories;
 
@@ -46,7 +47,7 @@ const AAD: [(&str, &[&str]); 8] = [
 ];
 
 fn file() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/vectors/1rma-v1.json"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/vectors/1rma-v2.json"))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -331,9 +332,12 @@ fn vectors() -> Value {
     let v4 = Vectors::new("ipv4", ["192.0.2.1", "192.0.2.2"]);
     let v6 = Vectors::new("ipv6", ["2001:db8::1", "2001:db8::2"]);
     let (keys, frames): (Vec<_>, Vec<_>) = [v4.build(), v6.build()].into_iter().unzip();
+    let packets = ["ipv4", "ipv6"].into_iter().zip(&frames);
+    let packets: Vec<_> =
+        packets.flat_map(|(family, frames)| packets::packets(family, frames)).collect();
     let aad = AAD.map(|(frame_type, parts)| (frame_type.to_owned(), json!(parts)));
     json!({
-        "format": "1RMA frames, version 1; see docs/WIRE.md. Octet strings are hexadecimal.",
+        "format": "1RMA frames and packets, version 2; see docs/WIRE.md. Octet strings are hexadecimal.",
         "aad": Value::Object(aad.into_iter().collect()),
         "aad_parts": {
             "header": "the octets of this frame that come before its payload and tag",
@@ -343,6 +347,7 @@ fn vectors() -> Value {
         "reserved_key": hex(DerivedRegionKey::RESERVED.expose()),
         "keys": keys.concat(),
         "frames": frames.concat(),
+        "packets": packets,
     })
 }
 
@@ -353,7 +358,7 @@ fn the_code_produces_every_octet_of_the_golden_vectors() {
         let text = serde_json::to_string_pretty(&vectors()).expect("plain data");
         std::fs::write(file(), text + "\n").expect("the directory is writable");
     }
-    let text = std::fs::read_to_string(file()).expect("docs/vectors/1rma-v1.json is in git");
+    let text = std::fs::read_to_string(file()).expect("docs/vectors/1rma-v2.json is in git");
     let golden: Value = serde_json::from_str(&text).expect("the file is JSON");
     let ours = vectors();
     let frames = |all: &Value| all["frames"].as_array().cloned().expect("a list of frames");

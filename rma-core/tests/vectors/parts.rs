@@ -73,7 +73,9 @@ impl Parts {
                     let claims = view.claims();
                     let fields = json!({
                         "pending_write": claims.pending,
+                        "payload_len": claims.payload_len,
                         "op_offset": claims.op_offset,
+                        "reserved": 0,
                     });
                     let header_len = mutation::DATA_HEADER_LEN;
                     ("solicited data", claims.header, header_len, ToResponder, fields)

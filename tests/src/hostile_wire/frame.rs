@@ -144,9 +144,10 @@ mod tests {
     fn a_frame_around_another_payload_is_one_that_a_host_takes() {
         let datagram = frames::udp(frames::Version::V6, 7, frames::PORT, b"first");
         let like = frames::ethernet(&[], IPV6, &frames::ipv6(UDP, &datagram));
+        let from = SourcePort(3);
         for (frame, turned) in [
-            (around(&like, frames::PORT, 3, b"other payload"), false),
-            (back(&like, frames::PORT, 3, b"other payload"), true),
+            (around(&like, frames::PORT, from, b"other payload"), false),
+            (back(&like, frames::PORT, from, b"other payload"), true),
         ] {
             let [was, is] = [&like, &frame].map(|frame| parse(frame, frames::PORT));
             let (was, is) = (was.expect("like"), is.expect("made"));

@@ -24,7 +24,7 @@ pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
         frame[at..at + octets.len()].copy_from_slice(octets);
         frame
     };
-    files.insert("version-2".into(), changed(0, &[2]));
+    files.insert("version-1".into(), changed(0, &[1]));
     files.insert("type-9".into(), changed(1, &[9]));
     files.insert("class-2".into(), changed(2, &[2]));
     files.insert("request-op-size-0".into(), changed(36, &[0, 0]));
