@@ -146,7 +146,7 @@ impl Packet {
 
     /// How many octets they have together.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn octets(&self) -> usize {
         self.len
     }
 }

@@ -135,7 +135,7 @@ fn sent(frames: &[Written], movable: usize, path: usize) -> (Vec<(Transmit, Vec<
         packets.gather(packet, &mut filled);
         let TxFrame { bytes, transmit } = &filled[packet.first()];
         assert_eq!(packets.frames_of(packet).count(), packet.frames());
-        sent.push((transmit.unwrap(), bytes[..packet.len()].to_vec()));
+        sent.push((transmit.unwrap(), bytes[..packet.octets()].to_vec()));
     }
     (sent, packets.unpaid())
 }

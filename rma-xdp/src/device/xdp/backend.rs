@@ -233,7 +233,8 @@ impl XdpBackend {
                 for packet in packets.list() {
                     packets.gather(packet, frames);
                     let head = frames[packet.first()].transmit;
-                    transmits[packet.first()] = head.map(|it| Transmit { len: packet.len(), ..it });
+                    transmits[packet.first()] =
+                        head.map(|it| Transmit { len: packet.octets(), ..it });
                 }
             }
             let mut planned = packets.list().iter();
@@ -289,7 +290,7 @@ impl XdpBackend {
                 end += len.min(transmit.len);
             }
             let Some(head) = buffers[planned.first()].transmit else { continue };
-            let transmit = Transmit { len: planned.len(), ..head };
+            let transmit = Transmit { len: planned.octets(), ..head };
             let finished = state.finish(packet, headers_len, &transmit, planned.frames());
             let Some(len) = finished else { continue };
             if len > CHUNK_DATA {
