@@ -9,6 +9,9 @@
 //!
 //! IVs repeat: this measures, and nothing of it is sent.
 
+#[cfg(feature = "peers")]
+mod peer;
+
 use clap::Args;
 use rma_crypto::{
     AeadProvider, DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, PreparedKey,
@@ -278,8 +281,7 @@ fn verify_by<const BATCH: usize>(clock: &TscClock, keys: &Prepared, sets: &mut [
 /// If a provider refuses a frame that is right.
 #[must_use]
 pub fn measure(rounds: usize, core: Option<usize>) -> Measured {
-    let last = || core_affinity::get_core_ids()?.pop().map(|core| core.id);
-    pair::pinned(core.or_else(last), || measure_here(rounds))
+    pair::pinned(core.or_else(last_core), || measure_here(rounds))
 }
 
 fn measure_here(rounds: usize) -> Measured {
@@ -404,6 +406,43 @@ impl Measured {
     }
 }
 
+/// Figures over `ring`: ours with keys that are all different and set up in the batch, over what it
+/// takes with keys that it has prepared, as for a bulk transfer; and frames that are alone, where
+/// both set a key up. None without the feature `peers`.
+#[must_use]
+pub fn over_ring() -> Vec<AeadFigure> {
+    #[cfg(not(feature = "peers"))]
+    return Vec::new();
+    #[cfg(feature = "peers")]
+    pair::pinned(last_core(), || {
+        [
+            ("aead64_over_ring", 64, FRAMES, false),
+            ("aead4096_over_ring", 4096, FRAMES, false),
+            ("aead64_single_over_ring", 64, 1, true),
+        ]
+        .map(|(name, payload, batch, fresh)| {
+            let peer::Beside { ours, ring } = peer::beside_ring(payload, batch, fresh, 3 * ROUNDS);
+            let detail = format!(
+                "{} provider {:.0} ns, `ring` {:.0}: the slower of sealing and opening {payload} B and {RESPONSE_AAD} B of AAD, ours \
+                 {batch} at a time with a key set up for each, `ring` one by one with keys {}; median of {} rounds in turns; in \
+                 place, one pinned core",
+                fastest().kind(),
+                ours.median(),
+                ring.median(),
+                if fresh { "set up too" } else { "prepared before" },
+                ours.rounds(),
+            );
+            AeadFigure { name, value: ours.over(&ring), unit: "ratio", detail }
+        })
+        .into()
+    })
+}
+
+/// The last core that there is.
+fn last_core() -> Option<usize> {
+    core_affinity::get_core_ids()?.pop().map(|core| core.id)
+}
+
 /// Measures and prints.
 pub fn crypto(args: &CryptoArgs) {
     let measured = measure(args.rounds, args.core);
@@ -412,7 +451,7 @@ pub fn crypto(args: &CryptoArgs) {
         for row in &measured.0 {
             line!("{}", serde_json::to_string(row).expect("plain data"));
         }
-        for figure in measured.figures() {
+        for figure in measured.figures().into_iter().chain(over_ring()) {
             line!("{}", serde_json::to_string(&figure).expect("plain data"));
         }
         return;
@@ -429,7 +468,8 @@ pub fn crypto(args: &CryptoArgs) {
         let (what, keys) = (format!("{what:?}"), format!("{keys:?}"));
         line!("  {what:6} {keys:8} {batch:>5} {payload:>7}{nanos}");
     }
-    for AeadFigure { name, value, unit, detail } in measured.figures() {
+    let figures = measured.figures().into_iter().chain(over_ring());
+    for AeadFigure { name, value, unit, detail } in figures {
         line!("  {name:31} {value:>10.2}  {unit:6} {detail}");
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
-    measure::{Floor, What, in_turns},
+    measure::{Floor, Links, What, in_turns},
     pair::{Pair, PairConfig, Place, cores},
     rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
@@ -183,9 +183,15 @@ fn over_xdp(
         What::Raw(Floor::FramesOf(write, 4096)),
     ];
     let mut link = Link::open(lab_config, args.port, args.ipv6)?;
-    let small = in_turns(&mut pair, Some(&mut link), small, amount, interrupt)?;
-    let large = in_turns(&mut pair, Some(&mut link), large, amount, interrupt)?;
-    let cold = in_turns(&mut pair, None, [everywhere(64), everywhere(4096)], amount, interrupt)?;
+    let small = in_turns(&mut pair, Links::raw(&mut link), small, amount, interrupt)?;
+    let large = in_turns(&mut pair, Links::raw(&mut link), large, amount, interrupt)?;
+    let cold = in_turns(
+        &mut pair,
+        Links::default(),
+        [everywhere(64), everywhere(4096)],
+        amount,
+        interrupt,
+    )?;
     let rotations = rotate(&mut pair, place, args, interrupt)?;
     let names = [
         "READ 64 B",
@@ -243,7 +249,7 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     let (read, write) = (OpType::Read, OpType::Write);
     let whats = [(read, 64), (write, 64), (read, 4096), (write, 4096)];
     let whats = whats.map(|(op_type, size)| What::warm(op_type, size));
-    let turns = in_turns(&mut pair, None, whats, amount, interrupt)?;
+    let turns = in_turns(&mut pair, Links::default(), whats, amount, interrupt)?;
     let rotations = rotate(&mut pair, Place::Loopback, args, interrupt)?;
     let names = ["READ 64 B", "WRITE 64 B", "READ 4 KiB", "WRITE 4 KiB"];
     let all = names.iter().zip(&turns.latencies);

@@ -87,6 +87,9 @@ pub enum PairError {
     /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
     #[error("the raw floor needs AF_XDP sockets")]
     NoRawSockets,
+    /// Sockets to compare with could not be had.
+    #[error("kernel sockets to compare with: {0}")]
+    Sockets(#[source] std::io::Error),
     /// A round of a measurement is worth nothing. Whoever measures in several rounds
     /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
     #[error("{0}; look whether the machine is too busy")]

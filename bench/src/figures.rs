@@ -4,6 +4,7 @@
 //! The figures and their limits are in `table`, each measurement in a file of its own, and what
 //! happens when a limit is missed in `check`.
 
+mod beside;
 mod check;
 mod conditions;
 mod crypto;
@@ -11,14 +12,15 @@ mod death;
 mod failover;
 mod floors;
 mod flows;
+mod goodput;
 mod issue;
 mod limit;
+mod rate;
 mod reads;
 mod rekey;
 mod simulator;
 mod spec;
 mod table;
-mod transfers;
 mod turn;
 mod useless;
 mod writes;
@@ -43,9 +45,9 @@ pub struct FiguresArgs {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     pub json: bool,
-    /// Measure this figure only.
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
+    /// Measure this figure only, or these, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
     /// measured three times in all, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
@@ -85,9 +87,9 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
         line!("{}", names().join("\n"));
         return Ok(());
     }
-    let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
-    if !names().into_iter().any(wanted) {
-        return Err(FiguresError::Unknown { name: args.only.clone().unwrap_or_default() });
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    if let Some(name) = args.only.iter().find(|name| !names().contains(&name.as_str())) {
+        return Err(FiguresError::Unknown { name: name.clone() });
     }
     let mut specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
     if args.check && !aead::ENCRYPTS {
@@ -108,6 +110,14 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
             };
             figures.extend(measure(benchmark, wanted, attempts, interrupt, show)?);
         }
+    }
+    let not_run: Vec<String> = figures.iter().filter_map(Checked::not_run).collect();
+    if !not_run.is_empty() {
+        if !args.only.is_empty() {
+            return Err(FiguresError::NotRun { figures: not_run });
+        }
+        let words = format!("did not run: {}", not_run.join("; "));
+        if args.json { eprintln!("{words}") } else { line!("{words}") }
     }
     if args.check {
         let verdict = verdict(&figures)?;
@@ -154,7 +164,7 @@ mod tests {
     use super::*;
 
     fn figure(value: f64, limit: Option<Limit>, attempt: usize) -> Figure {
-        let spec = Spec { name: "made_up", unit: "ratio", limit, noisy: true };
+        let spec = Spec { name: "made_up", unit: "ratio", limit, noisy: true, needs: None };
         let measured = Measured { name: "made_up", value, detail: "of nothing".to_owned() };
         Figure::new(&spec, &measured, attempt)
     }

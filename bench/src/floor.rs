@@ -26,3 +26,7 @@ pub use self::{
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
     pipeline::{pipeline, pipelined_four_hops},
 };
+pub(crate) use self::{
+    pingpong::timed,
+    wire::{StopOnDrop, clock},
+};

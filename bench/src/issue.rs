@@ -4,7 +4,10 @@
 //! Against a *null engine*: a thread on another core that takes commands and completes them at
 //! once. So what is measured are the rings, crossing between cores, and all that is done on the
 //! application's side, with looking whether the engine sleeps, as behind a host with an engine
-//! thread: it never does here. No NIC, no frame.
+//! thread: it never does here. No NIC, no frame. Beside it stands what two cores can hand to each
+//! other at all ([`bare_lines`]).
+
+mod lines;
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -138,6 +141,13 @@ pub fn executor_ops(count: u64) -> f64 {
         }
         clock.now().since(start)
     })
+}
+
+/// Hands `count` lines of 64 bytes to the other core, as many under way as a portal has slots, and
+/// takes a line back for each. How many a second.
+#[must_use]
+pub fn bare_lines(count: u64) -> f64 {
+    lines::lines(count, SLOTS)
 }
 
 fn measure(

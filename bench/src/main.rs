@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
     crypto::{self, CryptoArgs},
+    curve::{self, CurveArgs},
     demo::{self, DemoArgs},
     failover::{self, FailoverArgs, ReplicaArgs},
     figures::{self, FiguresArgs},
@@ -14,6 +15,7 @@ use rma_bench::{
     interrupt::Interrupt,
     mode::XdpMode,
     out,
+    phases::{self, PhasesArgs},
     serve::{self, LatArgs, ServeArgs},
     verify::{self, VerifyArgs},
     write_lat,
@@ -54,6 +56,10 @@ enum Command {
     Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
+    /// READs a second by how many are under way, beside raw frames and kernel UDP. Needs root.
+    Curve(CurveArgs),
+    /// Where the time of an op goes, phase by phase, on both hosts. Needs root.
+    Phases(PhasesArgs),
     /// Kills one of two servers under a thousand tasks, starts it again, and shows what gets done
     /// meanwhile. Needs root.
     Failover(FailoverArgs),
@@ -111,6 +117,8 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Verify(args) => verify::verify(args, &interrupt)?,
         Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,
+        Command::Curve(args) => curve::run(args, &interrupt)?,
+        Command::Phases(args) => phases::run(args, &interrupt)?,
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,

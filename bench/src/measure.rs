@@ -13,13 +13,17 @@ use rma_xdp::{
 };
 
 use crate::{
+    aead,
     amount::{Amount, SMALL, WARM},
     client::Client,
+    compare::{self, Sockets, Transport},
     error::PairError,
     floor::{self, Exchange, FourHops, Link, RoundTrips, Sides},
     interrupt::Interrupt,
     latency::Latencies,
-    pair::Pair,
+    lone,
+    pair::{Pair, cores, pinned},
+    rates::Rates,
 };
 
 /// Something to measure.
@@ -37,6 +41,10 @@ pub enum What {
     },
     /// The raw floor, without a protocol.
     Raw(Floor),
+    /// Messages of so many bytes there and back over the kernel's own sockets, both sides spinning.
+    Kernel(Transport, usize),
+    /// The turns of both engines for a READ of 64 B that is alone, joined by memory.
+    LoneTurns,
 }
 
 impl What {
@@ -58,59 +66,111 @@ pub enum Floor {
     FramesOf(OpType, u32),
 }
 
+/// Where it is measured what is not an op.
+#[derive(Debug, Default)]
+pub struct Links<'a> {
+    /// Raw floors: a veth pair like that of the hosts.
+    pub raw: Option<&'a mut Link>,
+    /// The kernel's own sockets: such a pair without a program.
+    pub sockets: Option<&'a Sockets>,
+}
+
+impl<'a> Links<'a> {
+    /// A link for raw floors, and none for the kernel's sockets.
+    pub fn raw(link: &'a mut Link) -> Self {
+        Self { raw: Some(link), sockets: None }
+    }
+}
+
 /// What was measured, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct Turns<const N: usize> {
     /// How long ops and exchanges took, one histogram for each thing that was measured.
     pub latencies: [Latencies; N],
+    /// The same, round by round.
+    rounds: Vec<[Latencies; N]>,
     /// Raw exchanges that were lost.
     pub lost: u64,
 }
 
 impl<const N: usize> Turns<N> {
-    /// One latency as a multiple of another, at a quantile.
+    /// One latency as a multiple of another, at a quantile: the median of the rounds' ratios.
     ///
     /// # Panics
     /// If there is no such measurement.
     #[must_use]
     pub fn ratio(&self, of: usize, to: usize, quantile: f64) -> f64 {
-        self.latencies[of].quantile_us(quantile) / self.latencies[to].quantile_us(quantile)
+        self.of_rounds(quantile, |us| us[of] / us[to]).median()
+    }
+
+    /// What `of` makes of the latencies of a round at a quantile, in microseconds, round by round.
+    pub fn of_rounds(&self, quantile: f64, of: impl Fn([f64; N]) -> f64) -> Rates {
+        let at = |round: &[Latencies; N]| round.each_ref().map(|it| it.quantile_us(quantile));
+        self.rounds.iter().map(|round| of(at(round))).collect()
     }
 }
 
-/// Measures each of `whats`, taking turns. Raw floors are measured on `link`, which is to be like
-/// the one that the pair is on.
+/// Measures each of `whats`, taking turns: what is no op on `links`, which are to be like the one
+/// that the pair is on.
 ///
 /// # Errors
 /// If op after op fails.
 pub fn in_turns<const N: usize>(
     pair: &mut Pair,
-    mut link: Option<&mut Link>,
+    mut links: Links<'_>,
     whats: [What; N],
     amount: Amount,
     interrupt: &Interrupt,
 ) -> Result<Turns<N>, PairError> {
-    let mut turns = Turns { latencies: core::array::from_fn(|_| Latencies::new()), lost: 0 };
+    let mut turns = Turns {
+        latencies: core::array::from_fn(|_| Latencies::new()),
+        rounds: Vec::new(),
+        lost: 0,
+    };
     for round in 0..amount.rounds {
         let counts = amount.of_round(round);
-        for (what, latencies) in whats.into_iter().zip(&mut turns.latencies) {
-            match what {
-                What::Ops { op_type, size, span } => {
-                    let ops = |client: &mut Client| {
-                        client.measure(op_type, (size, span), counts, interrupt)
-                    };
-                    latencies.merge(&pair.run(ops)?);
-                }
-                What::Raw(floor) => {
-                    let link = link.as_deref_mut().ok_or(PairError::NoRawSockets)?;
-                    let raw = raw(pair, link, floor, counts)?;
-                    latencies.add(&raw.times);
-                    turns.lost += raw.lost;
-                }
-            }
+        let mut of_round = core::array::from_fn(|_| Latencies::new());
+        for (what, latencies) in whats.into_iter().zip(&mut of_round) {
+            turns.lost += one(pair, &mut links, what, counts, latencies, interrupt)?;
         }
+        turns.latencies.iter_mut().zip(&of_round).for_each(|(all, it)| all.merge(it));
+        turns.rounds.push(of_round);
     }
     Ok(turns)
+}
+
+/// Measures one of them in one round. Returns how many exchanges were lost.
+fn one(
+    pair: &mut Pair,
+    links: &mut Links<'_>,
+    what: What,
+    counts: (u64, u64),
+    latencies: &mut Latencies,
+    interrupt: &Interrupt,
+) -> Result<u64, PairError> {
+    let round_trips = match what {
+        What::Ops { op_type, size, span } => {
+            let ops =
+                |client: &mut Client| client.measure(op_type, (size, span), counts, interrupt);
+            latencies.merge(&pair.run(ops)?);
+            return Ok(0);
+        }
+        What::LoneTurns => {
+            let lone = pinned(cores().0, || lone::turns(aead::chosen(), counts));
+            latencies.merge(&lone);
+            return Ok(0);
+        }
+        What::Raw(floor) => {
+            let link = links.raw.as_deref_mut().ok_or(PairError::NoRawSockets)?;
+            raw(pair, link, floor, counts)?
+        }
+        What::Kernel(transport, len) => {
+            let sockets = links.sockets.ok_or(PairError::NoRawSockets)?;
+            compare::ping_pong(sockets, transport, len, counts)?
+        }
+    };
+    latencies.add(&round_trips.times);
+    Ok(round_trips.lost)
 }
 
 /// How many frames with data an op has on the wire: seen, not computed.

@@ -25,8 +25,21 @@ pub const VERIFY_DEPTH: u16 = 16;
 pub enum Place<'a> {
     /// In the namespaces of a lab, over AF_XDP.
     Lab(&'a Lab),
+    /// There as well, over kernel UDP sockets.
+    LabUdp(&'a Lab),
     /// On loopback, over kernel UDP sockets.
     Loopback,
+}
+
+impl<'a> Place<'a> {
+    /// Where the hosts have namespaces of their own: those.
+    #[must_use]
+    pub const fn lab(self) -> Option<&'a Lab> {
+        match self {
+            Self::Lab(lab) | Self::LabUdp(lab) => Some(lab),
+            Self::Loopback => None,
+        }
+    }
 }
 
 /// How the pair is set up.
@@ -112,8 +125,8 @@ impl Pair {
     /// What could not be opened, and why.
     pub fn open(place: Place<'_>, config: &PairConfig) -> Result<Self, PairError> {
         let (client, server) = match (place, config.ipv6) {
-            (Place::Lab(_), false) => (Lab::A_V4.into(), Lab::B_V4.into()),
-            (Place::Lab(_), true) => (Lab::A_V6.into(), Lab::B_V6.into()),
+            (Place::Lab(_) | Place::LabUdp(_), false) => (Lab::A_V4.into(), Lab::B_V4.into()),
+            (Place::Lab(_) | Place::LabUdp(_), true) => (Lab::A_V6.into(), Lab::B_V6.into()),
             (Place::Loopback, false) => {
                 (HostAddr::from([127, 0, 0, 1]), HostAddr::from([127, 0, 0, 2]))
             }
@@ -123,7 +136,7 @@ impl Pair {
         let open = |address: HostAddr| {
             let device = match place {
                 Place::Lab(_) => mode::host(Lab::INTERFACE),
-                Place::Loopback => HostConfig::udp(address),
+                Place::LabUdp(_) | Place::Loopback => HostConfig::udp(address),
             };
             let &PairConfig { port, nic, .. } = config;
             let aead = aead::chosen();
@@ -135,11 +148,11 @@ impl Pair {
             }))
         };
         let mut server_host = {
-            let _inside = if let Place::Lab(lab) = place { Some(lab.b().enter()?) } else { None };
+            let _inside = place.lab().map(|lab| lab.b().enter()).transpose()?;
             open(server)?
         };
         let client_host = {
-            let _inside = if let Place::Lab(lab) = place { Some(lab.a().enter()?) } else { None };
+            let _inside = place.lab().map(|lab| lab.a().enter()).transpose()?;
             let client_host = open(client)?;
             client_host.resolve(server)?;
             server_host.resolve(client)?;

@@ -34,6 +34,18 @@ impl Rates {
         (fold(f64::min), fold(f64::max))
     }
 
+    /// What `of` makes of each, round by round.
+    #[must_use]
+    pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
+        self.0.iter().copied().map(of).collect()
+    }
+
+    /// The sums with `other`, round by round.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.0.iter().zip(&other.0).map(|(one, other)| one + other).collect()
+    }
+
     /// The median of the ratios to `other`, round by round.
     #[must_use]
     pub fn over(&self, other: &Self) -> f64 {
@@ -43,7 +55,13 @@ impl Rates {
     /// The ratios to `other`, round by round.
     #[must_use]
     pub fn over_each(&self, other: &Self) -> Self {
-        Self(self.0.iter().zip(&other.0).map(|(of, to)| of / to).collect())
+        self.0.iter().zip(&other.0).map(|(of, to)| of / to).collect()
+    }
+}
+
+impl FromIterator<f64> for Rates {
+    fn from_iter<I: IntoIterator<Item = f64>>(rates: I) -> Self {
+        Self(rates.into_iter().collect())
     }
 }
 

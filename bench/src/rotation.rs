@@ -34,7 +34,7 @@ use crate::{
     grants::Grants,
     interrupt::Interrupt,
     latency::Latencies,
-    measure::{What, in_turns},
+    measure::{Links, What, in_turns},
     pair::{Pair, Place},
     timeline::{Event, Timeline},
 };
@@ -328,7 +328,7 @@ pub fn beside_reads(
     let reads = Amount { count: reads, rounds: 1 };
     for round in 0..amount.rounds {
         let read = [What::warm(OpType::Read, SIZE)];
-        latencies.merge(&in_turns(pair, None, read, reads, interrupt)?.latencies[0]);
+        latencies.merge(&in_turns(pair, Links::default(), read, reads, interrupt)?.latencies[0]);
         let (_, count) = amount.of_round(round);
         for (kind, rotations) in kinds.iter().zip(&mut all) {
             rotations.merge(stage.rotate(pair, *kind, count, interrupt)?);
@@ -340,12 +340,12 @@ pub fn beside_reads(
 /// A TCP connection from the client to the server, across the same interfaces as the hosts' frames.
 fn connect(place: Place<'_>, one: &Grant) -> Result<(TcpStream, TcpStream), PairError> {
     let listener = {
-        let _inside = if let Place::Lab(lab) = place { Some(lab.b().enter()?) } else { None };
+        let _inside = place.lab().map(|lab| lab.b().enter()).transpose()?;
         TcpListener::bind((one.responder.ip(), 0))?
     };
     let to = listener.local_addr()?;
     let client_end = {
-        let _inside = if let Place::Lab(lab) = place { Some(lab.a().enter()?) } else { None };
+        let _inside = place.lab().map(|lab| lab.a().enter()).transpose()?;
         TcpStream::connect(to)?
     };
     let (server_end, _) = listener.accept()?;

@@ -32,7 +32,7 @@ pub const SMALL: u64 = 64;
 const SLOTS: u16 = 256;
 
 /// Large transfers under way at once, so that one begins while the other ends.
-const PIPELINED: u64 = 2;
+pub const PIPELINED: u64 = 2;
 
 /// An executor over a portal of a client's, and memory for its transfers.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Transfers {
         &mut self,
         client: &mut Client,
         op_type: OpType,
-        count: u64,
+        (count, at_once): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<Moved, PairError> {
         let grant = client.grants.get(op_type)?;
@@ -108,7 +108,7 @@ impl Transfers {
         let (mut submitted, mut done, mut retries, mut looks) = (0, 0, 0, 0_u32);
         while done < count {
             let now = client.clock.now();
-            if submitted < count && submitted - done < PIPELINED {
+            if submitted < count && submitted - done < at_once {
                 let pieces = [piece(submitted)];
                 self.executor.submit(now, &Call::of(&pieces)).map_err(TransferError::from)?;
                 submitted += 1;
@@ -215,7 +215,9 @@ mod tests {
         let mut transfers = Transfers::open(&mut pair.client.host, 1500, None).unwrap();
         let interrupt = Interrupt::default();
         for op_type in [OpType::Read, OpType::Write] {
-            let moved = pair.run(|client| transfers.large(client, op_type, 2, &interrupt)).unwrap();
+            let moved = pair
+                .run(|client| transfers.large(client, op_type, (2, PIPELINED), &interrupt))
+                .unwrap();
             assert_eq!(moved.bytes, 2 * LARGE);
         }
         for beside in [false, true] {

@@ -250,7 +250,7 @@ fn keys(keys: Keys) -> (Vec<RegionKey>, KeyBinding) {
 }
 
 /// Two engines and a portal.
-struct Engines {
+pub(crate) struct Engines {
     initiator: Engine<Memory, TscClock>,
     responder: Engine<Memory, TscClock>,
     portal: CommandPortal,
@@ -262,7 +262,7 @@ struct Engines {
 }
 
 impl Engines {
-    fn new(aead: &'static dyn AeadProvider, which: Keys, clock: TscClock) -> Self {
+    pub(crate) fn new(aead: &'static dyn AeadProvider, which: Keys, clock: TscClock) -> Self {
         let (there, back) = (Wire::new(), Wire::new());
         let ends = [
             Memory { inbound: Rc::clone(&back), outbound: Rc::clone(&there) },
@@ -322,7 +322,12 @@ impl Engines {
 
     /// One batch: nanoseconds at the initiator, and at the responder.
     fn batch(&mut self, clock: &TscClock) -> [u64; 2] {
-        for _ in 0..BATCH {
+        self.reads(BATCH, clock)
+    }
+
+    /// As many reads at once, at most a batch: nanoseconds at the initiator, and at the responder.
+    pub(crate) fn reads(&mut self, count: usize, clock: &TscClock) -> [u64; 2] {
+        for _ in 0..count {
             let grant = &self.grants[self.reads % self.grants.len()];
             // Wherever a read comes from, that is where it lands.
             let offset = (self.reads * SIZE % REGION_LEN) as u64;
@@ -337,7 +342,7 @@ impl Engines {
         let answered = clock.now();
         initiator_turn(&mut self.initiator);
         let landed = clock.now();
-        for _ in 0..BATCH {
+        for _ in 0..count {
             let status = self.portal.poll().map(|completion| completion.status);
             assert_eq!(status, Some(OpStatus::Ok), "two turns are enough");
         }

@@ -6,10 +6,13 @@ use core::time::Duration;
 use std::net::UdpSocket;
 
 use rma_bench::{
+    compare::{self, Sockets, Transport},
     death::{self, Death},
     floor::{self, Exchange, Link, Side, Sides},
     interrupt::Interrupt,
     pair::{Pair, PairConfig, Place},
+    phases::{self, Op, PhasesArgs},
+    pipelined,
     rotation::{By, NextGrant, Stage},
 };
 use rma_lab::{Lab, LabConfig};
@@ -140,4 +143,49 @@ fn the_floor_measures_without_losing_packets() {
         assert!(rate.bytes_per_second(len) > 0.0, "{len}: {rate:?}");
     }
     assert_eq!(sides(&mut link).map(|it| it.sockets.counters().chunks_lost.load()), [0, 0]);
+}
+
+/// Not how fast: whether all that is sent comes back.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_hosts_are_compared_with_is_measured_without_losses() {
+    let config = LabConfig { mtu: 3400, ..LabConfig::default() };
+    let sockets = Sockets::open(&config).unwrap();
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let trips = compare::ping_pong(&sockets, transport, 64, (10, 500)).unwrap();
+        assert_eq!((trips.times.len(), trips.lost), (500, 0), "{transport:?}");
+    }
+    for depth in [1, 32] {
+        let rate = compare::echo(&sockets, 64, depth, (100, 2000)).unwrap();
+        assert_eq!((rate.count, rate.lost), (2000, 0), "{depth}");
+    }
+    let rate = compare::segmented(&sockets, 3372, (100, 3000)).unwrap();
+    // What is counted begins with the first call after the warm-up.
+    assert!((2900..=3100).contains(&rate.count) && rate.lost == 0, "{rate:?}");
+    // Hosts over the same sockets.
+    let mut pair = Pair::open(Place::LabUdp(sockets.lab()), &self::config(PATIENT)).unwrap();
+    let mut portal = pair.client.host.portal(32).unwrap();
+    let reads = pair.run(|client| pipelined::reads_per_second(client, &mut portal, 32, (10, 500)));
+    assert!(reads.unwrap() > 0.0);
+}
+
+/// Every phase that an op cannot do without has taken some time, on the side that has it.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn phases_are_seen_on_both_sides() {
+    for (op, size, depth) in [(Op::Read, 64, 1), (Op::Read, 4096, 32), (Op::Write, 64, 8)] {
+        let args = PhasesArgs { op, size, depth, count: 500, rounds: 1, mtu: 3400, json: false };
+        let report = phases::measure(&args, &Interrupt::default()).unwrap();
+        let of = |words: &str| {
+            let row = report.phases.iter().find(|row| row.phase.contains(words)).unwrap();
+            (row.initiator_ns, row.responder_ns)
+        };
+        for words in ["receive", "parse", "open", "choose", "seal", "transmit", "doorbell"] {
+            let (initiator, responder) = of(words);
+            assert!(initiator > 0.0 && responder > 0.0, "{words}: {report:?}");
+        }
+        assert!(of("application").0 > 0.0 && of("derive").1 > 0.0, "{report:?}");
+        let initiator: f64 = report.phases.iter().map(|row| row.initiator_ns).sum();
+        assert!(initiator > 0.0 && report.op_ns > 0.0, "{report:?}");
+    }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Options {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     json: bool,
-    /// Measure this figure only.
+    /// Measure this figure only, or these, separated by commas.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
@@ -30,7 +30,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     if !options.list {
         requirements::for_the_lab()?.map_err(|lacks| lacks.into_error("bench"))?;
     }
-    let mut cargo = Cargo::new(&["run", "--release", "--package", "rma-bench", "--", "figures"]);
+    // With what some figures compare with.
+    let bench = ["run", "--release", "--package", "rma-bench", "--features", "peers"];
+    let mut cargo = Cargo::new(&bench).args(["--", "figures"]);
     if options.json {
         cargo = cargo.args(["--json"]);
     }

@@ -41,6 +41,12 @@ pub enum FiguresError {
         /// Which, with all their values.
         figures: Vec<Checked>,
     },
+    /// Figures were asked for that this build or this processor cannot measure.
+    #[error("figures that did not run: {}", figures.join("; "))]
+    NotRun {
+        /// Which, with what they need.
+        figures: Vec<String>,
+    },
     /// The binary encrypts nothing.
     #[error("limits are for encrypted frames; build rma-bench without the feature null-crypto")]
     NothingEncrypted,
@@ -57,11 +63,18 @@ pub(super) const ATTEMPTS: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub(super) spec: Spec,
+    /// None: it did not run.
     pub(super) values: Vec<f64>,
 }
 
 impl Checked {
-    /// Whether the figure keeps its limit, if it has one.
+    /// What the figure needs and did not have. `None` if it ran.
+    pub(super) fn not_run(&self) -> Option<String> {
+        let needs = self.spec.needs.filter(|_| self.values.is_empty())?;
+        Some(format!("{} (needs {needs})", self.spec.name))
+    }
+
+    /// Whether the figure keeps its limit, if it has one. One that did not run keeps none.
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(limit) = self.spec.limit else { return true };
@@ -113,14 +126,25 @@ pub(super) fn measure(
             measured => measured?,
         };
         for Checked { spec, values } in &mut figures {
-            let measured = measured.iter().find(|measured| measured.name == spec.name);
-            let measured = measured.ok_or(FiguresError::NotMeasured { name: spec.name })?;
-            values.push(measured.value);
-            show(spec, measured, attempt);
+            let found = measured.iter().find(|measured| measured.name == spec.name);
+            match (found, spec.needs) {
+                (Some(measured), _) => {
+                    values.push(measured.value);
+                    show(spec, measured, attempt);
+                }
+                (None, Some(needs)) => {
+                    let (name, value) = (spec.name, f64::NAN);
+                    let detail = format!("DID NOT RUN: it needs {needs}");
+                    show(spec, &Measured { name, value, detail }, attempt);
+                }
+                (None, None) => return Err(FiguresError::NotMeasured { name: spec.name }),
+            }
         }
         // Whatever comes out of the second time: to stop at the first that is good would be to
         // choose it.
-        if attempt == 1 && figures.iter().all(|figure| !figure.spec.noisy || figure.holds()) {
+        let is_settled =
+            |figure: &Checked| !figure.spec.noisy || figure.holds() || figure.not_run().is_some();
+        if attempt == 1 && figures.iter().all(is_settled) {
             break;
         }
     }
@@ -131,13 +155,20 @@ pub(super) fn measure(
 /// than one.
 ///
 /// # Errors
-/// [`FiguresError::Missed`] with every figure that missed its limit, and
-/// [`FiguresError::NothingToCheck`].
+/// [`FiguresError::Missed`] with every figure that missed its limit, [`FiguresError::NotRun`] with
+/// those that have a limit and did not run, and [`FiguresError::NothingToCheck`].
 pub(super) fn verdict(figures: &[Checked]) -> Result<String, FiguresError> {
     let limited = figures.iter().filter(|figure| figure.spec.limit.is_some());
-    let (kept, missed): (Vec<&Checked>, Vec<_>) = limited.partition(|figure| figure.holds());
+    let (ran, not_run): (Vec<&Checked>, Vec<_>) =
+        limited.partition(|figure| figure.not_run().is_none());
+    let (kept, missed): (Vec<&Checked>, Vec<_>) =
+        ran.into_iter().partition(|figure| figure.holds());
     if !missed.is_empty() {
         return Err(FiguresError::Missed { figures: missed.into_iter().cloned().collect() });
+    }
+    if !not_run.is_empty() {
+        let figures = not_run.into_iter().filter_map(Checked::not_run).collect();
+        return Err(FiguresError::NotRun { figures });
     }
     if kept.is_empty() {
         return Err(FiguresError::NothingToCheck);
@@ -173,7 +204,7 @@ mod tests {
     }
 
     const fn spec(name: &'static str, limit: Limit, noisy: bool) -> Spec {
-        Spec { name, unit: "ratio", limit: Some(limit), noisy }
+        Spec { name, unit: "ratio", limit: Some(limit), noisy, needs: None }
     }
 
     /// One figure for each way in which three measurements can end.
@@ -203,7 +234,7 @@ mod tests {
             spec("bad", Limit::AtMost(1.4), true),
             spec("slow", Limit::AtLeast(200_000.0), true),
             spec("broken", Limit::AtMost(0.0), false),
-            Spec { name: "free", unit: "ratio", limit: None, noisy: true },
+            Spec { name: "free", unit: "ratio", limit: None, noisy: true, needs: None },
         ],
     };
 
@@ -292,6 +323,40 @@ mod tests {
     #[test]
     fn a_check_without_a_limit_is_no_check() {
         assert!(matches!(check(&["free"]), (Err(FiguresError::NothingToCheck), 1)));
+    }
+
+    #[test]
+    fn a_figure_that_cannot_run_here_says_so_and_is_no_success() {
+        const LACKS: Benchmark = Benchmark {
+            run: |interrupt| {
+                let mut measured = run(interrupt)?;
+                measured.retain(|measured| measured.name != "late");
+                Ok(measured)
+            },
+            figures: &[
+                spec("late", Limit::AtMost(1.4), true).needs("a feature"),
+                spec("good", Limit::AtMost(1.4), true),
+                spec("bad", Limit::AtMost(1.4), true),
+            ],
+        };
+        let check = |names: &[&str]| {
+            RUNS.set(0);
+            let mut details = Vec::new();
+            let show = |_: &Spec, measured: &Measured, _| details.push(measured.detail.clone());
+            let wanted = |name: &str| names.contains(&name);
+            let figures = measure(&LACKS, wanted, ATTEMPTS, &Interrupt::default(), show).unwrap();
+            (figures, details)
+        };
+        let (figures, details) = check(&["late", "good"]);
+        assert_eq!(details, ["DID NOT RUN: it needs a feature", ""], "measured once");
+        assert_eq!(figures[0].not_run().unwrap(), "late (needs a feature)");
+        assert!(!figures[0].holds() && figures[1].holds());
+        let error = verdict(&figures).unwrap_err();
+        assert!(matches!(&error, FiguresError::NotRun { figures } if figures.len() == 1));
+        assert!(error.to_string().contains("late (needs a feature)"), "{error}");
+        // What is beyond its limit is told first.
+        let (figures, _) = check(&["late", "good", "bad"]);
+        assert!(matches!(verdict(&figures), Err(FiguresError::Missed { .. })));
     }
 
     #[test]

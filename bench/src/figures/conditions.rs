@@ -2,7 +2,7 @@
 
 use rma_lab::{Lab, LabConfig};
 
-use crate::{aead, amount::Amount, error::PairError, floor::Link};
+use crate::{aead, amount::Amount, compare::Sockets, error::PairError, floor::Link};
 
 /// Of each kind of exchange, in turns.
 pub(super) const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
@@ -22,15 +22,25 @@ impl core::fmt::Display for Conditions {
     }
 }
 
-fn lab_config() -> LabConfig {
-    LabConfig { mtu: MTU, ..LabConfig::default() }
+fn lab_config(mtu: u32) -> LabConfig {
+    LabConfig { mtu, ..LabConfig::default() }
 }
 
 pub(super) fn lab() -> Result<Lab, PairError> {
-    Ok(Lab::new(&lab_config())?)
+    lab_of(MTU)
+}
+
+/// A lab of another MTU.
+pub(super) fn lab_of(mtu: u32) -> Result<Lab, PairError> {
+    Ok(Lab::new(&lab_config(mtu))?)
 }
 
 /// What floors are measured on, beside the lab.
 pub(super) fn link() -> Result<Link, PairError> {
-    Link::open(&lab_config(), rma_xdp::DEFAULT_PORT, false)
+    Link::open(&lab_config(MTU), rma_xdp::DEFAULT_PORT, false)
+}
+
+/// What the kernel's own sockets are measured on, beside the lab.
+pub(super) fn sockets() -> Result<Sockets, PairError> {
+    Sockets::open(&lab_config(MTU))
 }

@@ -4,8 +4,16 @@ use super::spec::Measured;
 use crate::{crypto, error::PairError, interrupt::Interrupt};
 
 pub(super) fn aead(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let figures = crypto::measure(crypto::ROUNDS, None).figures();
+    Ok(measured(crypto::measure(crypto::ROUNDS, None).figures()))
+}
+
+/// Nothing without the feature `peers`.
+pub(super) fn over_ring(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    Ok(measured(crypto::over_ring()))
+}
+
+fn measured(figures: Vec<crypto::AeadFigure>) -> Vec<Measured> {
     let measured =
         |crypto::AeadFigure { name, value, detail, .. }| Measured { name, value, detail };
-    Ok(figures.into_iter().map(measured).collect())
+    figures.into_iter().map(measured).collect()
 }

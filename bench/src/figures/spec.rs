@@ -24,6 +24,9 @@ pub(super) struct Spec {
     /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it
     /// counts.
     pub(super) noisy: bool,
+    /// What it needs that not every build and every processor has, in words. Only such a figure may
+    /// be missing from what its measurement gives, and then it says that it did not run.
+    pub(super) needs: Option<&'static str>,
 }
 
 /// A figure's value, as its measurement gives it.
@@ -38,7 +41,7 @@ pub(super) struct Measured {
 
 impl Spec {
     pub(super) const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, limit: None, noisy: true }
+        Self { name, unit, limit: None, noisy: true, needs: None }
     }
 
     pub(super) const fn at_most(self, limit: f64) -> Self {
@@ -47,6 +50,11 @@ impl Spec {
 
     pub(super) const fn at_least(self, limit: f64) -> Self {
         Self { limit: Some(Limit::AtLeast(limit)), ..self }
+    }
+
+    /// Not every build and every processor has it.
+    pub(super) const fn needs(self, what: &'static str) -> Self {
+        Self { needs: Some(what), ..self }
     }
 
     /// Noise is no excuse.

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::PairError,
     interrupt::Interrupt,
-    measure::{Floor, What, in_turns},
+    measure::{Floor, Links, What, in_turns},
     pair::{Pair, PairConfig, Place},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn write64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let mut link = link()?;
     let (read, write) = (What::warm(OpType::Read, 64), What::warm(OpType::Write, 64));
     let whats = [read, write, What::Raw(Floor::TwoSmall), What::Raw(Floor::FourSmall)];
-    let turns = in_turns(&mut pair, Some(&mut link), whats, AMOUNT, interrupt)?;
+    let turns = in_turns(&mut pair, Links::raw(&mut link), whats, AMOUNT, interrupt)?;
     let compared = pair.compare()?;
     let p50 = turns.latencies.each_ref().map(|latencies| latencies.quantile_us(0.5));
     let detail = format!(

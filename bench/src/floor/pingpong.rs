@@ -103,7 +103,10 @@ pub fn four_hops(
 
 /// Times `exchange`, which says whether it got its answer: `warm_up` times for nothing, then
 /// `count` times.
-fn timed((warm_up, count): (u64, u64), mut exchange: impl FnMut() -> bool) -> RoundTrips {
+pub(crate) fn timed(
+    (warm_up, count): (u64, u64),
+    mut exchange: impl FnMut() -> bool,
+) -> RoundTrips {
     let mut result = RoundTrips { times: histogram(), lost: 0 };
     for index in 0..warm_up + count {
         let start = clock();

@@ -77,7 +77,7 @@ pub(super) fn echoing(exchange: Exchange) -> impl FnMut(&mut Wire<'_>) + Send {
 
 /// Sets a flag when it is dropped, also by a panic: whoever waits for the flag must not spin for
 /// ever.
-pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
@@ -212,7 +212,7 @@ pub(super) fn pin(core: Option<usize>) {
 }
 
 /// Time since boot.
-pub(super) fn clock() -> Duration {
+pub(crate) fn clock() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
