@@ -6,8 +6,8 @@
 
 use crate::{
     addr::HostAddr,
+    limits::UNANNOUNCED_LEN_MAX,
     op::ClassOfService,
-    packet::UNANNOUNCED_LEN_MAX,
     port::{Port, SourcePort},
     time::Instant,
 };
@@ -36,17 +36,17 @@ pub struct RxPacket<'a> {
 /// A frame that arrived, and what is known of the packet that it came in.
 #[derive(Debug)]
 pub struct RxFrame<'a> {
-    /// As of its packet: [`RxPacket::source`].
+    /// The IP source address of its packet: [`RxPacket::source`].
     pub source: HostAddr,
-    /// [`RxPacket::destination`].
+    /// The IP destination address of its packet.
     pub destination: HostAddr,
-    /// [`RxPacket::port`].
+    /// The UDP port that its packet was sent to.
     pub port: Port,
-    /// [`RxPacket::source_port`].
+    /// The UDP port that its packet was sent from.
     pub source_port: SourcePort,
-    /// [`RxPacket::reply_len_max`].
+    /// The largest frame that can be sent back: [`RxPacket::reply_len_max`].
     pub reply_len_max: usize,
-    /// [`RxPacket::link`].
+    /// What its packet began with, if it is known: [`RxPacket::link`].
     pub link: Option<&'a [u8; LINK_LEN]>,
     /// Whether it is the first of its packet. What strangers are told is paid for by packet (P10).
     pub is_first: bool,
@@ -124,7 +124,7 @@ pub struct Transmit {
     pub source_port: SourcePort,
     /// How long a packet with this frame in it may be besides what its path says, in octets: what
     /// `destination` has said that it receives, or
-    /// [`UNANNOUNCED_LEN_MAX`](crate::packet::UNANNOUNCED_LEN_MAX).
+    /// [`UNANNOUNCED_LEN_MAX`].
     pub packet_len_max: u16,
     /// Whether the frame may begin a packet. False for a notice to a stranger whose packet has been
     /// paid for by another notice (P10): it is sent only if it can join one.

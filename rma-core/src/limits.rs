@@ -16,6 +16,11 @@ pub const OP_SIZE_MAX: u32 = 4096;
 /// Smaller: more bits than one word. Larger: hosts with a small MTU waste more of each frame.
 pub const GRANULE: u32 = 64;
 
+/// The longest packet, in octets, for a host that has not said what it receives: what IPv6 and UDP
+/// leave of Ethernet's MTU of 1500. A host that receives less has a route that says so. Not in the
+/// paper.
+pub const UNANNOUNCED_LEN_MAX: u16 = 1500 - 48;
+
 /// Bytes of a region key K_r, and so the op size of a Rekey.
 pub const REGION_KEY_LEN: usize = 16;
 

@@ -27,10 +27,6 @@ use arrayvec::ArrayVec;
 /// is given at once takes less time (P9).
 pub const FRAMES_MAX: usize = 32;
 
-/// The longest packet, in octets, for a host that has not said what it receives: what IPv6 and UDP
-/// leave of Ethernet's MTU of 1500. A host that receives less has a route that says so.
-pub const UNANNOUNCED_LEN_MAX: u16 = 1500 - 48;
-
 /// The longest frame, in octets, that is worth moving behind another: moving one costs less than a
 /// tenth of a packet then. Also how much of the throughput class a frame of the latency class lets
 /// go before it in its own packet.
@@ -173,9 +169,9 @@ impl Packets {
     }
 
     /// Puts `frames` into packets, at most [`FRAMES_MAX`] of them: those that hold nothing to send
-    /// into none. Frames of more than `movable` octets begin a packet each. `len_max` tells how long
-    /// a packet may be that a frame begins: what its path and the device take, and its buffer, if
-    /// others are to be moved into that. It is asked only where two could share.
+    /// into none. Frames of more than `movable` octets begin a packet each. `len_max` tells how
+    /// long a packet may be that a frame begins: what its path and the device take, and its buffer,
+    /// if others are to be moved into that. It is asked only where two could share.
     ///
     /// # Panics
     /// If there are more.
@@ -266,8 +262,8 @@ impl Packets {
         self.unpaid
     }
 
-    /// Moves the frames of `packet` behind its first one, into whose buffer they fit. What is behind
-    /// a frame for its way back ([`Transmit::link_behind`]) is behind the last then.
+    /// Moves the frames of `packet` behind its first one, into whose buffer they fit. What is
+    /// behind a frame for its way back ([`Transmit::link_behind`]) is behind the last then.
     #[inline]
     pub fn gather(&self, packet: &Packet, frames: &mut [TxFrame<'_>]) {
         if packet.frames == 1 {

@@ -1,7 +1,7 @@
 //! A device in memory: what was sent stays until somebody looks, what arrives somebody put there.
 //!
-//! Each frame is a packet here. It loses nothing and orders nothing anew; whoever carries frames from one device to another
-//! decides about that. It allocates for each frame: not for measuring.
+//! Each frame is a packet here. It loses nothing and orders nothing anew; whoever carries frames
+//! from one device to another decides about that. It allocates for each frame: not for measuring.
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::DropReason;
+use crate::{error::DropReason, limits::UNANNOUNCED_LEN_MAX};
 
 const PORT: Port = Port(7);
 

@@ -14,9 +14,9 @@
 //! - The kernel puts fragments together before a socket sees them. It tells of each datagram
 //!   whether it did, and those are dropped and counted: no host sends any, and one that came in
 //!   pieces was cut by somebody else (WIRE, section 1).
-//! - [`RxPacket::reply_len_max`] follows from the device's MTU when the backend was opened, not from
-//!   the path's. Frames are never fragmented: what the kernel knows to be too long for its path is
-//!   dropped and counted.
+//! - [`RxPacket::reply_len_max`] follows from the device's MTU when the backend was opened, not
+//!   from the path's. Frames are never fragmented: what the kernel knows to be too long for its
+//!   path is dropped and counted.
 //!
 //! Invariant: after [`UdpBackend::open`] nothing here allocates, locks, logs or blocks, and every
 //! frame is either handed on or counted under the reason why not.

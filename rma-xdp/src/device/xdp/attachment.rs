@@ -72,8 +72,8 @@ pub(super) struct Queue {
     pub(super) linearizer: Linearizer,
 }
 
-/// Room for frames that share packets of several chunks: they are written beside each other, and put
-/// together where the packet's checksum can be seen whole.
+/// Room for frames that share packets of several chunks: they are written beside each other, and
+/// put together where the packet's checksum can be seen whole.
 pub(super) struct Scratch {
     /// A buffer for each frame of a batch, with room for its way back behind it.
     pub(super) frames: Box<[Box<[u8]>]>,

@@ -71,7 +71,7 @@ struct State {
     ports: Ports,
     /// The longest IP packet that the buffers can hold.
     mtu_max: u32,
-    /// The headers of the last packet that was sent: a guess for the next one, before it is written.
+    /// Octets of headers of the last packet that was sent: a guess for the next one.
     headers_len: usize,
     /// Which frames share a packet, of those that are written together.
     packets: Box<Packets>,
@@ -254,8 +254,8 @@ impl XdpBackend {
     }
 
     /// Has frames written beside each other, at most `max`, and spreads each packet of them over as
-    /// many chunks as it needs. (A chunk cannot continue in its neighbour: xsk-rs starts each packet
-    /// behind the kernel's headroom.)
+    /// many chunks as it needs. (A chunk cannot continue in its neighbour: xsk-rs starts each
+    /// packet behind the kernel's headroom.)
     fn transmit_scratch(
         attachment: &mut Attachment,
         state: &mut State,
@@ -303,8 +303,8 @@ impl XdpBackend {
     }
 }
 
-/// Puts a packet on the transmit ring, in as many chunks as it needs. The caller has seen to it that
-/// they are there.
+/// Puts a packet on the transmit ring, in as many chunks as it needs. The caller has seen to it
+/// that they are there.
 fn spread(socket: &mut Socket, packet: &[u8]) {
     let mut rest = packet;
     while let Some((piece, more)) = rest.split_at_checked(rest.len().min(CHUNK_DATA))

@@ -56,10 +56,11 @@ pub struct Counters {
     pub tx_no_path: Tally,
     /// Frames dropped: the interface was gone.
     pub tx_no_interface: Tally,
-    /// Packets of notices to hosts without a path that went back over the link by which their causes came.
+    /// Packets of notices to hosts without a path that went back over the link by which their
+    /// causes came.
     pub tx_link_return: Tally,
-    /// Frames dropped: such notices whose cause came from a hardware address that nothing may go to: a
-    /// group, zero, or our own.
+    /// Frames dropped: such notices whose cause came from a hardware address that nothing may go
+    /// to: a group, zero, or our own.
     pub tx_link_refused: Tally,
     /// Frames dropped: their packet was longer than the path MTU, or than the buffer it was
     /// written into.
