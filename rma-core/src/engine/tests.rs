@@ -26,6 +26,7 @@ use rma_shm::Doorbell;
 
 mod bursts;
 mod hostile_process;
+mod packets;
 mod refusals;
 
 const PID: Pid = Pid(5);

@@ -12,9 +12,9 @@ use crate::{
 
 /// A frame that the test carries.
 #[derive(Clone)]
-struct Flight {
-    transmit: Transmit,
-    bytes: Vec<u8>,
+pub(super) struct Flight {
+    pub(super) transmit: Transmit,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// A device that holds what was brought, and what was sent.
@@ -69,17 +69,17 @@ impl Backend for Carried {
 }
 
 /// A host that asks. Its NIC is driven by hand.
-struct Asker {
-    addr: HostAddr,
-    nic: Nic,
-    sink: RegionId,
+pub(super) struct Asker {
+    pub(super) addr: HostAddr,
+    pub(super) nic: Nic,
+    pub(super) sink: RegionId,
 }
 
 impl Asker {
     /// Slots of each asker.
     const SLOTS: u16 = 5_000;
 
-    fn new(host: u8) -> Self {
+    pub(super) fn new(host: u8) -> Self {
         let addr = HostAddr::from([192, 0, 2, host]);
         let config = NicConfigBuilder {
             command_slots: Self::SLOTS.into(),
@@ -93,7 +93,7 @@ impl Asker {
     }
 
     /// Issues reads of 64 B under `key`, from slot `first` on, and returns their requests.
-    fn requests(
+    pub(super) fn requests(
         &mut self,
         now: Instant,
         (class, slots): (ClassOfService, Range<u16>),
@@ -118,14 +118,14 @@ impl Asker {
     }
 }
 
-fn register(nic: &mut Nic, key: &RegionKey) -> (RegionId, Arc<rma_shm::Region>) {
+pub(super) fn register(nic: &mut Nic, key: &RegionKey) -> (RegionId, Arc<rma_shm::Region>) {
     let memory = Arc::new(rma_shm::Region::new(4096).unwrap());
     let entry = RegionEntry::new(memory.clone(), key, Permissions::READ, PID);
     (nic.regions_mut().register(Box::new(entry)).unwrap(), memory)
 }
 
 const OLD: RegionKey = RegionKey::from_bytes([1; 16]);
-const WRONG: RegionKey = RegionKey::from_bytes([0xee; 16]);
+pub(super) const WRONG: RegionKey = RegionKey::from_bytes([0xee; 16]);
 const TURN: Duration = Duration::from_micros(10);
 const BULK: ClassOfService = ClassOfService::Throughput;
 
