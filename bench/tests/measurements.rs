@@ -16,7 +16,7 @@ use rma_bench::{
     rotation::{By, NextGrant, Stage},
 };
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::{NicConfigBuilder, OpStatus, OpType, Timing};
+use rma_xdp::{DeviceInfo, NicConfigBuilder, OpStatus, OpType, Timing};
 
 /// A pair of its own port. `timeout`: of both NICs.
 fn config(timeout: Duration) -> PairConfig {
@@ -109,6 +109,21 @@ fn over_xdp_as_well() {
     let config = config(Duration::from_millis(20));
     let death = death::run(place, &config, 2000, &Interrupt::default()).unwrap();
     assert_bounded(&death, 2000);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_floor_is_in_the_mode_of_the_hosts() {
+    let lab = Lab::new(&LabConfig::default()).unwrap();
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default()).unwrap();
+    let mut link = Link::open(&LabConfig::default(), rma_xdp::DEFAULT_PORT, false).unwrap();
+    let Sides { client, server, .. } = link.sides();
+    for side in [client, server] {
+        let floor = DeviceInfo::Xdp(side.sockets.describe().clone());
+        for host in [pair.client.host.info(), pair.server.info()] {
+            assert_eq!(host.to_string(), floor.to_string());
+        }
+    }
 }
 
 /// Not how fast: whether the measurement itself works, also with packets of several chunks.

@@ -466,6 +466,32 @@ fn two_processes_write_over_xdp_and_read_back_every_byte() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
+fn the_xdp_mode_is_told_with_its_reason_and_can_be_asked_for() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let _server = serve_in(&lab, &folder.grant(), "read");
+    for (more, told) in [
+        (&[][..], "generic (faster on veth)"),
+        (&["--xdp-mode", "auto"], "generic (faster on veth)"),
+        (&["--xdp-mode", "native"], "native (as asked for)"),
+        (&["--xdp-mode", "generic"], "generic (as asked for)"),
+    ] {
+        let grant = folder.grant();
+        let host = ["read-lat", "--interface", Lab::INTERFACE, "--grant", grant.to_str().unwrap()];
+        let read = |count: &[&str]| {
+            bench(Some(lab.a()), &[&host[..], more, count].concat()).output().unwrap()
+        };
+        let output = read(&["--verify", "500", "-n", "500"]);
+        assert_read(&output);
+        let said = text(&output.stdout);
+        assert!(said.contains(&format!("AF_XDP on {}: {told}, copy", Lab::INTERFACE)), "{said}");
+        let json = read(&["--verify", "1", "-n", "1", "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["mode"], told);
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
 fn a_demo_over_xdp_shows_writes_and_rotations_on_a_timeline() {
     let counts = ["--verify", "2000", "--count", "2000", "--rotations", "20"];
     let demo = bench(None, &[&["demo"], &counts[..]].concat()).output().unwrap();
