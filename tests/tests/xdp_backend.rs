@@ -138,7 +138,8 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 fn transmit(from: End, version: u8, len: usize) -> Transmit {
     let ends = [from.address(version), from.other().address(version)];
-    Transmit::new(ends, Port(PORT), ClassOfService::Throughput, len)
+    let transmit = Transmit::new(ends, Port(PORT), ClassOfService::Throughput, len);
+    Transmit { source_port: SourcePort(49_152 + 7), ..transmit }
 }
 
 fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {

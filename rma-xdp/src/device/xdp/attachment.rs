@@ -30,10 +30,7 @@ use super::{
     watch::Watched,
 };
 use crate::device::{monotonic::monotonic, net::PathTable};
-use rma_core::{
-    backend::{BATCH, LINK_LEN},
-    wire::FRAME_LEN_MAX,
-};
+use rma_core::backend::BATCH;
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
 const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
@@ -75,7 +72,7 @@ pub(super) struct Queue {
 /// Room for frames that share packets of several chunks: they are written beside each other, and
 /// put together where the packet's checksum can be seen whole.
 pub(super) struct Scratch {
-    /// A buffer for each frame of a batch, with room for its way back behind it.
+    /// A buffer for each frame of a batch, as large as a packet: a frame may be alone in one.
     pub(super) frames: Box<[Box<[u8]>]>,
     /// The packet that is put together, with its headers.
     pub(super) packet: Box<[u8]>,
@@ -83,11 +80,8 @@ pub(super) struct Scratch {
 
 impl Scratch {
     fn new(packet_len_max: usize) -> Self {
-        let frame = || vec![0; FRAME_LEN_MAX + LINK_LEN].into_boxed_slice();
-        Self {
-            frames: (0..BATCH).map(|_| frame()).collect(),
-            packet: vec![0; packet_len_max].into_boxed_slice(),
-        }
+        let buffer = || vec![0; packet_len_max].into_boxed_slice();
+        Self { frames: (0..BATCH).map(|_| buffer()).collect(), packet: buffer() }
     }
 }
 
