@@ -23,7 +23,7 @@ use self::{
     backend::AnyBackend,
     metrics::DeviceWatch,
     status::InterfaceStatus,
-    udp::{UdpBackend, UdpConfig, UdpCounters},
+    udp::{BatchingInUse, UdpBackend, UdpBatching, UdpConfig, UdpCounters},
 };
 #[cfg(feature = "xdp")]
 use self::{
@@ -46,7 +46,11 @@ pub enum Device {
         mode: xdp::Mode,
     },
     /// Kernel UDP sockets.
-    Udp,
+    #[non_exhaustive]
+    Udp {
+        /// Which of the kernel's ways to move several datagrams at once are used, where it has them.
+        batching: UdpBatching,
+    },
 }
 
 impl Device {
@@ -67,17 +71,26 @@ impl Device {
         self
     }
 
-    /// Kernel UDP sockets.
+    /// Kernel UDP sockets, with all that the kernel has to move several datagrams at once.
     #[must_use]
     pub const fn udp() -> Self {
-        Self::Udp
+        Self::Udp { batching: UdpBatching::ALL }
+    }
+
+    /// The same, with no more than what `wanted` says of that. Changes nothing of other devices.
+    #[must_use]
+    pub fn with_batching(mut self, wanted: UdpBatching) -> Self {
+        if let Self::Udp { batching } = &mut self {
+            *batching = wanted;
+        }
+        self
     }
 
     pub(crate) fn open(self, wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp { interface, mode } => open_xdp(&interface, mode, wanted, ports),
-            Self::Udp => open_udp(wanted, ports),
+            Self::Udp { batching } => open_udp(wanted, ports, batching),
         }
     }
 }
@@ -119,7 +132,7 @@ pub(crate) enum DeviceKeeper {
     // The follower is dropped first: it reads what the monitor writes.
     #[cfg(feature = "xdp")]
     Xdp(Follower, NetMonitor),
-    Udp(Arc<UdpCounters>),
+    Udp(BatchingInUse, Arc<UdpCounters>),
 }
 
 impl DeviceKeeper {
@@ -128,7 +141,7 @@ impl DeviceKeeper {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(follower, _) => DeviceWatch::Xdp(follower.watch()),
-            Self::Udp(counters) => DeviceWatch::Udp(counters.clone()),
+            Self::Udp(_, counters) => DeviceWatch::Udp(counters.clone()),
         }
     }
 
@@ -137,7 +150,7 @@ impl DeviceKeeper {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(follower, _) => Some(follower.watch().status()),
-            Self::Udp(_) => None,
+            Self::Udp(..) => None,
         }
     }
 
@@ -149,7 +162,7 @@ impl DeviceKeeper {
                 let fallbacks = follower.watch().description().fallbacks;
                 fallbacks.iter().map(ToString::to_string).collect()
             }
-            Self::Udp(_) => Vec::new(),
+            Self::Udp(batching, counters) => batching.fallbacks(counters).collect(),
         }
     }
 
@@ -166,7 +179,7 @@ impl DeviceKeeper {
                 Ok(())
             }
             // The kernel finds its way itself, at the first datagram.
-            Self::Udp(_) => Ok(()),
+            Self::Udp(..) => Ok(()),
         }
     }
 
@@ -176,7 +189,7 @@ impl DeviceKeeper {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(_, monitor) => monitor.prepare(destination),
-            Self::Udp(_) => {}
+            Self::Udp(..) => {}
         }
     }
 }
@@ -204,12 +217,17 @@ fn open_xdp(
     Ok(OpenDevice { backends: vec![AnyBackend::Xdp(backend)], addresses, info, keeper })
 }
 
-fn open_udp(wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
+fn open_udp(
+    wanted: &[HostAddr],
+    ports: &[Port],
+    batching: UdpBatching,
+) -> Result<OpenDevice, HostError> {
     let addresses = at_most_one_of_each_family(wanted)?;
     let config = UdpConfig::new(addresses.iter().collect(), ports);
+    let config = config.with(|it| it.batching = batching);
     let backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
-    let keeper = DeviceKeeper::Udp(backend.counters().clone());
+    let keeper = DeviceKeeper::Udp(backend.describe().batching, backend.counters().clone());
     Ok(OpenDevice { backends: vec![AnyBackend::Udp(backend)], addresses, info, keeper })
 }
 

@@ -142,12 +142,18 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
         "rma_udp_",
         Tally::load,
         UdpCounters {
-            rx_frames: "Frames handed to the engine.",
+            rx_packets: "Packets handed to the engine.",
+            rx_calls: "Receive calls that brought something.",
+            rx_gro_packets: "Packets that the kernel handed over together with others (GRO).",
             rx_fragments: "Dropped: a datagram that came in fragments.",
             rx_truncated: "Dropped: a datagram longer than the largest frame.",
             rx_mapped_address: "Dropped: an IPv4 address as an IPv6 source.",
             rx_errors: "Receive calls that failed; no frame is lost by it.",
-            tx_frames: "Frames that the kernel took.",
+            tx_packets: "Packets that the kernel took.",
+            tx_frames: "Frames in those packets.",
+            tx_calls: "Send calls by which the kernel took something.",
+            tx_gso_packets: "Packets that the kernel took together with others (GSO).",
+            tx_gso_refused: "Times that several packets as one were refused; no frame is lost by it.",
             tx_blocked: "Times that a socket's send buffer was full; no frame is lost by it.",
             tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
             tx_no_socket: "Dropped: a source that is none of the local addresses.",
@@ -156,6 +162,7 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
             tx_no_buffers: "Dropped: no memory, or no room in the device's queue.",
             tx_forbidden: "Dropped: forbidden by a firewall rule, or a broadcast address.",
             tx_failed: "Dropped: refused for another reason.",
+            tx_unpaid: "Dropped: notices to strangers that found no packet to join.",
         } = counters
     );
     rows.into()

@@ -2,7 +2,13 @@
 //!
 //! One socket for each of the host's ports and addresses, bound exclusively to both. It is here so
 //! that everything runs where AF_XDP does not, and so that [`Backend`] is proven by two: an AF_XDP
-//! host and a UDP host read from each other. It does not batch system calls.
+//! host and a UDP host read from each other.
+//!
+//! A turn's datagrams go and come with as few system calls as the kernel lets them: several with
+//! one call (`sendmmsg`, `recvmmsg`), and those of one length to one host as one through the
+//! kernel's network stack (GSO, GRO). Which of that there is, the kernel is asked when the backend
+//! is opened, and [`Description`] tells. As one they go to hosts alone that have kernel sockets
+//! too (`peers.rs`).
 //!
 //! What is different from AF_XDP, because the kernel does it:
 //!
@@ -20,34 +26,41 @@
 //!
 //! Invariant: after [`UdpBackend::open`] nothing here allocates, locks, logs or blocks, and every
 //! frame is either handed on or counted under the reason why not.
+//!
+//! [`Transmit::source_port`]: rma_core::backend::Transmit::source_port
+//! [`Transmit::may_resolve`]: rma_core::backend::Transmit::may_resolve
 
+mod ancillary;
+mod batching;
 mod config;
 mod counters;
+mod name;
+mod option;
+mod peers;
 mod receive;
+mod send;
 mod socket;
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
-use receive::{Datagram, receive_datagram};
+use peers::Peers;
+use receive::Inbox;
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, RxPacket, Transmit, TxFrame},
+    backend::{Backend, RxPacket, TxFrame},
     nic::ReceiveLenMax,
-    port::{Port, Ports, SourcePort},
+    port::{Port, Ports},
     time::Instant,
     wire,
 };
-use rustix::{
-    io::Errno,
-    net::{SendFlags, sendto},
-};
+use send::{Outbox, SLOTS};
 
 pub use self::{
+    batching::{BatchingInUse, Mechanism, UdpBatching, Use},
     config::{UdpConfig, UdpError},
     counters::UdpCounters,
     socket::SocketDescription,
@@ -66,6 +79,8 @@ const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits int
 pub struct Description {
     /// The UDP ports.
     pub ports: Ports,
+    /// The ways to move several datagrams at once, and whether they are in use.
+    pub batching: BatchingInUse,
     /// The sockets: one for each port and address.
     pub sockets: Vec<SocketDescription>,
 }
@@ -73,7 +88,7 @@ pub struct Description {
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = if self.ports.iter().count() == 1 { "port" } else { "ports" };
-        write!(f, "kernel UDP sockets, {noun} {}", self.ports)?;
+        write!(f, "kernel UDP sockets, {noun} {}, {}", self.ports, self.batching)?;
         self.sockets.iter().try_for_each(|socket| write!(f, "; {socket}"))
     }
 }
@@ -85,6 +100,17 @@ struct Socket {
     port: Port,
     /// What its device's MTU leaves for a frame.
     frame_len_max: usize,
+    /// Whether it sends runs of packets as one (GSO).
+    gso: bool,
+    /// For how many bursts it does not, since the kernel has refused one.
+    bursts_without_runs: u32,
+}
+
+/// A number for each direction.
+#[derive(Clone, Copy, Debug)]
+struct Directions {
+    receive: usize,
+    send: usize,
 }
 
 /// A host's frames over kernel UDP sockets.
@@ -95,13 +121,17 @@ pub struct UdpBackend {
     /// Which socket is read first in the next burst, so that a flood on one does not starve the
     /// others.
     first: usize,
-    /// The longest frame that any of the sockets can send: what may be written into `tx_buffer`.
+    /// The longest frame that any of the sockets can send: what may be written into a buffer.
     tx_len_max: usize,
-    rx_buffer: Box<[u8; FRAME_LEN_MAX]>,
-    /// The frame that is being sent; also the one held back, if any.
-    tx_buffer: Box<[u8; FRAME_LEN_MAX]>,
-    /// A frame in `tx_buffer` that the kernel had no room for. It goes before any other.
-    held: Option<Transmit>,
+    /// The most messages that are received, and sent, with one call.
+    messages_max: Directions,
+    /// Who can be sent several packets as one.
+    peers: Peers,
+    /// What was received and has not been handed on.
+    inbox: Inbox,
+    /// What was written and has not been sent: mostly nothing, as it leaves in the same burst; what
+    /// the kernel has no room for goes before anything else.
+    outbox: Outbox,
     counters: Arc<UdpCounters>,
     description: Description,
 }
@@ -117,24 +147,36 @@ impl UdpBackend {
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
         let ports = config.check()?;
         let mut sockets = Vec::new();
-        let mut description = Description { ports, sockets: Vec::new() };
+        let mut described = Vec::new();
+        let mut batching: Option<BatchingInUse> = None;
         let both = ports.iter().flat_map(|port| config.addresses.iter().map(move |&it| (port, it)));
         for (port, address) in both {
-            let (fd, described) = socket::open(config, address, port)?;
-            let frame_len_max = config::payload_of(described.mtu, address).min(FRAME_LEN_MAX);
-            sockets.push(Socket { fd, address, port, frame_len_max });
-            description.sockets.push(described);
+            let (fd, description) = socket::open(config, address, port)?;
+            let in_use = BatchingInUse::ask(fd.as_fd(), config.batching);
+            let frame_len_max = config::payload_of(description.mtu, address).min(FRAME_LEN_MAX);
+            let gso = in_use.has(Mechanism::Gso);
+            let bursts_without_runs = 0;
+            sockets.push(Socket { fd, address, port, frame_len_max, gso, bursts_without_runs });
+            described.push(description);
+            batching = Some(batching.map_or(in_use, |others| others.and(in_use)));
         }
+        let batching = batching.ok_or(UdpError::NoAddress)?;
+        let several = |mechanism| if batching.has(mechanism) { usize::MAX } else { 1 };
+        let messages_max = Directions {
+            receive: several(Mechanism::Recvmmsg),
+            send: several(Mechanism::Sendmmsg),
+        };
         let tx_len_max = sockets.iter().map(|socket| socket.frame_len_max).max();
         Ok(Self {
             sockets,
             tx_len_max: tx_len_max.unwrap_or(0),
+            messages_max,
             first: 0,
-            rx_buffer: Box::new([0; FRAME_LEN_MAX]),
-            tx_buffer: Box::new([0; FRAME_LEN_MAX]),
-            held: None,
+            peers: Peers::new(),
+            inbox: Inbox::new(config.batching.gro),
+            outbox: Outbox::new(),
             counters: Arc::default(),
-            description,
+            description: Description { ports, batching, sockets: described },
         })
     }
 
@@ -171,153 +213,58 @@ impl UdpBackend {
         self.sockets.iter().map(|socket| socket.fd.as_fd())
     }
 
-    /// Sends the frame that is held, if one is. Returns whether there is none any more.
-    fn send_held(&mut self) -> bool {
-        let Some(transmit) = self.held else { return true };
-        match self.send(&transmit) {
-            Sent::Gone => self.held = None,
-            Sent::Blocked => self.counters.tx_blocked.add(1),
-        }
-        self.held.is_none()
-    }
-
-    /// Gives the frame in `tx_buffer` to the kernel, once, or counts why it was dropped.
-    fn send(&self, transmit: &Transmit) -> Sent {
-        let counters = &*self.counters;
-        let same_family = transmit.source.version() == transmit.destination.version();
-        let of_source = |socket: &&Socket| {
-            same_family && socket.address == transmit.source && socket.port == transmit.port
-        };
-        let Some(socket) = self.sockets.iter().find(of_source) else {
-            counters.tx_no_socket.add(1);
-            return Sent::Gone;
-        };
-        let Some(frame) = self.tx_buffer[..self.tx_len_max].get(..transmit.len) else {
-            counters.tx_too_long.add(1);
-            return Sent::Gone;
-        };
-        let destination = SocketAddr::new(transmit.destination.ip(), transmit.port.0);
-        let mut sent = sendto(&socket.fd, frame, SendFlags::DONTWAIT, &destination);
-        if sent == Err(Errno::CONNREFUSED) {
-            // The error is an earlier frame's, reported and forgotten now; this one was not looked
-            // at.
-            counters.tx_refused.add(1);
-            sent = sendto(&socket.fd, frame, SendFlags::DONTWAIT, &destination);
-        }
-        let counter = match sent {
-            Ok(_) => &counters.tx_frames,
-            Err(Errno::AGAIN | Errno::INTR) => return Sent::Blocked,
-            Err(errno) => loss_counter(counters, errno),
-        };
-        counter.add(1);
-        Sent::Gone
-    }
-}
-
-/// What became of a frame.
-enum Sent {
-    /// Sent, or dropped and counted.
-    Gone,
-    /// No room now.
-    Blocked,
-}
-
-/// The counter of frames lost because sending failed with `errno`.
-fn loss_counter(counters: &UdpCounters, errno: Errno) -> &Tally {
-    match errno {
-        Errno::MSGSIZE => &counters.tx_too_long,
-        Errno::CONNREFUSED => &counters.tx_refused,
-        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL => {
-            &counters.tx_unreachable
-        }
-        Errno::NOBUFS | Errno::NOMEM => &counters.tx_no_buffers,
-        Errno::PERM | Errno::ACCESS => &counters.tx_forbidden,
-        _ => &counters.tx_failed,
+    /// Gives the kernel what was written, as far as it has room.
+    fn send(&mut self) {
+        let Self { outbox, sockets, messages_max, counters, .. } = self;
+        outbox.send(sockets, messages_max.send, counters);
     }
 }
 
 impl Backend for UdpBackend {
     fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let Self { sockets, rx_buffer, counters, .. } = self;
-        // Bounds the calls that bring something, also those whose datagram is dropped.
-        let mut calls_left = max;
-        let mut handed = 0;
-        let (last, first) = sockets.split_at(self.first);
-        for socket in first.iter().chain(last) {
-            while calls_left > 0 {
-                match receive(socket, rx_buffer, counters) {
-                    Received::Nothing => break,
-                    Received::Dropped => {}
-                    Received::Frame { source, len } => {
-                        handed += 1;
-                        // One at a time: beside a system call for each, opening some side by side
-                        // gains little.
-                        on_packets(&mut [RxPacket {
-                            source,
-                            destination: socket.address,
-                            port: socket.port,
-                            // Whatever it was: a bound socket answers from its own.
-                            source_port: SourcePort(socket.port.0),
-                            reply_len_max: socket.frame_len_max,
-                            link: None,
-                            bytes: &mut rx_buffer[..len],
-                        }]);
-                    }
-                }
-                calls_left -= 1;
+        let Self { sockets, inbox, peers, counters, messages_max, .. } = self;
+        let mut handed = inbox.hand_on(sockets, max, &mut on_packets);
+        // Bounds the calls, also those whose datagrams are all dropped.
+        let mut left = max - handed;
+        for index in (self.first..sockets.len()).chain(0..self.first) {
+            let mut more = true;
+            while more && left > 0 {
+                let socket = (index, &sockets[index]);
+                let wanted = (left, messages_max.receive);
+                let received = inbox.receive(socket, wanted, peers, counters);
+                let count = inbox.hand_on(sockets, left, &mut on_packets);
+                handed += count;
+                left = left.saturating_sub(count + received.dropped);
+                more = received.more;
             }
         }
-        self.first = (self.first + 1) % self.sockets.len();
-        self.counters.rx_frames.add(handed as u64);
+        self.first = (self.first + 1) % sockets.len();
+        counters.rx_packets.add(handed as u64);
         handed
     }
 
-    /// While a frame is held back, because the socket's send buffer is full, each call tries it
-    /// first and returns at least 1: there is work, so the engine does not go to sleep over it.
+    /// While the kernel has no room for what was written, because a socket's send buffer is full,
+    /// each call tries that first and returns at least 1: there is work, so the engine does not go
+    /// to sleep over it.
     fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let held = usize::from(self.held.is_some());
+        let held = usize::from(!self.outbox.is_empty());
+        self.send();
         let mut taken = 0;
-        while self.send_held() && taken < max {
-            let mut frame = [TxFrame::new(&mut self.tx_buffer[..self.tx_len_max])];
-            if fill(&mut frame) == 0 {
+        while self.outbox.is_empty() && taken < max {
+            let room = ((max - taken).min(SLOTS), self.tx_len_max);
+            let Self { outbox, sockets, peers, counters, .. } = self;
+            let (offered, filled) = outbox.offer(sockets, peers, room, counters, &mut fill);
+            self.send();
+            taken += filled;
+            if filled < offered {
                 break;
             }
-            taken += 1;
-            self.held = frame[0].transmit;
         }
         taken.max(held)
     }
 
-    /// Nothing to do: each frame was its own system call.
+    /// Nothing to do: what a burst was filled with has been sent by it.
     fn flush(&mut self, _now: Instant) {}
-}
-
-/// What one receive call brought.
-enum Received {
-    Nothing,
-    /// A datagram that is no frame. It has been counted.
-    Dropped,
-    /// The first `len` bytes of the buffer.
-    Frame {
-        source: HostAddr,
-        len: usize,
-    },
-}
-
-fn receive(socket: &Socket, buffer: &mut [u8; FRAME_LEN_MAX], counters: &UdpCounters) -> Received {
-    let reason = match receive_datagram(socket.fd.as_fd(), &mut buffer[..]) {
-        Err(Errno::AGAIN) => return Received::Nothing,
-        Err(_) => &counters.rx_errors,
-        Ok(Datagram { is_reassembled: true, .. }) => &counters.rx_fragments,
-        Ok(Datagram { len, .. }) if len > buffer.len() => &counters.rx_truncated,
-        Ok(Datagram { len, source, .. }) => match source {
-            Some(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => &counters.rx_mapped_address,
-            Some(source) => return Received::Frame { source: source.into(), len },
-            None => &counters.rx_errors,
-        },
-    };
-    reason.add(1);
-    Received::Dropped
 }
 
 #[cfg(test)]

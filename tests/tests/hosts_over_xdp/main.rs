@@ -74,6 +74,15 @@ fn an_xdp_host_reads_from_a_udp_host() {
     run_in_both_modes(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
 }
 
+/// Generic XDP sees what the kernel would cut apart only later: several frames as one.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_udp_host_sends_an_xdp_host_in_generic_mode_nothing_that_is_too_large_for_it() {
+    for udp in [(true, false), (false, true)] {
+        run(&Setup { udp, mode: Mode::Generic, ..Setup::default() });
+    }
+}
+
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn an_echo_beside_1rma_answers_while_reads_go_on() {

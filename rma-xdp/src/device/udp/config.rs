@@ -8,6 +8,8 @@ use rma_core::{
     wire,
 };
 
+use super::batching::UdpBatching;
+
 /// IP header without options, and UDP header.
 const IPV4_OVERHEAD: usize = 20 + 8;
 const IPV6_OVERHEAD: usize = 40 + 8;
@@ -39,10 +41,13 @@ pub struct UdpConfig {
     pub receive_buffer: usize,
     /// How large each socket's send buffer should be, in bytes. A wish, as `receive_buffer`.
     pub send_buffer: usize,
+    /// Which of the kernel's ways to move several datagrams at once are used, where it has them.
+    pub batching: UdpBatching,
 }
 
 impl UdpConfig {
-    /// The defaults: MTU from the kernel, buffers of 4 MiB.
+    /// The defaults: MTU from the kernel, buffers of 4 MiB, all that the kernel has to move several
+    /// datagrams at once.
     pub fn new(addresses: Vec<HostAddr>, ports: &[Port]) -> Self {
         Self {
             addresses,
@@ -50,6 +55,7 @@ impl UdpConfig {
             mtu: None,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
+            batching: UdpBatching::ALL,
         }
     }
 

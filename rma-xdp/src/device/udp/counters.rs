@@ -8,8 +8,12 @@ use rma_core::tally::Tally;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct UdpCounters {
-    /// Frames handed to the engine.
-    pub rx_frames: Tally,
+    /// Packets handed to the engine.
+    pub rx_packets: Tally,
+    /// Receive calls that brought something. Fewer than `rx_packets`: several came with one.
+    pub rx_calls: Tally,
+    /// Packets that the kernel handed over together with others of their length (GRO).
+    pub rx_gro_packets: Tally,
     /// Dropped: the datagram was longer than the largest frame,
     /// [`FRAME_LEN_MAX`](super::FRAME_LEN_MAX).
     pub rx_truncated: Tally,
@@ -20,12 +24,23 @@ pub struct UdpCounters {
     /// Receive calls that failed in another way than "nothing there": mostly what ICMP said about
     /// an earlier frame of ours. No frame is lost by it.
     pub rx_errors: Tally,
-    /// Frames that the kernel took.
+    /// Packets that the kernel took.
+    pub tx_packets: Tally,
+    /// Frames in those packets.
     pub tx_frames: Tally,
-    /// Times that the socket's send buffer was full (`EAGAIN`). The frame is held back and goes
-    /// first, none is lost.
+    /// Send calls by which the kernel took something.
+    pub tx_calls: Tally,
+    /// Packets that the kernel took together with others of their length (GSO).
+    pub tx_gso_packets: Tally,
+    /// Times that the kernel refused several packets as one. They are sent one by one then, and so
+    /// are others for a while; none is lost. Grows for ever? Then the device or the path cannot do
+    /// it (no checksum offload, IPsec): [`UdpBatching::gso`](super::UdpBatching::gso) off saves the
+    /// attempts.
+    pub tx_gso_refused: Tally,
+    /// Times that the socket's send buffer was full (`EAGAIN`). What was to be sent is held back
+    /// and goes first, nothing is lost.
     pub tx_blocked: Tally,
-    /// Dropped: longer than the buffer it was written into, or than the MTU of the path as the
+    /// Frames dropped: their packet was longer than the buffer, or than the MTU of the path as the
     /// kernel knows it (`EMSGSIZE`). Grows for ever? Then `mtu` in [`UdpConfig`](super::UdpConfig)
     /// is too large.
     pub tx_too_long: Tally,
@@ -44,4 +59,7 @@ pub struct UdpCounters {
     pub tx_forbidden: Tally,
     /// Dropped: refused for a reason that none of the others names.
     pub tx_failed: Tally,
+    /// Frames dropped: notices to strangers whose packet was paid for, and that found none to join
+    /// (P10).
+    pub tx_unpaid: Tally,
 }

@@ -17,7 +17,7 @@ use rustix::{
 
 use super::{
     config::{UdpConfig, UdpError},
-    receive::tell_of_fragments,
+    option::tell_of_fragments,
 };
 
 /// Assumed where the kernel has no route that would tell.
