@@ -93,6 +93,9 @@ pub struct NicTotals {
     pub frames_received: u64,
     /// Frames that the backend took.
     pub frames_sent: u64,
+    /// Octets at the ends of received packets in which no frame could be found. Each end counts as
+    /// one frame that was dropped, for its reason.
+    pub tail_octets: u64,
     /// Commands for which no completion could be given.
     pub commands_refused: u64,
     /// Ops that ended with DISPATCH_TIMEOUT although the window had room for them.
@@ -190,6 +193,7 @@ impl MetricsSource {
             nic: NicTotals {
                 frames_received: self.sum(NicCounters::frames_received),
                 frames_sent: self.sum(NicCounters::frames_sent),
+                tail_octets: self.sum(NicCounters::tail_octets),
                 commands_refused: self.sum(NicCounters::commands_refused),
                 shed_with_room: self.sum(NicCounters::shed_with_room),
                 requests_abandoned: self.sum(NicCounters::requests_abandoned),

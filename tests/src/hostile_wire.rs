@@ -8,7 +8,8 @@
 //! | [`faults`] | what may happen to a frame, how often, and how often it did |
 //! | [`forwarder`] | the thread in the middle |
 //! | [`forge`] | frames that no host has sent |
-//! | [`frame`](mod@frame) | where a 1RMA frame lies in an Ethernet frame |
+//! | `repack` | packets that no host has sent |
+//! | [`frame`](mod@frame) | where packet and frames of 1RMA lie in an Ethernet frame |
 //! | [`table`] | which status each fault explains |
 //! | [`places`] | memory that ops change, and the model of it |
 //! | [`worker`] | READs or WRITEs over the wire, every byte held against the model |
@@ -28,6 +29,7 @@ pub mod forwarder;
 pub mod frame;
 pub mod lab;
 pub mod places;
+mod repack;
 pub mod scenarios;
 pub mod seeds;
 pub mod table;

@@ -123,6 +123,7 @@ fn write_totals(lines: &mut Lines<'_, '_>, nic: &NicTotals) -> fmt::Result {
     let &NicTotals {
         frames_received,
         frames_sent,
+        tail_octets,
         commands_refused,
         requests_abandoned,
         impossible_indexes,
@@ -137,6 +138,7 @@ fn write_totals(lines: &mut Lines<'_, '_>, nic: &NicTotals) -> fmt::Result {
         ("impossible indexes", impossible_indexes),
         ("late effects", late_effects),
         ("seals refused", seals_refused),
+        ("octets in packets' tails", tail_octets),
     ];
     lines.counts("trouble", trouble.into_iter(), "none")
 }

@@ -94,6 +94,7 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
     let &NicTotals {
         frames_received,
         frames_sent,
+        tail_octets,
         commands_refused,
         shed_with_room,
         requests_abandoned,
@@ -108,6 +109,11 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
     let rows = [
         ("rma_frames_received_total", "Frames that the NIC was given.", frames_received),
         ("rma_frames_sent_total", "Frames that the NIC has made.", frames_sent),
+        (
+            "rma_packet_tail_octets_total",
+            "Octets at the ends of packets in which no frame could be found.",
+            tail_octets,
+        ),
         (
             "rma_commands_refused_total",
             "Commands for slots that are not their portal's, or busy.",

@@ -244,6 +244,7 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
     let mut prng = Prng::new(ends.setup.seed).fork(4);
     let before = ends.server().counters().frames_received();
     let count = 300;
+    let mut packet = Vec::new();
     for n in 0..count {
         let mut key = [0; 16];
         prng.fill(&mut key);
@@ -270,7 +271,12 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
             1 => mutation(Mutation::Write { region_offset: 0, op_size: 4096 }),
             _ => mutation(Mutation::Rekey),
         };
-        socket.send_to(&octets, (stolen.responder.ip(), rma_xdp::DEFAULT_PORT)).expect("sent");
+        packet.extend(octets);
+        // Some packets are one request, others six.
+        if n >= count / 2 || n % 6 == 5 {
+            let to = (stolen.responder.ip(), rma_xdp::DEFAULT_PORT);
+            socket.send_to(&core::mem::take(&mut packet), to).expect("sent");
+        }
     }
     let clock = TscClock::new();
     while ends.server().counters().frames_received() < before + count as u64 {
@@ -283,12 +289,12 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
 fn assert_nothing_was_served(tape: &[Captured]) {
     assert!(!tape.is_empty(), "the attempts themselves came by");
     let served = tape.iter().filter(|captured| {
-        let code = frame::frame_type(&captured.frame, rma_xdp::DEFAULT_PORT);
+        let codes = frame::frame_types(&captured.frame, rma_xdp::DEFAULT_PORT);
         [FrameType::ReadResponse, FrameType::Solicitation, FrameType::Acknowledgement]
             .iter()
-            .any(|&served| code == Some(served as u8))
+            .any(|&served| codes.contains(&(served as u8)))
     });
-    assert_eq!(served.count(), 0, "of {} frames", tape.len());
+    assert_eq!(served.count(), 0, "of {} packets", tape.len());
 }
 
 /// A2: whoever has the wire sees no plaintext, makes no op complete wrongly, and changes nothing,

@@ -1,4 +1,4 @@
-//! What may happen to a frame on the wire, how often, and how often it did.
+//! What may happen to a packet on the wire, how often, and how often it did.
 
 use core::{fmt, time::Duration};
 
@@ -27,11 +27,14 @@ pub enum Fault {
     /// The sender of a request gets a refusal under the reserved key, made from what the wire has
     /// seen.
     Refuse,
+    /// It is another packet of its frames, and perhaps of a forged one: cut, or with a frame twice,
+    /// at another place, left out, of another version or of a length that it does not have.
+    Repack,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Drop,
         Self::Delay,
         Self::Hold,
@@ -41,6 +44,7 @@ impl Fault {
         Self::Reflect,
         Self::Forge,
         Self::Refuse,
+        Self::Repack,
     ];
 }
 

@@ -1,4 +1,4 @@
-//! Frames that no host has sent, made by somebody who sees and keeps all that came by and has no
+//! Packets and frames that no host has sent, made by somebody who sees and keeps all that came by and has no
 //! key.
 //!
 //! Invariant: nothing here knows a K_d or a K_r. What it seals, it seals under guessed keys or
@@ -30,8 +30,9 @@ use rma_crypto::{SealJob, Text};
 use rma_sim::prng::Prng;
 
 use super::{
-    frame::{around, back, payload},
+    frame::{around, back, frames, payload},
     lab::End,
+    repack::{Change, repack},
 };
 
 /// Frames kept of those that came by last.
@@ -52,7 +53,7 @@ mod field {
     pub(super) const END: usize = COUNTER.end;
 }
 
-/// A frame that came by.
+/// A packet that came by.
 #[derive(Clone, Debug)]
 pub struct Captured {
     /// The host it was sent to.
@@ -61,7 +62,7 @@ pub struct Captured {
     pub frame: Vec<u8>,
 }
 
-/// What an attacker keeps: the latest frames, and some of all that ever came by.
+/// What an attacker keeps: the latest packets, and some of all that ever came by.
 #[derive(Debug, Default)]
 pub struct Store {
     recent: VecDeque<Captured>,
@@ -71,16 +72,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Keeps a frame to `port`.
+    /// Keeps a packet to `port`. One with a request in it is kept with the requests.
     pub fn keep(&mut self, captured: Captured, port: u16, prng: &mut Prng) {
         self.kept += 1;
-        let seen = Seen::of(&captured.frame, port);
-        let is_request = seen.is_some_and(|seen| seen.request().is_some());
+        let is_request = Seen::all(&captured.frame, port).any(|seen| seen.request().is_some());
         let list = if is_request { &mut self.requests } else { &mut self.recent };
         if list.len() == RECENT {
             list.pop_front();
         }
-        // Each frame that ever came by is as likely as any other to be here.
+        // Each packet that ever came by is as likely as any other to be here.
         let place = prng.below(self.kept) as usize;
         if self.ever.len() < EVER {
             self.ever.push(captured.clone());
@@ -90,7 +90,7 @@ impl Store {
         list.push_back(captured);
     }
 
-    /// A frame that came by just now or, as likely, at any time.
+    /// A packet that came by just now or, as likely, at any time.
     pub fn any(&self, prng: &mut Prng) -> Option<&Captured> {
         let list = prng.below(4);
         let at = |len: usize, prng: &mut Prng| prng.below(len as u64) as usize;
@@ -101,10 +101,16 @@ impl Store {
         }
     }
 
-    /// One of the latest requests; the very latest one, half of the time.
-    fn request(&self, prng: &mut Prng) -> Option<&Captured> {
+    /// One of the latest requests, and the packet that it came in; one of the very latest packet,
+    /// half of the time.
+    fn request(&self, port: u16, prng: &mut Prng) -> Option<(Captured, Header, Vec<u8>)> {
         let back = prng.below(2) * prng.below(16);
-        self.requests.iter().rev().nth(back as usize)
+        let captured = self.requests.iter().rev().nth(back as usize)?;
+        let requests: Vec<_> = Seen::all(&captured.frame, port)
+            .filter_map(|seen| Some((seen.request()?, seen.octets)))
+            .collect();
+        let (header, octets) = requests.get(prng.below(requests.len().max(1) as u64) as usize)?;
+        Some((captured.clone(), *header, octets.clone()))
     }
 
     /// All that is kept of what ever came by, in the order in which it is kept.
@@ -121,9 +127,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(frame: &[u8], port: u16) -> Option<Self> {
-        let octets = frame[payload(frame, port)?].to_vec();
-        Some(Self { view: FrameView::parse(&octets).ok()?, octets })
+    /// Those of a packet, in their order.
+    fn all(frame: &[u8], port: u16) -> impl Iterator<Item = Self> {
+        frames(frame, port)
+            .into_iter()
+            .filter_map(|octets| Some(Self { view: FrameView::parse(&octets).ok()?, octets }))
     }
 
     /// The header of a request, of any type.
@@ -133,10 +141,6 @@ impl Seen {
             FrameView::MutationRequest(request) => Some(request.claims().header),
             _ => None,
         }
-    }
-
-    fn tag(&self) -> &[u8] {
-        &self.octets[self.octets.len() - TAG_LEN..]
     }
 }
 
@@ -156,7 +160,7 @@ impl Forger {
 
     /// A frame of some kind, made from what is kept; `None` as long as too little is.
     pub fn forge(&mut self, store: &Store) -> Option<Captured> {
-        match self.prng.below(9) {
+        match self.prng.below(11) {
             0 => self.garbage(store),
             1 => self.any_fields(store),
             2 => self.altered(store),
@@ -165,6 +169,8 @@ impl Forger {
             5 => self.request_under_guessed_key(store),
             6 => self.refusal(store, OpStatus::RemoteOutOfBounds),
             7 => self.solicited_under_guessed_key(store),
+            8 => self.repacked(store),
+            9 => self.mixed(store),
             _ => self.answer_under_guessed_key(store),
         }
     }
@@ -201,8 +207,50 @@ impl Forger {
         Captured { toward: captured.toward.other(), frame }
     }
 
-    fn payload_of(&self, captured: &Captured) -> Option<Vec<u8>> {
+    /// One frame of a packet; or what is in its place, if there is none.
+    fn frame_of(&mut self, captured: &Captured) -> Option<Vec<u8>> {
+        let mut frames = frames(&captured.frame, self.port);
+        if frames.is_empty() {
+            return self.packet_of(captured);
+        }
+        let at = self.prng.below(frames.len() as u64) as usize;
+        Some(frames.swap_remove(at))
+    }
+
+    fn packet_of(&self, captured: &Captured) -> Option<Vec<u8>> {
         payload(&captured.frame, self.port).map(|range| captured.frame[range].to_vec())
+    }
+
+    /// What becomes of a packet on its way: other frames at other places, and what is made up among
+    /// them.
+    pub fn change(&mut self, packet: &[u8], store: &Store) -> Vec<u8> {
+        let other = self.forge(store).and_then(|forged| self.packet_of(&forged));
+        let change = self.prng.choose(&Change::ALL);
+        repack(packet, change, other.as_deref(), &mut self.prng)
+    }
+
+    /// A packet that came by, changed, with a frame of another among its own.
+    fn repacked(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let other = store.any(&mut self.prng)?.clone();
+        let (packet, other) = (self.packet_of(&like)?, self.frame_of(&other)?);
+        let change = self.prng.choose(&Change::ALL);
+        let octets = repack(&packet, change, Some(&other), &mut self.prng);
+        Some(self.like(&like, &octets))
+    }
+
+    /// Frames of several packets that came by, whichever way they went: of all types and classes.
+    fn mixed(&mut self, store: &Store) -> Option<Captured> {
+        let like = store.any(&mut self.prng)?.clone();
+        let mut octets = Vec::new();
+        for _ in 0..self.prng.between(2, 32) {
+            let other = store.any(&mut self.prng)?.clone();
+            let frame = self.frame_of(&other)?;
+            if octets.len() + frame.len() <= 1400 {
+                octets.extend(frame);
+            }
+        }
+        Some(self.like(&like, &octets))
     }
 
     /// Octets without meaning, sometimes behind the first two of a frame.
@@ -211,7 +259,7 @@ impl Forger {
         let len = self.prng.magnitude(1400) as usize;
         let mut octets = self.octets(len);
         if octets.len() > 2 && self.prng.below(2) == 0 {
-            octets[0] = 1;
+            octets[0] = wire::VERSION;
             octets[field::FRAME_TYPE] %= 9;
         }
         Some(self.like(&like, &octets))
@@ -258,7 +306,7 @@ impl Forger {
     /// A frame that came by with some octets changed, and a tag of its own or a random one.
     fn altered(&mut self, store: &Store) -> Option<Captured> {
         let like = store.any(&mut self.prng)?.clone();
-        let mut octets = self.payload_of(&like)?;
+        let mut octets = self.frame_of(&like)?;
         for _ in 0..self.prng.below(4) {
             let at = self.prng.below(octets.len().min(44) as u64) as usize;
             octets[at] ^= 1 << self.prng.below(8);
@@ -275,9 +323,8 @@ impl Forger {
     /// service.
     fn readdressed(&mut self, store: &Store) -> Option<Captured> {
         let like = store.any(&mut self.prng)?.clone();
-        let op = store.request(&mut self.prng)?.clone();
-        let op = self.payload_of(&op)?;
-        let mut octets = self.payload_of(&like)?;
+        let (_, _, op) = store.request(self.port, &mut self.prng)?;
+        let mut octets = self.frame_of(&like)?;
         for range in [field::PID, field::REGION, field::SLOT, field::GENERATION] {
             octets.get_mut(range.clone())?.copy_from_slice(op.get(range)?);
         }
@@ -291,7 +338,7 @@ impl Forger {
     fn spliced(&mut self, store: &Store) -> Option<Captured> {
         let head = store.any(&mut self.prng)?.clone();
         let body = store.any(&mut self.prng)?.clone();
-        let (mut octets, body) = (self.payload_of(&head)?, self.payload_of(&body)?);
+        let (mut octets, body) = (self.frame_of(&head)?, self.frame_of(&body)?);
         let at = [field::END, RESPONSE_HEADER_LEN, REQUEST_HEADER_LEN];
         let at = self.prng.choose(&at).min(octets.len()).min(body.len());
         octets.truncate(at);
@@ -301,8 +348,7 @@ impl Forger {
 
     /// A request that is right in everything, under a key that is not.
     fn request_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
-        let like = store.request(&mut self.prng)?.clone();
-        let header = Seen::of(&like.frame, self.port)?.request()?;
+        let (like, header, _) = store.request(self.port, &mut self.prng)?;
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
         let op_size = self.prng.between(1, 4096) as u16;
         let region_offset = self.prng.below(4096);
@@ -324,8 +370,7 @@ impl Forger {
     /// A response or a solicitation to one of the latest requests, bound to it, under a guessed
     /// key.
     fn answer_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
-        let like = store.request(&mut self.prng)?.clone();
-        let header = Seen::of(&like.frame, self.port)?.request()?;
+        let (like, header, _) = store.request(self.port, &mut self.prng)?;
         let answered = header.iv(Direction::ToResponder);
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
         let iv = header.iv(Direction::ToInitiator);
@@ -354,7 +399,10 @@ impl Forger {
             .recent
             .iter()
             .rev()
-            .filter_map(|captured| match Seen::of(&captured.frame, self.port)?.view {
+            .flat_map(|captured| {
+                Seen::all(&captured.frame, self.port).map(move |it| (captured, it))
+            })
+            .filter_map(|(captured, seen)| match seen.view {
                 FrameView::Solicitation(solicitation) => Some((captured, solicitation.claims())),
                 _ => None,
             })
@@ -384,10 +432,9 @@ impl Forger {
 
     /// A failure notice for one of the latest requests, sealed under the reserved key.
     fn refusal(&mut self, store: &Store, status: OpStatus) -> Option<Captured> {
-        let like = store.request(&mut self.prng)?.clone();
-        let seen = Seen::of(&like.frame, self.port)?;
-        let header = seen.request()?;
-        let answered = [header.iv(Direction::ToResponder).octets(), seen.tag()].concat();
+        let (like, header, request) = store.request(self.port, &mut self.prng)?;
+        let tag = &request[request.len() - TAG_LEN..];
+        let answered = [header.iv(Direction::ToResponder).octets(), tag].concat();
         let header = Header { counter: self.prng.next(), ..header };
         let mut octets = [0; FAILURE_LEN];
         Failure { header, status }.emit(octets.first_chunk_mut().expect("it is longer"));

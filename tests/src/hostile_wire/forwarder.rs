@@ -12,6 +12,7 @@ use std::{
     thread::JoinHandle,
 };
 
+use rma_core::port::SourcePort;
 use rma_lab::Netns;
 use rma_sim::prng::Prng;
 use rma_xdp::{Clock, TscClock};
@@ -23,7 +24,7 @@ use rustix::{
 use super::{
     faults::{Fault, Faults, Tally},
     forge::{Captured, Forger, Store},
-    frame::{back, complete_checksum, payload},
+    frame::{around, back, complete_checksum, payload},
     lab::End,
     tap::Tap,
 };
@@ -320,7 +321,13 @@ impl Forwarder {
             self.tally.count(Fault::Duplicate);
             self.deliver_after(later, toward, frame.to_vec());
         }
+        let mut repacked;
         let mut frame = frame;
+        if hit(Fault::Repack) {
+            self.tally.count(Fault::Repack);
+            repacked = self.repacked(frame);
+            frame = &mut repacked[..];
+        }
         if hit(Fault::Corrupt) {
             self.tally.count(Fault::Corrupt);
             let len = self.corrupt(frame);
@@ -357,13 +364,21 @@ impl Forwarder {
         Some(Captured { toward: toward.other(), frame })
     }
 
+    /// Another packet in the place of one.
+    fn repacked(&mut self, frame: &[u8]) -> Vec<u8> {
+        let octets = payload(frame, self.port).expect("looked at already");
+        let changed = self.forger.change(&frame[octets], &self.store);
+        around(frame, self.port, SourcePort(self.prng.next() as u16), &changed)
+    }
+
     /// Changes some bits of a frame, and returns how much of it is left.
     fn corrupt(&mut self, frame: &mut [u8]) -> usize {
         let payload = payload(frame, self.port).expect("looked at already");
         // Not the Ethernet header: that would be no frame of this wire.
         let headers = 12..payload.start;
         let what = self.prng.below(10);
-        let place = if what == 0 { headers } else { payload };
+        // A packet may have nothing in it.
+        let place = if what == 0 || payload.is_empty() { headers } else { payload };
         for _ in 0..self.prng.between(1, 8) {
             let at = place.start + self.prng.below(place.len() as u64) as usize;
             frame[at] ^= 1 << self.prng.below(8);
@@ -394,5 +409,5 @@ impl Forwarder {
 /// The frame as if its receiver had sent it to its sender.
 fn turned(frame: &[u8], port: u16) -> Vec<u8> {
     let octets = payload(frame, port).expect("only frames of 1RMA are kept");
-    back(frame, port, rma_core::port::SourcePort::FIRST, &frame[octets])
+    back(frame, port, SourcePort::FIRST, &frame[octets])
 }

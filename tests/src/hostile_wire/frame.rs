@@ -1,8 +1,13 @@
-//! Where a 1RMA frame lies in an Ethernet frame, and Ethernet frames around other payloads.
+//! Where the packet of 1RMA lies in an Ethernet frame, and its frames in the packet; and Ethernet
+//! frames around other packets.
 
 use core::ops::Range;
 
-use rma_core::port::{Port, Ports, SourcePort};
+use rma_core::{
+    packet::FRAMES_MAX,
+    port::{Port, Ports, SourcePort},
+    wire,
+};
 use rma_xdp::xdp::packet::{self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN};
 
 use crate::frames::{IPV4, IPV6, UDP, checksum};
@@ -14,10 +19,30 @@ const ENGINE: Range<usize> = 14..16;
 /// Octets of the counter.
 const COUNTER: Range<usize> = 20..28;
 
-/// The 1RMA frame in an Ethernet frame; `None` if there is none.
+/// The packet of 1RMA in an Ethernet frame; `None` if there is none.
 #[must_use]
 pub fn payload(frame: &[u8], port: u16) -> Option<Range<usize>> {
     parse(frame, port).map(|datagram| datagram.payload)
+}
+
+/// The frames of a packet, as a receiver finds them, and what is behind them.
+#[must_use]
+pub fn split(packet: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let (mut frames, mut rest) = (Vec::new(), packet);
+    while frames.len() < FRAMES_MAX
+        && let Ok(len) = wire::frame_len(rest)
+    {
+        let (frame, behind) = rest.split_at(len);
+        frames.push(frame.to_vec());
+        rest = behind;
+    }
+    (frames, rest.to_vec())
+}
+
+/// The frames of 1RMA in an Ethernet frame; none if it is another.
+#[must_use]
+pub fn frames(frame: &[u8], port: u16) -> Vec<Vec<u8>> {
+    payload(frame, port).map_or_else(Vec::new, |packet| split(&frame[packet]).0)
 }
 
 fn parse(frame: &[u8], port: u16) -> Option<Datagram> {
@@ -25,21 +50,23 @@ fn parse(frame: &[u8], port: u16) -> Option<Datagram> {
     packet::parse(frame, &ports).ok()
 }
 
-/// The code of a 1RMA frame's type; `None` if the frame is another, or too short.
+/// The code of each 1RMA frame's type that is in an Ethernet frame.
 #[must_use]
-pub fn frame_type(frame: &[u8], port: u16) -> Option<u8> {
-    frame[payload(frame, port)?].get(FRAME_TYPE).copied()
+pub fn frame_types(frame: &[u8], port: u16) -> Vec<u8> {
+    frames(frame, port).iter().map(|frame| frame[FRAME_TYPE]).collect()
 }
 
-/// Sender, engine and counter of a 1RMA frame, which with its direction are its IV; `None` if the
-/// frame is another.
+/// Sender, engine and counter of each 1RMA frame that is in an Ethernet frame. With the frame's
+/// direction they are its IV.
 #[must_use]
-pub fn sender_and_counter(frame: &[u8], port: u16) -> Option<([u8; 6], u16, u64)> {
-    let octets = &frame[payload(frame, port)?];
-    let sender = *frame[6..].first_chunk()?;
-    let engine = u16::from_be_bytes(*octets.get(ENGINE)?.first_chunk()?);
-    let counter = u64::from_be_bytes(*octets.get(COUNTER)?.first_chunk()?);
-    Some((sender, engine, counter))
+pub fn senders_and_counters(frame: &[u8], port: u16) -> Vec<([u8; 6], u16, u64)> {
+    let sender = *frame[6..].first_chunk().expect("an Ethernet header");
+    let of = |octets: &Vec<u8>| {
+        let engine = *octets[ENGINE].first_chunk().expect("two octets");
+        let counter = *octets[COUNTER].first_chunk().expect("eight octets");
+        (sender, u16::from_be_bytes(engine), u64::from_be_bytes(counter))
+    };
+    frames(frame, port).iter().map(of).collect()
 }
 
 /// Between the same hosts, the same way, another payload: with true lengths and a checksum that a
@@ -119,6 +146,23 @@ pub fn complete_checksum(frame: &mut [u8]) {
 mod tests {
     use super::*;
     use crate::frames;
+
+    #[test]
+    fn a_packet_is_taken_apart_and_what_is_behind_its_frames_is_kept() {
+        let mut notice = vec![0; 48];
+        notice[..2].copy_from_slice(&[wire::VERSION, 3]);
+        let many = notice.repeat(FRAMES_MAX + 1);
+        for (packet, count, behind) in [
+            (&[][..], 0, &[][..]),
+            (&notice, 1, &[]),
+            (&many[..100], 2, &notice[..4]),
+            (&many, FRAMES_MAX, &notice),
+        ] {
+            let (frames, rest) = split(packet);
+            assert_eq!(frames, vec![notice.clone(); count]);
+            assert_eq!(rest, behind);
+        }
+    }
 
     #[test]
     fn a_partial_checksum_is_completed_and_a_missing_one_left_out() {

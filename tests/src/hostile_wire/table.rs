@@ -38,7 +38,8 @@ pub struct Circumstances {
 }
 
 /// The faults that may refuse an op which the responder would not.
-pub const REFUSALS: [Fault; 4] = [Fault::Refuse, Fault::Corrupt, Fault::Forge, Fault::Reflect];
+pub const REFUSALS: [Fault; 5] =
+    [Fault::Refuse, Fault::Corrupt, Fault::Forge, Fault::Reflect, Fault::Repack];
 
 /// Whether an op may end so.
 #[must_use]
