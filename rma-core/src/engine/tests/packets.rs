@@ -73,7 +73,7 @@ impl Backend for Post {
                     from: transmit.source,
                     to: transmit.destination,
                     source_port: transmit.source_port,
-                    bytes: bytes[..packet.len()].to_vec(),
+                    bytes: bytes[..packet.octets()].to_vec(),
                 });
             }
             taken += filled;
