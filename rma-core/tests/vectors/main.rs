@@ -5,6 +5,7 @@
 //! A difference means that the wire format has changed: then `VERSION` changes, and a new file is
 //! written by `RMA_BLESS=1 cargo test -p rma-core --test vectors`.
 
+mod dissector;
 mod packets;
 mod parts;
 mod stories;
