@@ -8,6 +8,7 @@
 mod aead;
 mod host;
 mod nic;
+mod packet;
 mod portals;
 mod ring;
 mod script;
@@ -33,6 +34,7 @@ use script::Script;
 
 pub use aead::aead;
 pub use nic::nic;
+pub use packet::packet;
 
 /// Any bytes either are no frame, or a header that writes back to the same octets, and as much
 /// payload as it says.

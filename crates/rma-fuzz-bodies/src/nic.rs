@@ -4,15 +4,16 @@ use core::{cell::Cell, time::Duration};
 
 use rma_core::{
     addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, RxPacket, Transmit},
     command::{Command, CommandOp, CommandSlotId, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
     limits::OP_SIZE_MAX,
     nic::{NicConfigBuilder, ReceiveLenMax, Timing},
     op::{ClassOfService, OpStatus, OpType},
-    port::Port,
+    packet::Frames,
+    port::{Port, SourcePort},
     time::{Clock, Instant},
-    wire::{FRAME_LEN_MAX, FrameView, VERSION},
+    wire::{FRAME_LEN_MAX, FrameView, VERSION, frame_len},
 };
 use rma_shm::Line;
 
@@ -99,7 +100,7 @@ impl World {
             it.notices_per_second = if shape & 0x80 == 0 { 100_000 } else { 0 };
             it.timing = timing;
         });
-        let receive_len_max = ReceiveLenMax::of_mtu(160 + 8 * script.number());
+        let receive_len_max = ReceiveLenMax::of_mtu(168 + 8 * script.number());
         let hosts = addrs.map(|addr| Host::new(addr, settings, receive_len_max, &mut prng));
         let statuses = [0; OpStatus::ALL.len()];
         let (stopped, jump) = (Duration::ZERO, Duration::ZERO);
@@ -121,7 +122,8 @@ impl World {
                     self.deliver(index, bytes);
                 }
             }
-            7 | 8 => self.deliver_changed(script),
+            7 => self.deliver_changed(script),
+            8 => self.deliver_packet(script),
             9 => self.deliver_invented(host, script),
             10 => self.deliver_astray(script),
             11 | 12 => self.pass(Duration::from_nanos(script.wide() * script.number() as u64)),
@@ -238,6 +240,16 @@ impl World {
     /// exception is a notice under the reserved key: that key proves nothing about anybody's
     /// address.
     fn receive(&mut self, host: usize, source: HostAddr, destination: HostAddr, bytes: Vec<u8>) {
+        self.receive_frame(host, [source, destination], true, bytes);
+    }
+
+    fn receive_frame(
+        &mut self,
+        host: usize,
+        [source, destination]: [HostAddr; 2],
+        is_first: bool,
+        bytes: Vec<u8>,
+    ) {
         let under_reserved_key = matches!(
             FrameView::parse(&bytes),
             Ok(FrameView::Failure(view))
@@ -249,8 +261,8 @@ impl World {
         });
         let mut copy = bytes;
         let frame = RxFrame {
-            source_port: rma_core::port::SourcePort::FIRST,
-            is_first: true,
+            source_port: SourcePort::FIRST,
+            is_first,
             source,
             destination,
             port: Port::ONE_RMA,
@@ -278,6 +290,49 @@ impl World {
             }
         }
         self.deliver(index, bytes);
+    }
+
+    /// Some of the frames that go one way, in one packet, the latest first; half of the time with
+    /// an octet changed, or cut there.
+    fn deliver_packet(&mut self, script: &mut Script<'_>) {
+        let (count, how) = (1 + script.number() % 40, script.number());
+        let (at, change) = (script.wide() as usize, script.number());
+        let Some(transmit) = self.sealed.last().map(|sealed| sealed.transmit) else { return };
+        let Transmit { source, destination, .. } = transmit;
+        let same_way = self.sealed.iter().rev().filter(|sealed| {
+            (sealed.transmit.source, sealed.transmit.destination) == (source, destination)
+        });
+        let frames = same_way.cycle().take(count);
+        let mut bytes: Vec<u8> = frames.flat_map(|sealed| sealed.bytes.clone()).collect();
+        let at = at % bytes.len();
+        match how % 4 {
+            1 => bytes[at] ^= change as u8,
+            3 => bytes.truncate(at),
+            _ => {}
+        }
+        let host = usize::from(self.hosts[1].addr == destination);
+        let mut packet = RxPacket {
+            source,
+            destination,
+            port: Port::ONE_RMA,
+            source_port: SourcePort::FIRST,
+            reply_len_max: 1472,
+            link: None,
+            bytes: &mut bytes,
+        };
+        let (mut walk, mut frames, mut end) = (Frames::of(&mut packet), Vec::new(), None);
+        while let Some(frame) = walk.next(frame_len) {
+            match frame {
+                Ok(frame) => frames.push((frame.is_first, frame.bytes.to_vec())),
+                Err(tail) => end = Some(tail),
+            }
+        }
+        for (is_first, bytes) in frames {
+            self.receive_frame(host, [source, destination], is_first, bytes);
+        }
+        if let Some(tail) = end {
+            self.hosts[host].nic.drop_tail(tail);
+        }
     }
 
     fn deliver_invented(&mut self, host: usize, script: &mut Script<'_>) {

@@ -28,6 +28,11 @@ fn the_wire_corpus_breaks_no_promise() {
 }
 
 #[test]
+fn the_packet_corpus_breaks_no_promise() {
+    replay("packet", rma_fuzz_bodies::packet);
+}
+
+#[test]
 fn the_aead_corpus_breaks_no_promise() {
     replay("aead", rma_fuzz_bodies::aead);
     for error in ProviderKind::ALL.into_iter().filter_map(|kind| kind.provider().err()) {
@@ -76,9 +81,12 @@ fn random_scripts_break_no_promise() {
         prng.fill(&mut script);
         rma_fuzz_bodies::nic(&script);
         rma_fuzz_bodies::wire(&script);
+        rma_fuzz_bodies::packet(&script);
         rma_fuzz_bodies::ring(&script);
     }
-    evidence::show(format_args!("fuzz targets nic, wire and ring: {SCRIPTS} random scripts each"));
+    evidence::show(format_args!(
+        "fuzz targets nic, wire, packet and ring: {SCRIPTS} random scripts each"
+    ));
 }
 
 /// Random bytes deliver few frames: these scripts mostly move frames about.
@@ -106,6 +114,11 @@ fn scripts_of_honest_steps_break_no_promise() {
                 // Now and then its engine is stopped in the midst of it.
                 3 if prng.below(16) == 0 => script.extend([0x15, 9, 0, prng.below(4) as u8]),
                 3 | 4 => script.extend([5, prng.below(4) as u8]),
+                5 if prng.below(2) == 0 => {
+                    // A packet of the last frames, whole or changed.
+                    let changed = prng.below(2) as u8;
+                    script.extend([8, prng.below(6) as u8, changed, prng.below(200) as u8, 1, 0]);
+                }
                 5 => script.extend([7, prng.below(4) as u8, 0, 0, prng.below(60) as u8, 1]),
                 6 => script.push(host | 13),
                 _ => script.extend([11, prng.below(256) as u8, 0, 1]),

@@ -1,5 +1,5 @@
-//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, short
-//! stories of two NICs for `nic`. Run it from the root of the repository:
+//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, packets
+//! of them for `packet`, short stories of two NICs for `nic`. Run it from the root of the repository:
 //!
 //! ```text
 //! cargo run -p rma-fuzz-bodies --example fuzz_corpus
@@ -8,6 +8,7 @@
 //! Stories are told here and stay as they are; frames are those that the simulator sends today.
 
 mod frames;
+mod packets;
 mod stories;
 mod story;
 
@@ -15,7 +16,9 @@ use std::{fs, io, path::Path};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new("fuzz/corpus");
-    for (target, files) in [("wire", frames::all()), ("nic", stories::all())] {
+    let frames = frames::all();
+    let packets = packets::all(&frames);
+    for (target, files) in [("wire", frames), ("packet", packets), ("nic", stories::all())] {
         let directory = corpus.join(target);
         fs::create_dir_all(&directory)?;
         for (name, bytes) in files {

@@ -119,8 +119,19 @@ fn wires() -> Vec<Named> {
         ("late", asked().pass([255, 255], 2).answer(1)),
         ("changed", changed),
         ("invented", Story::new().invented(1, 56).invented_at_b(3, 48)),
+        ("packet", packet(4, &[0, 0, 0, 0])),
+        ("packet-of-40", packet(39, &[0, 0, 0, 0])),
+        ("packet-changed", packet(4, &[1, 0, 60, 1])),
+        ("packet-cut", packet(4, &[3, 0, 100, 0])),
         ("astray", (0..5).fold(astray, |story, how| story.astray(0, how))),
     ]
+}
+
+/// Three reads whose requests come in one packet, and whose answers do, as `how` says.
+fn packet(more: u8, how: &[u8]) -> Story {
+    let asked = (0..3).fold(Story::new(), |story, slot| story.read(0, slot, 100, 9).sends());
+    let answered = asked.packet(2, &[0; 4]).b_sends().b_sends().b_sends().packet(more, how);
+    (0..3).fold(answered, |story, _| story.complete())
 }
 
 /// Regions and paths that change under ops.

@@ -14,6 +14,7 @@ const LINE: u8 = 2;
 const TRANSMIT: u8 = 3;
 const DELIVER: u8 = 5;
 const CHANGED: u8 = 7;
+const PACKET: u8 = 8;
 const INVENTED: u8 = 9;
 const ASTRAY: u8 = 10;
 const PASS: u8 = 11;
@@ -125,6 +126,12 @@ impl Story {
     /// A frame on the wire is changed.
     pub(crate) fn changed(self, how: &[u8]) -> Self {
         self.step(&[CHANGED]).step(how)
+    }
+
+    /// The last frame that was sent arrives in a packet with so many more of those that go its way:
+    /// how it is changed, where in two octets, and by what.
+    pub(crate) fn packet(self, more: u8, how: &[u8]) -> Self {
+        self.step(&[PACKET, more]).step(how)
     }
 
     /// A frame of one type arrives that nobody sent, all zeros.

@@ -1,0 +1,5 @@
+//! See [`rma_fuzz_bodies::packet`].
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rma_fuzz_bodies::packet(data));
