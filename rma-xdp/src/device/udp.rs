@@ -128,10 +128,10 @@ pub struct UdpBackend {
     /// Who can be sent several packets as one.
     peers: Peers,
     /// What was received and has not been handed on.
-    inbox: Inbox,
+    inbox: Box<Inbox>,
     /// What was written and has not been sent: mostly nothing, as it leaves in the same burst; what
     /// the kernel has no room for goes before anything else.
-    outbox: Outbox,
+    outbox: Box<Outbox>,
     counters: Arc<UdpCounters>,
     description: Description,
 }
@@ -173,8 +173,8 @@ impl UdpBackend {
             messages_max,
             first: 0,
             peers: Peers::new(),
-            inbox: Inbox::new(config.batching.gro),
-            outbox: Outbox::new(),
+            inbox: Box::new(Inbox::new(config.batching.gro)),
+            outbox: Box::new(Outbox::new()),
             counters: Arc::default(),
             description: Description { ports, batching, sockets: described },
         })

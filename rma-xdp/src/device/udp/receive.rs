@@ -244,7 +244,7 @@ impl Inbox {
         let came = receive_messages(fd, &mut headers)?;
         let outcomes = headers.iter().take(came).map(|header| Fetched {
             len: header.msg_len as usize,
-            told: header.msg_hdr.msg_controllen as usize,
+            told: header.msg_hdr.msg_controllen as _,
             flags: header.msg_hdr.msg_flags,
         });
         Ok(outcomes.collect())
