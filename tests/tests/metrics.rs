@@ -549,7 +549,7 @@ fn over_af_xdp_the_kernels_statistics_are_there_until_the_host_is_gone() {
         assert_eq!(text.get(&format!("rma_xsk_{name}_total")), 0.0);
     }
     assert!(text.any("rma_xsk_tx_ring_empty_descs_total"));
-    assert!(text.get("rma_xdp_rx_frames_total") >= 1.0);
+    assert!(text.get("rma_xdp_rx_packets_total") >= 1.0);
     assert!(!text.any("rma_udp_"));
     drop(hosts);
     let metrics = source.metrics();

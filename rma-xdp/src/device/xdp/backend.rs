@@ -54,6 +54,8 @@ pub struct XdpBackend {
     /// `None` while the interface is gone.
     attachment: Option<Box<Attachment>>,
     state: State,
+    /// Which frames share a packet, of those that are written together.
+    packets: Box<Packets>,
     /// The queue that is polled first next time.
     next_queue: usize,
     /// Where frames are written while there is no interface to send them on.
@@ -73,8 +75,6 @@ struct State {
     mtu_max: u32,
     /// Octets of headers of the last packet that was sent: a guess for the next one.
     headers_len: usize,
-    /// Which frames share a packet, of those that are written together.
-    packets: Box<Packets>,
 }
 
 impl XdpBackend {
@@ -96,7 +96,6 @@ impl XdpBackend {
             ports,
             mtu_max: attachment.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
-            packets: Box::default(),
         };
         let exchange = Exchange::new().map_err(|source| {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
@@ -104,6 +103,7 @@ impl XdpBackend {
         Ok(Self {
             attachment: Some(Box::new(attachment)),
             state,
+            packets: Box::default(),
             next_queue: 0,
             nowhere: vec![0; NOWHERE_LEN].into_boxed_slice(),
             exchange: Arc::new(exchange),
@@ -199,14 +199,13 @@ impl XdpBackend {
     #[inline]
     fn transmit_chunks(
         attachment: &mut Attachment,
-        state: &mut State,
+        (state, packets): (&mut State, &mut Packets),
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
         let Attachment { queues, .. } = attachment;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
-        let mut packets = core::mem::take(&mut state.packets);
         let filled;
         let mut lens: ArrayVec<Option<usize>, FRAMES_MAX> = ArrayVec::new();
         {
@@ -249,7 +248,7 @@ impl XdpBackend {
             }
         }
         socket.stage_free(lens.iter().copied());
-        state.end_plan(packets);
+        state.count_unpaid(packets);
         filled
     }
 
@@ -258,7 +257,7 @@ impl XdpBackend {
     /// packet behind the kernel's headroom.)
     fn transmit_scratch(
         attachment: &mut Attachment,
-        state: &mut State,
+        (state, packets): (&mut State, &mut Packets),
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
@@ -268,7 +267,6 @@ impl XdpBackend {
         let room = state.packet_room().min(packet.len());
         let packet = &mut packet[..room];
         let headers_len = state.headers_len;
-        let mut packets = core::mem::take(&mut state.packets);
         let mut buffers: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
         for buffer in frames.iter_mut().take(max) {
             let len = buffer.len().min(room - headers_len);
@@ -298,7 +296,7 @@ impl XdpBackend {
             }
             spread(socket, &packet[..len]);
         }
-        state.end_plan(packets);
+        state.count_unpaid(packets);
         filled
     }
 }
@@ -398,7 +396,7 @@ impl Backend for XdpBackend {
 
     #[inline]
     fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let Self { attachment, state, .. } = self;
+        let Self { attachment, state, packets, .. } = self;
         let Some(attachment) = attachment.as_deref_mut() else {
             return self.transmit_nowhere(max, &mut fill);
         };
@@ -411,10 +409,10 @@ impl Backend for XdpBackend {
             }
             let (offered, filled) = if attachment.tx_scratch.is_none() {
                 let offered = FRAMES_MAX.min(max - frames).min(room);
-                (offered, Self::transmit_chunks(attachment, state, offered, &mut fill))
+                (offered, Self::transmit_chunks(attachment, (state, packets), offered, &mut fill))
             } else {
                 let offered = BATCH.min(max - frames).min(room / attachment.chunks_max);
-                (offered, Self::transmit_scratch(attachment, state, offered, &mut fill))
+                (offered, Self::transmit_scratch(attachment, (state, packets), offered, &mut fill))
             };
             frames += filled;
             if filled < offered {
@@ -507,13 +505,12 @@ impl State {
         (mtu as usize).saturating_sub(overhead)
     }
 
-    /// Keeps a plan for the next frames, and counts what it left out.
+    /// Counts the frames that a plan left out.
     #[inline]
-    fn end_plan(&mut self, packets: Box<Packets>) {
+    fn count_unpaid(&self, packets: &Packets) {
         if packets.unpaid() > 0 {
             self.counters.tx_unpaid.add(packets.unpaid() as u64);
         }
-        self.packets = packets;
     }
 
     /// Writes the headers of the packet that `transmit` describes, which has so many `frames` and
