@@ -6,7 +6,7 @@
 //! | [`link`](mod@link) | delay, jitter, rate, queue, and faults of one direction of a path |
 //! | [`switch`] | an output port for each node, shared by all that send to it |
 //! | [`clock`] | a node's own clock, which is wrong |
-//! | [`frame`] | a frame between nodes, and how long it is on the wire |
+//! | [`frame`] | a frame between nodes, its packet, and how long that is on the wire |
 //! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
 //! | [`counter`] | where a node's counter values come from, over all its lives |
 //! | [`mishap`] | pauses, crashes, restarts, regions that change |
@@ -15,6 +15,7 @@
 //!
 //! Not here: what software does ([`crate::load`]), and what must hold ([`crate::check`]).
 
+mod burst;
 pub mod clock;
 pub mod counter;
 mod disk;

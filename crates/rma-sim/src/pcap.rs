@@ -1,8 +1,8 @@
 //! What one host would have captured, as a file that Wireshark and tcpdump open: classic pcap,
-//! times in nanoseconds, with Ethernet, IP and UDP headers made up around the frames.
+//! times in nanoseconds, with Ethernet, IP and UDP headers made up around each packet of frames.
 //!
 //! Like a capture on that host it has what the host sent, whether that arrived or not, and what its
-//! NIC took from the device, copies and corrupted ones included. Times are true time: captures of
+//! engine took from the device, copies and corrupted ones included. Times are true time: captures of
 //! several hosts can be merged. Checksums are right for what arrived, since a simulated corruption
 //! is one that no checksum has seen.
 
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use rma_core::backend::Transmit;
 
 use crate::net::{
-    frame::{Frame, NodeId, ip_udp_len},
+    frame::{NodeId, Packet, ip_udp_len},
     trace::{Seen, What},
 };
 
@@ -46,7 +46,7 @@ impl<W: Write> Capture<W> {
         Ok(Self { node, out, packet: Vec::new() })
     }
 
-    /// Adds what happened, if it is a frame that the node sent or received.
+    /// Adds what happened, if it is a packet that the node sent or received.
     ///
     /// # Errors
     /// If the bytes cannot be written.
@@ -55,9 +55,9 @@ impl<W: Write> Capture<W> {
             return Ok(());
         }
         match &seen.what {
-            What::Sent { frame, .. } => self.write(seen, frame, &frame.bytes),
-            What::Received { frame, altered, .. } => {
-                self.write(seen, frame, altered.as_deref().unwrap_or(&frame.bytes))
+            What::Left { packet, .. } => self.write(seen, packet, &packet.bytes),
+            What::Came { packet, altered, .. } => {
+                self.write(seen, packet, altered.as_deref().unwrap_or(&packet.bytes))
             }
             _ => Ok(()),
         }
@@ -72,9 +72,9 @@ impl<W: Write> Capture<W> {
         Ok(self.out)
     }
 
-    fn write(&mut self, seen: &Seen, frame: &Frame, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, seen: &Seen, sent: &Packet, bytes: &[u8]) -> io::Result<()> {
         self.packet.clear();
-        append_packet(&mut self.packet, frame, bytes);
+        append_packet(&mut self.packet, sent, bytes);
         let nanos = seen.at.as_nanos();
         let len = self.packet.len() as u32;
         for word in [(nanos / 1_000_000_000) as u32, (nanos % 1_000_000_000) as u32, len, len] {
@@ -84,11 +84,11 @@ impl<W: Write> Capture<W> {
     }
 }
 
-fn append_packet(packet: &mut Vec<u8>, frame: &Frame, bytes: &[u8]) {
-    let Transmit { source, destination, port, source_port, .. } = frame.transmit;
+fn append_packet(packet: &mut Vec<u8>, sent: &Packet, bytes: &[u8]) {
+    let Transmit { source, destination, port, source_port, .. } = sent.transmit;
     let ipv4 = source.is_ipv4();
-    packet.extend(mac(frame.to));
-    packet.extend(mac(Some(frame.from)));
+    packet.extend(mac(sent.to));
+    packet.extend(mac(Some(sent.from)));
     packet.extend(if ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] });
 
     let udp_len = (UDP_HEADER_LEN + bytes.len()) as u16;
@@ -176,7 +176,7 @@ mod tests {
         packets
     }
 
-    /// The frame in a packet whose headers are all right.
+    /// The frames in a packet whose headers are all right.
     fn unpack(packet: &[u8]) -> &[u8] {
         let ip = &packet[14..];
         let (udp, addresses) = match (packet[12], packet[13]) {
@@ -203,17 +203,20 @@ mod tests {
     #[test]
     fn a_capture_reads_back_as_what_the_node_sent_and_received() {
         let mut families = std::collections::BTreeSet::new();
-        let mut corrupted = 0;
+        let (mut corrupted, mut shared) = (0, 0);
         for seed in 0..20 {
             let mut capture = Capture::new(NodeId(1), Vec::new()).unwrap();
             let mut expected: Vec<(u64, Vec<u8>)> = Vec::new();
             let report = run_seed(seed, |seen| {
                 capture.take(seen).unwrap();
                 let bytes = match &seen.what {
-                    What::Sent { frame, .. } => frame.bytes.to_vec(),
-                    What::Received { frame, altered, .. } => {
+                    What::Left { packet, .. } => {
+                        shared += u32::from(packet.frames.len() > 1);
+                        packet.bytes.to_vec()
+                    }
+                    What::Came { packet, altered, .. } => {
                         corrupted += u32::from(altered.is_some());
-                        altered.as_deref().unwrap_or(&frame.bytes).to_vec()
+                        altered.as_deref().unwrap_or(&packet.bytes).to_vec()
                     }
                     _ => return,
                 };
@@ -229,6 +232,6 @@ mod tests {
                 packets.into_iter().map(|(at, packet)| (at, unpack(packet).to_vec())).collect();
             assert!(read == expected && !read.is_empty(), "seed {seed}");
         }
-        assert!(families.len() == 2 && corrupted > 10);
+        assert!(families.len() == 2 && corrupted > 10 && shared > 10);
     }
 }

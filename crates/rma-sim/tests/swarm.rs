@@ -136,7 +136,7 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         );
     }
     // What an honest network does not cause, or hardly ever.
-    let elsewhere = [DropReason::NotForThisHost, DropReason::OutsideOp];
+    let elsewhere = [DropReason::NotForThisHost, DropReason::OutsideOp, DropReason::TooManyFrames];
     for reason in DropReason::ALL {
         let reached = total.drops[reason as usize] > 0;
         assert!(reached || elsewhere.contains(&reason), "nothing was dropped for {reason:?}");
@@ -147,5 +147,6 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     assert!(total.pauses > 0 && total.crashes > 0 && total.lost > 0, "{total}");
     assert!(total.made_room.iter().all(|&count| count > 0), "{total}");
     assert!(total.changes > 0 && total.stalls > 0 && total.late_effects > 0, "{total}");
+    assert!(total.shared > 0 && total.tails > 0 && total.unpaid > 0, "{total}");
     assert!(total.bursts > 0 && total.gathers > 0, "{total}");
 }

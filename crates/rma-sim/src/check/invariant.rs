@@ -10,12 +10,13 @@
 //! | P5 no growth | ops never outnumber slots, jobs never outnumber the inbound queue, nor mutations the pending-write table |
 //! | P6, P7 | no corrupted copy, no byte of an op twice, none for an op that has completed or that its node has lost in a crash, no answer to another op, one solicitation for each mutation |
 //! | P8 isolated | a slot that the NIC does not have, or that is busy, is refused, and no other is |
-//! | P10 no amplifier | a failure notice answers one request that came, within a timeout, is bound to it and shorter; those to strangers and those to who has an old key keep their rates, and the latter is told once in a timeout |
+//! | P10 no amplifier | a failure notice answers one request that came, within a timeout, is bound to it and shorter; those to strangers and those to who has an old key keep their rates, and the latter is told once in a timeout; what goes to strangers alone is no more packets than came from them |
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
 //!
 //! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only
-//! if its answer would come too late, or there is no place for it.
+//! if its answer would come too late, or there is no place for it. A packet has 1 to 32 frames that
+//! go the same way, and is no longer than both ends take; all else is checked for each frame.
 //!
 //! That data is right (P6), that no process gets at what another's key or region would be needed
 //! for (P8), and that only ops on a region that has changed fail for it (P11) is checked by
@@ -34,9 +35,11 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc};
 
 use rma_core::{
+    backend::Transmit,
     crypto::Direction,
     nic::NicConfigBuilder,
-    op::{OpStatus, OpType},
+    op::{ClassOfService, OpStatus, OpType},
+    packet::FRAMES_MAX,
     time::Instant,
     wire::FrameView,
 };
@@ -44,7 +47,7 @@ use rma_core::{
 use crate::{
     check::violation::{Turn, Violation},
     net::{
-        frame::{Frame, NodeId, ip_udp_len},
+        frame::{Frame, NodeId, Packet, ip_udp_len},
         node::Condition,
         sim::Sim,
         trace::{Seen, What},
@@ -151,6 +154,13 @@ impl Checker {
     pub fn take(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
         match &seen.what {
             What::Issued { command, result } => self.issued(sim, seen, command, *result),
+            What::Left { packet, .. } => self.packet_sent(sim, seen.node, packet),
+            What::Came { .. } => {
+                self.nodes[seen.node.index()].notices.packet_came();
+                Ok(())
+            }
+            What::Unpaid { frame } => self.unpaid(sim, seen, frame),
+            What::Tail { .. } => Ok(()),
             What::Sent { frame, arrives, extra_copies } => {
                 let copies = u64::from(*arrives) + u64::from(*extra_copies);
                 self.sent(sim, seen, frame, copies, *arrives)
@@ -212,6 +222,32 @@ impl Checker {
         Ok(())
     }
 
+    fn packet_sent(&mut self, sim: &Sim, node: NodeId, packet: &Packet) -> Result<(), Violation> {
+        let Packet { to, transmit, frames, bytes, .. } = packet;
+        let destination = transmit.destination;
+        let fits = |node| bytes.len() <= receive_len_max(sim, node, destination.is_ipv4());
+        let ends = |it: &Transmit| (it.source, it.destination, it.port, it.source_port);
+        let goes_along = |frame: &Arc<Frame>| ends(&frame.transmit) == ends(transmit);
+        let is_whole = frames.iter().map(|frame| frame.bytes.len()).sum::<usize>() == bytes.len();
+        let is_right = (1..=FRAMES_MAX).contains(&frames.len()) && frames.iter().all(goes_along);
+        if !is_right || !is_whole || !fits(node) || !to.is_none_or(fits) {
+            let (frames, len) = (frames.len(), bytes.len());
+            return Err(Violation::WrongPacket { node, destination, frames, len });
+        }
+        self.packet_paid(node, packet)
+    }
+
+    /// A frame was written, and not sent: a notice to a stranger who has been told by another, or
+    /// the NIC has made a mistake.
+    fn unpaid(&mut self, sim: &Sim, seen: &Seen, frame: &Arc<Frame>) -> Result<(), Violation> {
+        let (node, destination) = (seen.node, frame.transmit.destination);
+        let wrong = Violation::WrongFrame { node, destination, len: frame.bytes.len() };
+        if !is_for_stranger(frame) || frame.transmit.opens_packet {
+            return Err(wrong);
+        }
+        self.sent(sim, seen, frame, 0, false)
+    }
+
     fn sent(
         &mut self,
         sim: &Sim,
@@ -251,7 +287,16 @@ impl Checker {
                 let op = self.response_sent(sim, seen, frame, &response, arrives);
                 if let Some(op) = op {
                     self.check_in_flight(op)?;
-                    self.served(sim, seen, Turn::Response, response.header.class, OpType::Read)?;
+                    let class = response.header.class;
+                    let (begins, is_over) =
+                        (response.span().0 == 0, response.span().1 == self.ops[op].size);
+                    let is_whole = class == ClassOfService::Latency;
+                    if begins || !is_whole {
+                        self.served(sim, seen, Turn::Response, class, OpType::Read)?;
+                    }
+                    if is_whole && !(begins && is_over) {
+                        self.served_on(seen, class, is_over);
+                    }
                     if response.span().1 == self.ops[op].size {
                         self.request_answered(sim, seen, op);
                     }
@@ -377,6 +422,12 @@ impl Checker {
             (FrameView::Failure(view), Ok(())) => self.failure_accepted(node, &view.claims()),
         }
     }
+}
+
+/// Whether a frame of an honest NIC is a notice to who has shown no key.
+fn is_for_stranger(frame: &Frame) -> bool {
+    let is_notice = matches!(FrameView::parse(&frame.bytes), Ok(FrameView::Failure(_)));
+    is_notice && !frame.transmit.may_resolve
 }
 
 fn settings(sim: &Sim, node: NodeId) -> &NicConfigBuilder {

@@ -302,6 +302,27 @@ pub enum Violation {
         /// Bytes of the frame.
         len: usize,
     },
+    /// A device sent a packet of no frames or too many, of some that do not go the same way, or one
+    /// that is longer than one of its ends takes.
+    #[error("{node} sent {destination} a packet of {frames} frames, {len} B, that is none")]
+    WrongPacket {
+        /// The sender.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+        /// How many frames are in it.
+        frames: usize,
+        /// Its bytes.
+        len: usize,
+    },
+    /// P10: strangers got more packets than they sent.
+    #[error("P10: {node} sent {destination}, where strangers are, more packets than came thence")]
+    UnpaidPacket {
+        /// The responder.
+        node: NodeId,
+        /// Where to.
+        destination: HostAddr,
+    },
     /// P6, P7. Memory is not what it must be.
     #[error("P6: {node} area {area}, {status}: byte {at} is wrong")]
     Memory {

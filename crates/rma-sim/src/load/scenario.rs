@@ -236,12 +236,12 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         if self.phase != Phase::Safety {
             return;
         }
-        for _ in 0..self.recorded.len().min(self.options.recordings as usize) {
-            let frame = &self.recorded[self.next_recorded % self.recorded.len()];
-            self.next_recorded += 1;
-            self.checker.replayed(frame);
-            self.sim.replay(frame);
-        }
+        let count = self.recorded.len().min(self.options.recordings as usize);
+        let next = self.recorded.iter().cycle().skip(self.next_recorded);
+        let frames: Vec<_> = next.take(count).cloned().collect();
+        self.next_recorded = (self.next_recorded + count) % self.recorded.len().max(1);
+        frames.iter().for_each(|frame| self.checker.replayed(frame));
+        self.sim.replay(&frames);
     }
 
     /// Begins to reserve counter values, if `node` wants more.

@@ -250,5 +250,6 @@ fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr
 
 /// Notices that `node` has not sent, for their rate or as too many waited.
 pub(crate) fn notices_unsent(sim: &Sim, node: NodeId) -> u64 {
-    NotSent::ALL.into_iter().map(|reason| sim.nic(node).counters().not_sent(reason)).sum()
+    let not_sent = |reason| sim.nic(node).counters().not_sent(reason);
+    NotSent::ALL.into_iter().map(not_sent).sum::<u64>() + sim.unpaid(node)
 }

@@ -1,6 +1,9 @@
-//! A frame between nodes, whose number it bears, and how long it is on the wire.
+//! A frame between nodes, whose number it bears, the packet that it shares with others, and how long
+//! that is on the wire.
 //!
-//! Below the nodes that send it and the trace that tells of it.
+//! Below the nodes that send them and the trace that tells of them.
+
+use std::sync::Arc;
 
 use rma_core::backend::Transmit;
 
@@ -33,9 +36,39 @@ pub struct Frame {
     pub transmit: Transmit,
     /// The frame.
     pub bytes: Box<[u8]>,
+    /// Where in which packet it was sent. `None`: no packet took it.
+    pub berth: Option<Berth>,
 }
 
-impl Frame {
+/// The place of a frame in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Berth {
+    /// The number of the packet.
+    pub packet: u64,
+    /// How many frames are before it.
+    pub index: u8,
+    /// How many frames the packet has.
+    pub of: u8,
+}
+
+/// The payload of one UDP datagram: what links carry, lose, copy and damage.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// How many packets were sent before it.
+    pub number: u64,
+    /// The sender.
+    pub from: NodeId,
+    /// The node that has the destination address.
+    pub to: Option<NodeId>,
+    /// From where to where, as its first frame goes, and its length.
+    pub transmit: Transmit,
+    /// Its frames, in their order.
+    pub frames: Box<[Arc<Frame>]>,
+    /// All of it.
+    pub bytes: Box<[u8]>,
+}
+
+impl Packet {
     /// Octets on the wire, all headers included.
     #[must_use]
     pub fn wire_len(&self) -> usize {
@@ -43,7 +76,7 @@ impl Frame {
     }
 }
 
-/// Octets of IP and UDP headers before a frame.
+/// Octets of IP and UDP headers before a packet.
 #[must_use]
 pub const fn ip_udp_len(ipv4: bool) -> usize {
     if ipv4 { 20 + 8 } else { 40 + 8 }
@@ -52,7 +85,7 @@ pub const fn ip_udp_len(ipv4: bool) -> usize {
 /// Octets that Ethernet adds on the wire: header, checksum, preamble and gap.
 const ETHERNET_LEN: usize = 14 + 4 + 8 + 12;
 
-/// Octets that a frame of `len` takes on the wire.
+/// Octets that a packet of `len` takes on the wire.
 #[must_use]
 pub const fn wire_len(len: usize, ipv4: bool) -> usize {
     len + ip_udp_len(ipv4) + ETHERNET_LEN

@@ -1,31 +1,36 @@
 //! One direction of a path between two nodes: delay, jitter, rate, a queue, and faults.
 //!
+//! What it carries, loses, copies and damages is packets, whatever frames share them.
+//!
 //! A link that only delays would deliver in order, and hide every mistake that reordering shows. So
-//! jitter is drawn for each frame by itself, and the default link has some: reordering is the
+//! jitter is drawn for each packet by itself, and the default link has some: reordering is the
 //! normal case here.
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use rma_core::time::Instant;
+use rma_core::{
+    time::Instant,
+    wire::{self, FrameView},
+};
 
 use crate::{
     net::queue::{Queue, QueueOptions},
     prng::{Chance, Prng},
 };
 
-/// How a link treats frames. Durations above some hours make no sense and may saturate.
+/// How a link treats packets. Durations above some hours make no sense and may saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// How long every frame takes.
+    /// How long every packet takes.
     pub delay: Duration,
-    /// How much longer a frame may take, drawn evenly for each. 0 would keep frames in order.
+    /// How much longer a packet may take, drawn evenly for each. 0 would keep packets in order.
     pub jitter: Duration,
     /// Bytes a second, headers included; at least 1.
     pub rate: u64,
-    /// How many bytes may wait for the link; frames beyond it are lost (drop-tail).
+    /// How many bytes may wait for the link; packets beyond it are lost (drop-tail).
     pub queue: u64,
-    /// What the link does to frames.
+    /// What the link does to packets.
     pub faults: Faults,
 }
 
@@ -45,16 +50,17 @@ impl Default for LinkOptions {
 /// What goes wrong on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// A frame is lost.
+    /// A packet is lost, and all frames in it.
     pub loss: Chance,
-    /// A frame arrives twice, each copy with its own jitter.
+    /// A packet arrives twice, each copy with its own jitter.
     pub duplicate: Chance,
-    /// A copy of a frame arrives once more, up to `replay_within` later: a middlebox that held it,
+    /// A copy of a packet arrives once more, up to `replay_within` later: a middlebox that held it,
     /// or an attacker who replays it.
     pub replay: Chance,
     /// How much later a replayed copy may arrive.
     pub replay_within: Duration,
-    /// One to four bits of a copy are flipped, past all checksums.
+    /// One to four bits of a copy are flipped, past all checksums: now and then one of those that
+    /// say how long a frame is.
     pub corrupt: Chance,
 }
 
@@ -66,14 +72,14 @@ impl Faults {
     }
 }
 
-/// A copy of a frame, on its way.
+/// A copy of a packet, on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// When it leaves the link.
     pub at: Instant,
     /// What leaves, if that is not what was sent.
     pub altered: Option<Arc<[u8]>>,
-    /// Whether the link made this copy; false for the frame itself.
+    /// Whether the link made this copy; false for the packet itself.
     pub extra: bool,
 }
 
@@ -96,22 +102,22 @@ impl Link {
         Self { options, prng, queue }
     }
 
-    /// How the link treats frames.
+    /// How the link treats packets.
     #[must_use]
     pub const fn options(&self) -> &LinkOptions {
         &self.options
     }
 
-    /// Changes the faults of frames sent from now on.
+    /// Changes the faults of packets sent from now on.
     pub const fn set_faults(&mut self, faults: Faults) {
         self.options.faults = faults;
     }
 
-    /// Sends a frame of `wire_len` bytes, headers included. Returns what will leave at the other
-    /// end: the frame itself, if it is not lost, and the copies that the link makes.
+    /// Sends a packet of `wire_len` bytes, headers included. Returns what will leave at the other
+    /// end: the packet itself, if it is not lost, and the copies that the link makes.
     ///
     /// Every random number is drawn whether it is used or not, so that changing one chance does not
-    /// shift the draws of all later frames.
+    /// shift the draws of all later packets.
     pub fn carry(&mut self, now: Instant, bytes: &[u8], wire_len: usize) -> [Option<Copied>; 3] {
         let Faults { loss, duplicate, replay, replay_within, corrupt } = self.options.faults;
         let happens =
@@ -135,14 +141,38 @@ impl Link {
     fn draw_flips(&mut self, len: usize) -> Flips {
         let count = 1 + self.prng.below(FLIPS_MAX as u64) as usize;
         let bits = len as u64 * 8;
-        Flips { count, bits: core::array::from_fn(|_| self.prng.below(bits)) }
+        let is_aimed = self.prng.below(AIMED_EVERY) == 0;
+        let aim = self.prng.next();
+        let bits = core::array::from_fn(|_| self.prng.below(bits));
+        Flips { count, bits, aim: is_aimed.then_some(aim) }
     }
 }
+
+/// One corruption in so many hits the length of a frame, if there is one that says its length.
+const AIMED_EVERY: u64 = 4;
+
+/// Where the octets are that say how long frames of `packet` are.
+fn length_octets(packet: &[u8]) -> Vec<usize> {
+    let (mut octets, mut at) = (Vec::new(), 0);
+    while let Ok(len) = wire::frame_len(&packet[at..]) {
+        let view = FrameView::parse(&packet[at..at + len]);
+        if let Ok(FrameView::ReadResponse(_) | FrameView::SolicitedData(_)) = view {
+            octets.extend(LENGTH_AT.map(|octet| at + octet));
+        }
+        at += len;
+    }
+    octets
+}
+
+/// Where a frame with a payload says how long that is.
+const LENGTH_AT: [usize; 2] = [30, 31];
 
 /// Which bits a corruption flips.
 struct Flips {
     count: usize,
     bits: [u64; FLIPS_MAX],
+    /// Chooses a bit of a length that is flipped as well.
+    aim: Option<u64>,
 }
 
 impl Flips {
@@ -150,6 +180,12 @@ impl Flips {
         let mut flipped = bytes.to_vec();
         for bit in &self.bits[..self.count] {
             flipped[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        if let Some(aim) = self.aim {
+            let octets = length_octets(bytes);
+            if let Some(&octet) = octets.get((aim >> 3) as usize % octets.len().max(1)) {
+                flipped[octet] ^= 1 << (aim % 8);
+            }
         }
         if flipped == bytes {
             // Every flip was undone by another.

@@ -5,18 +5,21 @@
 //! Everything here takes true time; the NIC is only ever told what its node's clock shows.
 
 use core::{cell::Cell, time::Duration};
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use rma_core::{
-    backend::{BATCH, RxFrame, RxPacket, Transmit, TxFrame},
+    addr::{HostAddr, LocalAddresses},
+    backend::{BATCH, RxPacket, Transmit, TxFrame},
     command::{Command, Completion},
     engine,
     error::{CommandError, DropReason},
     nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, Quantum, ReceiveLenMax},
+    packet::{FRAMES_MAX, Packets, SMALL},
     time::{Clock, Instant},
 };
 
 use crate::net::{
+    burst::{Arrival, Burst, Came},
     clock::{ClockOptions, LocalClock},
     frame::{Frame, ip_udp_len, wire_len},
     queue::serialization,
@@ -36,7 +39,7 @@ pub struct NodeOptions {
     pub rate: u64,
     /// How frames come to the NIC and leave it.
     pub pace: Pace,
-    /// How many frames the device holds for an engine that does not run; further ones are lost.
+    /// How many packets the device holds for an engine that does not run; further ones are lost.
     pub receive_ring: u32,
     /// The node's clock.
     pub clock: ClockOptions,
@@ -45,10 +48,11 @@ pub struct NodeOptions {
 /// How frames come to a NIC and leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// One by one, as in the paper's hardware.
+    /// One by one, as in the paper's hardware: each leaves in a packet of its own.
     Hardware,
-    /// In the turns of an engine: all frames that have come since the last one, up to
-    /// [`engine::BURST`], then as many out as its quantum admits; bulk requests gather.
+    /// In the turns of an engine: the frames of all packets that have come since the last one, up
+    /// to [`engine::BURST`], then as many out as its quantum admits, which share packets; bulk
+    /// requests gather.
     Engine {
         /// The shortest time between two turns for frames alone. What else there is to do has a
         /// turn at once, and so have frames when there is a burst of them.
@@ -80,15 +84,6 @@ pub enum Condition {
     Down,
 }
 
-/// A copy of a frame that has come to a node, or is on its way there.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) frame: Arc<Frame>,
-    /// What arrives, if that is not what was sent.
-    pub(crate) altered: Option<Arc<[u8]>>,
-    pub(crate) extra: bool,
-}
-
 /// What became of a frame, and what the NIC counted meanwhile.
 #[derive(Debug)]
 pub(crate) struct Handled {
@@ -98,6 +93,33 @@ pub(crate) struct Handled {
     /// A request that it had accepted, and refuses to make room for this one.
     pub(crate) pushed_out: bool,
 }
+
+impl Handled {
+    /// What is known of a frame before it was handled.
+    pub(crate) const NONE: Self = Self { result: Ok(()), counted_late: false, pushed_out: false };
+}
+
+/// The MTUs of all nodes, as an IP network would know them: a host that receives less than Ethernet
+/// carries has a route that says so, or tells who sends it too much.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(pub(crate) Vec<(LocalAddresses, u16)>);
+
+impl Routes {
+    /// How long an IP packet to `destination` may be, as far as that is known.
+    fn mtu(&self, destination: HostAddr) -> usize {
+        let of = |&&(addresses, mtu): &&(LocalAddresses, u16)| {
+            addresses.contains(destination) && mtu < ETHERNET_MTU
+        };
+        self.0.iter().find(of).map_or(usize::MAX, |&(_, mtu)| mtu.into())
+    }
+}
+
+/// What is no news of a path.
+const ETHERNET_MTU: u16 = 1500;
+
+/// The longest IP packet that is in one buffer of an AF_XDP socket. Beyond it frames are written
+/// beside each other, [`BATCH`] at a time, and large ones share packets too.
+const BUFFER: usize = 3498;
 
 /// How long a node is stopped while it handles a burst of frames: at which of them, and how often
 /// its clock is read for that one before.
@@ -171,18 +193,44 @@ pub(crate) struct Node {
     pub(crate) wake_scheduled: bool,
     /// When the NIC has something to expire; `None` while the node does not run.
     pub(crate) timeout_at: Option<Instant>,
-    /// Room for [`BATCH`] frames.
+    /// Room for [`FRAMES_MAX`] frames.
     tx: Box<[u8]>,
     rx: Vec<Vec<u8>>,
+    packets: Box<Packets>,
+    /// Frames that its NIC has written.
+    pub(crate) written: u64,
+    /// Those of them that no packet took.
+    pub(crate) unpaid: u64,
 }
 
-/// A frame that a device was given to send.
+/// What a NIC has written, and its device was given to send.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) enum Sent {
+    /// A packet.
+    Packet {
+        frames: Vec<Written>,
+        bytes: Box<[u8]>,
+        /// When the last byte has left the device.
+        left_at: Instant,
+    },
+    /// A frame that may begin no packet, and has found none.
+    Unpaid(Written),
+}
+
+/// A frame, and where it goes.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// How many frames the NIC had written before it.
+    pub(crate) number: u64,
     pub(crate) transmit: Transmit,
     pub(crate) bytes: Box<[u8]>,
-    /// When the last byte has left the device.
-    pub(crate) left_at: Instant,
+}
+
+impl Written {
+    fn of(number: u64, frame: &TxFrame<'_>) -> Self {
+        let transmit = frame.transmit.expect("the NIC has written it");
+        Self { number, transmit, bytes: frame.bytes[..transmit.len].into() }
+    }
 }
 
 impl Node {
@@ -209,8 +257,11 @@ impl Node {
             device_free_at: now,
             wake_scheduled: false,
             timeout_at: None,
-            tx: vec![0; receive_len_max.ipv4 * BATCH].into(),
+            tx: vec![0; receive_len_max.ipv4 * FRAMES_MAX].into(),
             rx: Vec::new(),
+            packets: Box::default(),
+            written: 0,
+            unpaid: 0,
         })
     }
 
@@ -222,7 +273,7 @@ impl Node {
         self.nic.handle_command(self.clock.show(now), command)
     }
 
-    /// Holds a frame until the node runs again. Gives it back if the ring is full.
+    /// Holds a packet until the node runs again. Gives it back if the ring is full.
     pub(crate) fn hold(&mut self, arrival: Arrival) -> Result<(), Arrival> {
         if self.ring.len() >= self.ring_len {
             return Err(arrival);
@@ -231,59 +282,86 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps a frame until the next turn. Returns when that is; at the latest when there is a burst
-    /// of them.
+    /// Keeps a packet until the next turn. Returns when that is; at the latest when there is a burst
+    /// of frames.
     pub(crate) fn keep(&mut self, now: Instant, arrival: Arrival) -> Instant {
         self.ring.push_back(arrival);
-        let is_full = self.ring.len() >= engine::BURST.min(self.ring_len);
+        let frames: usize = self.ring.iter().map(|it| it.packet.frames.len()).sum();
+        let is_full = frames >= engine::BURST || self.ring.len() >= self.ring_len;
         if is_full { now } else { now.max(self.turned_at + self.pace.turn()) }
     }
 
-    /// Receives a burst of frames, of each of which the NIC gets a copy that it may change. The
-    /// node is stopped for a while as `stall` says, in the midst of it.
-    pub(crate) fn handle_frames(
+    /// The packets of a burst: they are taken whole, and none after as many frames.
+    pub(crate) fn take_burst(&mut self) -> Vec<Arrival> {
+        let mut frames = 0;
+        let within = |arrival: &Arrival| {
+            let before = frames;
+            frames += arrival.packet.frames.len();
+            before < engine::BURST
+        };
+        let count = self.ring.iter().map(within).take_while(|&it| it).count();
+        self.ring.drain(..count).collect()
+    }
+
+    /// Receives a burst of packets, of each of which the NIC gets a copy that it may change. The
+    /// node is stopped for a while in the midst of it if `draw` says so for one of the frames.
+    /// Returns what it found, and for how long it was stopped from which frame on.
+    pub(crate) fn handle_packets(
         &mut self,
         now: Instant,
-        arrivals: &[Arrival],
-        stall: Stall,
-        handled: &mut Vec<Handled>,
-    ) {
-        if self.rx.len() < arrivals.len() {
-            self.rx.resize_with(arrivals.len(), Vec::new);
-        }
-        let copies = arrivals.iter().zip(&mut self.rx).map(|(arrival, copy)| {
-            let Arrival { frame, altered, .. } = arrival;
+        arrivals: Vec<Arrival>,
+        mut draw: impl FnMut(&Frame) -> Stall,
+    ) -> (Vec<Came>, Stall) {
+        let Self { rx, nic, clock, mtu, is_silent, .. } = self;
+        rx.resize_with(rx.len().max(arrivals.len()), Vec::new);
+        let copies = arrivals.iter().zip(rx).map(|(arrival, copy)| {
+            let Arrival { packet, altered, .. } = arrival;
             copy.clear();
-            copy.extend_from_slice(altered.as_deref().unwrap_or(&frame.bytes));
-            let Transmit { source, destination, port, source_port, .. } = frame.transmit;
-            let reply_len_max = self.mtu - ip_udp_len(source.is_ipv4());
-            RxFrame::alone(RxPacket {
-                source,
-                destination,
-                port,
-                source_port,
-                reply_len_max,
-                link: None,
-                bytes: copy,
-            })
+            copy.extend_from_slice(altered.as_deref().unwrap_or(&packet.bytes));
+            let Transmit { source, destination, port, source_port, .. } = packet.transmit;
+            let reply_len_max = *mtu - ip_udp_len(source.is_ipv4());
+            let (link, bytes) = (None, &mut copy[..]);
+            RxPacket { source, destination, port, source_port, reply_len_max, link, bytes }
         });
         let mut copies: Vec<_> = copies.collect();
-        let before = self.clock.show(now);
+        let mut burst = Burst::new();
+        for (arrival, copy) in arrivals.into_iter().zip(&mut copies) {
+            burst.take_apart(arrival, copy, *is_silent);
+        }
+        let Burst { mut frames, tails, mut came, places } = burst;
+        tails.into_iter().for_each(|tail| nic.drop_tail(tail));
+        // Once, at most: what is behind comes after it.
+        let stalls = places.iter().enumerate().find_map(|(frame, &place)| match &came[place] {
+            Came::Frame { frame: sent, .. } => {
+                let stall = draw(sent);
+                (!stall.length.is_zero()).then_some(Stall { frame, ..stall })
+            }
+            _ => None,
+        });
+        let stall = stalls.unwrap_or_default();
+        let before = clock.show(now);
         let readings = Readings {
             before,
-            after: self.clock.show(now + stall.length),
+            after: clock.show(now + stall.length),
             frames_left: Cell::new(stall.frame),
             left: Cell::new(stall.readings_before),
         };
-        let counters = self.nic.counters().clone();
+        let counters = nic.counters().clone();
         let mut counted = [counters.late_effects(), counters.pushed_out()];
-        self.nic.handle_frames_and_tell(before, &readings, &mut copies, |result| {
-            readings.frame_over();
-            let now = [counters.late_effects(), counters.pushed_out()];
-            let [counted_late, pushed_out] = [0, 1].map(|index| now[index] > counted[index]);
-            counted = now;
-            handled.push(Handled { result, counted_late, pushed_out });
-        });
+        let mut places = places.into_iter();
+        for batch in frames.chunks_mut(BATCH) {
+            nic.handle_frames_and_tell(before, &readings, batch, |result| {
+                readings.frame_over();
+                let now = [counters.late_effects(), counters.pushed_out()];
+                let [counted_late, pushed_out] = [0, 1].map(|index| now[index] > counted[index]);
+                counted = now;
+                let place = places.next().expect("one for each frame");
+                if let Came::Frame { handled, .. } = &mut came[place] {
+                    *handled = Handled { result, counted_late, pushed_out };
+                }
+            });
+        }
+        (came, stall)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
@@ -297,44 +375,98 @@ impl Node {
 
     /// What the NIC sends now, into `sent`, if the device is free. Returns when to ask again, if
     /// some of it waits for more.
-    pub(crate) fn poll_transmits(&mut self, now: Instant, sent: &mut Vec<Sent>) -> Option<Instant> {
+    pub(crate) fn poll_transmits(
+        &mut self,
+        now: Instant,
+        routes: &Routes,
+        sent: &mut Vec<Sent>,
+    ) -> Option<Instant> {
         let local = self.clock.show(now);
         // A device that is infinitely fast is free at once.
         while self.device_free_at <= now && self.nic.wants_transmit() {
-            let (most, mut quantum) = match self.pace {
-                Pace::Hardware => (1, Quantum::one_frame()),
+            let count = match self.pace {
+                Pace::Hardware => self.write(now, 1, &mut Quantum::one_frame(), routes, sent),
                 Pace::Engine { turn } if self.nic.gathers(local) => {
                     return Some(now + turn.max(SPIN));
                 }
-                Pace::Engine { .. } => {
-                    (engine::BURST, engine::quantum(self.nic.latency_class_seen_at(), local))
-                }
+                Pace::Engine { .. } => self.transmit(now, routes, sent),
             };
-            let before = sent.len();
-            while sent.len() - before < most {
-                let wanted = self.nic.frames_waiting().clamp(1, BATCH);
-                let wanted = wanted.min(most - (sent.len() - before));
-                let len = self.tx.len() / BATCH;
-                let mut frames: Vec<_> =
-                    self.tx.chunks_exact_mut(len).take(wanted).map(TxFrame::new).collect();
-                let count = self.nic.poll_transmits(local, &mut frames, &mut quantum);
-                for TxFrame { bytes, transmit, .. } in &frames[..count] {
-                    let transmit = transmit.expect("the NIC has written it");
-                    let wire_len = wire_len(transmit.len, transmit.source.is_ipv4());
-                    let begun_at = self.device_free_at.max(now);
-                    self.device_free_at = begun_at + serialization(self.rate, wire_len as u64);
-                    let (bytes, left_at) = (bytes[..transmit.len].into(), self.device_free_at);
-                    sent.push(Sent { transmit, bytes, left_at });
-                }
-                if count < wanted {
-                    break;
-                }
-            }
-            if sent.len() == before {
+            if count == 0 {
                 break;
             }
         }
         None
+    }
+
+    /// Sends what an engine does in a turn. Returns how many frames.
+    fn transmit(&mut self, now: Instant, routes: &Routes, sent: &mut Vec<Sent>) -> usize {
+        let seen_at = self.nic.latency_class_seen_at();
+        let mut quantum = engine::quantum(seen_at, self.clock.show(now));
+        let at_once = if self.mtu > BUFFER { BATCH } else { FRAMES_MAX };
+        let mut total = 0;
+        loop {
+            let most = engine::BURST.saturating_sub(total).max(quantum.expects_rest().into());
+            let wanted = self.nic.frames_waiting().min(most);
+            let mut filled = 0;
+            while filled < wanted {
+                let part = (wanted - filled).min(at_once);
+                let count = self.write(now, part, &mut quantum, routes, sent);
+                filled += count;
+                if count < part {
+                    break;
+                }
+            }
+            total += filled;
+            let is_over = filled < wanted || total >= engine::BURST || !quantum.admits();
+            let is_begun = filled > 0 && quantum.expects_rest();
+            if wanted == 0 || is_over && !is_begun || !self.nic.wants_transmit() {
+                return total;
+            }
+        }
+    }
+
+    /// Has up to `wanted` frames written, puts them into packets, and gives those to the device.
+    /// All of them, now: no frame waits for a later turn. Returns how many were written.
+    fn write(
+        &mut self,
+        now: Instant,
+        wanted: usize,
+        quantum: &mut Quantum,
+        routes: &Routes,
+        sent: &mut Vec<Sent>,
+    ) -> usize {
+        let Self { nic, clock, packets, tx, mtu, rate, device_free_at, .. } = self;
+        let first = self.written;
+        let (own_mtu, len) = (*mtu, tx.len() / FRAMES_MAX);
+        let mut frames: Vec<_> = tx.chunks_exact_mut(len).take(wanted).map(TxFrame::new).collect();
+        let count = nic.poll_transmits(clock.show(now), &mut frames, quantum);
+        let frames = &mut frames[..count];
+        let movable = if own_mtu > BUFFER { usize::MAX } else { SMALL };
+        packets.plan(frames, movable, |transmit, head| {
+            let mtu = own_mtu.min(routes.mtu(transmit.destination));
+            let headers = ip_udp_len(transmit.destination.is_ipv4());
+            mtu.saturating_sub(headers).min(head.packet_room())
+        });
+        let mut is_in_one = [false; FRAMES_MAX];
+        for packet in packets.list() {
+            let places = packets.frames_of(packet).inspect(|&place| is_in_one[place] = true);
+            let written: Vec<_> =
+                places.map(|place| Written::of(first + place as u64, &frames[place])).collect();
+            packets.gather(packet, frames);
+            let bytes = frames[packet.first()].bytes[..packet.octets()].into();
+            let is_ipv4 = written[0].transmit.source.is_ipv4();
+            let wire_len = wire_len(packet.octets(), is_ipv4) as u64;
+            *device_free_at = (*device_free_at).max(now) + serialization(*rate, wire_len);
+            sent.push(Sent::Packet { frames: written, bytes, left_at: *device_free_at });
+        }
+        let unpaid = (first..).zip(frames.iter()).zip(is_in_one);
+        let unpaid = unpaid.filter(|&(_, is_in_one)| !is_in_one);
+        let before = sent.len();
+        sent.extend(unpaid.map(|((number, frame), _)| Sent::Unpaid(Written::of(number, frame))));
+        assert_eq!(sent.len() - before, packets.unpaid(), "each frame is sent, or left out");
+        self.unpaid += packets.unpaid() as u64;
+        self.written += count as u64;
+        count
     }
 
     /// When the device can take the next frame, if that is later than `now`.

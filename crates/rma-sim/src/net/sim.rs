@@ -14,20 +14,22 @@ use std::{collections::BinaryHeap, sync::Arc};
 
 use rma_core::{
     addr::HostAddr,
+    backend::Transmit,
     command::Command,
     crypto::CounterBlock,
-    engine,
     error::CommandError,
     nic::{ConfigError, Nic},
+    packet::FRAMES_MAX,
     time::Instant,
     wire::FrameView,
 };
 
 use crate::{
     net::{
-        frame::{Frame, NodeId, wire_len},
-        link::{Faults, Link, LinkOptions},
-        node::{Arrival, Condition, Handled, Node, NodeOptions, Sent, Stall},
+        burst::{Arrival, Came},
+        frame::{Berth, Frame, NodeId, Packet, ip_udp_len},
+        link::{Copied, Faults, Link, LinkOptions},
+        node::{Condition, Handled, Node, NodeOptions, Routes, Sent, Stall, Written},
         queue::QueueOptions,
         switch::Switch,
         trace::{Place, Seen, What},
@@ -46,9 +48,9 @@ struct Event {
 
 #[derive(Debug)]
 enum Kind {
-    /// A copy of a frame reaches the node's port of the switch.
+    /// A copy of a packet reaches the node's port of the switch.
     AtPort(Arrival),
-    /// A copy of a frame arrives.
+    /// A copy of a packet arrives.
     Arrival(Arrival),
     /// The device can take the next frame.
     DeviceFree,
@@ -88,15 +90,15 @@ pub struct Sim {
     /// From node `i` to node `j` at `i * nodes + j`; a node reaches itself by a link, too.
     links: Vec<Link>,
     switch: Option<Switch>,
+    routes: Routes,
     seen: Vec<Seen>,
     frames: u64,
+    packets: u64,
     pauses: u64,
     gathers: u64,
     stalls: StallOptions,
     stall_prng: Prng,
-    /// Empty between events; kept for their room.
-    burst: Vec<Arrival>,
-    handled: Vec<Handled>,
+    /// Empty between events; kept for its room.
     sent: Vec<Sent>,
 }
 
@@ -132,14 +134,14 @@ impl Sim {
             nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
             links: (0..count * count).map(|part| Link::new(link, prng.fork(part))).collect(),
             switch: switch.map(|port| Switch::new(port, nodes.len())),
+            routes: Routes(nodes.iter().map(|node| (node.place.addresses, node.mtu)).collect()),
             seen: Vec::new(),
             frames: 0,
+            packets: 0,
             pauses: 0,
             gathers: 0,
             stalls: StallOptions::default(),
             stall_prng: prng.fork(u64::MAX),
-            burst: Vec::new(),
-            handled: Vec::new(),
             sent: Vec::new(),
         })
     }
@@ -221,17 +223,42 @@ impl Sim {
         self.nodes[node.index()].is_silent = silent;
     }
 
-    /// Somebody puts a frame on the wire once more, which was recorded there.
-    pub fn replay(&mut self, frame: &Arc<Frame>) {
-        let Some(to) = frame.to else { return };
-        let arrival = Arrival { frame: frame.clone(), altered: None, extra: true };
-        self.schedule(self.now + Duration::from_nanos(1), to, Kind::Arrival(arrival));
+    /// Somebody puts frames on the wire once more, which were recorded there: in as few packets as
+    /// their receivers take, if they go the same way one after the other.
+    pub fn replay(&mut self, frames: &[Arc<Frame>]) {
+        let mut rest = frames;
+        while let Some(first) = rest.first() {
+            let ends = |frame: &Frame| (frame.transmit.source, frame.transmit.destination);
+            let len_max = first.to.map_or(0, |to| {
+                let mtu = self.routes.0[to.index()].1;
+                usize::from(mtu) - ip_udp_len(first.transmit.source.is_ipv4())
+            });
+            let mut len = 0;
+            let fits = |frame: &&Arc<Frame>| {
+                len += frame.bytes.len();
+                ends(frame) == ends(first) && len <= len_max
+            };
+            let count = rest.iter().take(FRAMES_MAX).take_while(fits).count().max(1);
+            let (together, others) = rest.split_at(count);
+            rest = others;
+            let bytes = together.iter().flat_map(|frame| frame.bytes.iter().copied()).collect();
+            let Some(to) = first.to else { continue };
+            let packet = self.packet(first.from, together.into(), bytes);
+            let arrival = Arrival { packet, altered: None, extra: true };
+            self.schedule(self.now + Duration::from_nanos(1), to, Kind::Arrival(arrival));
+        }
     }
 
     /// The node that has `addr`.
     #[must_use]
     pub fn node_at(&self, addr: HostAddr) -> Option<NodeId> {
         self.nodes().find(|&node| self.nic(node).config().place().addresses.contains(addr))
+    }
+
+    /// How many frames `node` has written since it was started that no packet took.
+    #[must_use]
+    pub fn unpaid(&self, node: NodeId) -> u64 {
+        self.nodes[node.index()].unpaid
     }
 
     /// In how many turns of engines requests waited for others.
@@ -297,7 +324,7 @@ impl Sim {
         node.condition = Condition::Down;
         node.timeout_at = None;
         for arrival in core::mem::take(&mut node.ring) {
-            self.lose(id, arrival, Place::Node);
+            self.lose(id, &arrival, Place::Node);
         }
         self.see(id, What::Crashed);
     }
@@ -313,6 +340,7 @@ impl Sim {
         assert_eq!(self.condition(node), Condition::Down, "{node} is restarted");
         let is_silent = self.nodes[node.index()].is_silent;
         self.nodes[node.index()] = Node::new(self.now, options)?;
+        self.routes.0[node.index()] = (options.place.addresses, options.mtu);
         self.nodes[node.index()].is_silent = is_silent;
         self.see(node, What::Restarted);
         Ok(())
@@ -372,10 +400,10 @@ impl Sim {
                 }
                 Condition::Paused => {
                     if let Err(arrival) = self.nodes[id.index()].hold(arrival) {
-                        self.lose(id, arrival, Place::Node);
+                        self.lose(id, &arrival, Place::Node);
                     }
                 }
-                Condition::Down => self.lose(id, arrival, Place::Node),
+                Condition::Down => self.lose(id, &arrival, Place::Node),
             },
             Kind::DeviceFree => {
                 self.nodes[id.index()].wake_scheduled = false;
@@ -395,9 +423,9 @@ impl Sim {
 
     fn forward(&mut self, id: NodeId, arrival: Arrival) {
         let switch = self.switch.as_mut().expect("only a switch has ports");
-        match switch.take(self.now, id, arrival.frame.wire_len()) {
+        match switch.take(self.now, id, arrival.packet.wire_len()) {
             Some(at) => self.schedule(at, id, Kind::Arrival(arrival)),
-            None => self.lose(id, arrival, Place::Switch),
+            None => self.lose(id, &arrival, Place::Switch),
         }
     }
 
@@ -451,64 +479,47 @@ impl Sim {
         if self.nodes[id.index()].ring.is_empty() {
             return;
         }
-        let mut burst = core::mem::take(&mut self.burst);
-        let mut handled = core::mem::take(&mut self.handled);
-        let ring = &mut self.nodes[id.index()].ring;
-        let arrivals: Vec<_> = ring.drain(..ring.len().min(engine::BURST)).collect();
-        for arrival in arrivals {
-            let is_solicitation =
-                || matches!(FrameView::parse(&arrival.frame.bytes), Ok(FrameView::Solicitation(_)));
-            if self.nodes[id.index()].is_silent && is_solicitation() {
-                self.lose(id, arrival, Place::Node);
-            } else {
-                burst.push(arrival);
-            }
+        let Self { nodes, stalls, stall_prng, now, .. } = self;
+        let node = &mut nodes[id.index()];
+        let arrivals = node.take_burst();
+        let (came, stall) =
+            node.handle_packets(*now, arrivals, |frame| draw_stall(stalls, stall_prng, frame));
+        let mut frames = 0;
+        for came in came {
+            let what = match came {
+                Came::Packet(Arrival { packet, altered, extra }) => {
+                    What::Came { packet, altered, extra }
+                }
+                Came::Frame { frame, altered, extra, handled } => {
+                    let Handled { result, counted_late, pushed_out } = handled;
+                    let stalled = if frames < stall.frame { Duration::ZERO } else { stall.length };
+                    frames += 1;
+                    What::Received {
+                        frame,
+                        altered,
+                        extra,
+                        stalled,
+                        result,
+                        counted_late,
+                        pushed_out,
+                    }
+                }
+                Came::Tail { packet, tail } => What::Tail { packet, tail },
+                Came::Missed { frame, extra } => What::Lost { frame, extra, place: Place::Unfound },
+            };
+            self.see(id, what);
         }
-        // Once, at most: what is behind comes after it.
-        let stall = burst.iter().enumerate().find_map(|(frame, arrival)| {
-            let stall = self.draw_stall(&arrival.frame);
-            (!stall.length.is_zero()).then_some(Stall { frame, ..stall })
-        });
-        let stall = stall.unwrap_or_default();
-        self.nodes[id.index()].handle_frames(self.now, &burst, stall, &mut handled);
-        for (index, (arrival, handled)) in burst.drain(..).zip(handled.drain(..)).enumerate() {
-            let Arrival { frame, altered, extra } = arrival;
-            let Handled { result, counted_late, pushed_out } = handled;
-            let stalled = if index < stall.frame { Duration::ZERO } else { stall.length };
-            let received =
-                What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out };
-            self.see(id, received);
-        }
-        (self.burst, self.handled) = (burst, handled);
         if !stall.length.is_zero() {
             self.stop(id, stall.length);
         }
     }
 
-    fn draw_stall(&mut self, frame: &Frame) -> Stall {
-        let StallOptions { chance, length_max } = self.stalls;
-        if chance.is_never() {
-            return Stall::default();
+    /// Tells of each frame of a packet that it is lost.
+    fn lose(&mut self, node: NodeId, arrival: &Arrival, place: Place) {
+        let Arrival { packet, extra, .. } = arrival;
+        for frame in &packet.frames {
+            self.see(node, What::Lost { frame: frame.clone(), extra: *extra, place });
         }
-        // A NIC reads its clock once for a solicitation, before and after the copy for data, and
-        // else never.
-        let readings = match FrameView::parse(&frame.bytes) {
-            Ok(FrameView::Solicitation(_)) => 1,
-            Ok(FrameView::SolicitedData(_)) => 2,
-            _ => return Stall::default(),
-        };
-        let prng = &mut self.stall_prng;
-        if !prng.chance(chance) {
-            return Stall::default();
-        }
-        let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);
-        let readings_before = prng.below(readings) as u32;
-        Stall { length: Duration::from_nanos(nanos), frame: 0, readings_before }
-    }
-
-    fn lose(&mut self, node: NodeId, arrival: Arrival, place: Place) {
-        let Arrival { frame, extra, .. } = arrival;
-        self.see(node, What::Lost { frame, extra, place });
     }
 
     /// The end of an engine's turn: expire, transmit what the device takes, complete.
@@ -518,12 +529,7 @@ impl Sim {
             return;
         }
         self.nodes[id.index()].handle_timeout(now);
-        let mut sent = core::mem::take(&mut self.sent);
-        let again_at = self.nodes[id.index()].poll_transmits(now, &mut sent);
-        for sent in sent.drain(..) {
-            self.carry(id, sent);
-        }
-        self.sent = sent;
+        let again_at = self.transmit(id);
         while let Some(completion) = self.nodes[id.index()].poll_completion() {
             self.see(id, What::Completed(completion));
         }
@@ -541,33 +547,91 @@ impl Sim {
         }
     }
 
-    fn carry(&mut self, from: NodeId, sent: Sent) {
-        let Sent { transmit, bytes, left_at } = sent;
-        let number = self.frames;
-        self.frames += 1;
+    /// Sends what the NIC of `id` has to send. Packets leave in the order of their first frames;
+    /// what is told of frames is in the order in which the NIC wrote them. Returns when to ask
+    /// again, if some of it waits for more.
+    fn transmit(&mut self, id: NodeId) -> Option<Instant> {
+        let mut sent = core::mem::take(&mut self.sent);
+        let Self { nodes, routes, now, .. } = &mut *self;
+        let node = &mut nodes[id.index()];
+        let written = node.written;
+        let again_at = node.poll_transmits(*now, routes, &mut sent);
+        // By its numbers, frames follow on those that all nodes wrote before.
+        let before = self.frames;
+        self.frames += self.nodes[id.index()].written - written;
+        let renumbered = |it: Written| Written { number: it.number - written + before, ..it };
+        let mut told = Vec::new();
+        for sent in sent.drain(..) {
+            match sent {
+                Sent::Packet { frames, bytes, left_at } => {
+                    let frames = frames.into_iter().map(renumbered).collect();
+                    self.carry(id, frames, bytes, left_at, &mut told);
+                }
+                Sent::Unpaid(it) => {
+                    let frame = self.frame(id, renumbered(it), None);
+                    told.push((frame.number, What::Unpaid { frame }));
+                }
+            }
+        }
+        self.sent = sent;
+        told.sort_by_key(|&(number, _)| number);
+        told.into_iter().for_each(|(_, what)| self.see(id, what));
+        again_at
+    }
+
+    fn frame(&self, from: NodeId, written: Written, berth: Option<Berth>) -> Arc<Frame> {
+        let Written { number, transmit, bytes } = written;
         let to = self.node_at(transmit.destination);
-        let frame = Arc::new(Frame { number, from, to, transmit, bytes });
+        Arc::new(Frame { number, from, to, transmit, bytes, berth })
+    }
+
+    fn packet(&mut self, from: NodeId, frames: Box<[Arc<Frame>]>, bytes: Box<[u8]>) -> Arc<Packet> {
+        let number = self.packets;
+        self.packets += 1;
+        let Frame { to, transmit, .. } = *frames[0];
+        let transmit = Transmit { len: bytes.len(), ..transmit };
+        Arc::new(Packet { number, from, to, transmit, frames, bytes })
+    }
+
+    /// Puts a packet on its link. What is to be told of its frames goes to `told`, with their
+    /// numbers.
+    fn carry(
+        &mut self,
+        from: NodeId,
+        frames: Vec<Written>,
+        bytes: Box<[u8]>,
+        left_at: Instant,
+        told: &mut Vec<(u64, What)>,
+    ) {
+        let (packet, of) = (self.packets, frames.len() as u8);
+        let berth = |index: u8| Some(Berth { packet, index, of });
+        let frames = (0..).zip(frames).map(|(index, it)| self.frame(from, it, berth(index)));
+        let frames = frames.collect();
+        let packet = self.packet(from, frames, bytes);
         let (mut arrives, mut extra_copies) = (false, 0);
-        // A frame for nobody is a lost frame.
-        if let Some(to) = to {
+        // A packet for nobody is a lost packet.
+        if let Some(to) = packet.to {
             let link = &mut self.links[from.index() * self.nodes.len() + to.index()];
-            let wire_len = wire_len(frame.bytes.len(), transmit.source.is_ipv4());
-            for copied in link.carry(left_at, &frame.bytes, wire_len).into_iter().flatten() {
-                if copied.extra {
+            let copies = link.carry(left_at, &packet.bytes, packet.wire_len());
+            for Copied { at, altered, extra } in copies.into_iter().flatten() {
+                if extra {
                     extra_copies += 1
                 } else {
                     arrives = true
                 }
-                let frame = frame.clone();
-                let arrival = Arrival { frame, altered: copied.altered, extra: copied.extra };
+                let arrival = Arrival { packet: packet.clone(), altered, extra };
                 let kind = match self.switch {
                     Some(_) => Kind::AtPort(arrival),
                     None => Kind::Arrival(arrival),
                 };
-                self.schedule(copied.at, to, kind);
+                self.schedule(at, to, kind);
             }
         }
-        self.see(from, What::Sent { frame, arrives, extra_copies });
+        self.see(from, What::Left { packet: packet.clone(), arrives, extra_copies });
+        told.extend(packet.frames.iter().map(|frame| {
+            let frame = frame.clone();
+            (frame.number, What::Sent { frame, arrives, extra_copies })
+        }));
     }
 
     fn schedule(&mut self, at: Instant, node: NodeId, kind: Kind) {
@@ -579,4 +643,25 @@ impl Sim {
         let local = self.local_now(node);
         self.seen.push(Seen { at: self.now, local, node, what });
     }
+}
+
+/// How long a node is stopped while it handles a copy of `frame`.
+fn draw_stall(options: &StallOptions, prng: &mut Prng, frame: &Frame) -> Stall {
+    let StallOptions { chance, length_max } = *options;
+    if chance.is_never() {
+        return Stall::default();
+    }
+    // A NIC reads its clock once for a solicitation, before and after the copy for data, and else
+    // never.
+    let readings = match FrameView::parse(&frame.bytes) {
+        Ok(FrameView::Solicitation(_)) => 1,
+        Ok(FrameView::SolicitedData(_)) => 2,
+        _ => return Stall::default(),
+    };
+    if !prng.chance(chance) {
+        return Stall::default();
+    }
+    let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);
+    let readings_before = prng.below(readings) as u32;
+    Stall { length: Duration::from_nanos(nanos), frame: 0, readings_before }
 }

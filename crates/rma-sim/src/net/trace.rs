@@ -8,11 +8,12 @@ use rma_core::{
     command::{Command, CommandOp, Completion, Transfer},
     error::{CommandError, DropReason},
     op::OpStatus,
+    packet::Tail,
     time::Instant,
     wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
 };
 
-use crate::net::frame::{Frame, NodeId};
+use crate::net::frame::{Berth, Frame, NodeId, Packet};
 
 /// One thing that happened at one node.
 #[derive(Clone, Debug)]
@@ -37,16 +38,48 @@ pub enum What {
         /// Whether the NIC took it.
         result: Result<(), CommandError>,
     },
-    /// The NIC sent a frame.
-    Sent {
-        /// The frame.
-        frame: Arc<Frame>,
-        /// Whether the frame itself reaches the end of its link, corrupted or not.
+    /// The device sent a packet. What is told of its frames follows, in the order in which the NIC
+    /// wrote those of all packets.
+    Left {
+        /// The packet.
+        packet: Arc<Packet>,
+        /// Whether the packet itself reaches the end of its link, corrupted or not.
         arrives: bool,
         /// How many more copies the link made.
         extra_copies: u8,
     },
-    /// The NIC received a copy of a frame.
+    /// The NIC sent a frame.
+    Sent {
+        /// The frame.
+        frame: Arc<Frame>,
+        /// Whether its packet itself reaches the end of its link, corrupted or not.
+        arrives: bool,
+        /// How many more copies the link made.
+        extra_copies: u8,
+    },
+    /// The NIC wrote a frame that may not begin a packet, and it had none to join.
+    Unpaid {
+        /// The frame.
+        frame: Arc<Frame>,
+    },
+    /// A copy of a packet came, and is taken apart. What is found in it follows.
+    Came {
+        /// The packet as it was sent.
+        packet: Arc<Packet>,
+        /// What arrived, if that is not what was sent.
+        altered: Option<Arc<[u8]>>,
+        /// Whether the link made this copy.
+        extra: bool,
+    },
+    /// No more frames could be found in a packet.
+    Tail {
+        /// The packet as it was sent.
+        packet: Arc<Packet>,
+        /// What was left of it.
+        tail: Tail,
+    },
+    /// The NIC received a copy of a frame. What only damage to its packet made is shown as a copy
+    /// of the packet's last frame that was altered.
     Received {
         /// The frame as it was sent.
         frame: Arc<Frame>,
@@ -65,8 +98,8 @@ pub enum What {
         /// one.
         pushed_out: bool,
     },
-    /// A copy of a frame that had reached the end of its link was lost there. The node is the
-    /// receiver.
+    /// A copy of a frame whose packet had reached the end of its link was lost there. The node is
+    /// the receiver.
     Lost {
         /// The frame as it was sent.
         frame: Arc<Frame>,
@@ -94,6 +127,8 @@ pub enum Place {
     Switch,
     /// The receiver was down, or was paused and its device had no room.
     Node,
+    /// The receiver did not find it: its packet was damaged before it. Or it takes no solicitations.
+    Unfound,
 }
 
 impl fmt::Display for Seen {
@@ -110,14 +145,26 @@ impl fmt::Display for Seen {
                 command.remote_region,
                 Verdict(result)
             ),
+            What::Left { packet, arrives, extra_copies } => {
+                let (to, fate) = (packet.transmit.destination, fate(*arrives, *extra_copies));
+                write!(f, "left     {} to {to}{fate}", Load(packet))
+            }
             What::Sent { frame, arrives, extra_copies } => {
-                let fate = match (arrives, extra_copies) {
-                    (true, 0) => "",
-                    (true, _) => " (copied)",
-                    (false, 0) => " (lost)",
-                    (false, _) => " (late)",
-                };
-                write!(f, "sent     {} to {}{fate}", Summary(frame), frame.transmit.destination)
+                let (to, fate) = (frame.transmit.destination, fate(*arrives, *extra_copies));
+                write!(f, "sent     {} to {to}{fate}", Summary(frame))
+            }
+            What::Unpaid { frame } => {
+                write!(f, "unpaid   {} to {}", Summary(frame), frame.transmit.destination)
+            }
+            What::Came { packet, altered, extra } => {
+                let extra = if *extra { " (a copy)" } else { "" };
+                let damaged = if altered.is_some() { " (damaged)" } else { "" };
+                let source = packet.transmit.source;
+                write!(f, "came     {} from {source}{extra}{damaged}", Load(packet))
+            }
+            What::Tail { packet, tail } => {
+                let Tail { reason, octets } = tail;
+                write!(f, "tail     packet {}, {octets} octets: {reason:?}", packet.number)
             }
             What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
                 let extra = if *extra { " (a copy)" } else { "" };
@@ -152,6 +199,26 @@ impl fmt::Display for Seen {
                 write!(f, "restarted, its clock shows {} ns", self.local.as_nanos())
             }
         }
+    }
+}
+
+/// What becomes of a packet on its link.
+const fn fate(arrives: bool, extra_copies: u8) -> &'static str {
+    match (arrives, extra_copies) {
+        (true, 0) => "",
+        (true, _) => " (copied)",
+        (false, 0) => " (lost)",
+        (false, _) => " (late)",
+    }
+}
+
+struct Load<'a>(&'a Packet);
+
+impl fmt::Display for Load<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Packet { number, frames, bytes, .. } = self.0;
+        let frames = frames.len();
+        write!(f, "packet {number} of {frames} frames, {} octets", bytes.len())
     }
 }
 
@@ -194,7 +261,12 @@ struct Summary<'a>(&'a Frame);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} ", self.0.number)?;
+        match self.0.berth {
+            Some(Berth { packet, index, of }) => {
+                write!(f, "packet {packet} [{}/{of}] ", index + 1)?;
+            }
+            None => write!(f, "no packet ")?,
+        }
         match FrameView::parse(&self.0.bytes) {
             Ok(FrameView::ReadRequest(view)) => write!(f, "request  {}", Use(view.claims().header)),
             Ok(FrameView::MutationRequest(view)) => {
@@ -255,6 +327,24 @@ impl Digest {
                 self.word(frame.transmit.source_port.0.into());
                 self.bytes(&frame.bytes);
                 self.word(u64::from(*arrives) | u64::from(*extra_copies) << 1);
+            }
+            What::Left { packet, .. } => {
+                self.word(10);
+                self.word(packet.number << 8 | packet.frames.len() as u64);
+            }
+            What::Unpaid { frame } => {
+                self.word(11);
+                self.bytes(&frame.bytes);
+            }
+            What::Came { packet, altered, extra } => {
+                self.word(12);
+                self.word(packet.number << 1 | u64::from(*extra));
+                self.bytes(altered.as_deref().unwrap_or(&[]));
+            }
+            What::Tail { packet, tail } => {
+                self.word(13);
+                self.word(packet.number << 8 | word_of(tail.reason));
+                self.word(tail.octets as u64);
             }
             What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
                 self.word(3);

@@ -3,6 +3,7 @@
 //!
 //! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be
 //! solicited), none waits for more than one of the other class, after the one that was just served.
+//! All answers to a read of the latency class are one: they leave together.
 //!
 //! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place,
 //! or so many bytes of answers are before it that its own would come too late: more than can be
@@ -51,6 +52,14 @@ impl Fairness {
 }
 
 impl Checker {
+    /// A response to a read of the latency class was sent, whose turn it is until it is over. If it
+    /// is given up before, whose turn is next cannot be told.
+    pub(super) fn served_on(&mut self, seen: &Seen, class: ClassOfService, is_over: bool) {
+        let fairness = &mut self.nodes[seen.node.index()].fairness;
+        fairness.expired_at = seen.local;
+        fairness.last[Turn::Response as usize] = is_over.then_some((class, seen.local));
+    }
+
     /// A frame of an op of `class` was sent, for which ops wait in turns.
     pub(super) fn served(
         &mut self,

@@ -2,12 +2,14 @@
 //! that came to the node in its present life, is bound to it, says what became of it, and is
 //! shorter. It is sent within a timeout, or never. Those to strangers are no more than the
 //! configured rate allows, and those to who has used an old key no more than theirs; of the latter,
-//! a request gets one within a timeout, however often it comes.
+//! a request gets one within a timeout, however often it comes. Packets that have nothing but
+//! notices to strangers are no more than came from the same address with requests of strangers.
 //!
 //! Here it is also checked that no request that the network has changed is taken for an authentic
 //! one, not even to refuse it (P6).
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use rma_core::{
     addr::HostAddr,
@@ -22,13 +24,13 @@ use rma_core::{
 use rma_crypto::{OpenJob, Text};
 
 use super::{
-    Checker, settings,
+    Checker, is_for_stranger, settings,
     state::{Op, OpIndex},
 };
 use crate::{
     check::violation::Violation,
     net::{
-        frame::{Frame, NodeId},
+        frame::{Frame, NodeId, Packet},
         sim::Sim,
         trace::Seen,
     },
@@ -46,6 +48,10 @@ pub(super) struct Notices {
     old_keys: Bucket,
     /// Requests under old keys that came or were told, in that order.
     told: Vec<Told>,
+    /// Packets with requests of strangers, by their address, that no packet has answered.
+    unanswered: BTreeMap<HostAddr, u64>,
+    /// The packet that came last has had a request of a stranger.
+    is_paid_for: bool,
 }
 
 /// A copy of a request that came.
@@ -208,6 +214,9 @@ impl Checker {
         if verdict == Verdict::OldKey {
             notices.told.push(Told { tag: cause.tag, at: seen.local, was_sent: false });
         }
+        if verdict == Verdict::Stranger && !core::mem::replace(&mut notices.is_paid_for, true) {
+            *notices.unanswered.entry(cause.initiator).or_default() += 1;
+        }
         match verdict {
             Verdict::Accepted => notices.accepted.push(cause),
             _ => notices.refused.push(cause),
@@ -227,6 +236,20 @@ impl Checker {
         if let Some(place) = place.or_else(|| accepted.iter().position(of_op)) {
             accepted.remove(place);
         }
+    }
+
+    /// A packet was sent, which strangers must have paid for with another if it is for them alone.
+    pub(super) fn packet_paid(&mut self, node: NodeId, packet: &Packet) -> Result<(), Violation> {
+        if !packet.frames.iter().all(|frame| is_for_stranger(frame)) {
+            return Ok(());
+        }
+        let destination = packet.transmit.destination;
+        let unanswered = &mut self.nodes[node.index()].notices.unanswered;
+        let left = unanswered.get_mut(&destination).and_then(|left| {
+            *left = left.checked_sub(1)?;
+            Some(())
+        });
+        left.ok_or(Violation::UnpaidPacket { node, destination })
     }
 
     /// A failure notice was sent.
@@ -319,6 +342,11 @@ impl Checker {
 }
 
 impl Notices {
+    /// Another packet came.
+    pub(super) const fn packet_came(&mut self) {
+        self.is_paid_for = false;
+    }
+
     /// Whether a notice for what has `verdict` may be sent now; if so, it is counted.
     fn admits(
         &mut self,

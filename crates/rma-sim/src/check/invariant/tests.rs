@@ -14,7 +14,7 @@ use rma_core::{
     error::DropReason,
     limits::TAG_LEN,
     nic::NicPlace,
-    op::{ClassOfService, OpStatus},
+    op::OpStatus,
     port::Port,
     region::RegionId,
     wire::{
@@ -52,7 +52,7 @@ fn frame(number: u64, from: u16, bytes: &[u8]) -> Arc<Frame> {
     let class = ClassOfService::Throughput;
     let transmit = Transmit::new(ends, Port::ONE_RMA, class, bytes.len());
     let (from, to) = (NodeId(from), Some(NodeId(1 - from)));
-    Arc::new(Frame { number, from, to, transmit, bytes: bytes.into() })
+    Arc::new(Frame { number, from, to, transmit, bytes: bytes.into(), berth: None })
 }
 
 #[test]
@@ -365,8 +365,8 @@ fn with_tag(request: &Frame, number: u64) -> Arc<Frame> {
     let mut bytes = request.bytes.clone();
     let tag = bytes.last_chunk_mut::<TAG_LEN>().unwrap();
     tag[..8].copy_from_slice(&number.to_be_bytes());
-    let Frame { number, from, to, transmit, .. } = *request;
-    Arc::new(Frame { number, from, to, transmit, bytes })
+    let Frame { number, from, to, transmit, berth, .. } = *request;
+    Arc::new(Frame { number, from, to, transmit, bytes, berth })
 }
 
 impl Write {
@@ -377,9 +377,9 @@ impl Write {
         let unauthenticated = OpStatus::RemoteAuthenticationFailure;
         let notice = self.notice(unauthenticated, &DerivedRegionKey::RESERVED, request);
         let may_resolve = reason == DropReason::OldKey;
-        let Frame { number, from, to, transmit, ref bytes } = *notice;
+        let Frame { number, from, to, transmit, berth, ref bytes } = *notice;
         let transmit = Transmit { may_resolve, ..transmit };
-        self.send(&Arc::new(Frame { number, from, to, transmit, bytes: bytes.clone() }))
+        self.send(&Arc::new(Frame { number, from, to, transmit, bytes: bytes.clone(), berth }))
     }
 }
 
@@ -409,4 +409,65 @@ fn a_request_that_is_told_of_its_old_key_twice_is_found() {
     assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
     (1..=8).for_each(|number| assert_eq!(write.tell(&other(number), DropReason::OldKey), Ok(())));
     assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
+}
+
+/// What [`Write::tell`] tells a stranger, as a packet.
+fn stranger_packet(write: &mut Write, request: &Arc<Frame>, frames: usize) -> Arc<Packet> {
+    let status = OpStatus::RemoteAuthenticationFailure;
+    let notice = write.notice(status, &DerivedRegionKey::RESERVED, request);
+    let Frame { number, from, to, transmit, berth, ref bytes } = *notice;
+    let transmit = Transmit { may_resolve: false, ..transmit };
+    let notice = Arc::new(Frame { number, from, to, transmit, bytes: bytes.clone(), berth });
+    let bytes = bytes.repeat(frames).into();
+    let frames = core::iter::repeat_n(notice, frames).collect();
+    Arc::new(Packet { number: 0, from, to, transmit, frames, bytes })
+}
+
+#[test]
+fn a_packet_to_strangers_that_none_of_theirs_has_paid_for_is_found() {
+    let (mut write, [request, _]) = Write::solicited();
+    let left = |packet: &Arc<Packet>| What::Left {
+        packet: packet.clone(),
+        arrives: true,
+        extra_copies: 0,
+    };
+    let packet = stranger_packet(&mut write, &request, 2);
+    let unpaid = |found| matches!(found, Err(Violation::UnpaidPacket { .. }));
+    assert!(unpaid(write.see(1, left(&packet))));
+    // Two refused requests in one packet pay for one.
+    let came = What::Came { packet: packet.clone(), altered: None, extra: true };
+    assert_eq!(write.see(1, came), Ok(()));
+    for number in 1..=2 {
+        let refused = with_tag(&request, number);
+        assert_eq!(write.refuse(&refused, DropReason::RequestUnauthenticated), Ok(()));
+    }
+    assert_eq!(write.see(1, left(&packet)), Ok(()));
+    assert!(unpaid(write.see(1, left(&packet))));
+}
+
+#[test]
+fn a_packet_of_too_many_frames_or_octets_or_of_some_that_go_elsewhere_is_found() {
+    let (mut write, [request, _]) = Write::solicited();
+    let left = |write: &mut Write, packet: Packet| {
+        write.see(1, What::Left { packet: Arc::new(packet), arrives: true, extra_copies: 0 })
+    };
+    let of = |write: &mut Write, frames| {
+        let packet = stranger_packet(write, &request, frames);
+        Arc::into_inner(packet).expect("nobody else has it")
+    };
+    let wrong = |found| matches!(found, Err(Violation::WrongPacket { .. }));
+    // 48 octets each: 32 are more than an MTU of 1500 carries, and 30 are not.
+    for (frames, is_wrong) in [(0, true), (30, false), (31, true), (33, true)] {
+        let packet = if frames > 0 {
+            of(&mut write, frames)
+        } else {
+            let one = of(&mut write, 1);
+            Packet { frames: Box::default(), bytes: Box::default(), ..one }
+        };
+        assert_eq!(wrong(left(&mut write, packet)), is_wrong, "{frames}");
+    }
+    let elsewhere = of(&mut write, 2);
+    let destination = addr(9);
+    let transmit = Transmit { destination, ..elsewhere.transmit };
+    assert!(wrong(left(&mut write, Packet { transmit, ..elsewhere })));
 }

@@ -11,7 +11,7 @@ use rma_core::{
 
 use crate::net::{
     frame::NodeId,
-    trace::{Digest, Seen, What},
+    trace::{Digest, Place, Seen, What},
 };
 
 /// What a run came to.
@@ -27,6 +27,14 @@ pub struct Report {
     pub refused: u64,
     /// Frames that NICs sent.
     pub frames: u64,
+    /// Packets that they were in.
+    pub packets: u64,
+    /// Frames that shared their packets with others.
+    pub shared: u64,
+    /// Frames that no packet took.
+    pub unpaid: u64,
+    /// Ends of packets that no frames could be found in.
+    pub tails: u64,
     /// Copies of frames that NICs received.
     pub received: u64,
     /// Copies of frames that switches, or devices of nodes that did not run, had no room for.
@@ -78,6 +86,10 @@ impl Report {
         self.not_sent.iter_mut().zip(other.not_sent).for_each(|(sum, count)| *sum += count);
         self.refused += other.refused;
         self.frames += other.frames;
+        self.packets += other.packets;
+        self.shared += other.shared;
+        self.unpaid += other.unpaid;
+        self.tails += other.tails;
         self.received += other.received;
         self.lost += other.lost;
         self.pauses += other.pauses;
@@ -104,7 +116,13 @@ impl Report {
     pub(super) fn take(&mut self, seen: &Seen) {
         self.digest.take(seen);
         match &seen.what {
+            What::Left { packet, .. } => {
+                self.packets += 1;
+                self.shared += if packet.frames.len() > 1 { packet.frames.len() as u64 } else { 0 };
+            }
             What::Sent { .. } => self.frames += 1,
+            What::Unpaid { .. } => self.unpaid += 1,
+            What::Tail { .. } => self.tails += 1,
             What::Received { stalled, .. } => {
                 self.received += 1;
                 let at = Some((seen.node, seen.at));
@@ -117,10 +135,14 @@ impl Report {
                 self.stalls += u64::from(is_stalled && !self.burst.is_stalled);
                 self.burst.is_stalled = is_stalled;
             }
-            What::Lost { .. } => self.lost += 1,
+            What::Lost { place, .. } => self.lost += u64::from(*place != Place::Unfound),
             What::Paused => self.pauses += 1,
             What::Crashed => self.crashes += 1,
-            What::Issued { .. } | What::Completed(_) | What::Resumed | What::Restarted => {}
+            What::Came { .. }
+            | What::Issued { .. }
+            | What::Completed(_)
+            | What::Resumed
+            | What::Restarted => {}
         }
     }
 
@@ -165,6 +187,9 @@ impl fmt::Display for Report {
         let Self { peak_in_flight, refused, pauses, crashes, end, .. } = self;
         writeln!(f, "digest {digest}, {steps} events, {} ns", end.as_nanos())?;
         writeln!(f, "{frames} frames sent, {received} copies received, {lost} had no room")?;
+        let Self { packets, shared, unpaid, tails, .. } = self;
+        writeln!(f, "{packets} packets, {shared} frames in shared ones, {unpaid} in none")?;
+        writeln!(f, "{tails} tails without frames")?;
         let Self { bursts, gathers, changes, stalls, late_effects, .. } = self;
         writeln!(f, "{bursts} bursts received, {gathers} turns with requests that gathered")?;
         writeln!(f, "{pauses} pauses, {crashes} crashes, {changes} changes, {stalls} stalls")?;
