@@ -48,7 +48,8 @@ pub enum Device {
     /// Kernel UDP sockets.
     #[non_exhaustive]
     Udp {
-        /// Which of the kernel's ways to move several datagrams at once are used, where it has them.
+        /// Which of the kernel's ways to move several datagrams at once are used, where it has
+        /// them.
         batching: UdpBatching,
     },
 }

@@ -1,5 +1,5 @@
-//! The offsets that `docs/dissector.lua` shows fields by are those of the golden frames. Its text is
-//! read, as there may be no Wireshark.
+//! The offsets that `docs/dissector.lua` shows fields by are those of the golden frames. Its text
+//! is read, as there may be no Wireshark.
 
 use std::collections::BTreeMap;
 

@@ -43,35 +43,28 @@ mod socket;
 
 use std::{
     fmt,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
 
 use peers::Peers;
 use receive::Inbox;
 use rma_core::{
-    addr::HostAddr,
     backend::{Backend, RxPacket, TxFrame},
     nic::ReceiveLenMax,
-    port::{Port, Ports},
+    port::Ports,
     time::Instant,
-    wire,
 };
 use send::{Outbox, SLOTS};
 
 pub use self::{
     batching::{BatchingInUse, Mechanism, UdpBatching, Use},
-    config::{UdpConfig, UdpError},
+    config::{FRAME_LEN_MAX, UdpConfig, UdpError},
     counters::UdpCounters,
     socket::SocketDescription,
 };
 pub use rma_core::tally::Tally;
-
-/// The largest frame that is sent or received, in bytes, however large the MTU: a 4 KiB op in one
-/// frame, with room for headers to grow. Larger would only be larger buffers.
-pub const FRAME_LEN_MAX: usize = 4096 + 128;
-
-const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits into a frame");
+use socket::Socket;
 
 /// What was opened, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,19 +84,6 @@ impl fmt::Display for Description {
         write!(f, "kernel UDP sockets, {noun} {}, {}", self.ports, self.batching)?;
         self.sockets.iter().try_for_each(|socket| write!(f, "; {socket}"))
     }
-}
-
-#[derive(Debug)]
-struct Socket {
-    fd: OwnedFd,
-    address: HostAddr,
-    port: Port,
-    /// What its device's MTU leaves for a frame.
-    frame_len_max: usize,
-    /// Whether it sends runs of packets as one (GSO).
-    gso: bool,
-    /// For how many bursts it does not, since the kernel has refused one.
-    bursts_without_runs: u32,
 }
 
 /// A number for each direction.

@@ -1,5 +1,5 @@
-//! Packets and frames that no host has sent, made by somebody who sees and keeps all that came by and has no
-//! key.
+//! Packets and frames that no host has sent, made by somebody who sees and keeps all that came by
+//! and has no key.
 //!
 //! Invariant: nothing here knows a K_d or a K_r. What it seals, it seals under guessed keys or
 //! under the reserved key, which everybody knows.

@@ -1,5 +1,6 @@
-//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`, packets
-//! of them for `packet`, short stories of two NICs for `nic`. Run it from the root of the repository:
+//! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`,
+//! packets of them for `packet`, short stories of two NICs for `nic`. Run it from the root of the
+//! repository:
 //!
 //! ```text
 //! cargo run -p rma-fuzz-bodies --example fuzz_corpus

@@ -48,13 +48,13 @@ rma_core::settings!(UdpBatching);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// [`UdpBatching::recvmmsg`].
+    /// Several datagrams are received by one call: [`UdpBatching::recvmmsg`].
     Recvmmsg,
-    /// [`UdpBatching::sendmmsg`].
+    /// Several packets are sent by one call: [`UdpBatching::sendmmsg`].
     Sendmmsg,
-    /// [`UdpBatching::gso`].
+    /// Packets of one length are sent as one: [`UdpBatching::gso`].
     Gso,
-    /// [`UdpBatching::gro`].
+    /// Datagrams of one length are received as one: [`UdpBatching::gro`].
     Gro,
 }
 

@@ -22,6 +22,12 @@ const MTU_MIN: u32 = (wire::FRAME_LEN_MIN + IPV6_OVERHEAD) as u32;
 /// engine is descheduled. Larger: only memory, and only while it is used.
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// The largest frame that is sent or received, in bytes, however large the MTU: a 4 KiB op in one
+/// frame, with room for headers to grow. Larger would only be larger buffers.
+pub const FRAME_LEN_MAX: usize = 4096 + 128;
+
+const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits into a frame");
+
 /// What a [`UdpBackend`](super::UdpBackend) is opened with.
 #[derive(Clone, Debug)]
 #[must_use]

@@ -16,15 +16,18 @@ use rma_core::{
     addr::HostAddr,
     backend::{BATCH, RxPacket},
     port::SourcePort,
+    tally::Tally,
 };
 use rustix::io::Errno;
 
 use super::{
-    FRAME_LEN_MAX, Socket, Tally, UdpCounters,
     ancillary::{Ancillary, Told},
+    config::FRAME_LEN_MAX,
+    counters::UdpCounters,
     name::Name,
     option::last_error,
     peers::Peers,
+    socket::Socket,
 };
 
 /// The most messages that one call receives. More than are handed on at once gain nothing.

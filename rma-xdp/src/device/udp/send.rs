@@ -18,6 +18,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Transmit, TxFrame},
     packet::{FRAMES_MAX, Packets},
+    tally::Tally,
 };
 use rustix::{
     io::Errno,
@@ -25,8 +26,8 @@ use rustix::{
 };
 
 use super::{
-    FRAME_LEN_MAX, Socket, Tally, UdpCounters, ancillary::SegmentLen, name::Name,
-    option::last_error, peers::Peers,
+    ancillary::SegmentLen, config::FRAME_LEN_MAX, counters::UdpCounters, name::Name,
+    option::last_error, peers::Peers, socket::Socket,
 };
 
 /// The most frames that are written before they are sent: as many as are planned together.

@@ -25,6 +25,20 @@ const MTU_ASSUMED: u32 = 1500;
 /// The MTU of Linux's loopback device.
 const MTU_LOOPBACK: u32 = 65_536;
 
+/// One of a backend's sockets.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) fd: OwnedFd,
+    pub(super) address: HostAddr,
+    pub(super) port: Port,
+    /// What its device's MTU leaves for a frame.
+    pub(super) frame_len_max: usize,
+    /// Whether it sends runs of packets as one (GSO).
+    pub(super) gso: bool,
+    /// For how many bursts it does not, since the kernel has refused one.
+    pub(super) bursts_without_runs: u32,
+}
+
 /// What was got for one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

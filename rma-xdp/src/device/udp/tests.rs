@@ -5,7 +5,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use rma_core::{backend::Transmit, op::ClassOfService, port::PortsError};
+use rma_core::{
+    addr::HostAddr,
+    backend::Transmit,
+    op::ClassOfService,
+    port::{Port, PortsError},
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
