@@ -134,7 +134,7 @@ impl Op {
 /// // host whose memory it reads.
 /// let (here, pid, nic) = (HostAddr::from([192, 0, 2, 1]), Pid(7), NicTag(1));
 /// let (portal, mut engines_end) =
-///     portal(PortalConfig { slots: 0..16, pid, addresses: here.into(), bell: None, nic });
+///     portal(PortalConfig { slots: 0..16, pid, addresses: here.into(), bell: None, flag: None, nic });
 /// let memory = Arc::new(Region::new(1 << 16)?);
 /// let local = RegisteredRegion::new(RegionId::from_bits(1), memory, nic);
 /// let grant = Grant {

@@ -5,7 +5,11 @@
 //! to the other, and completions back to the portal whose slot they are of. Portals take turns, so
 //! that none waits for another that is busy.
 
+mod watch;
+
 use core::ops::Range;
+
+use rma_shm::Doorbell;
 
 use crate::{
     addr::LocalAddresses,
@@ -19,6 +23,7 @@ use crate::{
     time::{Clock, Instant},
     wire,
 };
+use watch::Watch;
 
 /// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames
 /// nor the next turn for long.
@@ -29,8 +34,8 @@ pub(crate) const COMMANDS_PER_PORTAL: usize = 32;
 pub struct OneRma {
     nic: Nic,
     portals: Vec<PortalPort>,
-    /// Which of `portals` is asked for a command first.
-    first_portal: u16,
+    /// Which of `portals` are looked at.
+    watch: Watch,
     /// Those that have had a command in each round of this turn so far. Empty between turns.
     busy: Vec<u16>,
     /// Those that were given completions in this turn and whose application may sleep. Empty
@@ -38,6 +43,9 @@ pub struct OneRma {
     given: Vec<u16>,
     /// Which of `portals` a slot belongs to.
     owners: Box<[u16]>,
+    /// Where applications look whether the engine sleeps that do not look at the host's own
+    /// doorbell, with the first slots of their portals.
+    doorbells: Vec<(u16, Doorbell)>,
 }
 
 /// A slot that is no portal's.
@@ -52,10 +60,11 @@ impl OneRma {
             nic,
             // One slot each is the most portals there can be.
             portals: Vec::with_capacity(slots),
-            first_portal: 0,
+            watch: Watch::new(slots),
             busy: Vec::with_capacity(slots),
             given: Vec::with_capacity(slots),
             owners: vec![NOBODY; slots].into_boxed_slice(),
+            doorbells: Vec::with_capacity(slots),
         }
     }
 
@@ -80,6 +89,10 @@ impl OneRma {
             assert_eq!(*owner, NOBODY, "a slot has one portal");
             *owner = index;
         }
+        self.watch.add(index, &port);
+        if let Some(doorbell) = port.engine_doorbell() {
+            self.doorbells.push((port.slots().start, doorbell.clone()));
+        }
         self.portals.push(port);
     }
 
@@ -92,6 +105,8 @@ impl OneRma {
             return None;
         }
         let port = self.portals.swap_remove(index);
+        self.watch.remove(index as u16, &port, self.portals.len() as u16);
+        self.doorbells.retain(|(first, _)| *first != slots.start);
         self.owners[slot_indices(slots)].fill(NOBODY);
         if let Some(moved) = self.portals.get(index) {
             self.owners[slot_indices(moved.slots())].fill(index as u16);
@@ -132,21 +147,17 @@ impl Service for OneRma {
     /// bounds.)
     #[inline]
     fn take_commands(&mut self, now: Instant) -> usize {
-        let Self { nic, portals, first_portal, busy, .. } = self;
-        let (count, first) = (portals.len(), usize::from(*first_portal).min(portals.len()));
-        for at in first..first + count {
-            let index = if at < count { at } else { at - count };
-            let port = &mut portals[index];
-            if port.has_command() {
-                busy.push(index as u16);
-            }
+        let Self { nic, portals, watch, busy, .. } = self;
+        watch.notice(now);
+        watch.look(now, busy, |index| {
+            let port = &mut portals[usize::from(index)];
+            let has_command = port.has_command();
             nic.counters().count_impossible(port.impossible_indexes());
+            has_command
+        });
+        if busy.is_empty() {
+            return 0;
         }
-        let Some(&first) = busy.first() else { return 0 };
-        // A portal that is served first in this turn is served last in the next one. A turn in
-        // which no portal has a command leaves that order as it is: an engine takes its turns in
-        // rhythms of its own, which must not decide who is first.
-        *first_portal = first + 1;
         let (mut taken, mut round) = (0, 0);
         while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
             // A portal that is alone needs to take no turns.
@@ -230,16 +241,16 @@ impl Service for OneRma {
     }
 
     fn announce_sleep(&self) {
-        self.portals.iter().for_each(PortalPort::announce_sleep);
+        self.doorbells.iter().for_each(|(_, doorbell)| doorbell.announce_sleep());
     }
 
     fn awake(&self) {
-        self.portals.iter().for_each(PortalPort::engine_awake);
+        self.doorbells.iter().for_each(|(_, doorbell)| doorbell.awake());
     }
 
     #[inline]
     fn is_idle(&self) -> bool {
-        self.portals.iter().all(PortalPort::is_idle)
+        self.watch.is_idle(|index| self.portals[usize::from(index)].is_idle())
     }
 
     #[inline]

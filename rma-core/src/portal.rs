@@ -27,12 +27,14 @@ use crate::{
 };
 
 mod application;
+mod flag;
 mod memory;
 mod ops;
 mod port;
 mod wake;
 
 pub use application::{Batch, CommandPortal};
+pub use flag::{Flag, FlagLender};
 pub use memory::PortalMemory;
 pub use ops::{ReadOp, WriteOp};
 pub use port::PortalPort;
@@ -49,6 +51,9 @@ pub struct PortalConfig {
     pub addresses: LocalAddresses,
     /// How to wake the engine; `None` if the engine never sleeps.
     pub bell: Option<Bell>,
+    /// What the application raises when it has issued commands; `None` if the engine looks for
+    /// commands in every turn.
+    pub flag: Option<Flag>,
     /// The NIC that the slots belong to.
     pub nic: NicTag,
 }
@@ -60,11 +65,15 @@ pub struct PortalConfig {
 /// If there are no slots.
 #[must_use]
 pub fn portal(config: PortalConfig) -> (CommandPortal, PortalPort) {
-    let slots = config.slots.clone();
+    let (slots, flag) = (config.slots.clone(), config.flag.clone());
     let count = slots.len() as u16;
     let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(count)));
     let memory = PortalMemory::format(&mapping, count).expect("a mapping of its footprint");
-    (memory.clone().into_application(config), memory.into_port(slots))
+    let (portal, mut port) = (memory.clone().into_application(config), memory.into_port(slots));
+    if let Some(flag) = flag {
+        port.set_flag(flag);
+    }
+    (portal, port)
 }
 
 #[cfg(test)]

@@ -23,12 +23,14 @@ use rma_core::{
     nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
     one_rma::OneRma,
     op::{OpStatus, OpType},
-    portal::{Bell, CommandPortal, PortalConfig, PortalMemory, PortalPort, Wake, portal},
+    portal::{
+        Bell, CommandPortal, Flag, FlagLender, PortalConfig, PortalMemory, PortalPort, Wake, portal,
+    },
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     time::{Clock, Instant},
     wire::FRAME_LEN_MAX,
 };
-use rma_shm::{Doorbell, LayoutError, Mapping, MemoryError, Region};
+use rma_shm::{Doorbell, Flags, LayoutError, Mapping, MemoryError, Region};
 use rustix::{
     cmsg_space,
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
@@ -50,6 +52,9 @@ const SLOTS: Range<u16> = 2..5;
 /// Slots of an application of this process beside it.
 const NEIGHBOUR: Range<u16> = 0..2;
 const COUNT: u16 = SLOTS.end - SLOTS.start;
+
+/// Which of its word the flag of the other process's portal is.
+const FLAG: u32 = 41;
 
 /// Of the region: what is read lies in the first half, and lands in the second.
 const LEN: usize = 8192;
@@ -117,8 +122,8 @@ fn grant(region: RegionId) -> Grant {
     Grant { responder, region, region_len: LEN as u64, initiator, pid, op_type, key }
 }
 
-fn config(slots: Range<u16>, bell: Option<Bell>) -> PortalConfig {
-    PortalConfig { slots, pid: PID, addresses: address().into(), bell, nic: NIC }
+fn config(slots: Range<u16>, bell: Option<Bell>, flag: Option<Flag>) -> PortalConfig {
+    PortalConfig { slots, pid: PID, addresses: address().into(), bell, flag, nic: NIC }
 }
 
 /// An engine, and a portal of this process.
@@ -143,7 +148,7 @@ impl Host {
         let region = RegisteredRegion::new(id, memory, NIC);
         nic.configure_slots(NEIGHBOUR.start..SLOTS.end, Some(PID));
         let mut service = OneRma::new(nic);
-        let (neighbour, its_port) = portal(config(NEIGHBOUR, None));
+        let (neighbour, its_port) = portal(config(NEIGHBOUR, None, Some(FlagLender::new().lend())));
         service.attach(its_port);
         service.attach(port);
         let engine = Engine::new(service, NoDevice, KernelClock);
@@ -177,7 +182,7 @@ fn start(test: &str, text: &str, fds: &[BorrowedFd<'_>]) -> (Child, OwnedFd) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)));
     let text = [IoSlice::new(text.as_bytes())];
@@ -188,7 +193,7 @@ fn start(test: &str, text: &str, fds: &[BorrowedFd<'_>]) -> (Child, OwnedFd) {
 /// What this process was given, if it is the other one.
 fn given() -> Option<(String, Vec<OwnedFd>)> {
     std::env::var_os("RMA_APPLICATION")?;
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut text = [0; 64];
     let into = &mut [IoSliceMut::new(&mut text)];
@@ -210,15 +215,24 @@ fn shared_portal() -> (Arc<Mapping>, PortalMemory) {
     (mapping, memory)
 }
 
+/// A word of flags for the other process, which shares it with this one alone, and its portal's.
+fn shared_flag() -> (Arc<Mapping>, Flag) {
+    let mapping = Arc::new(Mapping::memfd("rma-test-flags", Flags::FOOTPRINT).unwrap());
+    let flags = Flags::at(&mapping, 0).unwrap();
+    (mapping, Flag::new(flags, FLAG))
+}
+
 /// The application: reads many times, and sleeps whenever there is no completion.
 fn application(text: &str, fds: Vec<OwnedFd>) {
-    let [portal, region, engine, own] = <[OwnedFd; 4]>::try_from(fds).unwrap();
+    let [portal, region, flags, engine, own] = <[OwnedFd; 5]>::try_from(fds).unwrap();
     let mapping = Mapping::join_of_len(portal, PortalMemory::footprint(COUNT)).unwrap();
     let memory = PortalMemory::join(&Arc::new(mapping), COUNT).unwrap();
     let (engine, own) = (Arc::new(Event(engine)), Event(own));
     let doorbell = memory.application_doorbell().clone();
     let bell = Bell { doorbell: memory.engine_doorbell().clone(), wake: engine };
-    let mut portal = memory.into_application(config(SLOTS, Some(bell)));
+    let flags = Arc::new(Mapping::join_of_len(flags, Flags::FOOTPRINT).unwrap());
+    let flag = Flag::new(Flags::at(&flags, 0).unwrap(), FLAG);
+    let mut portal = memory.into_application(config(SLOTS, Some(bell), Some(flag)));
     let id = RegionId::from_bits(text.parse().unwrap());
     let region = Arc::new(Region::map_memfd(region).unwrap());
     let (grant, local) = (grant(id), RegisteredRegion::new(id, region, NIC));
@@ -265,12 +279,20 @@ fn another_process_reads_through_its_portal_and_each_side_wakes_the_other() {
     let mut port = memory.into_port(SLOTS);
     port.set_sleeper(Bell { doorbell: application, wake: sleeper.clone() });
     port.set_engine_doorbell(engine);
+    let (flags, flag) = shared_flag();
+    port.set_flag(flag);
     let mut host = Host::new(port);
     let region = host.region.memory().clone();
     let (mut child, socket) = start(
         "another_process_reads_through_its_portal_and_each_side_wakes_the_other",
         &host.grant.region.to_bits().to_string(),
-        &[mapping.fd().unwrap(), region.fd().unwrap(), bell.0.as_fd(), sleeper.0.as_fd()],
+        &[
+            mapping.fd().unwrap(),
+            region.fd().unwrap(),
+            flags.fd().unwrap(),
+            bell.0.as_fd(),
+            sleeper.0.as_fd(),
+        ],
     );
     // That of the applications of this process.
     let (doorbell, mut woken) = (Doorbell::new(), 0);
@@ -301,11 +323,11 @@ fn another_process_reads_through_its_portal_and_each_side_wakes_the_other() {
     assert!(host.engine.service_mut().detach(&SLOTS).is_some(), "all of its ops have completed");
 }
 
-/// Writes anything anywhere into its portal's memory, mostly near to what would be right, for as
-/// long as the other side of its standard input is there.
+/// Writes anything anywhere into its portal's memory, mostly near to what would be right, and into
+/// its flags, for as long as the other side of its standard input is there.
 fn hostile(fds: Vec<OwnedFd>) {
-    let [portal] = <[OwnedFd; 1]>::try_from(fds).unwrap();
-    let mapping = Arc::new(Mapping::join(portal).unwrap());
+    let [portal, flags] = <[OwnedFd; 2]>::try_from(fds).unwrap();
+    let [mapping, flags] = [portal, flags].map(|fd| Arc::new(Mapping::join(fd).unwrap()));
     let memory = PortalMemory::join(&mapping, COUNT).unwrap();
     let (words, mut random) = (mapping.words(), 0x9e37_79b9_7f4a_7c15_u64);
     loop {
@@ -314,6 +336,8 @@ fn hostile(fds: Vec<OwnedFd>) {
             random ^= random >> 7;
             random ^= random << 17;
             let near = (random >> 8 & 7) as u32;
+            let flag = [0, !0, random, 1 << FLAG][(random >> 32) as usize & 3];
+            flags.words()[0].store(flag, std::sync::atomic::Ordering::Relaxed);
             let ring = if random & 1 == 0 { memory.commands() } else { memory.completions() };
             match random >> 1 & 7 {
                 0 | 1 => ring.set_tail(ring.tail().wrapping_add(near).wrapping_sub(3)),
@@ -344,11 +368,13 @@ fn a_process_that_writes_anything_anywhere_into_its_portal_harms_neither_engine_
     let application = memory.application_doorbell().clone();
     let mut port = memory.into_port(SLOTS);
     port.set_sleeper(Bell { doorbell: application, wake: bell });
+    let (flags, flag) = shared_flag();
+    port.set_flag(flag);
     let mut host = Host::new(port);
     let (mut child, socket) = start(
         "a_process_that_writes_anything_anywhere_into_its_portal_harms_neither_engine_nor_neighbour",
         "-",
-        &[mapping.fd().unwrap()],
+        &[mapping.fd().unwrap(), flags.fd().unwrap()],
     );
     let impossible = |host: &Host| host.engine.service().nic().counters().impossible_indexes();
     let begun = host.engine.clock().now();

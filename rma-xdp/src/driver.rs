@@ -37,7 +37,7 @@ use rma_core::{
     grant::Grant,
     nic::RegionEntry,
     op::OpType,
-    portal::{PortalConfig, portal},
+    portal::{FlagLender, PortalConfig, portal},
     region::{NicTag, Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
@@ -60,6 +60,8 @@ pub(crate) struct Driver<P> {
     pid: Pid,
     shards: Shards<P>,
     ledger: Ledger,
+    /// Of the flags of its portals.
+    flags: FlagLender,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -83,6 +85,7 @@ impl<P> Driver<P> {
             pid,
             shards,
             ledger: Ledger::new(accounts, slots),
+            flags: FlagLender::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
@@ -271,6 +274,7 @@ impl<P: ControlPath> Driver<P> {
             pid,
             addresses: self.addresses,
             bell,
+            flag: Some(self.flags.lend()),
             nic: self.nic,
         });
         if let Some(sleep) = &sleep {

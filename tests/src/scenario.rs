@@ -59,6 +59,7 @@ impl Scene {
 pub fn everything(hosts: &mut Hosts) {
     reads_of_every_kind_of_size_arrive(hosts);
     both_classes_and_many_ops_at_once(hosts);
+    many_portals_and_many_regions(hosts);
     what_the_responder_refuses_has_its_own_status(hosts);
     writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts);
     writes_and_reads_of_both_classes_at_once(hosts);
@@ -81,6 +82,53 @@ pub fn reads_of_every_kind_of_size_arrive(hosts: &Hosts) {
     }
     hosts.server().deregister(&scene.region).expect("registered");
     hosts.client.deregister(&scene.sink).expect("registered");
+}
+
+/// Portals and regions by the hundred: most are quiet, and any may be used next. After a pause each
+/// is served as at first, and a thread that sleeps is woken.
+pub fn many_portals_and_many_regions(hosts: &Hosts) {
+    const COUNT: usize = 150;
+    let sink = hosts.client.register(4096, Permissions::NONE).expect("a region");
+    let mut portals: Vec<_> =
+        (0..COUNT).map(|_| hosts.client.portal(1).expect("free slots")).collect();
+    let regions: Vec<_> = (0..COUNT)
+        .map(|number| {
+            let region = hosts.server().register(4096, Permissions::READ).expect("a region");
+            region.write(8, &[number as u8; 8]).expect("inside the region");
+            let grant = hosts.server().grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read);
+            (region, grant.expect("the region is registered"))
+        })
+        .collect();
+    for round in 0..3 {
+        // All together, each of another region, and then one after the other.
+        for (index, portal) in portals.iter_mut().enumerate() {
+            let number = (index * 7 + round) % COUNT;
+            portal.read(&regions[number].1, 8, &sink, index as u64 * 8, 8).expect("a sensible op");
+        }
+        for (index, portal) in portals.iter_mut().enumerate() {
+            assert_eq!(portal.wait().expect("an op is in flight").status, OpStatus::Ok);
+            let mut arrived = [0; 8];
+            sink.read(index as u64 * 8, &mut arrived).expect("inside the sink");
+            assert_eq!(arrived, [((index * 7 + round) % COUNT) as u8; 8], "portal {index}");
+        }
+        for index in [0, COUNT / 2, COUNT - 1] {
+            // Longer than an engine watches a portal that issues nothing.
+            let (clock, pause) = (TscClock::new(), Duration::from_millis(3));
+            while Duration::from_nanos(clock.now().as_nanos()) < pause {
+                std::thread::yield_now();
+            }
+            portals[index].read(&regions[index].1, 8, &sink, 0, 8).expect("a sensible op");
+            assert_eq!(portals[index].wait().expect("an op is in flight").status, OpStatus::Ok);
+        }
+        // Some go, and others come in their place.
+        portals.truncate(COUNT - 10);
+        portals.extend((0..10).map(|_| hosts.client.portal(1).expect("free slots")));
+    }
+    drop(portals);
+    for (region, _) in &regions {
+        hosts.server().deregister(region).expect("registered");
+    }
+    hosts.client.deregister(&sink).expect("registered");
 }
 
 /// A full portal, over and over, in both classes.

@@ -76,7 +76,8 @@ mod tests {
         fn portal(self: &Arc<Self>, slots: Range<u16>) -> Portal {
             let address: HostAddr = "192.0.2.1".parse().unwrap();
             let (addresses, pid, nic) = (address.into(), Pid(1), NicTag(1));
-            let (rings, _) = portal(PortalConfig { slots, pid, addresses, bell: None, nic });
+            let (rings, _) =
+                portal(PortalConfig { slots, pid, addresses, bell: None, flag: None, nic });
             let home = self.clone();
             Portal::new(PortalParts { rings, home, life: Life::Inline, sleep: None })
         }

@@ -20,7 +20,7 @@ use rma_core::{
     nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry},
     one_rma::OneRma,
     op::{OpStatus, OpType},
-    portal::{PortalConfig, portal},
+    portal::{FlagLender, PortalConfig, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
     time::Clock,
     wire::FRAME_LEN_MAX,
@@ -112,7 +112,7 @@ impl World {
             victims: names(&memories[shape >> 5 & 1]),
         };
         let mut next = 0;
-        let mut ports = Vec::new();
+        let (mut ports, mut lender) = (Vec::new(), FlagLender::new());
         let (mut honest, mut hostile) = (Vec::new(), None);
         for who in order {
             let count = if who == HOSTILE { hostile_slots } else { HONEST_SLOTS };
@@ -125,7 +125,14 @@ impl World {
                 (port, None)
             } else {
                 let (pid, addresses) = (pid(who), addresses[0].into());
-                let config = PortalConfig { slots, pid, addresses, bell: None, nic: TAG };
+                let config = PortalConfig {
+                    slots,
+                    pid,
+                    addresses,
+                    bell: None,
+                    flag: Some(lender.lend()),
+                    nic: TAG,
+                };
                 let (portal, port) = portal(config);
                 (port, Some((portal, memories[usize::from(who)].take())))
             };

@@ -132,6 +132,14 @@ impl Doorbell {
     #[must_use = "an engine that sleeps does not see the command until it is woken"]
     pub fn needs_ring(&self) -> bool {
         fence(Ordering::SeqCst);
+        self.needs_ring_after_fence()
+    }
+
+    /// [`Doorbell::needs_ring`], for who has made a sequentially consistent fence after the push,
+    /// as [`Flags::raise`](crate::Flags::raise) does.
+    #[must_use = "an engine that sleeps does not see the command until it is woken"]
+    #[inline]
+    pub fn needs_ring_after_fence(&self) -> bool {
         self.flag.load(Ordering::Relaxed) != AWAKE
     }
 

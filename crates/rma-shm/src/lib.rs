@@ -16,6 +16,7 @@
 //! | [`mapping`] | [`Mapping`]: memory with an owner, of this process or shared with others; all else lies in one |
 //! | [`line`](mod@line) | [`Line`]: 64 bytes, one cache line, any bit pattern valid |
 //! | [`spsc`] | [`ring`]: a bounded queue of lines from one thread to one other |
+//! | [`flags`] | [`Flags`]: which of many rings are worth a look, 64 in a word |
 //! | [`doorbell`] | [`Doorbell`]: whether the engine, or an application, sleeps in the kernel and must be woken |
 //! | [`mod@prefetch`] | [`prefetch()`]: asking for cache lines early |
 //! | [`region`] | [`Region`]: memory that remote hosts may read and write, by copies only |
@@ -32,6 +33,7 @@
 
 pub mod doorbell;
 mod error;
+pub mod flags;
 pub mod line;
 pub mod mapping;
 pub mod prefetch;
@@ -42,8 +44,9 @@ mod wide;
 
 pub use doorbell::Doorbell;
 pub use error::MemoryError;
+pub use flags::Flags;
 pub use line::Line;
 pub use mapping::{Label, LayoutError, Mapping};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_value};
 pub use region::{Backing, HugePageSize, OutOfBounds, Region};
 pub use spsc::{Capacity, Consumer, Full, Producer, RingError, RingMemory, ring};

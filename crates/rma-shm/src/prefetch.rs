@@ -20,6 +20,21 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
+/// Asks for the cache lines of the first `len` bytes of `value`, of all of it if it is shorter. What
+/// it points to is not asked for.
+#[inline]
+pub fn prefetch_value<T>(value: &T, len: usize) {
+    let first = core::ptr::from_ref(value).cast::<u8>();
+    let len = len.min(size_of::<T>());
+    for at in (0..len).step_by(LINE) {
+        prefetch_line(first.wrapping_add(at));
+    }
+    // As above, unless the type says that it begins with a line.
+    if align_of::<T>() < LINE && len > 0 {
+        prefetch_line(first.wrapping_add(len - 1));
+    }
+}
+
 #[inline]
 pub(crate) fn prefetch_line(byte: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

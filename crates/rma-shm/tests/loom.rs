@@ -3,8 +3,9 @@
 //!
 //! Covered: full, empty and the wrap of the indexes while both sides move; lengths seen meanwhile;
 //! what a push makes visible; that a command is seen no earlier than the room for its completion;
-//! a producer that writes what it likes; and the doorbell, from one sleep beside one or two
-//! applications to an engine that sleeps as often as it finds nothing, and in the other direction.
+//! a producer that writes what it likes; the doorbell, from one sleep beside one or two
+//! applications to an engine that sleeps as often as it finds nothing, and in the other direction;
+//! and flags, which go down while a line comes, beside another's flag and before a sleep.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, these tests fail. Loom never lets a load see a later store, so it
@@ -20,7 +21,7 @@ use loom::{
     },
     thread,
 };
-use rma_shm::{Capacity, Consumer, Doorbell, Line, Producer, RingMemory};
+use rma_shm::{Capacity, Consumer, Doorbell, Flags, Line, Producer, RingMemory};
 
 /// The indexes wrap during each run.
 const FIRST: u32 = u32::MAX - 1;
@@ -164,6 +165,118 @@ fn explore_doorbell(applications: usize) {
         for consumer in &mut consumers {
             assert_eq!(consumer.pop(), Some(line(1)));
         }
+    });
+}
+
+/// The engine watches the ring, finds it empty and takes its flag down. A run in which it looks
+/// into the ring no more, the flag is down and a line lies there is a line that waits for ever.
+fn explore_flags(lines: u64, others: bool) {
+    loom::model(move || {
+        let flags = Flags::new();
+        let (mut producer, mut consumer) = ring(2);
+        flags.raise(3);
+        let application = {
+            let flags = flags.clone();
+            thread::spawn(move || {
+                for n in 1..=lines {
+                    producer.push(&line(n)).unwrap();
+                    flags.raise(3);
+                }
+            })
+        };
+        let other = others.then(|| {
+            let flags = flags.clone();
+            thread::spawn(move || flags.raise(4))
+        });
+        flags.lower(3);
+        let watches = !consumer.is_empty();
+        application.join().unwrap();
+        let is_up = flags.raised() >> 3 & 1 == 1;
+        assert!(watches || is_up, "nobody looks into a ring that is not empty");
+        if let Some(other) = other {
+            other.join().unwrap();
+            assert_eq!(flags.raised() >> 4 & 1, 1, "another flag than its own was moved");
+        }
+        for n in 1..=lines {
+            assert_eq!(consumer.pop(), Some(line(n)));
+        }
+    });
+}
+
+#[test]
+fn a_line_that_comes_while_its_flag_goes_down_is_looked_for() {
+    explore_flags(1, false);
+    explore_flags(2, false);
+}
+
+#[test]
+fn a_flag_goes_up_and_down_beside_another() {
+    explore_flags(1, true);
+}
+
+/// The engine does not watch the ring. It looks at the flags before it sleeps, and the application
+/// at the doorbell after its flag, with the flag's fence.
+#[test]
+fn a_flag_that_goes_up_wakes_an_engine_that_goes_to_sleep() {
+    loom::model(|| {
+        let (flags, doorbell) = (Flags::new(), Doorbell::new());
+        let rung = Arc::new(AtomicBool::new(false));
+        let (mut producer, mut consumer) = ring(2);
+        let application = {
+            let (flags, doorbell, rung) = (flags.clone(), doorbell.clone(), rung.clone());
+            thread::spawn(move || {
+                for n in 1..=2 {
+                    producer.push(&line(n)).unwrap();
+                    flags.raise(0);
+                    if doorbell.needs_ring_after_fence() {
+                        rung.store(true, Ordering::Relaxed);
+                    }
+                }
+            })
+        };
+        doorbell.prepare_sleep();
+        let sleeps = flags.raised() == 0;
+        application.join().unwrap();
+        if sleeps {
+            assert!(rung.load(Ordering::Relaxed), "asleep for ever beside a flag that is up");
+        }
+        assert_eq!(flags.raised(), 1);
+        assert_eq!([consumer.pop(), consumer.pop()], [Some(line(1)), Some(line(2))]);
+    });
+}
+
+/// A whole turn of an engine's: it watches while lines come, lets go, and finds the flag again. It
+/// takes every line, however the two meet.
+#[test]
+fn an_engine_that_watches_and_lets_go_takes_every_line() {
+    const LINES: u64 = 2;
+    loom::model(|| {
+        let flags = Flags::new();
+        let (mut producer, mut consumer) = ring(2);
+        let application = {
+            let flags = flags.clone();
+            thread::spawn(move || {
+                for n in 1..=LINES {
+                    producer.push(&line(n)).unwrap();
+                    flags.raise(0);
+                }
+            })
+        };
+        let (mut watches, mut taken) = (false, 0);
+        while taken < LINES {
+            watches |= flags.raised() & 1 == 1;
+            if watches {
+                if let Some(popped) = consumer.pop() {
+                    taken += 1;
+                    assert_eq!(popped, line(taken));
+                    continue;
+                }
+                flags.lower(0);
+                watches = !consumer.is_empty();
+            }
+            thread::yield_now();
+        }
+        application.join().unwrap();
     });
 }
 

@@ -28,6 +28,7 @@ mod bursts;
 mod hostile_process;
 mod packets;
 mod refusals;
+mod watched_portals;
 
 const PID: Pid = Pid(5);
 /// Command slots of each portal: more than are taken from one portal in one turn.
@@ -94,8 +95,14 @@ fn engine(count: u16) -> (Engine<Lost, HandClock>, Vec<CommandPortal>, Registere
         .map(|number| {
             let slots = number * SLOTS..(number + 1) * SLOTS;
             engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
-            let (portal, port) =
-                portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
+            let (portal, port) = portal(PortalConfig {
+                slots,
+                pid: PID,
+                addresses,
+                bell: None,
+                flag: None,
+                nic: NicTag(1),
+            });
             engine.service_mut().attach(port);
             portal
         })
@@ -146,8 +153,14 @@ fn completions_go_to_their_portals_after_any_other_was_detached() {
         }
         // Its slots can be another portal's.
         engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
-        let config =
-            PortalConfig { slots, pid: PID, addresses: local().into(), bell: None, nic: NicTag(1) };
+        let config = PortalConfig {
+            slots,
+            pid: PID,
+            addresses: local().into(),
+            bell: None,
+            flag: None,
+            nic: NicTag(1),
+        };
         let (mut again, port) = portal(config);
         engine.service_mut().attach(port);
         read(&mut again, &sink);
@@ -352,7 +365,8 @@ impl Wake for Rung {
 fn a_thread_that_sleeps_is_woken_once_for_the_completions_of_a_turn_and_when_its_engine_ends() {
     let (mut engine, _, sink) = engine(0);
     let addresses = local().into();
-    let config = PortalConfig { slots: 0..8, pid: PID, addresses, bell: None, nic: NicTag(1) };
+    let config =
+        PortalConfig { slots: 0..8, pid: PID, addresses, bell: None, flag: None, nic: NicTag(1) };
     engine.service_mut().nic_mut().configure_slots(0..8, Some(PID));
     let (mut portal, mut port) = portal(config);
     let (rung, bell) = {

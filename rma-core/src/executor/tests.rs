@@ -76,7 +76,8 @@ impl Bench {
         let addresses: LocalAddresses = addr("192.0.2.1").into();
         let nic = NicTag(1);
         let slots = 5..5 + slots;
-        let (portal, port) = portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic });
+        let (portal, port) =
+            portal(PortalConfig { slots, pid: PID, addresses, bell: None, flag: None, nic });
         let executor = CommandExecutor::new(portal, config).unwrap();
         Self { executor, port, now: Instant::from_nanos(1_000_000), taken: VecDeque::new() }
     }

@@ -1,8 +1,8 @@
 //! How received frames are taken, a kind of frame after the other: what each is opened with, and
 //! who handles it (1RMA §4.2, "Line-rate operation").
 //!
-//! A batch of frames is taken in two steps. First the tables are asked which op each frame claims
-//! to belong to; keys of requests are derived, and all frames are opened, side by side. Nothing
+//! A batch of frames is taken in two steps. First all are parsed, and the cache lines asked for that
+//! their requests need; then the tables are asked which op each frame claims to belong to; keys of requests are derived, and all frames are opened, side by side. Nothing
 //! changes meanwhile but payloads that are decrypted where they lie. Then the frames are handled
 //! one after the other, each by tables that those before it may have changed: a frame counts as
 //! authentic only if it was opened with what they say now ([`Opened`]).
@@ -23,6 +23,7 @@ use crate::{
     crypto::{BindingFields, DerivedRegionKey, Iv, KeyBinding},
     error::DropReason,
     op::{ClassOfService, OpType},
+    region::RegionId,
     time::{Clock, Instant},
     wire::{
         Acknowledgement, Failure, Frame, FrameView, MutationRequest, Request, Response,
@@ -290,15 +291,22 @@ impl Look<'_, '_> {
     }
 }
 
+/// Which region a request is for, if the frame is one.
+#[inline]
+fn region_of_request(view: &FrameView) -> Option<RegionId> {
+    match view {
+        FrameView::ReadRequest(request) => Some(request.claims().header.region),
+        FrameView::MutationRequest(request) => Some(request.claims().header.region),
+        _ => None,
+    }
+}
+
 impl Nic {
     /// Looks at a batch of frames, and opens those that claim to belong to something. In place:
     /// payloads that are authentic are decrypted from now on.
     pub(super) fn open(&mut self, frames: &mut [RxFrame<'_>], batch: &mut Batch) {
         let Self { config, security, regions, initiator, responder, .. } = self;
-        let mut derivations = Derivations::new();
-        let mut which = FrameSet::default();
-        let mut look =
-            Look { security, regions, initiator, responder, derivations: &mut derivations };
+        let mut named: ArrayVec<RegionId, BATCH> = ArrayVec::new();
         for (index, frame) in frames.iter().enumerate() {
             let is_local = config.place.addresses.contains(frame.destination);
             let view = if is_local {
@@ -306,16 +314,24 @@ impl Nic {
             } else {
                 Err(DropReason::NotForThisHost)
             };
-            let with = view.as_ref().ok().and_then(|view| {
-                let frame = Arrived { index, frame };
-                by_kind!(view, claims => claims.expect(&frame, &mut look))
-            });
-            if with.is_some() {
-                which.insert(index);
-            }
-            let with = with.unwrap_or(OpenedWith::Nothing);
             let class = view.as_ref().map_or(ClassOfService::Throughput, FrameView::class);
-            batch.push(Seen { view, class, opened: Opened { index, with, authentic: false } });
+            named.extend(view.as_ref().ok().and_then(region_of_request));
+            let opened = Opened { index, with: OpenedWith::Nothing, authentic: false };
+            batch.push(Seen { view, class, opened });
+        }
+        regions.prefetch(&named);
+        let mut derivations = Derivations::new();
+        let mut which = FrameSet::default();
+        let mut look =
+            Look { security, regions, initiator, responder, derivations: &mut derivations };
+        for (index, (frame, seen)) in frames.iter().zip(&mut *batch).enumerate() {
+            let Ok(view) = &seen.view else { continue };
+            let frame = Arrived { index, frame };
+            let with = by_kind!(view, claims => claims.expect(&frame, &mut look));
+            if let Some(with) = with {
+                which.insert(index);
+                seen.opened.with = with;
+            }
         }
         let authentic = self.security.open(frames, which, &derivations);
         for seen in batch {

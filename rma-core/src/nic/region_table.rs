@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
-use rma_shm::region::Region;
+use arrayvec::ArrayVec;
+use rma_shm::{prefetch_value, region::Region};
 
 use super::previous_keys::PreviousKeys;
 use crate::{
     addr::Pid,
+    backend::BATCH,
     crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
@@ -19,23 +21,31 @@ use crate::{
 use rma_crypto::Key;
 
 /// What is known of one registered region.
+///
+/// What a request needs comes first, in as few cache lines as there can be: of many regions each
+/// request finds another one, and none of its lines in the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct RegionEntry {
     /// The host memory.
     pub memory: Arc<Region>,
-    /// K_r, expanded.
-    pub key: RegionKeySchedule,
-    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded
-    /// for whom the table that the region is registered in has its keys expanded.
-    given: Key,
-    /// What remote hosts may do.
-    pub permissions: Permissions,
-    /// The process whose commands may use the region as their local end.
-    pub owner: Pid,
     /// Under which of all the keys that this table has ever held the region is now. What was
     /// authenticated under one revision is not for another.
     pub(super) revision: u64,
+    /// The process whose commands may use the region as their local end.
+    pub owner: Pid,
+    /// What remote hosts may do.
+    pub permissions: Permissions,
+    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded
+    /// for whom the table that the region is registered in has its keys expanded.
+    given: Key,
+    /// K_r, expanded.
+    pub key: RegionKeySchedule,
 }
+
+/// Bytes of an entry that are asked for early: all but the end of the schedule of a provider that
+/// keeps more than the round keys.
+const PREFETCHED_LEN: usize = 320;
 
 impl RegionEntry {
     /// An entry for `memory`, protected by `key`.
@@ -43,7 +53,7 @@ impl RegionEntry {
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
         let given = Key::from_bytes(*key.expose());
         let key = RegionKeySchedule::new(key);
-        Self { memory, key, given, permissions, owner, revision: 0 }
+        Self { memory, revision: 0, owner, permissions, given, key }
     }
 
     //= 1rma#4.3-one-region-per-access
@@ -210,6 +220,34 @@ impl RegionTable {
         let row = self.rows.get(region.index())?;
         let named = RegionId::new(region.index() as u16, row.generation);
         row.entry.as_deref().filter(|_| named == region)
+    }
+
+    /// Asks for the cache lines that requests for `named` need, and does not wait for any of them.
+    /// Of many regions none is in the cache, and each line says where the next one is: so all first
+    /// lines are asked for together, then all second ones.
+    ///
+    /// Nothing is gained where all requests are for one region: the first of them waits, and the
+    /// others find what they need.
+    #[inline]
+    pub(super) fn prefetch(&self, named: &[RegionId]) {
+        if named.windows(2).any(|pair| pair[0] != pair[1]) {
+            self.prefetch_several(named);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_several(&self, named: &[RegionId]) {
+        for row in named.iter().filter_map(|region| self.rows.get(region.index())) {
+            prefetch_value(row, size_of::<Row>());
+        }
+        let mut entries: ArrayVec<&RegionEntry, BATCH> = ArrayVec::new();
+        for entry in named.iter().take(BATCH).filter_map(|&region| self.get(region)) {
+            prefetch_value(entry, PREFETCHED_LEN);
+            entries.push(entry);
+        }
+        for entry in entries {
+            prefetch_value(&*entry.memory, size_of::<Region>());
+        }
     }
 
     /// The entry that `region` names, if it still has the key that it had at `revision`.

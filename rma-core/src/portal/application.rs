@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use rma_shm::{Consumer, Producer};
 
-use super::{Bell, PortalConfig, ReadOp, WriteOp};
+use super::{Bell, Flag, PortalConfig, ReadOp, WriteOp};
 use crate::{
     addr::{LocalAddresses, Pid},
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
@@ -29,12 +29,13 @@ pub struct CommandPortal {
     pid: Pid,
     addresses: LocalAddresses,
     bell: Option<Bell>,
+    flag: Option<Flag>,
     nic: NicTag,
 }
 
 impl CommandPortal {
     pub(super) fn new(config: PortalConfig, commands: Producer, completions: Consumer) -> Self {
-        let PortalConfig { slots, pid, addresses, bell, nic } = config;
+        let PortalConfig { slots, pid, addresses, bell, flag, nic } = config;
         Self {
             commands,
             completions,
@@ -45,6 +46,7 @@ impl CommandPortal {
             pid,
             addresses,
             bell,
+            flag,
             nic,
         }
     }
@@ -264,9 +266,16 @@ impl CommandPortal {
     /// after any number of commands.
     pub(crate) fn ring(&mut self) {
         self.commands.publish();
-        if let Some(bell) = &self.bell
-            && bell.doorbell.needs_ring()
-        {
+        // One fence for both: the flag's.
+        if let Some(flag) = &self.flag {
+            flag.raise();
+        }
+        let Some(bell) = &self.bell else { return };
+        let is_asleep = match self.flag {
+            Some(_) => bell.doorbell.needs_ring_after_fence(),
+            None => bell.doorbell.needs_ring(),
+        };
+        if is_asleep {
             bell.wake.wake();
         }
     }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use rma_shm::{Consumer, Doorbell, Producer};
 
-use super::Bell;
+use super::{Bell, Flag};
 use crate::command::{Command, CommandSlotId, Completion};
 
 /// The engine's end of a portal.
@@ -22,6 +22,8 @@ pub struct PortalPort {
     /// Where the application looks whether the engine sleeps; `None` if it looks at the host's own
     /// doorbell.
     engine_doorbell: Option<Doorbell>,
+    /// What the application raises after commands; `None` if the engine is to look in every turn.
+    flag: Option<Flag>,
     /// Whether completions have been given since the application's thread was last looked after.
     given: bool,
 }
@@ -37,6 +39,7 @@ impl PortalPort {
             impossible_told: 0,
             sleeper: None,
             engine_doorbell: None,
+            flag: None,
             given: false,
         }
     }
@@ -59,19 +62,22 @@ impl PortalPort {
         self.engine_doorbell = Some(doorbell);
     }
 
-    /// Says that the engine is going to sleep. The host's own doorbell, whose fence is for all,
-    /// follows.
-    pub(crate) fn announce_sleep(&self) {
-        if let Some(doorbell) = &self.engine_doorbell {
-            doorbell.announce_sleep();
-        }
+    /// Where the engine says that it sleeps, if not at the host's own doorbell alone.
+    pub(crate) const fn engine_doorbell(&self) -> Option<&Doorbell> {
+        self.engine_doorbell.as_ref()
     }
 
-    /// Says that the engine sleeps no more.
-    pub(crate) fn engine_awake(&self) {
-        if let Some(doorbell) = &self.engine_doorbell {
-            doorbell.awake();
-        }
+    /// The application raises `flag` after commands ([`PortalConfig::flag`](super::PortalConfig)),
+    /// so from when the engine next begins to serve the portal it looks at it only then. A flag of
+    /// a word that only that application's process can write, or processes that trust each other:
+    /// see [`Flags`](rma_shm::flags).
+    pub fn set_flag(&mut self, flag: Flag) {
+        self.flag = Some(flag);
+    }
+
+    /// What the application raises after commands, if it does.
+    pub(crate) const fn flag(&self) -> Option<&Flag> {
+        self.flag.as_ref()
     }
 
     /// The portal's command slots.

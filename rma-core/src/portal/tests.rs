@@ -17,7 +17,14 @@ fn local() -> HostAddr {
 }
 
 fn config(slots: Range<u16>) -> PortalConfig {
-    PortalConfig { slots, pid: Pid(7), addresses: local().into(), bell: None, nic: NicTag(1) }
+    PortalConfig {
+        slots,
+        pid: Pid(7),
+        addresses: local().into(),
+        bell: None,
+        flag: None,
+        nic: NicTag(1),
+    }
 }
 
 fn pair(slots: Range<u16>) -> (CommandPortal, PortalPort) {

@@ -373,7 +373,7 @@ impl Sealing {
         let mut engine =
             Engine::new(OneRma::new(nic), MemoryBackend::default(), HandClock::default());
         let (portal, port) =
-            portal(PortalConfig { slots: 0..1, pid, addresses, bell: None, nic: tag });
+            portal(PortalConfig { slots: 0..1, pid, addresses, bell: None, flag: None, nic: tag });
         engine.service_mut().attach(port);
         let grant = Grant {
             responder: "192.0.2.2".parse().unwrap(),

@@ -42,8 +42,14 @@ impl Software {
     ) -> Self {
         sim.nic_mut(node).configure_slots(slots.clone(), Some(pid));
         let addresses = sim.nic(node).config().place().addresses;
-        let (portal, port) =
-            portal(PortalConfig { slots, pid, addresses, bell: None, nic: nic_tag(node) });
+        let (portal, port) = portal(PortalConfig {
+            slots,
+            pid,
+            addresses,
+            bell: None,
+            flag: None,
+            nic: nic_tag(node),
+        });
         let executor = CommandExecutor::new(portal, config).expect("settings that can work");
         Self { node, executor, port }
     }

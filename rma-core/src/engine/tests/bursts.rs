@@ -92,7 +92,7 @@ fn engine_on<B: Backend>(
     let slots = 0..SLOTS;
     engine.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
     let (portal, port) =
-        portal(PortalConfig { slots, pid: PID, addresses, bell: None, nic: NicTag(1) });
+        portal(PortalConfig { slots, pid: PID, addresses, bell: None, flag: None, nic: NicTag(1) });
     engine.service_mut().attach(port);
     (engine, portal, sink)
 }

@@ -97,7 +97,14 @@ fn pieces_that_change_the_same_bytes_are_refused_and_those_that_only_read_them_a
 fn settings_that_cannot_work_are_named() {
     let portal = || {
         let addresses: LocalAddresses = addr("192.0.2.1").into();
-        let config = PortalConfig { slots: 0..1, pid: PID, addresses, bell: None, nic: NicTag(1) };
+        let config = PortalConfig {
+            slots: 0..1,
+            pid: PID,
+            addresses,
+            bell: None,
+            flag: None,
+            nic: NicTag(1),
+        };
         portal(config).0
     };
     let refused = |config| CommandExecutor::new(portal(), config).unwrap_err().to_string();

@@ -89,6 +89,7 @@ impl<B: Backend, C: Clock + Clone> Scene<B, C> {
             pid: PID,
             addresses: initiator.into(),
             bell: None,
+            flag: None,
             nic: NicTag(1),
         });
         near.first.attach(port);
