@@ -18,6 +18,7 @@ mod limit;
 mod rate;
 mod reads;
 mod rekey;
+mod scale;
 mod simulator;
 mod spec;
 mod table;

@@ -23,7 +23,7 @@ use rma_core::{
     executor::{Call, CallStatus, CommandExecutor, ExecutorConfig, Piece},
     grant::Grant,
     op::{ClassOfService, OpStatus, OpType},
-    portal::{Bell, CommandPortal, PortalConfig, PortalPort, ReadOp, Wake, portal},
+    portal::{Bell, CommandPortal, FlagLender, PortalConfig, PortalPort, ReadOp, Wake, portal},
     region::{NicTag, RegionId, RegisteredRegion},
     time::Clock,
 };
@@ -156,7 +156,8 @@ fn measure(
 ) -> f64 {
     let addresses = HostAddr::from([192, 0, 2, 1]).into();
     let bell = Some(Bell { doorbell: Default::default(), wake: Arc::new(Never) });
-    let config = PortalConfig { slots: 0..SLOTS, pid: PID, addresses, bell, nic: NicTag(1) };
+    let flag = Some(FlagLender::new().lend());
+    let config = PortalConfig { slots: 0..SLOTS, pid: PID, addresses, bell, flag, nic: NicTag(1) };
     let (portal, port) = portal(config);
     let stop = AtomicBool::new(false);
     let (application_core, engine_core) = cores();

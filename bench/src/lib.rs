@@ -35,6 +35,7 @@ pub mod phases;
 pub mod pipelined;
 pub mod rates;
 pub mod rotation;
+pub mod scale;
 pub mod serve;
 pub mod timeline;
 pub mod transfers;

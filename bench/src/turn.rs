@@ -34,10 +34,10 @@ use rma_xdp::{Region, TscClock};
 pub const BATCH: usize = 32;
 
 /// Bytes of each read.
-const SIZE: usize = 64;
+pub(crate) const SIZE: usize = 64;
 
 /// Bytes of each region, which a cache holds.
-const REGION_LEN: usize = 4096;
+pub(crate) const REGION_LEN: usize = 4096;
 
 /// Regions with keys of their own, where every read is to come under another key than those before
 /// it. Not a multiple of a batch, so that no command slot sees the same one again soon.
@@ -46,7 +46,7 @@ const REGIONS: usize = 75;
 /// The largest frame: what an MTU of 1500 leaves.
 const FRAME_LEN: usize = 1472;
 
-const PID: Pid = Pid(7);
+pub(crate) const PID: Pid = Pid(7);
 
 /// Under which keys reads come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,26 +159,46 @@ struct Frame {
 
 /// One direction of the wire: buffers that are used again and again. Those from `first` to `end`
 /// hold frames.
-struct Wire {
+pub(crate) struct Wire {
     frames: Box<[Frame]>,
     first: usize,
     end: usize,
 }
 
 impl Wire {
-    fn new() -> Rc<RefCell<Self>> {
+    pub(crate) fn new() -> Rc<RefCell<Self>> {
         let nobody = HostAddr::from_octets([0; 16]);
         let class = ClassOfService::Throughput;
         let transmit = Transmit::new([nobody; 2], Port::ONE_RMA, class, 0);
         let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
         Rc::new(RefCell::new(Self { frames, first: 0, end: 0 }))
     }
+
+    /// Puts a frame from `source` behind those that are on their way, as long as `write` makes it.
+    pub(crate) fn put(
+        &mut self,
+        [source, destination]: [HostAddr; 2],
+        write: impl FnOnce(&mut [u8]) -> usize,
+    ) {
+        let Frame { transmit, bytes } = &mut self.frames[self.end];
+        let len = write(bytes);
+        *transmit = Transmit { source, destination, len, ..*transmit };
+        self.end += 1;
+    }
+
+    /// Takes the frames out that are on their way, and tells where each goes.
+    pub(crate) fn drain(&mut self, mut on_frame: impl FnMut(HostAddr, &mut [u8])) {
+        for Frame { transmit, bytes } in &mut self.frames[self.first..self.end] {
+            on_frame(transmit.destination, &mut bytes[..transmit.len]);
+        }
+        (self.first, self.end) = (0, 0);
+    }
 }
 
 /// One end of the wire.
-struct Memory {
-    inbound: Rc<RefCell<Wire>>,
-    outbound: Rc<RefCell<Wire>>,
+pub(crate) struct Memory {
+    pub(crate) inbound: Rc<RefCell<Wire>>,
+    pub(crate) outbound: Rc<RefCell<Wire>>,
 }
 
 impl Backend for Memory {
@@ -235,8 +255,22 @@ impl Backend for Memory {
     fn flush(&mut self, _: Instant) {}
 }
 
-fn addresses() -> [HostAddr; 2] {
+pub(crate) fn addresses() -> [HostAddr; 2] {
     [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]
+}
+
+/// An engine at one end of a wire.
+pub(crate) fn engine(
+    end: Memory,
+    address: HostAddr,
+    settings: NicConfigBuilder,
+    aead: &'static dyn AeadProvider,
+    clock: TscClock,
+) -> Engine<Memory, TscClock> {
+    let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
+    let place = NicPlace::at(address).with(|it| it.receive_len_max = receive_len_max);
+    let config = settings.build(place).expect("the settings work");
+    Engine::new(OneRma::new(Nic::with_aead(config, aead)), end, clock)
 }
 
 /// Regions' keys, and what K_d is derived from.
@@ -268,13 +302,11 @@ impl Engines {
             Memory { inbound: Rc::clone(&back), outbound: Rc::clone(&there) },
             Memory { inbound: there, outbound: back },
         ];
-        let mut ends = ends.into_iter().zip(addresses()).map(|(end, address)| {
-            let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
-            let place = NicPlace::at(address).with(|it| it.receive_len_max = receive_len_max);
-            let config = NicConfigBuilder::default().build(place).expect("the defaults work");
-            let one_rma = OneRma::new(Nic::with_aead(config, aead));
-            Engine::new(one_rma, end, clock.clone())
-        });
+        let settings = NicConfigBuilder::default();
+        let mut ends = ends
+            .into_iter()
+            .zip(addresses())
+            .map(|(end, address)| engine(end, address, settings, aead, clock.clone()));
         let mut engine = || ends.next().expect("there are two");
         let (mut initiator, mut responder) = (engine(), engine());
 
@@ -314,6 +346,7 @@ impl Engines {
             pid: PID,
             addresses: binding.initiator.into(),
             bell: None,
+            flag: None,
             nic: NicTag(1),
         });
         initiator.service_mut().attach(port);
@@ -361,13 +394,13 @@ impl Engines {
 /// A function of its own, so that a profiler can tell the sides apart. It uses what the turn
 /// returns, or it would jump there and not call it.
 #[inline(never)]
-fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
+pub(crate) fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     core::hint::black_box(engine.turn())
 }
 
 /// As [`initiator_turn`]. The second call of `turn` there keeps either from being all of it.
 #[inline(never)]
-fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
+pub(crate) fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
     core::hint::black_box(core::hint::black_box(engine).turn())
 }
 

@@ -4,7 +4,8 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    beside, crypto, death, failover, floors, flows, goodput, issue, rate, reads, rekey, simulator,
+    beside, crypto, death, failover, floors, flows, goodput, issue, rate, reads, rekey, scale,
+    simulator,
     spec::{Benchmark, Spec},
     turn, useless, writes,
 };
@@ -97,6 +98,21 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("turn64_responder_ops_per_s", "1/s"),
             Spec::new("turn64_aead_share", "ratio"),
         ],
+    },
+    Benchmark {
+        run: scale::with_portals,
+        figures: &[
+            Spec::new("idle_turn_1000_over_1", "ratio").at_most(1.5),
+            Spec::new("turn_portals1000_over_1", "ratio").at_most(1.15),
+        ],
+    },
+    Benchmark {
+        run: scale::with_regions,
+        figures: &[Spec::new("turn_regions64000_over_1", "ratio").at_most(2.5)],
+    },
+    Benchmark {
+        run: scale::with_initiators,
+        figures: &[Spec::new("turn_initiators20000_over_1", "ratio").at_most(1.5)],
     },
     Benchmark {
         run: issue::issue_path,
