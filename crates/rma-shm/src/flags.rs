@@ -19,8 +19,8 @@
 //!
 //! The two fences are in one order that both threads agree on. If the engine's is first, the
 //! application sees that the flag is down and sets it. If the application's is first, the engine
-//! sees the line when it looks once more. An engine that looks first and lowers then would lose a line
-//! that comes between; `tests/loom.rs` walks through every meeting of the two.
+//! sees the line when it looks once more. An engine that looks first and lowers then would lose a
+//! line that comes between. `tests/loom.rs` walks through every meeting of the two.
 //!
 //! A doorbell comes after the flag, and an engine that is going to sleep looks at both, the flags
 //! and the rings that it looks into anyway. [`raise`](Flags::raise) ends with a fence, so
