@@ -36,6 +36,8 @@ pub struct OneRma {
     portals: Vec<PortalPort>,
     /// Which of `portals` are looked at.
     watch: Watch,
+    /// Which of `portals` is asked for a command first.
+    first_portal: u16,
     /// Those that have had a command in each round of this turn so far. Empty between turns.
     busy: Vec<u16>,
     /// Those that were given completions in this turn and whose application may sleep. Empty
@@ -61,6 +63,7 @@ impl OneRma {
             // One slot each is the most portals there can be.
             portals: Vec::with_capacity(slots),
             watch: Watch::new(slots),
+            first_portal: 0,
             busy: Vec::with_capacity(slots),
             given: Vec::with_capacity(slots),
             owners: vec![NOBODY; slots].into_boxed_slice(),
@@ -147,7 +150,7 @@ impl Service for OneRma {
     /// bounds.)
     #[inline]
     fn take_commands(&mut self, now: Instant) -> usize {
-        let Self { nic, portals, watch, busy, .. } = self;
+        let Self { nic, portals, watch, first_portal, busy, .. } = self;
         watch.notice(now);
         watch.look(now, busy, |index| {
             let port = &mut portals[usize::from(index)];
@@ -155,9 +158,15 @@ impl Service for OneRma {
             nic.counters().count_impossible(port.impossible_indexes());
             has_command
         });
-        if busy.is_empty() {
-            return 0;
-        }
+        // In the order of their numbers, whatever the order in which their flags went up.
+        busy.sort_unstable();
+        let before_first = busy.partition_point(|index| index < first_portal);
+        busy.rotate_left(before_first);
+        let Some(&first) = busy.first() else { return 0 };
+        // A portal that is served first in this turn is served last in the next one. A turn in
+        // which no portal has a command leaves that order as it is: an engine takes its turns in
+        // rhythms of its own, which must not decide who is first.
+        *first_portal = first + 1;
         let (mut taken, mut round) = (0, 0);
         while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
             // A portal that is alone needs to take no turns.

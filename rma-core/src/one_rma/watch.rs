@@ -31,12 +31,10 @@ const LET_GO_MAX: usize = 16;
 /// Which portals a turn looks at.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Those that are watched, in the order in which they take turns.
+    /// Those that are watched, in no order.
     watched: Vec<Watched>,
     /// How many of these have no flag, and are watched always.
     flagless: usize,
-    /// Which of `watched` is asked for a command first.
-    first: usize,
     /// A look for each word of flags that portals have theirs in.
     looks: Vec<Look>,
     /// For each of `looks`, which portals the flags are of.
@@ -92,7 +90,6 @@ impl Watch {
         Self {
             watched: Vec::with_capacity(portals),
             flagless: 0,
-            first: 0,
             // Perhaps no two portals have their flags in one word.
             looks: Vec::with_capacity(portals),
             owners: Vec::with_capacity(portals),
@@ -199,9 +196,8 @@ impl Watch {
         }
     }
 
-    /// Looks at each portal that is watched, in the order in which they take turns, and appends
-    /// those that `has_command` says have one to `busy`. The first of these is the last to be
-    /// looked at the next time.
+    /// Looks at each portal that is watched, and appends those that `has_command` says have one to
+    /// `busy`.
     #[inline]
     pub(super) fn look(
         &mut self,
@@ -209,24 +205,15 @@ impl Watch {
         busy: &mut Vec<u16>,
         mut has_command: impl FnMut(u16) -> bool,
     ) {
-        let (count, is_crowded) = (self.watched.len(), self.is_crowded());
-        let first = self.first.min(count);
-        let (mut next_first, mut is_any_quiet) = (None, false);
-        for at in first..first + count {
-            let at = if at < count { at } else { at - count };
-            let watched = &mut self.watched[at];
+        let (is_crowded, mut is_any_quiet) = (self.is_crowded(), false);
+        for watched in &mut self.watched {
             if has_command(watched.portal) {
                 watched.busy_at = now;
                 busy.push(watched.portal);
-                // A portal that is served first in this turn is served last in the next one. A turn
-                // in which no portal has a command leaves that order as it is: an engine takes its
-                // turns in rhythms of its own, which must not decide who is first.
-                next_first.get_or_insert(at + 1);
             } else {
                 is_any_quiet |= watched.is_quiet(now, is_crowded);
             }
         }
-        self.first = next_first.unwrap_or(self.first);
         if is_any_quiet {
             self.let_go(now, has_command);
         }
@@ -237,10 +224,9 @@ impl Watch {
     #[cold]
     fn let_go(&mut self, now: Instant, mut has_command: impl FnMut(u16) -> bool) {
         let is_crowded = self.is_crowded();
-        let Self { watched, first, looks, .. } = self;
-        let (mut at, mut lowered, mut gone_before_first) = (0, 0, 0);
+        let Self { watched, looks, .. } = self;
+        let mut lowered = 0;
         watched.retain(|watched| {
-            at += 1;
             let Some(FlagIndex { look, bit }) = watched.flag else { return true };
             if lowered == LET_GO_MAX || !watched.is_quiet(now, is_crowded) {
                 return true;
@@ -252,10 +238,8 @@ impl Watch {
                 return true;
             }
             look.unwatched |= 1 << bit;
-            gone_before_first += usize::from(at <= *first);
             false
         });
-        *first -= gone_before_first;
     }
 
     const fn is_crowded(&self) -> bool {
