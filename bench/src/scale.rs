@@ -24,7 +24,7 @@ use rma_core::{
     op::{ClassOfService, OpStatus, OpType},
     portal::{CommandPortal, FlagLender, PortalConfig, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
-    time::{Clock, Instant},
+    time::Clock,
     wire::{
         self, FrameView, Header, Request,
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN},

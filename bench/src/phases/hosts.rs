@@ -116,6 +116,7 @@ impl Hosts {
             pid: PID,
             addresses: a.1.into(),
             bell: None,
+            flag: None,
             nic: NicTag(1),
         });
         initiator.service_mut().attach(port);

@@ -276,8 +276,9 @@ fn who_scribbles_over_his_flags_holds_up_nobody_else() {
         }
         stop.store(true, SeqCst);
     });
-    // Whatever he wrote last, his portals work again as soon as he keeps to the rules.
-    mapping.words()[0].store(0, SeqCst);
+    // Commands whose flags he has lowered wait, and are his own. As soon as he raises them again
+    // his portals work, whatever he wrote before.
+    mapping.words()[0].store(!0, SeqCst);
     let mut hostile = hostile.into_inner().unwrap();
     for _ in 0..200 {
         pass(&engine, Duration::from_secs(1));
