@@ -20,8 +20,8 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// Asks for the cache lines of the first `len` bytes of `value`, of all of it if it is shorter. What
-/// it points to is not asked for.
+/// Asks for the cache lines of the first `len` bytes of `value`, of all of it if it is shorter.
+/// What it points to is not asked for.
 #[inline]
 pub fn prefetch_value<T>(value: &T, len: usize) {
     let first = core::ptr::from_ref(value).cast::<u8>();

@@ -2,9 +2,9 @@
 //! times in nanoseconds, with Ethernet, IP and UDP headers made up around each packet of frames.
 //!
 //! Like a capture on that host it has what the host sent, whether that arrived or not, and what its
-//! engine took from the device, copies and corrupted ones included. Times are true time: captures of
-//! several hosts can be merged. Checksums are right for what arrived, since a simulated corruption
-//! is one that no checksum has seen.
+//! engine took from the device, copies and corrupted ones included. Times are true time: captures
+//! of several hosts can be merged. Checksums are right for what arrived, since a simulated
+//! corruption is one that no checksum has seen.
 
 use std::io::{self, Write};
 

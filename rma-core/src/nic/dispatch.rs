@@ -1,11 +1,12 @@
 //! How received frames are taken, a kind of frame after the other: what each is opened with, and
 //! who handles it (1RMA §4.2, "Line-rate operation").
 //!
-//! A batch of frames is taken in two steps. First all are parsed, and the cache lines asked for that
-//! their requests need; then the tables are asked which op each frame claims to belong to; keys of requests are derived, and all frames are opened, side by side. Nothing
-//! changes meanwhile but payloads that are decrypted where they lie. Then the frames are handled
-//! one after the other, each by tables that those before it may have changed: a frame counts as
-//! authentic only if it was opened with what they say now ([`Opened`]).
+//! A batch of frames is taken in two steps. First all are parsed, and the cache lines asked for
+//! that their requests need; then the tables are asked which op each frame claims to belong to;
+//! keys of requests are derived, and all frames are opened, side by side. Nothing changes meanwhile
+//! but payloads that are decrypted where they lie. Then the frames are handled one after the other,
+//! each by tables that those before it may have changed: a frame counts as authentic only if it was
+//! opened with what they say now ([`Opened`]).
 //!
 //! What both steps do for a kind of frame stands in one place, its [`Received`].
 

@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use rma_core::{
     backend::{RxFrame, RxPacket},
+    error::DropReason,
     packet::{Frames, Tail},
     wire::{self, FrameView},
 };
 
-use crate::net::{
-    frame::{Frame, Packet},
-    node::Handled,
-};
+use crate::net::frame::{Frame, Packet};
 
 /// A copy of a packet that has come to a node, or is on its way there.
 #[derive(Debug)]
@@ -24,6 +22,16 @@ pub(crate) struct Arrival {
     /// What arrives, if that is not what was sent.
     pub(crate) altered: Option<Arc<[u8]>>,
     pub(crate) extra: bool,
+}
+
+/// What became of a frame, and what the NIC counted meanwhile.
+#[derive(Debug)]
+pub(crate) struct Handled {
+    pub(crate) result: Result<(), DropReason>,
+    /// A late effect.
+    pub(crate) counted_late: bool,
+    /// A request that it had accepted, and refuses to make room for this one.
+    pub(crate) pushed_out: bool,
 }
 
 /// What a node has found, in order: a packet, then what is in it.
@@ -60,8 +68,8 @@ impl<'a> Burst<'a> {
         Self { frames: Vec::new(), tails: Vec::new(), came: Vec::new(), places: Vec::new() }
     }
 
-    /// Takes apart the packet that `arrival` is, which `octets` has a copy of. A node that is silent
-    /// takes no solicitations.
+    /// Takes apart the packet that `arrival` is, which `octets` has a copy of. A node that is
+    /// silent takes no solicitations.
     pub(crate) fn take_apart(
         &mut self,
         arrival: Arrival,

@@ -1,5 +1,5 @@
-//! A frame between nodes, whose number it bears, the packet that it shares with others, and how long
-//! that is on the wire.
+//! A frame between nodes, whose number it bears, the packet that it shares with others, and how
+//! long that is on the wire.
 //!
 //! Below the nodes that send them and the trace that tells of them.
 

@@ -12,14 +12,14 @@ use rma_core::{
     backend::{BATCH, RxPacket, Transmit, TxFrame},
     command::{Command, Completion},
     engine,
-    error::{CommandError, DropReason},
+    error::CommandError,
     nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, Quantum, ReceiveLenMax},
     packet::{FRAMES_MAX, Packets, SMALL},
     time::{Clock, Instant},
 };
 
 use crate::net::{
-    burst::{Arrival, Burst, Came},
+    burst::{Arrival, Burst, Came, Handled},
     clock::{ClockOptions, LocalClock},
     frame::{Frame, ip_udp_len, wire_len},
     queue::serialization,
@@ -82,16 +82,6 @@ pub enum Condition {
     Paused,
     /// It is gone, and all its state with it.
     Down,
-}
-
-/// What became of a frame, and what the NIC counted meanwhile.
-#[derive(Debug)]
-pub(crate) struct Handled {
-    pub(crate) result: Result<(), DropReason>,
-    /// A late effect.
-    pub(crate) counted_late: bool,
-    /// A request that it had accepted, and refuses to make room for this one.
-    pub(crate) pushed_out: bool,
 }
 
 impl Handled {
@@ -206,7 +196,7 @@ pub(crate) struct Node {
 /// What a NIC has written, and its device was given to send.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// A packet.
+    /// A packet, and the frames that are in it.
     Packet {
         frames: Vec<Written>,
         bytes: Box<[u8]>,
@@ -282,8 +272,8 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps a packet until the next turn. Returns when that is; at the latest when there is a burst
-    /// of frames.
+    /// Keeps a packet until the next turn. Returns when that is; at the latest when there is a
+    /// burst of frames.
     pub(crate) fn keep(&mut self, now: Instant, arrival: Arrival) -> Instant {
         self.ring.push_back(arrival);
         let frames: usize = self.ring.iter().map(|it| it.packet.frames.len()).sum();

@@ -26,10 +26,10 @@ use rma_core::{
 
 use crate::{
     net::{
-        burst::{Arrival, Came},
+        burst::{Arrival, Came, Handled},
         frame::{Berth, Frame, NodeId, Packet, ip_udp_len},
         link::{Copied, Faults, Link, LinkOptions},
-        node::{Condition, Handled, Node, NodeOptions, Routes, Sent, Stall, Written},
+        node::{Condition, Node, NodeOptions, Routes, Sent, Stall, Written},
         queue::QueueOptions,
         switch::Switch,
         trace::{Place, Seen, What},

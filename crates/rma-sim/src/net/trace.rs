@@ -127,7 +127,8 @@ pub enum Place {
     Switch,
     /// The receiver was down, or was paused and its device had no room.
     Node,
-    /// The receiver did not find it: its packet was damaged before it. Or it takes no solicitations.
+    /// The receiver did not find it: its packet was damaged before it. Or it takes no
+    /// solicitations.
     Unfound,
 }
 
