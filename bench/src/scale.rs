@@ -383,8 +383,6 @@ impl Asked {
             aead.open(&mut jobs);
             assert!(jobs[0].authentic, "an answer to this initiator");
             let at = request.region_offset as usize;
-            let [OpenJob { text, .. }] = jobs;
-            drop(text);
             assert_eq!(bytes[RESPONSE_HEADER_LEN..][..SIZE], source[at..at + SIZE]);
             answered += 1;
         });
