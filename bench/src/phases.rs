@@ -1,7 +1,7 @@
 //! `rma-bench phases`: where the time of an op goes, phase by phase, on both hosts.
 //!
 //! Two engines over AF_XDP, each on a core of its own. Between engine and device stands a backend
-//! that only looks at the clock ([`probe`]), and in place of the AES-GCM provider one that does the
+//! that only looks at the clock (`probe`), and in place of the AES-GCM provider one that does the
 //! same around each call: the engine that is measured is the one that is shipped, and it has no
 //! hooks. Each look at the clock costs some 10 ns, which the phases have in them; so what all of
 //! them make together is more than an op takes without.

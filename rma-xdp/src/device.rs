@@ -80,11 +80,12 @@ impl Device {
 
     /// The same, with no more than what `wanted` says of that. Changes nothing of other devices.
     #[must_use]
-    pub fn with_batching(mut self, wanted: UdpBatching) -> Self {
-        if let Self::Udp { batching } = &mut self {
-            *batching = wanted;
+    pub fn with_batching(self, wanted: UdpBatching) -> Self {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp { .. } => self,
+            Self::Udp { .. } => Self::Udp { batching: wanted },
         }
-        self
     }
 
     pub(crate) fn open(self, wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
