@@ -9,13 +9,14 @@
 
 use core::time::Duration;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fs, io,
     net::{IpAddr, UdpSocket},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
+use rma_core::wire::frame_len;
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::HostAddr;
@@ -30,6 +31,8 @@ const BLOCK_LEN: u64 = 1 << 34;
 struct Peer {
     socket: UdpSocket,
     host: HostAddr,
+    /// Counters of frames that came in a packet with others, and were not looked at yet.
+    came: VecDeque<u64>,
     /// Frame types that have been seen.
     types: BTreeSet<u8>,
 }
@@ -40,7 +43,7 @@ impl Peer {
         let peer: IpAddr = peer.to_string().parse().unwrap();
         let socket = UdpSocket::bind((peer, port)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { socket, host, types: BTreeSet::new() }
+        Self { socket, host, came: VecDeque::new(), types: BTreeSet::new() }
     }
 
     fn start(&self, kind: &str, dir: &Path, clock_offset: i64, block_len: u64) -> Running {
@@ -74,16 +77,25 @@ impl Peer {
     }
 
     fn counter(&mut self) -> io::Result<u64> {
-        let mut frame = [0; 2048];
-        let (len, from) = self.socket.recv_from(&mut frame)?;
-        let counter = u64::from_be_bytes(frame[20..28].try_into().unwrap());
-        self.types.insert(frame[1]);
-        if counter.is_multiple_of(8) {
-            // A request for a region that the host has not; a notice says so. Anything else is
-            // dropped. Fails if the host is gone.
-            let _ = self.socket.send_to(&frame[..len], from);
+        if let Some(counter) = self.came.pop_front() {
+            return Ok(counter);
         }
-        Ok(counter)
+        let mut packet = [0; 2048];
+        let (len, from) = self.socket.recv_from(&mut packet)?;
+        let mut rest = &packet[..len];
+        while !rest.is_empty() {
+            let (frame, more) = rest.split_at(frame_len(rest).expect("an honest frame"));
+            let counter = u64::from_be_bytes(frame[20..28].try_into().unwrap());
+            self.types.insert(frame[1]);
+            if counter.is_multiple_of(8) {
+                // A request for a region that the host has not; a notice says so. Anything else is
+                // dropped. Fails if the host is gone.
+                let _ = self.socket.send_to(frame, from);
+            }
+            self.came.push_back(counter);
+            rest = more;
+        }
+        Ok(self.came.pop_front().expect("a packet has a frame"))
     }
 }
 
