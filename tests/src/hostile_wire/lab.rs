@@ -4,7 +4,10 @@
 use core::time::Duration;
 
 use rma_lab::{Lab, Netns};
-use rma_xdp::{Clock, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, TscClock, xdp};
+use rma_xdp::{
+    Clock, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, TscClock, udp::UdpBatching,
+    xdp,
+};
 
 use super::forwarder::Wire;
 use crate::hosts::CLIENT_PID;
@@ -136,7 +139,11 @@ impl WireLab {
             it.pid = pid;
             it.nic = setup.nic;
         });
-        if !setup.udp {
+        if setup.udp {
+            // What the kernel sends as one is longer than the wire between them carries.
+            let batching = UdpBatching::ALL.with(|it| it.gso = false);
+            config.device = Device::udp().with_batching(batching);
+        } else {
             config.device = Device::xdp(Lab::INTERFACE).in_mode(setup.mode);
         }
         // The child of another test of this process may hold copies of what the last host here has
