@@ -74,7 +74,7 @@ impl Expected {
     #[inline]
     fn note(&mut self, len: usize, frames: usize) {
         self.len = len;
-        self.frames = frames.max(self.frames - self.frames / 8).max(1);
+        self.frames = frames.max(self.frames - self.frames.div_ceil(8)).max(1);
     }
 }
 

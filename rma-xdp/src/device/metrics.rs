@@ -15,7 +15,7 @@ use super::{status::InterfaceStatus, udp::UdpCounters};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceCounter {
-    /// Its name for Prometheus, such as `rma_xdp_rx_frames_total`.
+    /// Its name for Prometheus, such as `rma_xdp_rx_packets_total`.
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
