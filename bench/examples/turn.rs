@@ -1,7 +1,7 @@
 //! Engine turns for 64 B reads and nothing else, for a profiler: see `docs/BENCHMARKING.md`.
 //!
-//! `turn [one|many] [fastest|portable] [BATCHES]`; without BATCHES it measures instead, and prints
-//! what each side spends.
+//! `turn [one|many] [fastest|portable] [BATCHES [AT_ONCE]]`; without BATCHES it measures instead, and
+//! prints what each side spends. A batch has AT_ONCE reads: 32, unless said.
 
 use std::process::ExitCode;
 
@@ -11,10 +11,13 @@ use rma_bench::{
 };
 use rma_core::crypto::{AeadProvider, ProviderKind, fastest};
 
+/// How many batches are profiled, and how many reads each has.
+type Profile = (u64, usize);
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let Some((keys, aead, batches)) = parse(&args) else {
-        eprintln!("usage: turn [one|many] [fastest|portable] [BATCHES]");
+        eprintln!("usage: turn [one|many] [fastest|portable] [BATCHES [AT_ONCE]]");
         return ExitCode::FAILURE;
     };
     if let Some(batches) = batches {
@@ -35,7 +38,7 @@ fn main() -> ExitCode {
 
 /// `None` if there is anything that it does not know: a profile of something else would not show
 /// that.
-fn parse(args: &[String]) -> Option<(Keys, &'static dyn AeadProvider, Option<u64>)> {
+fn parse(args: &[String]) -> Option<(Keys, &'static dyn AeadProvider, Option<Profile>)> {
     let keys = match args.first().map(String::as_str) {
         None | Some("one") => Keys::One,
         Some("many") => Keys::Many,
@@ -46,10 +49,10 @@ fn parse(args: &[String]) -> Option<(Keys, &'static dyn AeadProvider, Option<u64
         Some("portable") => ProviderKind::Portable.provider().ok()?,
         Some(_) => return None,
     };
-    let batches = args.get(2).map(|text| text.parse().ok());
-    match batches {
-        Some(None) => None,
-        _ if args.len() > 3 => None,
-        batches => Some((keys, aead, batches.flatten())),
-    }
+    let at_once = args.get(3).map_or(Some(32), |text| text.parse().ok())?;
+    let batches = match args.get(2) {
+        Some(text) => Some((text.parse().ok()?, at_once)),
+        None => None,
+    };
+    if args.len() > 4 || !(1..=32).contains(&at_once) { None } else { Some((keys, aead, batches)) }
 }

@@ -137,15 +137,16 @@ pub fn measure(aead: &'static dyn AeadProvider, keys: Keys, rounds: usize) -> Tu
     }
 }
 
-/// Runs `batches` batches of turns and nothing else, for a profiler.
+/// Runs turns for `batches` batches of `at_once` reads and nothing else, for a profiler.
 ///
 /// # Panics
-/// As [`measure`].
-pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, batches: u64) {
+/// As [`measure`]; if a batch has more than 32 reads.
+pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, (batches, at_once): (u64, usize)) {
+    assert!(at_once <= BATCH, "{at_once} reads at once are more than {BATCH}");
     let clock = TscClock::new();
     let mut engines = Engines::new(aead, keys, clock.clone());
     for _ in 0..batches {
-        engines.batch(&clock);
+        engines.reads(at_once, &clock);
     }
     engines.check();
 }

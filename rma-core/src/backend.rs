@@ -79,6 +79,13 @@ impl<'a> TxFrame<'a> {
         Self { bytes, transmit: None }
     }
 
+    /// Says what was written into the buffer. It is made where it stays: one that is copied is
+    /// loaded in other pieces than it was stored in, and waits for them.
+    #[inline]
+    pub(crate) const fn hold(&mut self, transmit: Transmit) {
+        self.transmit = Some(transmit);
+    }
+
     /// How long a packet may be that its frame begins and others are moved into, as far as the
     /// buffer goes.
     #[must_use]
@@ -143,6 +150,7 @@ pub struct Transmit {
 impl Transmit {
     /// A frame of `len` octets to a host that has said nothing of itself.
     #[must_use]
+    #[inline]
     pub const fn new(
         [source, destination]: [HostAddr; 2],
         port: Port,

@@ -373,10 +373,13 @@ impl Nic {
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;
             for frame in &mut *frames {
-                frame.transmit =
-                    if quantum.admits() { self.write_next(now, frame.bytes) } else { None };
-                let Some(transmit) = &frame.transmit else { break };
-                quantum.take(transmit);
+                if !quantum.admits() || !self.write_next(now, frame) {
+                    frame.transmit = None;
+                    break;
+                }
+                if let Some(transmit) = &frame.transmit {
+                    quantum.take(transmit);
+                }
                 quantum.expect_rest(self.rest_is_next);
                 written += 1;
             }
@@ -395,10 +398,10 @@ impl Nic {
         count
     }
 
-    /// Writes the next frame, to be sealed.
-    fn write_next(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        if out.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
-            return None;
+    /// Writes the next frame, to be sealed. Returns whether there was one.
+    fn write_next(&mut self, now: Instant, out: &mut TxFrame<'_>) -> bool {
+        if out.bytes.len() < wire::FRAME_LEN_MIN || !self.may_seal() {
+            return false;
         }
         // Only whether both wait matters, and mutations seldom do.
         let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
@@ -407,7 +410,7 @@ impl Nic {
         // 8 ns of a 64 B READ by `turn64_initiator_ops_per_s`, and 6 by
         // `turn64_responder_ops_per_s`, when this was written.
         for responder in [self.responder_first, !self.responder_first] {
-            let transmit = if responder {
+            let is_written = if responder {
                 let (responder, mut tables) = self.responding();
                 responder.poll_transmit(now, &mut tables, out)
             } else {
@@ -415,15 +418,15 @@ impl Nic {
                 initiator.poll_transmit(now, &mut tables, out)
             };
             // A side that had nothing to send has not had its turn.
-            if transmit.is_some() {
+            if is_written {
                 self.rest_is_next =
                     if responder { self.responder.has_rest() } else { self.initiator.has_rest() };
                 self.responder_first = responder == self.rest_is_next;
                 self.make_room(now);
-                return transmit;
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Whether [`Nic::poll_transmit`] has a frame. An engine must not sleep over one that its

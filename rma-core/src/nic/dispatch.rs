@@ -45,9 +45,15 @@ pub(super) type Batch = ArrayVec<Seen, BATCH>;
 
 /// What a kind of frame is opened with, and who handles it.
 trait Received {
-    /// Notes with what the frame is to be opened, by what the tables say. `None` if it belongs to
-    /// nothing, or need not be opened.
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith>;
+    /// Notes with what the frame is to be opened, by what the tables say: for the batch in `look`,
+    /// and for who handles the frame in `with`, which stays as it is if the frame belongs to
+    /// nothing or need not be opened. `None` in those cases.
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()>;
 
     /// Hands the frame over, with what opening it has shown.
     fn handle(
@@ -81,9 +87,15 @@ macro_rules! by_kind {
 
 impl Received for Request {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let span = Some((self.region_offset, self.op_size.into()));
-        Some(look.request(frame, self, OpType::Read, span))
+        look.request(frame, self, (OpType::Read, span), with);
+        Some(())
     }
 
     #[inline]
@@ -102,9 +114,15 @@ impl Received for Request {
 
 impl Received for Response {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        Some(look.answer(frame, self, key, &seal.iv))
+        look.answer(frame, self, (key, &seal.iv), with);
+        Some(())
     }
 
     #[inline]
@@ -123,11 +141,17 @@ impl Received for Response {
 
 impl Received for Failure {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let &Arrived { index, frame } = frame;
         let (key, seal) = look.initiator.request_of(frame.source, &self.header)?;
         look.security.expect_failure(index, key, seal, self, frame.bytes);
-        Some(OpenedWith::Answered(seal.iv))
+        *with = OpenedWith::Answered(seal.iv);
+        Some(())
     }
 
     #[inline]
@@ -146,12 +170,18 @@ impl Received for Failure {
 
 impl Received for MutationRequest {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         // What has come before need not be authenticated again.
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
-        Some(look.request(frame, self, self.mutation.op_type(), None))
+        look.request(frame, self, (self.mutation.op_type(), None), with);
+        Some(())
     }
 
     #[inline]
@@ -172,9 +202,15 @@ impl Received for MutationRequest {
 
 impl Received for Solicitation {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        Some(look.answer(frame, self, key, &seal.iv))
+        look.answer(frame, self, (key, &seal.iv), with);
+        Some(())
     }
 
     #[inline]
@@ -193,9 +229,15 @@ impl Received for Solicitation {
 
 impl Received for SolicitedData {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let (key, answered) = look.responder.solicitation_of(frame.frame.source, self)?;
-        Some(look.answer(frame, self, key, answered))
+        look.answer(frame, self, (key, answered), with);
+        Some(())
     }
 
     #[inline]
@@ -214,9 +256,15 @@ impl Received for SolicitedData {
 
 impl Received for Acknowledgement {
     #[inline]
-    fn expect(&self, frame: &Arrived<'_>, look: &mut Look<'_, '_>) -> Option<OpenedWith> {
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
         let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
-        Some(look.answer(frame, self, key, answered))
+        look.answer(frame, self, (key, answered), with);
+        Some(())
     }
 
     #[inline]
@@ -256,9 +304,9 @@ impl Look<'_, '_> {
         &mut self,
         &Arrived { index, frame }: &Arrived<'_>,
         claims: &impl Frame<HEADER>,
-        op_type: OpType,
-        span: Option<(u64, usize)>,
-    ) -> OpenedWith {
+        (op_type, span): (OpType, Option<(u64, usize)>),
+        with: &mut OpenedWith,
+    ) {
         let header = claims.header();
         let region = self.regions.get(header.region);
         if let Some((offset, size)) = span {
@@ -274,7 +322,7 @@ impl Look<'_, '_> {
         };
         self.security.expect_request(index, header, HEADER);
         self.derivations.push((index, key, BindingFields::new(&binding)));
-        OpenedWith::Revision(revision)
+        *with = OpenedWith::Revision(revision);
     }
 
     /// What claims to answer the frame with `answered`, under `key`.
@@ -283,12 +331,12 @@ impl Look<'_, '_> {
         &mut self,
         &Arrived { index, frame }: &Arrived<'_>,
         claims: &T,
-        key: &DerivedRegionKey,
-        answered: &Iv,
-    ) -> OpenedWith {
+        (key, answered): (&DerivedRegionKey, &Iv),
+        with: &mut OpenedWith,
+    ) {
         let iv = claims.header().iv(T::DIRECTION);
         self.security.expect_answer::<HEADER>(index, key, iv, answered, frame.bytes);
-        OpenedWith::Answered(*answered)
+        *with = OpenedWith::Answered(*answered);
     }
 }
 
@@ -327,11 +375,9 @@ impl Nic {
             Look { security, regions, initiator, responder, derivations: &mut derivations };
         for (index, (frame, seen)) in frames.iter().zip(&mut *batch).enumerate() {
             let Ok(view) = &seen.view else { continue };
-            let frame = Arrived { index, frame };
-            let with = by_kind!(view, claims => claims.expect(&frame, &mut look));
-            if let Some(with) = with {
+            let (frame, with) = (Arrived { index, frame }, &mut seen.opened.with);
+            if by_kind!(view, claims => claims.expect(&frame, &mut look, with)).is_some() {
                 which.insert(index);
-                seen.opened.with = with;
             }
         }
         let authentic = self.security.open(frames, which, &derivations);

@@ -27,7 +27,7 @@ use super::{
     tables::Tables,
 };
 use crate::{
-    backend::Transmit,
+    backend::TxFrame,
     command::{Command, CommandSlotId, Completion, Transfer},
     error::CommandError,
     index_list::{IndexList, Links},
@@ -197,30 +197,31 @@ impl Initiator {
         dispatch.chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
     }
 
-    /// Writes the next frame: solicited data and requests take turns.
+    /// Writes the next frame, if there is one: solicited data and requests take turns. Returns
+    /// whether there was.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> bool {
         // In most turns there is nothing, and that should be known soon.
         if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
-            return None;
+            return false;
         }
         // Unless an op says otherwise below.
         self.has_rest = false;
         for data in [self.data_first, !self.data_first] {
-            let transmit = if data {
+            let is_written = if data {
                 self.poll_data(tables, out)
             } else {
-                self.poll_request(now, tables, out)
+                self.poll_request(now, tables, out).is_some()
             };
-            if transmit.is_some() {
-                return transmit;
+            if is_written {
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Whether the last frame has others of its op behind it, which leave in the same turn.

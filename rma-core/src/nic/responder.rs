@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     op::OpType,
@@ -199,33 +199,33 @@ impl Responder {
         self.reads.has_rest()
     }
 
-    /// Writes the next frame, if there is one.
+    /// Writes the next frame, if there is one. Returns whether there was.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> bool {
         // In most turns there is nothing, and that should be known soon.
         if self.frames_waiting(tables.window) == 0 {
-            return None;
+            return false;
         }
         let Self { admission, reads, writes, .. } = self;
         admission.note_time(now);
         let mut sender = self.first;
         for _ in 0..Sender::COUNT {
-            let transmit = match sender {
+            let is_written = match sender {
                 Sender::Admission => admission.poll_transmit(tables, out),
                 Sender::Reads => reads.poll_transmit(tables, admission, out),
                 Sender::Writes => writes.poll_transmit(now, admission, tables, out),
             };
             sender = sender.next();
-            if transmit.is_some() {
+            if is_written {
                 self.first = if reads.has_rest() { Sender::Reads } else { sender };
-                return transmit;
+                return true;
             }
         }
-        None
+        false
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, Transmit, TxFrame},
     command::{CommandOp, CommandSlotId, Transfer},
     crypto::Iv,
     error::DropReason,
@@ -111,16 +111,13 @@ impl Initiator {
         Ok(())
     }
 
-    /// Writes the next frame of solicited data, if there is one. Ops take turns.
-    pub(super) fn poll_data(
-        &mut self,
-        tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
-        let id = self.sending.pop_front(&mut self.sending_links)?;
+    /// Writes the next frame of solicited data, if there is one. Ops take turns. Returns whether
+    /// there was one.
+    pub(super) fn poll_data(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> bool {
+        let Some(id) = self.sending.pop_front(&mut self.sending_links) else { return false };
         let slot = &mut self.slots[usize::from(id)];
-        let transmit = slot.write_data(CommandSlotId(id), tables, out);
-        if transmit.is_none() {
+        let is_written = slot.write_data(CommandSlotId(id), tables, out).is_some();
+        if !is_written {
             // The local region is gone: what was sent may land, the rest never comes.
             slot.solicited.sent = slot.command.op.op_size();
         }
@@ -133,7 +130,7 @@ impl Initiator {
             }
         }
         self.data_first = self.has_rest;
-        transmit
+        is_written
     }
 
     /// Ends an op as its responder says.
@@ -160,14 +157,14 @@ impl Slot {
         &mut self,
         id: CommandSlotId,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
         let Solicited { iv, pending, payload_len_max, packet_len_max, sent, source, .. } =
             self.solicited;
-        let room = out.len().saturating_sub(DATA_OVERHEAD);
+        let room = out.bytes.len().saturating_sub(DATA_OVERHEAD);
         let left = (self.command.op.op_size() - sent) as usize;
         let payload_len = cut(left, payload_len_max.min(room));
-        let frame = out.get_mut(..DATA_OVERHEAD + payload_len)?;
+        let frame = out.bytes.get_mut(..DATA_OVERHEAD + payload_len)?;
         let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
         match &self.command.op {
             CommandOp::Rekey(key) => payload.copy_from_slice(key.expose()),
@@ -198,6 +195,7 @@ impl Slot {
         self.solicited.sent += payload_len as u32;
         let (ends, len) = ([source, self.command.responder], DATA_OVERHEAD + payload_len);
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
-        Some(Transmit { source_port: self.source_port, packet_len_max, ..transmit })
+        out.hold(Transmit { source_port: self.source_port, packet_len_max, ..transmit });
+        Some(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Initiator, queues::fifo, slots::State};
 use crate::{
-    backend::Transmit,
+    backend::{Transmit, TxFrame},
     command::{CommandOp, Transfer},
     crypto::EngineId,
     nic::{granules::Granules, solicitation_window::Solicitor, tables::Tables},
@@ -22,8 +22,8 @@ impl Initiator {
         &mut self,
         now: Instant,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
         let admits_read = tables.window.admits(Solicitor::Read);
         let id = self.next_ready(admits_read)?;
         let slot = &mut self.slots[id.index()];
@@ -54,7 +54,7 @@ impl Initiator {
                     op_size: op_size as u16,
                     payload_len_max: tables.config.payload_len_max(source, RESPONSE_OVERHEAD),
                 };
-                slot.seal.iv = tables.security.write_request(&command.key, request, out);
+                slot.seal.iv = tables.security.write_request(&command.key, request, out.bytes);
                 None
             }
             CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
@@ -65,7 +65,7 @@ impl Initiator {
         if let Some(mutation) = mutation {
             let timeout_micros = (self.timeout_nanos / 1_000) as u32;
             let request = MutationRequest { header, mutation, timeout_micros };
-            slot.seal.iv = tables.security.write_request(&command.key, request, out);
+            slot.seal.iv = tables.security.write_request(&command.key, request, out.bytes);
         }
         self.data_first = true;
         slot.entered_at = now;
@@ -75,6 +75,7 @@ impl Initiator {
         let len = if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN };
         let ends = [source, slot.command.responder];
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
-        Some(Transmit { source_port: slot.source_port, ..transmit })
+        out.hold(Transmit { source_port: slot.source_port, ..transmit });
+        Some(())
     }
 }

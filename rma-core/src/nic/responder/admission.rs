@@ -11,7 +11,7 @@
 use super::notices::{Cause, Notices, Way};
 use crate::{
     addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, Transmit, TxFrame},
     crypto::{DerivedRegionKey, KeyBinding},
     error::DropReason,
     nic::{
@@ -52,6 +52,7 @@ impl Asked {
     };
 
     /// The envelope of an answer of `len` octets, which weighs as its op does.
+    #[inline]
     pub(super) fn reply(&self, config: &NicConfig, len: usize) -> Transmit {
         let ends = [self.responder, self.initiator];
         let transmit = Transmit::new(ends, config.place.port, self.header.class, len);
@@ -240,13 +241,9 @@ impl Admission {
         self.notices.frames_waiting()
     }
 
-    /// Writes the next notice, if there is one that may be sent.
+    /// Writes the next notice, if there is one that may be sent. Returns whether there was.
     #[inline]
-    pub(super) fn poll_transmit(
-        &mut self,
-        tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+    pub(super) fn poll_transmit(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> bool {
         self.notices.poll_transmit(self.now, tables.security, out)
     }
 }

@@ -44,7 +44,7 @@ mod pending;
 use super::admission::{Admission, Admitted, Asked};
 use crate::{
     addr::HostAddr,
-    backend::{RxFrame, Transmit},
+    backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     index_list::{IndexList, Links},
@@ -477,31 +477,31 @@ impl PendingWrites {
     }
 
     /// Writes the next acknowledgement or solicitation, if there is one. Acknowledgements go first:
-    /// there are never more of them than solicitations before them.
+    /// there are never more of them than solicitations before them. Returns whether there was one.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         admission: &mut Admission,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> bool {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
             let entry = &mut self.entries[usize::from(index)];
-            let transmit = entry.write_acknowledgement(tables, out);
+            let is_written = entry.write_acknowledgement(tables, out).is_some();
             self.release(index);
-            return transmit;
+            return is_written;
         }
         //= 1rma#5.1-writes-solicited
         if !self.any_waits()
             || !tables.window.admits(Solicitor::Mutation)
             || self.solicited.len() >= self.solicited_max
         {
-            return None;
+            return false;
         }
         let Some(index) = self.next_in_time(now, tables) else {
             // None waits any more, and reads need not take turns with them.
             tables.window.note_contended(false);
-            return None;
+            return false;
         };
         let entry = &mut self.entries[usize::from(index)];
         if tables.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
@@ -515,7 +515,7 @@ impl PendingWrites {
         entry.state = State::Solicited;
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
-        entry.write_solicitation(index, tables, out)
+        entry.write_solicitation(index, tables, out).is_some()
     }
 
     /// Takes the next entry whose initiator still waits for the solicitation; the others it

@@ -16,7 +16,7 @@ mod told_requests;
 
 use super::admission::Asked;
 use crate::{
-    backend::{LINK_LEN, Transmit},
+    backend::{LINK_LEN, Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::{DropReason, NotSent},
     nic::{
@@ -249,19 +249,16 @@ impl Notices {
         if self.is_empty() { 0 } else { self.queues.iter().map(Queue::sendable).sum() }
     }
 
-    /// Writes the next notice that may be sent, if there is one.
+    /// Writes the next notice that may be sent, if there is one. Returns whether there was.
     #[inline]
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         security: &mut Security,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> bool {
         // As before most responses.
-        if self.is_empty() {
-            return None;
-        }
-        self.write_next(now, security, out)
+        !self.is_empty() && self.write_next(now, security, out).is_some()
     }
 
     #[inline(never)]
@@ -269,10 +266,10 @@ impl Notices {
         &mut self,
         now: Instant,
         security: &mut Security,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
         let cause = self.next_cause()?;
-        let frame = out.get_mut(..FAILURE_LEN)?;
+        let frame = out.bytes.get_mut(..FAILURE_LEN)?;
         let Queue { queue, limiter } = &mut self.queues[cause as usize];
         let entry = queue.pop_front(&mut self.links)?;
         self.free.push(entry);
@@ -287,7 +284,7 @@ impl Notices {
         }
         let failure = Failure { header: security.stamped(asked.header), status };
         security.write_failure(key.as_ref(), &asked.seal, &failure, frame);
-        let behind = out[FAILURE_LEN..].first_chunk_mut();
+        let behind = out.bytes[FAILURE_LEN..].first_chunk_mut();
         let link_behind = match (link, behind) {
             (Some(link), Some(behind)) => {
                 *behind = link;
@@ -298,13 +295,14 @@ impl Notices {
         let ends = [asked.responder, asked.initiator];
         // Others decide how many there are.
         let class = ClassOfService::Latency;
-        Some(Transmit {
+        out.hold(Transmit {
             source_port: asked.source_port,
             opens_packet,
             may_resolve: cause != Cause::Stranger,
             link_behind,
             ..Transmit::new(ends, self.port, class, FAILURE_LEN)
-        })
+        });
+        Some(())
     }
 
     /// The queue whose turn it is, if it may send; otherwise the next that may.

@@ -10,7 +10,7 @@
 
 use super::admission::{Admission, Admitted, Asked};
 use crate::{
-    backend::Transmit,
+    backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::DropReason,
     limits::GRANULE,
@@ -196,23 +196,24 @@ impl InboundReads {
         self.has_rest
     }
 
-    /// Writes the next response, if there is one.
+    /// Writes the next response, if there is one. Returns whether there was.
     pub(super) fn poll_transmit(
         &mut self,
         tables: &mut Tables<'_>,
         admission: &mut Admission,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> bool {
         // Unless a job says otherwise below.
         self.has_rest = false;
-        let class = self.next_class()?;
+        let Some(class) = self.next_class() else { return false };
         let jobs = &mut self.queues[class as usize];
-        let job = &mut jobs.entries[usize::from(jobs.queue.front()?)];
+        let Some(front) = jobs.queue.front() else { return false };
+        let job = &mut jobs.entries[usize::from(front)];
         let sent_before = job.sent;
-        let transmit = job.write_response(tables, out);
+        let is_written = job.write_response(tables, out).is_some();
         let sent = u64::from(job.sent - sent_before);
-        let is_over = transmit.is_none() || job.sent == job.op_size;
-        if transmit.is_none() {
+        let is_over = !is_written || job.sent == job.op_size;
+        if !is_written {
             tables.counters.count_drop(DropReason::OldKey);
             let status = OpStatus::RemoteAuthenticationFailure;
             admission.refuse(&job.asked, &job.key, status, tables);
@@ -226,7 +227,7 @@ impl InboundReads {
             self.first = class;
         }
         // One frame for each call, and bounded work: the refusal, or an earlier one.
-        transmit.or_else(|| admission.poll_transmit(tables, out))
+        is_written || admission.poll_transmit(tables, out)
     }
 
     /// The class whose turn it is, if it has a job; otherwise the other.
@@ -295,12 +296,12 @@ impl Job {
 
     /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
-    fn write_response(&mut self, tables: &mut Tables<'_>, out: &mut [u8]) -> Option<Transmit> {
+    fn write_response(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> Option<()> {
         let region = tables.regions.get_at(self.asked.header.region, self.revision)?;
-        let room = out.len().saturating_sub(RESPONSE_OVERHEAD);
+        let room = out.bytes.len().saturating_sub(RESPONSE_OVERHEAD);
         let left = usize::from(self.op_size - self.sent);
         let payload_len = cut(left, self.payload_len_max.min(room));
-        let frame = out.get_mut(..RESPONSE_OVERHEAD + payload_len)?;
+        let frame = out.bytes.get_mut(..RESPONSE_OVERHEAD + payload_len)?;
         let payload = frame.get_mut(RESPONSE_HEADER_LEN..RESPONSE_HEADER_LEN + payload_len)?;
         let offset = self.region_offset + u64::from(self.sent);
         region.memory.copy_out(offset, payload).ok()?;
@@ -312,6 +313,7 @@ impl Job {
         tables.security.write_answer(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
         let reply = self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len);
-        Some(Transmit { packet_len_max: self.packet_len_max, ..reply })
+        out.hold(Transmit { packet_len_max: self.packet_len_max, ..reply });
+        Some(())
     }
 }

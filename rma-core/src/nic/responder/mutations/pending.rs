@@ -3,7 +3,7 @@
 
 use crate::{
     addr::HostAddr,
-    backend::Transmit,
+    backend::{Transmit, TxFrame},
     crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
     nic::{granules::Granules, responder::admission::Asked, tables::Tables},
@@ -143,32 +143,34 @@ impl Pending {
         &mut self,
         index: u16,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
         let solicitation = Solicitation {
             header: self.asked.header,
             pending: index,
             payload_len_max: tables.config.payload_len_max(self.asked.responder, DATA_OVERHEAD),
         };
-        let frame = out.get_mut(..SOLICITATION_LEN)?;
+        let frame = out.bytes.get_mut(..SOLICITATION_LEN)?;
         let request_iv = &self.asked.seal.iv;
         self.solicitation_iv =
             tables.security.write_answer(&self.key, request_iv, solicitation, frame);
         // The initiators decide how many there are, and those that keep the rules wait behind the
         // rest.
         let class = ClassOfService::Latency;
-        Some(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN) })
+        out.hold(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN) });
+        Some(())
     }
 
     pub(super) fn write_acknowledgement(
         &self,
         tables: &mut Tables<'_>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
         let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
-        let frame = out.get_mut(..ACKNOWLEDGEMENT_LEN)?;
+        let frame = out.bytes.get_mut(..ACKNOWLEDGEMENT_LEN)?;
         let iv = &self.solicitation_iv;
         tables.security.write_answer(&self.key, iv, acknowledgement, frame);
-        Some(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN))
+        out.hold(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN));
+        Some(())
     }
 }
