@@ -1,7 +1,7 @@
 //! Engine turns for 64 B reads and nothing else, for a profiler: see `docs/BENCHMARKING.md`.
 //!
-//! `turn [one|many] [fastest|portable] [BATCHES [AT_ONCE]]`; without BATCHES it measures instead, and
-//! prints what each side spends. A batch has AT_ONCE reads: 32, unless said.
+//! `turn [one|many] [fastest|portable] [BATCHES [AT_ONCE]]`; without BATCHES it measures instead,
+//! and prints what each side spends. A batch has AT_ONCE reads: 32, unless said.
 
 use std::process::ExitCode;
 
