@@ -155,6 +155,7 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
             tx_gso_packets: "Packets that the kernel took together with others (GSO).",
             tx_gso_refused: "Times that several packets as one were refused; no frame is lost by it.",
             tx_blocked: "Times that a socket's send buffer was full; no frame is lost by it.",
+            tx_split: "Packets longer than the path's MTU, whose frames were sent alone.",
             tx_too_long: "Dropped: longer than the path's MTU, or than the buffer.",
             tx_no_socket: "Dropped: a source that is none of the local addresses.",
             tx_refused: "ICMP said about an earlier frame that nobody listens there.",

@@ -22,7 +22,7 @@
 //!   pieces was cut by somebody else (WIRE, section 1).
 //! - [`RxPacket::reply_len_max`] follows from the device's MTU when the backend was opened, not
 //!   from the path's. Frames are never fragmented: what the kernel knows to be too long for its
-//!   path is dropped and counted.
+//!   path is sent a frame at a time, and a frame that is too long is dropped; both are counted.
 //!
 //! Invariant: after [`UdpBackend::open`] nothing here allocates, locks, logs or blocks, and every
 //! frame is either handed on or counted under the reason why not.

@@ -40,9 +40,11 @@ pub struct UdpCounters {
     /// Times that the socket's send buffer was full (`EAGAIN`). What was to be sent is held back
     /// and goes first, nothing is lost.
     pub tx_blocked: Tally,
-    /// Frames dropped: their packet was longer than the buffer, or than the MTU of the path as the
-    /// kernel knows it (`EMSGSIZE`). Grows for ever? Then `mtu` in [`UdpConfig`](super::UdpConfig)
-    /// is too large.
+    /// Packets of several frames that were longer than the MTU of the path as the kernel knows it
+    /// (`EMSGSIZE`). Their frames were sent alone. Grows for ever? As `tx_too_long`.
+    pub tx_split: Tally,
+    /// Dropped: a frame was longer than the buffer, or than the MTU of the path as the kernel knows
+    /// it (`EMSGSIZE`). Grows for ever? Then `mtu` in [`UdpConfig`](super::UdpConfig) is too large.
     pub tx_too_long: Tally,
     /// Dropped: the source or the port is none of ours, or the source is of another family than
     /// the destination.
@@ -60,6 +62,6 @@ pub struct UdpCounters {
     /// Dropped: refused for a reason that none of the others names.
     pub tx_failed: Tally,
     /// Frames dropped: notices to strangers whose packet was paid for, and that found none to join
-    /// (P10).
+    /// (P10), or none that its path carries.
     pub tx_unpaid: Tally,
 }

@@ -4,7 +4,8 @@
 //! that share a packet stay where they are: the kernel gathers them. Packets of one length to one
 //! destination go as a *run*, which it takes as one and cuts apart where it leaves (GSO), and the
 //! runs of a socket by one `sendmmsg`. What it has no room for stays, and goes before anything
-//! else.
+//! else. The frames of a packet that is too long for its path are sent alone: a host that has not
+//! said what it receives may be behind a path that carries less than its device.
 
 use std::{
     net::SocketAddr,
@@ -18,6 +19,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{Transmit, TxFrame},
     packet::{FRAMES_MAX, Packets},
+    port::SourcePort,
     tally::Tally,
 };
 use rustix::{
@@ -46,6 +48,8 @@ const BURSTS_WITHOUT_RUNS: u32 = 1024;
 struct Part {
     slot: usize,
     len: usize,
+    /// Whether it may be sent alone.
+    opens_packet: bool,
 }
 
 /// A packet that waits for its socket.
@@ -126,6 +130,10 @@ impl Outbox {
                 reason.add(1);
                 frame.transmit = None;
             }
+            if let Some(transmit) = &mut frame.transmit {
+                // That of its socket, whatever was wished for, so it keeps no frames apart.
+                transmit.source_port = SourcePort(transmit.port.0);
+            }
         }
         let of = |it: &Transmit| position(sockets, it).map(|index| &sockets[index]);
         // Nothing is moved, so frames of any length may share.
@@ -138,7 +146,10 @@ impl Outbox {
             let Some(head) = &frames[planned.first()].transmit else { continue };
             let Some(socket) = position(sockets, head) else { continue };
             let start = self.parts.len();
-            let part = |slot: usize| Some(Part { slot, len: frames[slot].transmit?.len });
+            let part = |slot: usize| {
+                let Transmit { len, opens_packet, .. } = frames[slot].transmit?;
+                Some(Part { slot, len, opens_packet })
+            };
             self.parts.extend(self.plan.frames_of(planned).filter_map(part));
             self.packets.push(Packet {
                 socket,
@@ -177,7 +188,28 @@ impl Outbox {
                     self.packets.drain(..sent);
                     sockets[socket].bursts_without_runs = bursts;
                 }
+                Attempt::PacketTooLong { sent } => {
+                    self.packets.drain(..sent);
+                    self.split_first(counters);
+                }
             }
+        }
+    }
+
+    /// Makes packets of one frame each of the first one, which is too long for its path.
+    fn split_first(&mut self, counters: &UdpCounters) {
+        let Some(packet) = self.packets.pop_at(0) else { return };
+        counters.tx_split.add(1);
+        let mut at = 0;
+        for index in packet.parts.clone() {
+            let Part { len, opens_packet, .. } = self.parts[index];
+            if !opens_packet {
+                counters.tx_unpaid.add(1);
+                continue;
+            }
+            // There is room: there are no more packets than frames.
+            self.packets.insert(at, Packet { parts: index..index + 1, len, ..packet.clone() });
+            at += 1;
         }
     }
 
@@ -253,6 +285,9 @@ impl Outbox {
             {
                 counters.tx_gso_refused.add(1);
                 return Attempt::RunRefused { sent, socket: run.socket, bursts };
+            }
+            if run.frames > 1 && errno == Errno::MSGSIZE {
+                return Attempt::PacketTooLong { sent };
             }
             loss_counter(counters, errno).add(run.frames as u64);
             rest = &rest[1..];
@@ -358,6 +393,9 @@ enum Attempt {
     /// The first `sent` packets are gone; then a socket refused a run, and should send none for
     /// some bursts.
     RunRefused { sent: usize, socket: usize, bursts: u32 },
+    /// The first `sent` packets are gone; the next one, of several frames, is longer than its path
+    /// carries.
+    PacketTooLong { sent: usize },
 }
 
 /// For how many bursts there should be no runs, if `errno` may be about a run as such: then its

@@ -9,7 +9,7 @@ use rma_core::{
     addr::HostAddr,
     backend::Transmit,
     op::ClassOfService,
-    port::{Port, PortsError},
+    port::{Port, PortsError, SourcePort},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

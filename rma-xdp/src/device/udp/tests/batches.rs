@@ -110,7 +110,9 @@ fn frames_share_packets_as_planned_and_packets_of_one_length_go_as_one() {
             seed += 1;
             out[..100].copy_from_slice(&frame);
             let transmit = Transmit::new(addresses, port, ClassOfService::Throughput, 100);
-            (seed <= 30).then_some(Transmit { packet_len_max: 450, ..transmit })
+            // The socket has one port, whatever is wished for.
+            let source_port = SourcePort(50_000 + seed as u16);
+            (seed <= 30).then_some(Transmit { packet_len_max: 450, source_port, ..transmit })
         };
         assert_eq!(a.tx_burst(64, |frames| TxFrame::fill_each(frames, &mut next)), 30);
         let got = receive_all(&mut b, 64);
@@ -254,6 +256,34 @@ fn of_a_run_that_a_path_has_become_too_narrow_for_the_short_end_is_sent() {
         let counters = backend.counters();
         assert_eq!((counters.tx_too_long.load(), counters.tx_frames.load()), (3, 3));
         assert_eq!(counters.tx_gso_refused.load(), 1);
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn of_a_packet_that_a_path_has_become_too_narrow_for_each_frame_is_sent_that_may_be_alone() {
+    in_own_network(|| {
+        let name = silent_interface(1500);
+        let mut backend = UdpBackend::open(&config(&["192.0.2.1"], 10_472)).unwrap();
+        ip(&format!("link set {name} mtu 1300"));
+        let (here, there) = (addr("192.0.2.1"), addr("192.0.2.2"));
+        for knows_it in [false, true] {
+            // With runs, too.
+            backend.peers.note(there, knows_it);
+            let mut lens = [500, 500, 400, 600, 600, 200, 1_350].into_iter();
+            let mut next = |_: &mut [u8]| {
+                let len = lens.next()?;
+                let ends = [here, there];
+                let transmit = Transmit::new(ends, Port(10_472), ClassOfService::Throughput, len);
+                Some(Transmit { opens_packet: len != 400, ..transmit })
+            };
+            assert_eq!(backend.tx_burst(64, |frames| TxFrame::fill_each(frames, &mut next)), 7);
+        }
+        // Packets of 1,400 octets, twice, and a frame of more: both times.
+        let counters = backend.counters();
+        assert_eq!((counters.tx_split.load(), counters.tx_unpaid.load()), (4, 2));
+        assert_eq!((counters.tx_frames.load(), counters.tx_too_long.load()), (10, 2));
+        assert!(backend.outbox.is_empty());
     });
 }
 
