@@ -176,7 +176,7 @@ impl Attachment {
     pub(super) fn doubts(&self) -> Option<Doubts> {
         let watch = self.watched.watch();
         (self.steering.reason() == ModeReason::FasterOnVeth)
-            .then(|| Doubts::new(&self.ports, watch))
+            .then(|| Doubts::new(&self.ports, watch, self.description.multi_buffer))
     }
 }
 

@@ -22,13 +22,18 @@ pub(super) struct Doubts {
     /// Where frames end that pass by the program.
     ports: Weak<ReservedPorts>,
     watch: XskWatch,
+    /// Whether packets may take several chunks. Then none is too long for the kernel, and it drops
+    /// some without counting that chunks were wanting: where there are some, and too few
+    /// (`xp_can_alloc` in
+    /// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>).
+    multi_buffer: bool,
     /// How many have so far.
     astray: u64,
 }
 
 impl Doubts {
-    pub(super) fn new(ports: &Arc<ReservedPorts>, watch: XskWatch) -> Self {
-        Self { ports: Arc::downgrade(ports), watch, astray: 0 }
+    pub(super) fn new(ports: &Arc<ReservedPorts>, watch: XskWatch, multi_buffer: bool) -> Self {
+        Self { ports: Arc::downgrade(ports), watch, multi_buffer, astray: 0 }
     }
 
     /// Looks, a few system calls, and says whether frames are lost for the mode. It may be wrong
@@ -40,7 +45,8 @@ impl Doubts {
         // The kernel counts a packet for which there is no chunk in both, one that is too long for
         // a chunk in the first alone (`xsk_rcv_check` and `__xsk_rcv` in
         // https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c).
-        let too_long = self.watch.statistics().map_or(0, |statistics| {
+        let statistics = self.watch.statistics().filter(|_| !self.multi_buffer);
+        let too_long = statistics.map_or(0, |statistics| {
             statistics.rx_dropped.saturating_sub(statistics.rx_fill_ring_empty_descs)
         });
         self.astray.saturating_add(too_long) >= LOST_MIN
