@@ -106,7 +106,7 @@ impl CommandPortal {
     /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps,
     /// when the batch is dropped.
     pub const fn batch(&mut self) -> Batch<'_> {
-        Batch { portal: self }
+        Batch { portal: self, any: false }
     }
 
     fn place_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
@@ -324,6 +324,9 @@ impl AsMut<Self> for CommandPortal {
 #[derive(Debug)]
 pub struct Batch<'a> {
     portal: &'a mut CommandPortal,
+    /// Whether an op was issued. Without any the engine is not told: that takes a fence, and who
+    /// issues in a loop has many batches without an op.
+    any: bool,
 }
 
 impl Batch<'_> {
@@ -332,7 +335,9 @@ impl Batch<'_> {
     /// # Errors
     /// As [`CommandPortal::issue_read`]. What was issued before is not affected.
     pub fn read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
-        self.portal.place_read(op)
+        let slot = self.portal.place_read(op)?;
+        self.any = true;
+        Ok(slot)
     }
 
     /// Issues a write. See [`CommandPortal::issue_write`].
@@ -340,12 +345,16 @@ impl Batch<'_> {
     /// # Errors
     /// As [`CommandPortal::issue_write`]. What was issued before is not affected.
     pub fn write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
-        self.portal.place_write(op)
+        let slot = self.portal.place_write(op)?;
+        self.any = true;
+        Ok(slot)
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        self.portal.ring();
+        if self.any {
+            self.portal.ring();
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     op::{ClassOfService, OpStatus, OpType},
     region::{RegionId, RegisteredRegion},
 };
-use rma_shm::{LayoutError, Region};
+use rma_shm::{Flags, LayoutError, Region};
 
 fn local() -> HostAddr {
     "192.0.2.1".parse().unwrap()
@@ -82,6 +82,32 @@ fn a_command_passes_and_its_completion_frees_the_slot() {
     port.complete(&Completion::new(slot, OpStatus::Ok, 1, 2));
     assert_eq!(portal.poll().unwrap().slot, slot);
     assert!(portal.read(&grant(), 0, &sink, 0, 1).is_ok());
+}
+
+#[test]
+fn the_engine_is_told_of_a_batch_once_and_of_one_without_ops_never() {
+    let flags = Flags::new();
+    let flag = Some(Flag::new(flags.clone(), 3));
+    let (mut portal, mut port) = portal(PortalConfig { flag, ..config(0..4) });
+    let (grant, sink) = (grant(), sink(64));
+    let read = |op_size| ReadOp {
+        grant: &grant,
+        remote_offset: 0,
+        sink: &sink,
+        sink_offset: 0,
+        op_size,
+        class: ClassOfService::Latency,
+    };
+    drop(portal.batch());
+    portal.batch().read(&read(65)).unwrap_err();
+    assert_eq!(flags.raised(), 0, "nothing was issued");
+    let mut batch = portal.batch();
+    batch.read(&read(64)).unwrap();
+    batch.read(&read(65)).unwrap_err();
+    assert_eq!(flags.raised(), 0, "the batch is not over");
+    drop(batch);
+    assert_eq!(flags.raised(), 1 << 3);
+    assert!(port.take().is_some() && port.take().is_none());
 }
 
 #[test]
