@@ -121,10 +121,19 @@ pub struct Packet {
     last: u8,
     frames: u8,
     len: usize,
-    /// How long it may be. Known once a second frame asks.
-    len_max: Option<usize>,
+    /// How long it may be, and from what length on it takes no more. Known once a second frame
+    /// asks.
+    room: Option<Room>,
     /// Octets of the throughput class.
     bulk: usize,
+}
+
+/// How much a packet takes, in octets.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    most: usize,
+    /// What is as long as this is full.
+    full: usize,
 }
 
 impl Packet {
@@ -173,6 +182,11 @@ impl Packets {
     /// long a packet may be that a frame begins: what its path and the device take, and its buffer,
     /// if others are to be moved into that. It is asked only where two could share.
     ///
+    /// What goes to one host goes in as few packets as can be, and those are about equally long.
+    /// Where as many ops are under way as two packets have frames, a host has one to work at while
+    /// its peer works at the other: with 32 requests in packets of 16 and 16 in place of 25 and 7,
+    /// `read64_rate_over_floor` was 2.35 in place of 1.88 when this was written.
+    ///
     /// # Panics
     /// If there are more.
     #[inline]
@@ -189,7 +203,7 @@ impl Packets {
             let Some(transmit) = &frame.transmit else { continue };
             self.behind[index] = NONE;
             let may_join = transmit.len <= movable && !self.packets.is_empty();
-            if may_join && self.join(index, (frame, transmit), frames, &mut len_max) {
+            if may_join && self.join(index, (frame, transmit), (frames, movable), &mut len_max) {
                 continue;
             }
             if !transmit.opens_packet {
@@ -198,7 +212,7 @@ impl Packets {
             }
             let bulk = if transmit.class == ClassOfService::Throughput { transmit.len } else { 0 };
             let (first, len) = (index as u8, transmit.len);
-            self.packets.push(Packet { first, last: first, frames: 1, len, len_max: None, bulk });
+            self.packets.push(Packet { first, last: first, frames: 1, len, room: None, bulk });
         }
     }
 
@@ -208,7 +222,7 @@ impl Packets {
         &mut self,
         index: usize,
         (frame, transmit): (&TxFrame<'_>, &Transmit),
-        frames: &[TxFrame<'_>],
+        (frames, movable): (&[TxFrame<'_>], usize),
         len_max: &mut impl FnMut(&Transmit, &TxFrame<'_>) -> usize,
     ) -> bool {
         for packet in self.packets.iter_mut().rev().take(OPEN_MAX) {
@@ -218,17 +232,17 @@ impl Packets {
             if packet.frames() == FRAMES_MAX || waits || !shares(of_head, head, transmit, frame) {
                 continue;
             }
-            let most = match packet.len_max {
-                Some(most) => most,
-                None => len_max(of_head, head).min(of_head.packet_len_max.into()),
-            };
-            packet.len_max = Some(most);
+            let first = packet.first();
+            let room = packet.room.get_or_insert_with(|| {
+                let most = len_max(of_head, head).min(of_head.packet_len_max.into());
+                Room { most, full: share(&frames[first..], movable, most) }
+            });
             let len = packet.len + transmit.len;
-            let most = most.min(transmit.packet_len_max.into());
-            if len > most {
+            let most = room.most.min(transmit.packet_len_max.into());
+            if packet.len >= room.full || len > most {
                 continue;
             }
-            packet.len_max = Some(most);
+            room.most = most;
             self.behind[usize::from(packet.last)] = index as u8;
             (packet.last, packet.len) = (index as u8, len);
             packet.frames += 1;
@@ -292,6 +306,19 @@ impl Default for Packets {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// How long packets are that the first of `frames` and those that may be in one packet with it go
+/// in, if they go in as few of at most `most` octets as can be, and in equal ones.
+fn share(frames: &[TxFrame<'_>], movable: usize, most: usize) -> usize {
+    let Some((head, others)) = frames.split_first() else { return most };
+    let Some(of_head) = &head.transmit else { return most };
+    let share = others.iter().filter_map(|frame| {
+        let transmit = frame.transmit.as_ref().filter(|it| it.len <= movable)?;
+        shares(of_head, head, transmit, frame).then_some(transmit.len)
+    });
+    let len = of_head.len + share.sum::<usize>();
+    len.div_ceil(len.div_ceil(most.max(1)).max(1))
 }
 
 /// Whether a frame may be in the packet that `head` begins: the packets of both would have the same

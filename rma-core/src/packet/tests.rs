@@ -166,7 +166,9 @@ fn small_frames_to_one_host_share_a_packet_and_others_do_not() {
 fn a_packet_is_as_long_as_path_and_receiver_take_and_has_as_many_frames_as_it_may() {
     let requests = vec![written(0, 2, LATENCY, 56); FRAMES_MAX];
     // 25 of them are 1400 octets, and 26 are 1456: a host that has said nothing takes 1452.
-    assert_eq!(lens(&requests), [25 * 56, 7 * 56]);
+    assert_eq!(lens(&requests[..25]), [25 * 56]);
+    assert_eq!(lens(&requests[..26]), [13 * 56, 13 * 56]);
+    assert_eq!(lens(&requests), [16 * 56, 16 * 56]);
     let mut announced = requests.clone();
     announced.iter_mut().for_each(|it| it.transmit.packet_len_max = 9_000);
     assert_eq!(lens(&announced), [FRAMES_MAX * 56]);
@@ -176,6 +178,32 @@ fn a_packet_is_as_long_as_path_and_receiver_take_and_has_as_many_frames_as_it_ma
     announced[1].transmit.packet_len_max = 112;
     assert_eq!(lens(&announced[..3]), [112, 56]);
     assert_eq!(lens(&vec![written(0, 2, LATENCY, 2); FRAMES_MAX]), [64]);
+}
+
+#[test]
+fn packets_to_one_host_are_as_few_as_can_be_and_about_equally_long() {
+    let to = |host, len| written(0, host, LATENCY, len);
+    // Three would fit two packets of 750 octets only if they could be cut.
+    assert_eq!(lens(&[to(2, 500), to(2, 500), to(2, 500)]), [1_000, 500]);
+    // What goes to others has no part in it.
+    let mut many = vec![to(2, 56); 14];
+    many.extend(vec![to(3, 56); 4]);
+    many.extend(vec![to(2, 56); 14]);
+    assert_eq!(lens(&many), [14 * 56, 4 * 56, 14 * 56]);
+    // Of a few that are long and many that are short the short ones make up for it.
+    let mut mixed = vec![to(2, 500), to(2, 400)];
+    mixed.extend(vec![to(2, 50); 24]);
+    assert_eq!(lens(&mixed), [1_050, 1_050]);
+    // Whatever their lengths, at most one packet more than if frames could be cut.
+    for seed in 0..200_usize {
+        let len = |at: usize| 2 + (seed * 7_919 + at * 104_729) % 510;
+        let frames: Vec<_> = (0..FRAMES_MAX).map(|at| to(2, len(at))).collect();
+        let total: usize = (0..FRAMES_MAX).map(len).sum();
+        let found = lens(&frames);
+        assert_eq!(found.iter().sum::<usize>(), total);
+        let fewest = total.div_ceil(usize::from(UNANNOUNCED_LEN_MAX));
+        assert!((fewest..=fewest + 1).contains(&found.len()), "{found:?} of {total}");
+    }
 }
 
 #[test]
