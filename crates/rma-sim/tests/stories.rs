@@ -393,7 +393,7 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 8ee1fec5f70406de, 658 events, 43968170 ns
+digest 84744bcb3c4ab354, 658 events, 43968170 ns
 391 frames sent, 384 copies received, 7 had no room
 389 packets, 4 frames in shared ones, 0 in none
 0 tails without frames

@@ -300,13 +300,13 @@ impl NicConfig {
         CounterBlock::new(first, self.place.counter_end)
     }
 
-    /// The largest payload of one frame to `own`, one of the NIC's addresses, of a kind that has
-    /// `overhead` octets besides.
+    /// The largest payload, in bytes, of one frame to `own`, one of the NIC's addresses, of a kind
+    /// that has `overhead` octets besides. More than an op has where packets may be longer than a
+    /// frame: it tells how long they may be.
     pub(super) fn payload_len_max(&self, own: HostAddr, overhead: usize) -> u16 {
         let receive = &self.place.receive_len_max;
         let frame = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let payload = frame.saturating_sub(overhead).min(OP_SIZE_MAX as usize);
-        u16::try_from(payload).expect("an op fits 16 bits")
+        u16::try_from(frame.saturating_sub(overhead)).unwrap_or(u16::MAX)
     }
 
     /// More bytes of answers than this may not wait before a read, or it is NACKed (§6.1).

@@ -55,6 +55,33 @@ fn the_smallest_of_both_mtus_and_the_path_decides_the_cut() {
 }
 
 #[test]
+fn a_host_announces_all_that_it_receives_so_that_whole_answers_share_packets() {
+    // Less than an op, more, and more than the wire can say.
+    for (receive, announced) in [(1_472, 1_472), (8_972, 8_972), (70_000, u16::MAX)] {
+        let mut pair = Pair::new();
+        for host in [&mut pair.a, &mut pair.b] {
+            let receive = ReceiveLenMax { ipv4: receive, ..ReceiveLenMax::default() };
+            host.nic.set_receive_len_max(receive).unwrap();
+        }
+        let packet_len_max = |flight: &Flight| flight.transmit.packet_len_max;
+        let responses = pair.responses_of(pair.read(0, 5, 4096));
+        assert!(responses.iter().all(|it| packet_len_max(it) == announced), "{responses:?}");
+        responses.iter().for_each(|it| pair.deliver_to_a(it).unwrap());
+        assert_eq!(pair.status(), OpStatus::Ok);
+        pair.assert_arrived(5, 4096);
+        // Solicited data, likewise.
+        pair.issue(pair.write(1, 0, 4096));
+        let request = pair.requests().remove(0);
+        pair.deliver_to_b(&request).unwrap();
+        let solicitation = pair.responses().remove(0);
+        pair.deliver_to_a(&solicitation).unwrap();
+        let data = pair.requests();
+        assert!(data.iter().all(|it| packet_len_max(it) == announced), "{data:?}");
+        assert_eq!(data.len(), responses.len());
+    }
+}
+
+#[test]
 fn a_duplicate_response_is_dropped_and_completes_nothing_twice() {
     let mut pair = Pair::new();
     let responses = pair.responses_of(pair.read(0, 0, 2000));
