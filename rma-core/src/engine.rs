@@ -235,6 +235,7 @@ fn take_apart(
                 batch.clear();
             }
         }
+        service.note_packet(port, count);
         expected.note(len, count);
         received += count;
     }

@@ -255,6 +255,12 @@ impl Nic {
         }
     }
 
+    /// Counts a packet that was taken apart into so many frames.
+    #[inline]
+    pub fn note_packet(&mut self, frames: usize) {
+        self.counters.count_packet(frames);
+    }
+
     /// Counts the end of a packet that no frames can be found in: as one frame, and its octets.
     pub fn drop_tail(&mut self, Tail { reason, octets }: Tail) {
         self.counters.count_received();

@@ -135,6 +135,11 @@ impl Service for OneRma {
     }
 
     #[cold]
+    #[inline]
+    fn note_packet(&mut self, _: Port, frames: usize) {
+        self.nic.note_packet(frames);
+    }
+
     fn drop_tail(&mut self, _: Port, tail: Tail) {
         self.nic.drop_tail(tail);
     }

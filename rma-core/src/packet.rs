@@ -14,6 +14,10 @@
 //! Invariants: a walk never goes beyond the end of its packet and always forward; a plan has each
 //! frame once, in a packet that is no longer than its path and its receiver take.
 
+mod sizes;
+#[cfg(test)]
+mod tests;
+
 use crate::{
     addr::HostAddr,
     backend::{LINK_LEN, RxFrame, RxPacket, Transmit, TxFrame},
@@ -22,6 +26,8 @@ use crate::{
     port::{Port, SourcePort},
 };
 use arrayvec::ArrayVec;
+
+pub use sizes::{PacketSizeCells, PacketSizes};
 
 /// The most frames that a packet may have. Larger: a little less for each. Smaller: what a receiver
 /// is given at once takes less time (P9).
@@ -341,6 +347,3 @@ fn shares(
 fn link_of<'f>(transmit: &Transmit, frame: &'f TxFrame<'_>) -> Option<&'f [u8; LINK_LEN]> {
     frame.bytes.get(transmit.len..)?.first_chunk()
 }
-
-#[cfg(test)]
-mod tests;

@@ -116,6 +116,7 @@ pub use rma_core::{
         Timing,
     },
     op::{ClassOfService, Moves, OpShape, OpStatus, OpType},
+    packet::PacketSizes,
     port::{PORTS_MAX, Port, Ports, PortsError},
     portal::{CommandPortal, ReadOp, WriteOp},
     region::{Permissions, RegionId, RegisteredRegion},

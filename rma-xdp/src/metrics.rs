@@ -27,6 +27,7 @@ use rma_core::{
     error::{DropReason, NotSent},
     nic::{DelayHistogram, NicCounters, NicGauges},
     op::{OpStatus, OpType},
+    packet::PacketSizes,
 };
 
 use crate::{
@@ -72,6 +73,8 @@ pub struct Metrics {
     pub not_sent: Box<[(NotSent, u64)]>,
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
+    /// Packets that were received, by their frames. Those that were sent are the device's.
+    pub packets_received: PacketSizes,
     /// `issue_delay` and `total_delay` of ops that ended with OK, by type of op.
     pub delays: Box<[OpDelays]>,
     /// How full the NIC was a moment ago.
@@ -205,6 +208,7 @@ impl MetricsSource {
                 seals_refused: self.sum(NicCounters::seals_refused),
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
             },
+            packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),
             gauges: self.sum(NicCounters::gauges),
             executors: executors.gauges(),

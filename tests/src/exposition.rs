@@ -121,7 +121,9 @@ fn is_name(name: &str) -> bool {
 fn check_unit(name: &str, kind: &str) {
     match kind {
         "counter" => assert!(name.ends_with("_total"), "{name}"),
-        "histogram" => assert!(name.ends_with("_seconds"), "{name}"),
+        "histogram" => {
+            assert!(name.ends_with("_seconds") || name.ends_with("_frames"), "{name}");
+        }
         "gauge" => assert!(!name.ends_with("_total"), "{name}"),
         _ => panic!("{name} is a {kind}"),
     }

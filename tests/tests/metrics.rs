@@ -550,6 +550,12 @@ fn over_af_xdp_the_kernels_statistics_are_there_until_the_host_is_gone() {
     }
     assert!(text.any("rma_xsk_tx_ring_empty_descs_total"));
     assert!(text.get("rma_xdp_rx_packets_total") >= 1.0);
+    let packets = |what, direction| {
+        text.get(&format!("rma_packet_frames_{what}{{direction=\"{direction}\"}}"))
+    };
+    assert_eq!(packets("count", "received"), text.get("rma_xdp_rx_packets_total"));
+    assert_eq!(packets("count", "sent"), text.get("rma_xdp_tx_packets_total"));
+    assert_eq!(packets("sum", "sent"), text.get("rma_xdp_tx_frames_total"));
     assert!(!text.any("rma_udp_"));
     drop(hosts);
     let metrics = source.metrics();

@@ -8,6 +8,7 @@ use crate::{
     command::Completion,
     error::{DropReason, NotSent},
     op::{OpStatus, OpType},
+    packet::{PacketSizeCells, PacketSizes},
     tally::Tally,
 };
 
@@ -20,6 +21,7 @@ pub struct NicCounters {
     delays: [[DelayCells; 2]; OpType::ALL.len()],
     drops: [Tally; DropReason::ALL.len()],
     not_sent: [Tally; NotSent::ALL.len()],
+    packets_received: PacketSizeCells,
     frames_received: Tally,
     frames_sent: Tally,
     tail_octets: Tally,
@@ -77,6 +79,16 @@ impl NicCounters {
     /// Frames that were not sent for `reason`.
     pub fn not_sent(&self, reason: NotSent) -> u64 {
         self.not_sent[reason as usize].load()
+    }
+
+    /// Packets that the backend handed over, by their frames. The end of one in which no frames
+    /// could be found counts as a frame.
+    pub fn packets_received(&self) -> PacketSizes {
+        self.packets_received.load()
+    }
+
+    pub(super) fn count_packet(&self, frames: usize) {
+        self.packets_received.count(frames);
     }
 
     /// Frames that the backend handed over.

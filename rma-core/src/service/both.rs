@@ -78,6 +78,14 @@ impl<A: Service, B: Service> Service for Both<A, B> {
         }
     }
 
+    fn note_packet(&mut self, port: Port, frames: usize) {
+        if self.first.serves(port) {
+            self.first.note_packet(port, frames);
+        } else {
+            self.second.note_packet(port, frames);
+        }
+    }
+
     fn drop_tail(&mut self, port: Port, tail: Tail) {
         if self.first.serves(port) {
             self.first.drop_tail(port, tail);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rma_core::tally::Tally;
+use rma_core::{packet::PacketSizes, tally::Tally};
 
 #[cfg(feature = "xdp")]
 use super::xdp::{Counters, InterfaceWatch, XskStatistics};
@@ -31,6 +31,8 @@ pub struct DeviceMetrics {
     pub description: Arc<str>,
     /// What the backend counts.
     pub counters: Box<[DeviceCounter]>,
+    /// Packets that were sent, by their frames.
+    pub packets_sent: PacketSizes,
     /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None`
     /// over UDP, while the interface is gone, and once the host is.
     #[cfg(feature = "xdp")]
@@ -64,29 +66,30 @@ impl DeviceWatch {
             #[cfg(feature = "xdp")]
             Self::Xdp(watch) => {
                 let (counters, xsk) = (of_xdp(watch.counters()), watch.statistics());
+                let packets_sent = watch.counters().tx_packet_sizes.load();
                 let interface = watch.status();
                 // It may have come back as another.
                 let description = interface.device.clone();
-                DeviceMetrics { description, counters, xsk, interface: Some(interface) }
+                let interface = Some(interface);
+                DeviceMetrics { description, counters, packets_sent, xsk, interface }
             }
-            Self::Udp(counters) => {
-                let (description, counters) = (opened.clone(), of_udp(counters));
-                DeviceMetrics {
-                    description,
-                    counters,
-                    #[cfg(feature = "xdp")]
-                    xsk: None,
-                    interface: None,
-                }
-            }
+            Self::Udp(counters) => DeviceMetrics {
+                description: opened.clone(),
+                counters: of_udp(counters),
+                packets_sent: counters.tx_packet_sizes.load(),
+                #[cfg(feature = "xdp")]
+                xsk: None,
+                interface: None,
+            },
         }
     }
 }
 
 /// The rows of `$counters`, each `field: "what it counts"`; the name is the prefix and the field's.
+/// What is no row stands behind a semicolon: it is told elsewhere.
 macro_rules! rows {
-    ($prefix:literal, $load:expr, $struct:ident { $($field:ident: $help:literal,)* } = $counters:expr) => {{
-        let $struct { $($field,)* } = $counters;
+    ($prefix:literal, $load:expr, $struct:ident { $($field:ident: $help:literal,)* $(; $($other:ident),+)? } = $counters:expr) => {{
+        let $struct { $($field,)* $($($other: _,)+)? } = $counters;
         [$(DeviceCounter {
             name: concat!($prefix, stringify!($field), "_total"),
             help: $help,
@@ -132,6 +135,7 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
             tx_wakeups_busy: "Doorbells that the kernel wants rung again.",
             tx_wakeups_down: "Doorbells refused as the interface was down.",
             tx_wakeups_failed: "Doorbells that failed for good.",
+            ; tx_packet_sizes
         } = counters
     );
     rows.into()
@@ -164,6 +168,7 @@ fn of_udp(counters: &UdpCounters) -> Box<[DeviceCounter]> {
             tx_forbidden: "Dropped: forbidden by a firewall rule, or a broadcast address.",
             tx_failed: "Dropped: refused for another reason.",
             tx_unpaid: "Dropped: notices to strangers that found no packet to join.",
+            ; tx_packet_sizes
         } = counters
     );
     rows.into()

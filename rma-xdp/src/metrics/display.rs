@@ -63,6 +63,7 @@ impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine_up, aead, completions, drops, not_sent, nic, .. } = self;
         let Self { delays, gauges, executors, .. } = self;
+        let packets = (self.packets_received.packets(), self.device.packets_sent.packets());
         let mut lines = Lines { f, is_first: true };
         let state = if *engine_up { "up" } else { "DOWN" };
         lines.line("engine", format_args!("{state}, AES-GCM by {aead}"))?;
@@ -70,7 +71,7 @@ impl fmt::Display for Metrics {
         let by_status = completions.iter().map(|(status, count)| (status.name(), *count));
         lines.counts("ops", by_status, "none ended yet")?;
         write_delays(&mut lines, delays)?;
-        write_totals(&mut lines, nic)?;
+        write_totals(&mut lines, nic, packets)?;
         lines.counts(
             "dropped",
             drops.iter().map(|(why, n)| (format!("{why:?}"), *n)),
@@ -119,7 +120,11 @@ fn bound(delays: &DelayHistogram, percent: u64) -> String {
     }
 }
 
-fn write_totals(lines: &mut Lines<'_, '_>, nic: &NicTotals) -> fmt::Result {
+fn write_totals(
+    lines: &mut Lines<'_, '_>,
+    nic: &NicTotals,
+    (packets_received, packets_sent): (u64, u64),
+) -> fmt::Result {
     let &NicTotals {
         frames_received,
         frames_sent,
@@ -131,7 +136,12 @@ fn write_totals(lines: &mut Lines<'_, '_>, nic: &NicTotals) -> fmt::Result {
         seals_refused,
         ..
     } = nic;
-    lines.line("frames", format_args!("{frames_received} received, {frames_sent} sent"))?;
+    lines.line(
+        "frames",
+        format_args!(
+            "{frames_received} received, {frames_sent} sent; packets: {packets_received} received, {packets_sent} sent"
+        ),
+    )?;
     let trouble = [
         ("commands refused", commands_refused),
         ("requests abandoned", requests_abandoned),

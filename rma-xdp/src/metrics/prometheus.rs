@@ -10,6 +10,7 @@ use rma_core::{
     executor::SilentPeers,
     nic::{DelayHistogram, NicGauges},
     op::ClassOfService,
+    packet::PacketSizes,
 };
 
 use super::{Metrics, NicTotals};
@@ -71,7 +72,10 @@ impl Metrics {
         for delays in &self.delays {
             text.histogram(name, ("op", delays.op_type.name()), &delays.total)?;
         }
-        Ok(())
+        let name = "rma_packet_frames";
+        text.family(HISTOGRAM, name, "Frames of packets that were received, and of those sent.")?;
+        text.packets(name, ("direction", "received"), &self.packets_received)?;
+        text.packets(name, ("direction", "sent"), &self.device.packets_sent)
     }
 }
 
@@ -370,6 +374,20 @@ impl<W: Write> Exposition<'_, W> {
             self.sample(&bucket, &[label, ("le", &le)], cumulative)?;
         }
         self.sample(&format!("{name}_sum"), &[label], Seconds(histogram.sum_nanos))?;
+        self.sample(&format!("{name}_count"), &[label], cumulative)
+    }
+
+    /// As [`Exposition::histogram`]. No packet has more frames than the last bound.
+    fn packets(&mut self, name: &str, label: (&str, &str), sizes: &PacketSizes) -> fmt::Result {
+        let bucket = format!("{name}_bucket");
+        let mut cumulative = 0;
+        for (index, count) in sizes.counts.into_iter().enumerate() {
+            cumulative += count;
+            let le = PacketSizes::bound_frames(index).to_string();
+            self.sample(&bucket, &[label, ("le", &le)], cumulative)?;
+        }
+        self.sample(&bucket, &[label, ("le", "+Inf")], cumulative)?;
+        self.sample(&format!("{name}_sum"), &[label], sizes.sum_frames)?;
         self.sample(&format!("{name}_count"), &[label], cumulative)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The engine thread is the only writer; any thread may read, while the host runs and after it.
 
-use rma_core::tally::Tally;
+use rma_core::{packet::PacketSizeCells, tally::Tally};
 
 /// The counters of one backend, over all its sockets.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub struct UdpCounters {
     pub tx_packets: Tally,
     /// Frames in those packets.
     pub tx_frames: Tally,
+    /// Those packets by their frames.
+    pub tx_packet_sizes: PacketSizeCells,
     /// Send calls by which the kernel took something.
     pub tx_calls: Tally,
     /// Packets that the kernel took together with others of their length (GSO).

@@ -259,7 +259,7 @@ impl Outbox {
                 Ok(taken) => {
                     let taken = taken.clamp(1, together);
                     counters.tx_calls.add(1);
-                    rest[..taken].iter().for_each(|run| run.count(counters));
+                    rest[..taken].iter().for_each(|run| self.count(run, counters));
                     rest = &rest[taken..];
                     was_refused = false;
                     continue;
@@ -343,6 +343,19 @@ impl Outbox {
         send_messages(&socket.fd, &mut headers)
     }
 
+    /// The kernel has taken a run.
+    fn count(&self, run: &Run, counters: &UdpCounters) {
+        let count = run.packets.len() as u64;
+        counters.tx_packets.add(count);
+        counters.tx_frames.add(run.frames as u64);
+        for packet in &self.packets[run.packets.clone()] {
+            counters.tx_packet_sizes.count(packet.parts.len());
+        }
+        if count > 1 {
+            counters.tx_gso_packets.add(count);
+        }
+    }
+
     /// The frames that wait, in the order in which they will be sent.
     #[cfg(test)]
     pub(super) fn written(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
@@ -373,16 +386,6 @@ impl Run {
         self.len += packet.len;
         self.frames += packet.parts.len();
         self.is_open = packet.len == self.segment;
-    }
-
-    /// The kernel has taken it.
-    fn count(&self, counters: &UdpCounters) {
-        let count = self.packets.len() as u64;
-        counters.tx_packets.add(count);
-        counters.tx_frames.add(self.frames as u64);
-        if count > 1 {
-            counters.tx_gso_packets.add(count);
-        }
     }
 }
 

@@ -559,6 +559,7 @@ impl State {
         headers.write(&mut packet[..packet_len]);
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
+        self.counters.tx_packet_sizes.count(frames as usize);
         Some(packet_len)
     }
 
@@ -605,6 +606,7 @@ impl State {
         self.counters.tx_link_return.add(1);
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
+        self.counters.tx_packet_sizes.count(frames as usize);
         Some(packet_len)
     }
 }

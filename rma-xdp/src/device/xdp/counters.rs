@@ -4,7 +4,7 @@
 //! The engine thread is the only writer, so an addition is a load and a store, without a locked
 //! instruction; any thread may read. Counters wrap after 2^64.
 
-use rma_core::tally::Tally;
+use rma_core::{packet::PacketSizeCells, tally::Tally};
 
 use super::packet::PacketError;
 
@@ -48,6 +48,8 @@ pub struct Counters {
     pub tx_packets: Tally,
     /// Frames in those packets.
     pub tx_frames: Tally,
+    /// Those packets by their frames.
+    pub tx_packet_sizes: PacketSizeCells,
     /// Transmitted packets that needed several chunks.
     pub tx_multi_buffer: Tally,
     /// Packets of the other address family than the one before, which had to be moved.

@@ -82,6 +82,10 @@ impl Service for Echo {
         Ok(u16::from_be_bytes(len).into())
     }
 
+    fn note_packet(&mut self, port: Port, _: usize) {
+        assert_eq!(port, self.port, "packets of one service");
+    }
+
     fn drop_tail(&mut self, _: Port, tail: Tail) {
         panic!("every frame has come whole: {tail:?}");
     }
