@@ -151,13 +151,13 @@ impl InboundReads {
         } else {
             None
         };
-        let jobs = &mut self.queues[class as usize];
         if let Some(index) = who_makes_room {
             tables.counters.count_pushed_out();
-            let job = &jobs.entries[usize::from(index)];
+            let job = &self.queues[class as usize].entries[usize::from(index)];
             admission.refuse(&job.asked, &job.key, OpStatus::Nack, tables);
-            jobs.remove(index);
+            self.abandon(class, index);
         }
+        let jobs = &mut self.queues[class as usize];
         // Field by field, so that it is made where it stays.
         let Some(job) = jobs.push(bucket, request.op_size) else { return };
         job.asked = asked;
@@ -175,14 +175,24 @@ impl InboundReads {
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
     pub(super) fn handle_timeout(&mut self, now: Instant, tables: &Tables<'_>) {
-        for jobs in &mut self.queues {
-            while let Some(index) = jobs.queue.oldest(&jobs.links)
-                && now.nanos_since(jobs.entries[usize::from(index)].arrived_at)
-                    >= self.timeout_nanos
-            {
-                jobs.remove(index);
+        for class in ClassOfService::ALL {
+            while let Some(index) = self.queues[class as usize].too_old(now, self.timeout_nanos) {
+                self.abandon(class, index);
                 tables.counters.count_abandoned();
             }
+        }
+    }
+
+    /// Forgets a job. If responses of it have left that the others should have followed, they
+    /// follow no more, and the job has had its turn.
+    #[cold]
+    fn abandon(&mut self, class: ClassOfService, index: u16) {
+        let jobs = &mut self.queues[class as usize];
+        let is_begun = jobs.entries[usize::from(index)].sent > 0;
+        jobs.remove(index);
+        if is_begun && class == ClassOfService::Latency && self.has_rest {
+            self.has_rest = false;
+            self.first = class.other();
         }
     }
 
@@ -258,6 +268,14 @@ impl Jobs {
         self.bytes += u64::from(op_size);
         self.queue.push_back(&mut self.links, bucket, index);
         Some(&mut self.entries[usize::from(index)])
+    }
+
+    /// The job that has waited longest, if it is older than that.
+    #[inline]
+    fn too_old(&self, now: Instant, timeout_nanos: u64) -> Option<u16> {
+        let index = self.queue.oldest(&self.links)?;
+        let age = now.nanos_since(self.entries[usize::from(index)].arrived_at);
+        (age >= timeout_nanos).then_some(index)
     }
 
     /// Takes the job out whose turn it is.

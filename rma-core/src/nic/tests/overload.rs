@@ -206,6 +206,31 @@ fn reads_that_a_stalled_device_kept_for_too_long_are_not_answered() {
     assert_eq!(pair.status(), OpStatus::Ok);
 }
 
+#[test]
+fn a_read_that_is_given_up_midway_has_had_its_classes_turn() {
+    let mut pair = Pair::new();
+    let half = pair.b.nic.config().settings().timing.timeout / 2;
+    let ask = |pair: &mut Pair, slot, class| {
+        pair.issue(Command { class, ..pair.read(slot, 0, OP_SIZE_MAX) });
+        let requests = pair.requests();
+        requests.iter().for_each(|request| pair.deliver_to_b(request).expect("there is room"));
+    };
+    let next_class = |pair: &mut Pair| {
+        let mut out = [0; wire::FRAME_LEN_MAX];
+        pair.b.nic.poll_transmit(pair.now, &mut out).expect("reads wait").class
+    };
+    ask(&mut pair, 0, ClassOfService::Latency);
+    pair.advance(half);
+    ask(&mut pair, 1, ClassOfService::Latency);
+    ask(&mut pair, 2, ClassOfService::Throughput);
+    // A device that takes one frame, and then none for long.
+    assert_eq!(next_class(&mut pair), ClassOfService::Latency);
+    pair.advance(half);
+    assert_eq!(pair.b.nic.counters().requests_abandoned(), 1);
+    assert_eq!(next_class(&mut pair), ClassOfService::Throughput);
+    assert_eq!(next_class(&mut pair), ClassOfService::Latency);
+}
+
 /// Ops of one kind that a host runs without pause, and how they ended.
 #[derive(Default)]
 struct Flow([u32; OpStatus::ALL.len()]);
