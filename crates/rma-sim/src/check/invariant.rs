@@ -15,8 +15,9 @@
 //! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
 //!
 //! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only
-//! if its answer would come too late, or there is no place for it. A packet has 1 to 32 frames that
-//! go the same way, and is no longer than both ends take; all else is checked for each frame.
+//! if its answer would come too late, or there is no place for it. What has begun of an op of the
+//! latency class goes on in the same turn. A packet has 1 to 32 frames that go the same way, and is
+//! no longer than both ends take; all else is checked for each frame.
 //!
 //! That data is right (P6), that no process gets at what another's key or region would be needed
 //! for (P8), and that only ops on a region that has changed fail for it (P11) is checked by
@@ -199,6 +200,7 @@ impl Checker {
             }
         }
         for node in sim.nodes().filter(|&node| sim.condition(node) != Condition::Down) {
+            self.check_turn(sim, node)?;
             self.check_tables(sim, node)?;
         }
         Ok(())
@@ -267,6 +269,8 @@ impl Checker {
         }
         use Direction::{ToInitiator, ToResponder};
         let of = |op| Meant { op: Some(op), solicitation: None };
+        // Which part of an op's data it has.
+        let mut part = None;
         let (header, direction, meant) = match view {
             FrameView::ReadRequest(view) => {
                 let request = view.claims();
@@ -288,15 +292,12 @@ impl Checker {
                 if let Some(op) = op {
                     self.check_in_flight(op)?;
                     let class = response.header.class;
-                    let (begins, is_over) =
-                        (response.span().0 == 0, response.span().1 == self.ops[op].size);
-                    let is_whole = class == ClassOfService::Latency;
-                    if begins || !is_whole {
+                    if response.span().0 == 0 || class == ClassOfService::Throughput {
                         self.served(sim, seen, Turn::Response, class, OpType::Read)?;
+                    } else {
+                        self.served_on(seen, class);
                     }
-                    if is_whole && !(begins && is_over) {
-                        self.served_on(seen, class, is_over);
-                    }
+                    part = Some((op, class, response.span()));
                     if response.span().1 == self.ops[op].size {
                         self.request_answered(sim, seen, op);
                     }
@@ -316,7 +317,10 @@ impl Checker {
             }
             FrameView::SolicitedData(view) => {
                 let data = view.claims();
-                (data.header, ToResponder, self.data_sent(frame, &data, arrives))
+                let meant = self.data_sent(frame, &data, arrives);
+                let op = meant.and_then(|it| it.op);
+                part = op.map(|op| (op, data.header.class, data.span()));
+                (data.header, ToResponder, meant)
             }
             FrameView::Acknowledgement(view) => {
                 let acknowledgement = view.claims();
@@ -329,6 +333,7 @@ impl Checker {
                 (failure.header, ToInitiator, Some(Meant::default()))
             }
         };
+        self.sent_in_turn(sim, node, part)?;
         let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
         let direction = direction as u8;
         if !self.ivs.insert(sender, engine, direction, counter) {

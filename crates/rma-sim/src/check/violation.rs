@@ -278,6 +278,18 @@ pub enum Violation {
         /// What for.
         turn: Turn,
     },
+    /// An op of the latency class had begun, and not all of its data left in that turn.
+    #[error(
+        "{node} sent some data of slot {slot} of {initiator}, and then something else or nothing"
+    )]
+    Torn {
+        /// The sender.
+        node: NodeId,
+        /// The initiator.
+        initiator: NodeId,
+        /// Its command slot.
+        slot: u16,
+    },
     /// A read was refused that would have been answered in time, or accepted too late (section
     /// 6.1).
     #[error("{node} had {jobs} reads and {bytes} B before one of which it said NACK: {nacked}")]

@@ -255,6 +255,11 @@ impl Node {
         })
     }
 
+    /// Whether frames leave in turns.
+    pub(crate) const fn takes_turns(&self) -> bool {
+        matches!(self.pace, Pace::Engine { .. })
+    }
+
     pub(crate) fn handle_command(
         &mut self,
         now: Instant,

@@ -199,6 +199,12 @@ impl Sim {
         self.nodes[node.index()].condition
     }
 
+    /// Whether frames leave `node` in the turns of an engine: not one by one, as from hardware.
+    #[must_use]
+    pub fn takes_turns(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].takes_turns()
+    }
+
     /// When `node` was resumed last, since it was started.
     #[must_use]
     pub fn resumed_at(&self, node: NodeId) -> Option<Instant> {

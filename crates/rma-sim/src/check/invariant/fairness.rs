@@ -3,7 +3,10 @@
 //!
 //! Wherever ops of both classes wait for the same thing (to enter service, to be answered, to be
 //! solicited), none waits for more than one of the other class, after the one that was just served.
-//! All answers to a read of the latency class are one: they leave together.
+//! All answers to a read of the latency class are one.
+//!
+//! All data of an op of the latency class leaves an engine in one turn, one frame after the other,
+//! unless the counter values end meanwhile.
 //!
 //! A read is NACKed, or another in its place, if, and only if, the queue of its class has no place,
 //! or so many bytes of answers are before it that its own would come too late: more than can be
@@ -21,11 +24,11 @@ use rma_core::{
 
 use super::{
     Checker, settings,
-    state::{Job, NodeState, Op, Pending, PendingState},
+    state::{Job, NodeState, Op, OpIndex, Pending, PendingState},
 };
 use crate::{
     check::violation::{Turn, Violation},
-    net::{sim::Sim, trace::Seen},
+    net::{frame::NodeId, sim::Sim, trace::Seen},
 };
 
 /// Who was served last at one node, in its present life.
@@ -33,6 +36,9 @@ use crate::{
 pub(super) struct Fairness {
     /// By [`Turn`]: which class, and when by the node's clock.
     last: [Option<(ClassOfService, Instant)>; 3],
+    /// An op of the latency class of which data has left and more must follow at once, and how much
+    /// of it has left.
+    begun: Option<(OpIndex, u32)>,
     /// When the node forgot for the last time what was too late.
     expired_at: Instant,
 }
@@ -52,12 +58,49 @@ impl Fairness {
 }
 
 impl Checker {
-    /// A response to a read of the latency class was sent, whose turn it is until it is over. If it
-    /// is given up before, whose turn is next cannot be told.
-    pub(super) fn served_on(&mut self, seen: &Seen, class: ClassOfService, is_over: bool) {
+    /// A response to a read of `class`, the latency class, was sent that is not its first.
+    pub(super) fn served_on(&mut self, seen: &Seen, class: ClassOfService) {
         let fairness = &mut self.nodes[seen.node.index()].fairness;
         fairness.expired_at = seen.local;
-        fairness.last[Turn::Response as usize] = is_over.then_some((class, seen.local));
+        fairness.last[Turn::Response as usize] = Some((class, seen.local));
+    }
+
+    /// A frame was sent: `part` says which part of an op's data it has, if any.
+    pub(super) fn sent_in_turn(
+        &mut self,
+        sim: &Sim,
+        node: NodeId,
+        part: Option<(OpIndex, ClassOfService, (u32, u32))>,
+    ) -> Result<(), Violation> {
+        if !sim.takes_turns(node) {
+            return Ok(());
+        }
+        let begun = &mut self.nodes[node.index()].fairness.begun;
+        if let Some((op, sent)) = begun.take()
+            && !part.is_some_and(|(index, _, (start, _))| (index, start) == (op, sent))
+        {
+            return Err(self.torn(node, op));
+        }
+        *begun = part
+            .filter(|&(op, class, (_, end))| {
+                class == ClassOfService::Latency && end < self.ops[op].size
+            })
+            .map(|(op, _, (_, end))| (op, end));
+        Ok(())
+    }
+
+    /// Nothing happens any more in the turn of `node`.
+    pub(super) fn check_turn(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+        match self.nodes[node.index()].fairness.begun.take() {
+            // The rest goes when there are values again, unless the op is too late by then.
+            Some((op, _)) if sim.nic(node).counter_values_left() > 0 => Err(self.torn(node, op)),
+            _ => Ok(()),
+        }
+    }
+
+    fn torn(&self, node: NodeId, op: OpIndex) -> Violation {
+        let Op { initiator, slot, .. } = self.ops[op];
+        Violation::Torn { node, initiator, slot }
     }
 
     /// A frame of an op of `class` was sent, for which ops wait in turns.

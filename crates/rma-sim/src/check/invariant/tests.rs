@@ -26,12 +26,16 @@ use rma_core::{
 use rma_crypto::{SealJob, Text};
 
 fn sim() -> Sim {
+    sim_with(Pace::Hardware)
+}
+
+fn sim_with(pace: Pace) -> Sim {
     let node = |host| NodeOptions {
         nic: NicConfigBuilder::default(),
         place: NicPlace::at(addr(host)),
         mtu: 1500,
         rate: 1_000_000_000,
-        pace: Pace::Hardware,
+        pace,
         receive_ring: 1,
         clock: ClockOptions::default(),
     };
@@ -120,7 +124,11 @@ const STATUS_OK: OpStatus = OpStatus::Ok;
 impl Write {
     /// Up to the hop 2 that the initiator has accepted. The op, its request and its solicitation.
     fn solicited() -> (Self, [Arc<Frame>; 2]) {
-        let mut sim = sim();
+        Self::solicited_with(Pace::Hardware)
+    }
+
+    fn solicited_with(pace: Pace) -> (Self, [Arc<Frame>; 2]) {
+        let mut sim = sim_with(pace);
         let pid = Some(rma_core::addr::Pid(1));
         sim.nic_mut(NodeId(0)).configure_slots(0..1, pid);
         let checker = Checker::new(&sim);
@@ -293,6 +301,35 @@ fn data_that_is_applied_twice_or_after_the_report_is_found() {
     // Too early for a timeout, which is found as well.
     assert!(matches!(write.fail(), Err(Violation::Unexplained { .. })));
     assert!(matches!(write.accept(&second, 0), Err(Violation::AppliedLate { slot: 0, .. })));
+}
+
+#[test]
+fn data_of_the_latency_class_that_does_not_leave_in_one_turn_is_found() {
+    let engine = Pace::Engine { turn: Default::default() };
+    let is_torn = |found| matches!(found, Err(Violation::Torn { slot: 0, .. }));
+    for pace in [engine, Pace::Hardware] {
+        let [began, all] = [&[(0, 64)][..], &[(0, 64), (64, 36)]].map(|parts| {
+            let (mut write, _) = Write::solicited_with(pace);
+            for &(start, len) in parts {
+                let data = write.data(start, len);
+                assert_eq!(write.send(&data), Ok(()));
+            }
+            write
+        });
+        // The turn ends.
+        let ended = |write: Write| {
+            let Write { sim, mut checker, .. } = write;
+            checker.check(&sim)
+        };
+        assert_eq!(is_torn(ended(began)), pace == engine);
+        assert!(!is_torn(ended(all)));
+        // Something else leaves before the rest.
+        let (mut write, [request, _]) = Write::solicited_with(pace);
+        let data = write.data(0, 64);
+        assert_eq!(write.send(&data), Ok(()));
+        let other = write.frame(0, &request.bytes);
+        assert_eq!(is_torn(write.send(&other)), pace == engine);
+    }
 }
 
 #[test]
