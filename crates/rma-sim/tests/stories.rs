@@ -59,6 +59,7 @@ fn network(nodes: u8) -> Options {
         old_keys: Chance::NEVER,
         recordings: 0,
         silent: 0,
+        together: 1,
     }
 }
 

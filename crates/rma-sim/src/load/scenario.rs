@@ -202,12 +202,12 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 }
                 (_, Some((at, node))) if is_first(at) => {
                     self.sim.advance_to(at);
-                    self.issue(node);
+                    let issued = self.issue_lot(node, paces[node.index()].left)?;
                     self.supply(node);
                     self.replay();
                     let gap = self.draw_gap();
                     let pace = &mut paces[node.index()];
-                    pace.left -= 1;
+                    pace.left -= issued;
                     pace.at = at + gap;
                 }
                 _ if event.is_some() => {
@@ -270,9 +270,32 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         outstanding == 0 && self.checker.outstanding() < self.outstanding_max
     }
 
-    /// Issues the next op of `node`, which has a free slot. Now and then software is wrong about
-    /// that.
-    fn issue(&mut self, node: NodeId) {
+    /// Issues the next ops of `node`, which has a free slot: as many as it issues in a turn, at
+    /// most `left`. Returns how many there were.
+    fn issue_lot(&mut self, node: NodeId, left: u32) -> Result<u32, Violation> {
+        let together = if self.phase == Phase::Safety { self.options.together } else { 1 };
+        let nodes = self.options.nodes.len() as u64;
+        let responder = (together > 1).then(|| NodeId(self.pace.below(nodes) as u16));
+        let mut issued = 0;
+        loop {
+            self.issue(node, responder);
+            issued += 1;
+            if issued == together.min(left) {
+                break;
+            }
+            self.look()?;
+            if !self.may_issue(node) {
+                break;
+            }
+        }
+        self.sim.end_turn(node);
+        Ok(issued)
+    }
+
+    /// Issues the next op of `node`, which has a free slot; to `responder`, if there is one. Now
+    /// and then software is wrong about the slot.
+    fn issue(&mut self, node: NodeId, responder: Option<NodeId>) {
+        let bias = Bias { responder, ..self.bias() };
         let slots = self.sim.nic(node).slot_count() as u64;
         // One more than there are.
         let wrong_slot = self.pace.below(slots + 1) as u16;
@@ -280,7 +303,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let is_wrong = self.pace.chance(Chance::ppm(50_000));
         let is_foreign = u64::from(wrong_slot) == slots;
         if is_wrong && (is_foreign || self.checker.is_outstanding(node, wrong_slot)) {
-            let planned = self.world.plan(&self.sim, node, slot, self.bias());
+            let planned = self.world.plan(&self.sim, node, slot, bias);
             let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
             let refused = self.sim.issue(node, command).is_err();
             self.report.refused += u64::from(refused);
@@ -288,7 +311,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
         let free = (slot..slots as u16).chain(0..slot).find(is_free);
         let slot = free.expect("asked by the caller");
-        let planned = self.world.plan(&self.sim, node, slot, self.bias());
+        let planned = self.world.plan(&self.sim, node, slot, bias);
         self.world.begin(node, &planned);
         let _ = self.sim.issue(node, planned.command);
         self.planned.insert((node, slot), planned);
@@ -296,7 +319,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
 
     const fn bias(&self) -> Bias {
         let Options { hopeless, old_keys, mutations, rekeys, .. } = *self.options;
-        Bias { hopeless, old_keys, mutations, rekeys }
+        Bias { responder: None, hopeless, old_keys, mutations, rekeys }
     }
 
     /// Does to `node` what is scheduled for it now.
@@ -373,7 +396,14 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         Ok(())
     }
 
+    /// Takes in what has happened, and checks what must hold between events.
     fn take_seen(&mut self) -> Result<(), Violation> {
+        self.look()?;
+        self.checker.check(&self.sim)
+    }
+
+    /// Takes in what has happened, in the midst of a turn or behind it.
+    fn look(&mut self) -> Result<(), Violation> {
         let mut all = core::mem::take(&mut self.seen);
         all.clear();
         self.sim.swap_seen(&mut all);
@@ -396,7 +426,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             }
         }
         self.seen = all;
-        self.checker.check(&self.sim)
+        Ok(())
     }
 
     fn completed(&mut self, node: NodeId, completion: &Completion) -> Result<(), Violation> {

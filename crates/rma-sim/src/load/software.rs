@@ -69,6 +69,7 @@ impl Software {
         while let Some(command) = self.port.take() {
             let command = command.expect("an executor writes commands that can be read");
             sim.issue(self.node, command).expect("an executor uses its own free slots");
+            sim.end_turn(self.node);
         }
     }
 

@@ -90,12 +90,20 @@ impl Options {
             mutations: Chance::ppm(prng.choose(&[0, 300_000, 700_000, 1_000_000])),
             rekeys: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
             gap,
+            together: 1,
             hopeless: Chance::ppm(hopeless),
             old_keys: Chance::NEVER,
             recordings: if useless.below(8) == 0 { useless.between(1, 16) as u32 } else { 0 },
             silent: if useless.below(8) == 0 { useless.between(1, count - 1) as u16 } else { 0 },
         };
-        if floods.below(FLOOD_EVERY) == 0 { flooded(options, &mut floods) } else { options }
+        let mut lots = Prng::new(seed).fork(0x5eed + 7);
+        if floods.below(FLOOD_EVERY) == 0 {
+            flooded(options, &mut floods)
+        } else if lots.below(BUSY_EVERY) == 0 {
+            busy(options, &mut lots)
+        } else {
+            options
+        }
     }
 }
 
@@ -125,6 +133,26 @@ fn flooded(options: Options, prng: &mut Prng) -> Options {
     }
     let (hopeless, old_keys) = (Chance::ppm(hopeless), Chance::ppm(old_keys));
     Options { nodes, link, mishaps, safety_ops, hopeless, old_keys, ..options }
+}
+
+/// In one network of so many, nodes issue several ops at once.
+const BUSY_EVERY: u64 = 16;
+
+/// Nodes that issue lots of ops, each lot in one turn and to one responder, which has room for it:
+/// so most frames share packets.
+fn busy(options: Options, prng: &mut Prng) -> Options {
+    let Options { mut nodes, gap, .. } = options;
+    let together = prng.choose(&[4, 8, 24]);
+    for node in &mut nodes {
+        node.nic.command_slots = 32;
+        node.nic.inbound_queue = node.nic.inbound_queue.max(prng.choose(&[1, 64]));
+        node.nic.pending_writes = node.nic.pending_writes.max(prng.choose(&[1, 64]));
+        node.nic.solicitation_window = node.nic.solicitation_window.max(64 << 10);
+        node.receive_ring = 128;
+        node.mtu = node.mtu.max(prng.choose(&[1280, 1500, 9000]));
+    }
+    let safety_ops = together * prng.between(1, 6) as u32;
+    Options { nodes, together, safety_ops, gap: gap * together, ..options }
 }
 
 /// How long an op may take when each of `count` nodes has one outstanding and nothing is lost, by
@@ -303,6 +331,7 @@ pub fn load() -> Options {
         safety_ops: 10_000,
         liveness_ops: 100,
         gap: Duration::from_micros(1),
+        together: 1,
         mutations: Chance::ppm(400_000),
         rekeys: Chance::ppm(10_000),
         hopeless: Chance::ppm(10_000),
@@ -387,6 +416,18 @@ mod tests {
         assert!(found.starts_with("seed 5: "), "{found}");
         let line = "RMA_SIM_SEED=5 cargo test -p rma-sim swarm -- --nocapture";
         assert!(found.ends_with(line) && found.contains("RMA_SIM_PCAP="), "{found}");
+    }
+
+    #[test]
+    fn where_nodes_issue_lots_of_ops_most_frames_share_packets() {
+        let busy = (0..400).filter(|&seed| Options::from_seed(seed).together > 1);
+        let shares: Vec<(u64, u64)> = busy
+            .map(|seed| run_seed(seed, |_| ()).unwrap_or_else(|found| panic!("{found}")))
+            .map(|report| (report.shared, report.frames))
+            .collect();
+        assert!(shares.len() > 10, "{shares:?}");
+        let most = shares.iter().filter(|&&(shared, frames)| 2 * shared > frames).count();
+        assert!(2 * most > shares.len(), "{shares:?}");
     }
 
     #[test]

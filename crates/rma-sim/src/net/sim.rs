@@ -287,7 +287,7 @@ impl Sim {
         self.turn(node);
     }
 
-    /// Issues a command now.
+    /// Issues a command now. [`Sim::end_turn`] follows, behind it or behind several.
     ///
     /// # Errors
     /// If the NIC refuses it.
@@ -298,9 +298,13 @@ impl Sim {
         assert_eq!(self.condition(node), Condition::Running, "{node} issues a command");
         let result = self.nodes[node.index()].handle_command(self.now, command);
         self.see(node, What::Issued { command, result });
-        // A turn in which no frame has come: software goes on, and what comes may stop the node.
-        self.settle(node);
         result
+    }
+
+    /// The end of a turn of `node` in which commands were issued and no frame has come: software
+    /// goes on, and what comes may stop the node.
+    pub fn end_turn(&mut self, node: NodeId) {
+        self.settle(node);
     }
 
     /// Stops the software of `node` for `length`, which must run. Frames wait in its device, as

@@ -38,6 +38,9 @@ pub struct Options {
     pub liveness_ops: u32,
     /// The mean time between two ops of a node.
     pub gap: Duration,
+    /// Ops that a node issues at once, all to one responder, in the safety phase: at least 1. Where
+    /// there are several, `gap` is from one lot to the next, and most frames share packets.
+    pub together: u32,
     /// How many of the ops are writes or rekeys.
     pub mutations: Chance,
     /// How many of those are rekeys.
@@ -84,7 +87,7 @@ impl fmt::Display for Options {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
         let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, old_keys, .. } =
             self;
-        let Self { recordings, silent, .. } = self;
+        let Self { recordings, silent, together, .. } = self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -139,7 +142,7 @@ impl fmt::Display for Options {
         writeln!(f, "  counters: blocks of {first} to {most}, reserved within {latency_max:?}")?;
         write!(
             f,
-            "  ops: {safety_ops} + {liveness_ops} a node, one every {gap:?}, {mutations} mutations, of these \
+            "  ops: {safety_ops} + {liveness_ops} a node, {together} every {gap:?}, {mutations} mutations, of these \
              {rekeys} rekeys, {hopeless} hopeless, of these {old_keys} under old keys; {recordings} recordings \
              replayed with each, {silent} nodes silent"
         )

@@ -25,6 +25,8 @@ use crate::{
 /// What ops software prefers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bias {
+    /// Whom ops go to, if not to anybody.
+    pub(crate) responder: Option<NodeId>,
     /// How many ops are bound to fail.
     pub(crate) hopeless: Chance,
     /// How many of those come under an old key, where there is one.
@@ -94,7 +96,8 @@ pub(super) fn plan(
     bias: Bias,
 ) -> Planned {
     let local = &hosts[node.index()];
-    let responder = NodeId(prng.below(hosts.len() as u64) as u16);
+    let anybody = NodeId(prng.below(hosts.len() as u64) as u16);
+    let responder = bias.responder.unwrap_or(anybody);
     let remote = &hosts[responder.index()];
     let process = local.process_of(slot);
     let ipv4 = prng.chance(Chance::ppm(500_000));
