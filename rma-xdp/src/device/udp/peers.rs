@@ -6,7 +6,8 @@
 //! the service's, that of an AF_XDP host is another, or is by chance the same for one op.
 //!
 //! It is a guess: nothing is authenticated here. Who forges a source address can make a host's
-//! frames go one by one, or, behind such an interface, be lost as one until its next true packet.
+//! packets go one by one; or, if it is behind such an interface, be lost as one, until its next
+//! true packet and `CREDIT` packets at most, so that it is heard of again whatever is sent to it.
 
 use std::net::IpAddr;
 
@@ -16,26 +17,40 @@ use rma_core::addr::HostAddr;
 /// one that was pushed out go one by one.
 const ENTRIES: usize = 1024;
 
-/// The hosts whose last datagram came from a kernel UDP socket, as far as they are remembered.
+/// How many packets a datagram pays for: those that go to its host before its next one may go as
+/// one. Larger: forged ones cost their victims more. Smaller: answers to requests for much go one
+/// by one. A packet of 32 requests asks for 32 ops of 4 KiB: 96 packets at an MTU of 1500.
+pub(super) const CREDIT: u16 = 256;
+
+/// The hosts whose last datagram came from a kernel UDP socket, as far as they are remembered, and
+/// how many packets may still go to each.
 #[derive(Debug)]
-pub(super) struct Peers(Box<[Option<HostAddr>; ENTRIES]>);
+pub(super) struct Peers(Box<[Option<(HostAddr, u16)>; ENTRIES]>);
 
 impl Peers {
     pub(super) fn new() -> Self {
         Self(Box::new([None; ENTRIES]))
     }
 
-    /// Whether the last datagram of this host came from a kernel UDP socket.
-    pub(super) fn has(&self, host: HostAddr) -> bool {
-        self.0[entry(host)] == Some(host)
+    /// A packet goes to this host. Whether it may go as one with others: its last datagram came
+    /// from a kernel UDP socket, not many packets ago.
+    pub(super) fn spend(&mut self, host: HostAddr) -> bool {
+        match &mut self.0[entry(host)] {
+            Some((known, left)) if *known == host => {
+                let had = *left;
+                *left = had.saturating_sub(1);
+                had > 0
+            }
+            _ => false,
+        }
     }
 
     /// A datagram of this host has come: from a kernel UDP socket, or not.
     pub(super) fn note(&mut self, host: HostAddr, is_kernel: bool) {
         let entry = &mut self.0[entry(host)];
         if is_kernel {
-            *entry = Some(host);
-        } else if *entry == Some(host) {
+            *entry = Some((host, CREDIT));
+        } else if entry.is_some_and(|(known, _)| known == host) {
             *entry = None;
         }
     }
@@ -62,12 +77,12 @@ mod tests {
             .map(|text| text.parse().unwrap())
             .into();
         for (noted, &host) in hosts.iter().enumerate() {
-            assert!(!peers.has(host));
+            assert!(!peers.spend(host));
             peers.note(host, true);
-            assert!(hosts.iter().take(noted + 1).all(|&earlier| peers.has(earlier)));
+            assert!(hosts.iter().take(noted + 1).all(|&earlier| peers.spend(earlier)));
         }
         peers.note(hosts[1], false);
-        let known: Vec<bool> = hosts.iter().map(|&host| peers.has(host)).collect();
+        let known: Vec<bool> = hosts.iter().map(|&host| peers.spend(host)).collect();
         assert_eq!(known, [true, false, true, true]);
     }
 
@@ -77,10 +92,22 @@ mod tests {
         let host = |number: u32| HostAddr::from(IpAddr::from(number.to_be_bytes()));
         let other = (2..100_000).map(host).find(|&it| entry(it) == entry(host(1))).unwrap();
         peers.note(host(1), true);
-        assert!(!peers.has(other));
+        assert!(!peers.spend(other));
         peers.note(other, false);
-        assert!(peers.has(host(1)));
+        assert!(peers.spend(host(1)));
         peers.note(other, true);
-        assert!(peers.has(other) && !peers.has(host(1)));
+        assert!(peers.spend(other) && !peers.spend(host(1)));
+    }
+
+    #[test]
+    fn a_datagram_pays_for_so_many_packets_and_no_more_than_one_does() {
+        let mut peers = Peers::new();
+        let host = HostAddr::from([192, 0, 2, 1]);
+        let paid = |peers: &mut Peers| (0..1_000).filter(|_| peers.spend(host)).count();
+        assert_eq!(paid(&mut peers), 0);
+        for datagrams in [1, 2, 5] {
+            (0..datagrams).for_each(|_| peers.note(host, true));
+            assert_eq!(paid(&mut peers), usize::from(CREDIT), "{datagrams}");
+        }
     }
 }

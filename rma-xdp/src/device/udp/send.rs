@@ -114,7 +114,7 @@ impl Outbox {
     pub(super) fn offer(
         &mut self,
         sockets: &[Socket],
-        peers: &Peers,
+        peers: &mut Peers,
         (max, len_max): (usize, usize),
         counters: &UdpCounters,
         mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize,
@@ -156,7 +156,7 @@ impl Outbox {
                 destination: head.destination,
                 parts: start..self.parts.len(),
                 len: planned.octets(),
-                may_run: sockets[socket].gso && peers.has(head.destination),
+                may_run: sockets[socket].gso && peers.spend(head.destination),
                 run: 0,
             });
         }

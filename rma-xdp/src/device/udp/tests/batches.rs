@@ -2,7 +2,7 @@
 //! that are asked for are used.
 
 use super::*;
-use crate::device::udp::{batching::Use, option::set_option};
+use crate::device::udp::{batching::Use, option::set_option, peers::CREDIT};
 
 /// Two backends, of which the first knows that the second has kernel sockets too.
 fn acquainted() -> (UdpBackend, UdpBackend) {
@@ -172,6 +172,45 @@ fn several_as_one_go_to_those_alone_who_have_kernel_sockets_too() {
     assert_eq!(as_one(&mut a, &mut b), 10);
 }
 
+/// The victim is an AF_XDP host, as it sends from other ports, and would lose what comes as one.
+#[test]
+fn who_forges_a_hosts_address_and_port_changes_how_few_packets_go_to_it() {
+    let (mut a, b) = on_loopback();
+    let (here, there, port) = (own(&a, 0), own(&b, 0), port(&b));
+    drop(b);
+    let at_a = (here.ip(), port);
+    let forger = UdpSocket::bind((there.ip(), port)).unwrap();
+    let victim = UdpSocket::bind((there.ip(), 0)).unwrap();
+    let forge = |a: &mut UdpBackend, times: usize| {
+        (0..times).for_each(|_| assert_eq!(forger.send_to(b"forged", at_a).unwrap(), 6));
+        assert_eq!(receive_all(a, 64).len(), times);
+    };
+    let frames: Vec<_> = (0..10).map(|seed| (there, pattern(100, seed))).collect();
+    let as_one = |a: &mut UdpBackend, bursts: usize| {
+        let before = a.counters().tx_gso_packets.load();
+        for _ in 0..bursts {
+            send_all(a, &frames);
+            // All of them arrive, as kernel sockets take packets apart.
+            let mut bytes = [0; 100];
+            frames.iter().for_each(|_| assert_eq!(forger.recv(&mut bytes).unwrap(), 100));
+        }
+        a.counters().tx_gso_packets.load() - before
+    };
+    assert_eq!(as_one(&mut a, 5), 0);
+    for times in [1, 7] {
+        forge(&mut a, times);
+        let lost = as_one(&mut a, 100);
+        assert!((1..=u64::from(CREDIT)).contains(&lost), "{lost} for {times}");
+        assert_eq!(as_one(&mut a, 20), 0, "then all go alone, and one that arrives is answered");
+    }
+    // One true packet ends it at once.
+    forge(&mut a, 1);
+    assert_eq!(as_one(&mut a, 1), 10);
+    victim.send_to(b"true", at_a).unwrap();
+    assert_eq!(receive_all(&mut a, 64).len(), 1);
+    assert_eq!(as_one(&mut a, 20), 0);
+}
+
 /// A socket of a stranger who sends several datagrams as one.
 fn segmenting(len: i32) -> UdpSocket {
     let socket = UdpSocket::bind(("127.0.0.3", 0)).unwrap();
@@ -233,6 +272,7 @@ fn what_the_kernel_refuses_as_one_is_sent_one_by_one_and_said() {
     // Some bursts later it is tried again.
     checksums(&a, 0);
     let bursts = (0..10_000).take_while(|_| {
+        a.peers.note(there, true);
         send_all(&mut a, &frames);
         assert!(is_whole(&mut b));
         counters.tx_gso_packets.load() == 0
