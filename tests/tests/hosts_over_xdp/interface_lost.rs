@@ -50,7 +50,7 @@ pub(super) fn wait_attachments(host: &Host, wanted: u64) {
 }
 
 /// What the client reads and writes.
-struct Scene {
+pub(super) struct Scene {
     /// Kept: it is what the grants are for.
     _region: RegisteredRegion,
     to_read: Grant,
@@ -58,10 +58,12 @@ struct Scene {
     portal: Portal,
     local: RegisteredRegion,
     pattern: Pattern,
+    /// The longest that an op has taken, as its NIC has measured it.
+    pub(super) slowest: Duration,
 }
 
 impl Scene {
-    fn new(hosts: &Hosts) -> Self {
+    pub(super) fn new(hosts: &Hosts) -> Self {
         let all = Permissions::READ | Permissions::WRITE;
         let region = hosts.server().register(LEN, all).unwrap();
         let pattern = Pattern::new(7);
@@ -72,11 +74,12 @@ impl Scene {
         let (to_read, to_write) = (grant(OpType::Read), grant(OpType::Write));
         let portal = hosts.client.portal(8).unwrap();
         let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
-        Self { _region: region, to_read, to_write, portal, local, pattern }
+        let slowest = Duration::ZERO;
+        Self { _region: region, to_read, to_write, portal, local, pattern, slowest }
     }
 
     /// Fills all slots with reads and writes of what is there anyway.
-    fn issue_all(&mut self) -> usize {
+    pub(super) fn issue_all(&mut self) -> usize {
         let mut issued = 0;
         while self.portal.next_slot().is_some() {
             let at = issued * 4096;
@@ -94,10 +97,12 @@ impl Scene {
     }
 
     /// Waits for all that is in flight. Each op completes once.
-    fn take_all(&mut self, count: usize) -> Vec<OpStatus> {
+    pub(super) fn take_all(&mut self, count: usize) -> Vec<OpStatus> {
         let take = |_| {
             let completion = self.portal.wait_timeout(DEADLINE).unwrap();
-            completion.expect("every op completes").status
+            let completion = completion.expect("every op completes");
+            self.slowest = self.slowest.max(completion.total_delay());
+            completion.status
         };
         let statuses = (0..count).map(take).collect();
         assert_eq!(self.portal.outstanding(), 0);
@@ -105,7 +110,7 @@ impl Scene {
     }
 
     /// Reads until it works, and checks every byte of all 64 KiB then.
-    fn assert_works_again(&mut self) {
+    pub(super) fn assert_works_again(&mut self) {
         wait_for("a read that is OK", || {
             self.portal.read(&self.to_read, 0, &self.local, 0, 64).unwrap();
             (self.take_all(1) == [OpStatus::Ok]).then_some(())

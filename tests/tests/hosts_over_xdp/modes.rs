@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use core::time::Duration;
 use std::net::UdpSocket;
 
 use rma_lab::Lab;
@@ -11,12 +12,12 @@ use rma_tests::{
     scenario,
 };
 use rma_xdp::{
-    DEFAULT_PORT, DeviceInfo, Host,
+    DEFAULT_PORT, DeviceInfo, Host, NicConfigBuilder, OpStatus, OpType, Timing,
     xdp::{AttachMode, Mode, ModeReason},
 };
 
 use super::{
-    interface_lost::{wait_attachments, wait_for},
+    interface_lost::{Scene, wait_attachments, wait_for},
     run,
 };
 
@@ -69,8 +70,8 @@ fn hosts_of_different_modes_understand_each_other() {
 }
 
 /// Sends datagrams of `len` bytes to the server's port, from a socket of the client's kernel, until
-/// the server has changed its mode; looks what it says of it.
-fn assert_given_up(hosts: &Hosts, len: usize) {
+/// the server has changed its mode, and does `beside` after each; looks what it says of it.
+fn assert_given_up(hosts: &Hosts, len: usize, mut beside: impl FnMut()) {
     let sender = {
         let _inside = hosts.lab.as_ref().unwrap().a().enter().unwrap();
         UdpSocket::bind((Lab::A_V4, 0)).unwrap()
@@ -80,6 +81,7 @@ fn assert_given_up(hosts: &Hosts, len: usize) {
     let datagram = vec![0; len];
     wait_for("another mode", || {
         sender.send_to(&datagram, (Lab::B_V4, DEFAULT_PORT)).unwrap();
+        beside();
         server.interface().unwrap().device.contains(": native ").then_some(())
     });
     wait_attachments(server, 2);
@@ -99,7 +101,7 @@ fn generic_mode_is_given_up_when_packets_come_that_no_chunk_holds() {
         }
     };
     set_mtu(&hosts, 9000);
-    assert_given_up(&hosts, 5000);
+    assert_given_up(&hosts, 5000, || ());
     set_mtu(&hosts, 1500);
     scenario::everything(&mut hosts);
 }
@@ -109,7 +111,7 @@ fn generic_mode_is_given_up_when_packets_come_that_no_chunk_holds() {
 #[ignore = "needs root: cargo xtask test"]
 fn generic_mode_is_given_up_when_frames_pass_by_the_program() {
     let mut hosts = Hosts::in_lab(&chosen(Mode::Auto));
-    assert_given_up(&hosts, 4000);
+    assert_given_up(&hosts, 4000, || ());
     // It stays so, and an interface that comes back is another.
     assert_eq!(mode(&hosts.client), (AttachMode::Generic, ModeReason::FasterOnVeth));
     let lab = hosts.lab.as_ref().unwrap();
@@ -124,4 +126,28 @@ fn generic_mode_is_given_up_when_frames_pass_by_the_program() {
     hosts.client.resolve(hosts.server_addr).unwrap();
     hosts.server().resolve(hosts.client_addr).unwrap();
     scenario::everything(&mut hosts);
+}
+
+/// The server is attached anew while it is asked for as much as the client's slots hold.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn ops_under_way_when_generic_mode_is_given_up_end_in_time_and_later_ones_succeed() {
+    let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
+    let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+    let hosts = Hosts::in_lab(&Setup { nic, ..chosen(Mode::Auto) });
+    let mut scene = Scene::new(&hosts);
+    scene.assert_works_again();
+    let mut ended = Vec::new();
+    assert_given_up(&hosts, 4000, || {
+        let issued = scene.issue_all();
+        assert_eq!(issued, 8, "no slot is kept");
+        ended.extend(scene.take_all(issued));
+    });
+    let as_they_may = |&status| matches!(status, OpStatus::Ok | OpStatus::Timeout);
+    assert!(ended.iter().all(as_they_may), "{ended:?}");
+    assert!(ended.contains(&OpStatus::Ok));
+    // P1, and as much again for an engine that does not run.
+    let bound = timing.bound(OpType::Write);
+    assert!(scene.slowest <= 2 * bound, "{:?} of {bound:?}", scene.slowest);
+    scene.assert_works_again();
 }
