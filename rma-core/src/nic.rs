@@ -23,6 +23,7 @@ mod gauges;
 mod granules;
 mod initiator;
 mod memory;
+mod other_version;
 mod previous_keys;
 mod quantum;
 mod region_table;
@@ -42,6 +43,7 @@ pub use delays::DelayHistogram;
 pub use fair_queue::BucketSecret;
 pub use gauges::NicGauges;
 pub use memory::TableMemory;
+pub use other_version::OtherVersion;
 pub use quantum::Quantum;
 pub use region_table::{RegionEntry, RegionTable};
 
@@ -261,8 +263,12 @@ impl Nic {
         self.counters.count_packet(frames);
     }
 
-    /// Counts the end of a packet that no frames can be found in: as one frame, and its octets.
-    pub fn drop_tail(&mut self, Tail { reason, octets }: Tail) {
+    /// Counts the end of a packet that no frames can be found in: as one frame, and its octets. Who
+    /// speaks another version is remembered.
+    pub fn drop_tail(&mut self, Tail { reason, octets, first, source }: Tail) {
+        if reason == DropReason::Version {
+            self.counters.note_other_version(OtherVersion::new(source, first));
+        }
         self.counters.count_received();
         self.counters.count_drop(reason);
         self.counters.count_tail(octets);

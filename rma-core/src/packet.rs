@@ -14,7 +14,7 @@
 //! Invariants: a walk never goes beyond the end of its packet and always forward; a plan has each
 //! frame once, in a packet that is no longer than its path and its receiver take.
 
-mod sizes;
+pub mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +26,6 @@ use crate::{
     port::{Port, SourcePort},
 };
 use arrayvec::ArrayVec;
-
-pub use sizes::{PacketSizeCells, PacketSizes};
 
 /// The most frames that a packet may have. Larger: a little less for each. Smaller: what a receiver
 /// is given at once takes less time (P9).
@@ -49,6 +47,10 @@ pub struct Tail {
     pub reason: DropReason,
     /// How many octets there are.
     pub octets: usize,
+    /// The first of them, which is the version if that is the reason. 0 if there is none.
+    pub first: u8,
+    /// Where the packet says that it comes from.
+    pub source: HostAddr,
 }
 
 /// The frames of a received packet, in their order.
@@ -91,7 +93,8 @@ impl<'a> Frames<'a> {
     ) -> Option<Result<RxFrame<'a>, Tail>> {
         let rest = self.rest.take()?;
         let octets = rest.len();
-        let tail = |reason| Some(Err(Tail { reason, octets }));
+        let (first, source) = (rest.first().copied().unwrap_or_default(), self.source);
+        let tail = |reason| Some(Err(Tail { reason, octets, first, source }));
         if self.count == FRAMES_MAX {
             return tail(DropReason::TooManyFrames);
         }

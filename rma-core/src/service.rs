@@ -44,8 +44,8 @@ pub trait Service {
     /// Why there is no such frame. Then neither it nor what is behind it can be handled.
     fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason>;
 
-    /// A packet that came to `port` has been taken apart into so many frames. To be counted; its end
-    /// that is no frame counts as one.
+    /// A packet that came to `port` has been taken apart into so many frames. To be counted; an end
+    /// of it that is no frame counts as one.
     fn note_packet(&mut self, port: Port, frames: usize);
 
     /// The end of a packet that came to `port` is dropped. To be counted.

@@ -25,9 +25,9 @@ use rma_app::{
 };
 use rma_core::{
     error::{DropReason, NotSent},
-    nic::{DelayHistogram, NicCounters, NicGauges},
+    nic::{DelayHistogram, NicCounters, NicGauges, OtherVersion},
     op::{OpStatus, OpType},
-    packet::PacketSizes,
+    packet::sizes::PacketSizes,
 };
 
 use crate::{
@@ -73,6 +73,10 @@ pub struct Metrics {
     pub not_sent: Box<[(NotSent, u64)]>,
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
+    /// Who sent a frame of another version of the wire format last, as the packet said: `None` if
+    /// nobody has. Such hosts get no answer, and are to be found by their administrators; how many
+    /// frames they have sent is among `drops`, as [`DropReason::Version`].
+    pub other_version: Option<OtherVersion>,
     /// Packets that were received, by their frames. Those that were sent are the device's.
     pub packets_received: PacketSizes,
     /// `issue_delay` and `total_delay` of ops that ended with OK, by type of op.
@@ -208,6 +212,7 @@ impl MetricsSource {
                 seals_refused: self.sum(NicCounters::seals_refused),
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
             },
+            other_version: shards.iter().find_map(|shard| shard.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),
             gauges: self.sum(NicCounters::gauges),

@@ -66,6 +66,7 @@ fn octets_in_which_no_frame_was_found_are_told() {
     let socket = UdpSocket::bind((stranger.ip(), 0)).unwrap();
     let tell = |host: &InlineHost, what: &str| parse(&host.metrics()).get(what);
     assert_eq!(tell(&host, "rma_packet_tail_octets_total"), 0.0);
+    assert!(!parse(&host.metrics()).any("rma_other_version_info"), "nobody has");
     for octets in [100, 7] {
         socket.send_to(&vec![0xff; octets], SocketAddr::new(server.ip(), port)).unwrap();
     }
@@ -74,5 +75,13 @@ fn octets_in_which_no_frame_was_found_are_told() {
     }
     assert_eq!(tell(&host, "rma_packet_tail_octets_total"), 107.0);
     assert_eq!(packets(&host, "received"), ([2.0; 6], 2.0, 2.0), "an end counts as a frame");
+    // Whoever operates the hosts learns which of them it is.
+    let stranger = stranger.to_string();
+    let found = format!("rma_other_version_info{{host=\"{stranger}\",version=\"255\"}}");
+    assert_eq!(tell(&host, &found), 1.0);
+    // The other is too short for a version to mean anything.
+    assert_eq!(tell(&host, "rma_frames_dropped_total{reason=\"Version\"}"), 1.0);
+    let line = format!("\nversion     {stranger} speaks 255, and this host 2\n");
+    assert!(host.metrics().to_string().contains(&line));
     assert!(host.metrics().to_string().contains("107 octets in packets' tails"));
 }

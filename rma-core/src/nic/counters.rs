@@ -3,12 +3,13 @@
 use super::{
     delays::{DelayCells, DelayHistogram},
     gauges::{GaugeCells, NicGauges},
+    other_version::{OtherVersion, OtherVersionCell},
 };
 use crate::{
     command::Completion,
     error::{DropReason, NotSent},
     op::{OpStatus, OpType},
-    packet::{PacketSizeCells, PacketSizes},
+    packet::sizes::{PacketSizeCells, PacketSizes},
     tally::Tally,
 };
 
@@ -36,6 +37,7 @@ pub struct NicCounters {
     seals_refused: Tally,
     previous_keys_lost: Tally,
     gauges: GaugeCells,
+    other_version: OtherVersionCell,
 }
 
 impl NicCounters {
@@ -104,6 +106,16 @@ impl NicCounters {
 
     pub(super) fn count_tail(&self, octets: usize) {
         self.tail_octets.add(octets as u64);
+    }
+
+    /// Who sent a frame of another version of the wire format last. `None` if nobody has. How many
+    /// there were is among [`NicCounters::drops`].
+    pub fn other_version(&self) -> Option<OtherVersion> {
+        self.other_version.load()
+    }
+
+    pub(super) fn note_other_version(&self, seen: OtherVersion) {
+        self.other_version.note(seen);
     }
 
     /// Frames that the backend took.

@@ -25,9 +25,9 @@ fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     if len < 2 || len > octets.len() { Err(DropReason::Length) } else { Ok(len) }
 }
 
-/// What a walk finds: frames, and the tail.
-fn walk(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Tail>) {
-    let mut bytes = bytes.to_vec();
+/// What a walk finds: frames, and the reason and the length of the tail.
+fn walk(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<(DropReason, usize)>) {
+    let (whole, mut bytes) = (bytes, bytes.to_vec());
     let mut packet = RxPacket {
         source: host(1),
         destination: host(2),
@@ -46,14 +46,19 @@ fn walk(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Tail>) {
                 assert_eq!(is_first, found.is_empty());
                 found.push(bytes.to_vec());
             }
-            Err(tail) => end = Some(tail),
+            Err(Tail { reason, octets, first, source }) => {
+                assert_eq!(source, host(1));
+                let begins = whole.len() - octets;
+                assert_eq!(first, whole.get(begins).copied().unwrap_or_default());
+                end = Some((reason, octets));
+            }
         }
     }
     (found, end)
 }
 
-fn tail(reason: DropReason, octets: usize) -> Option<Tail> {
-    Some(Tail { reason, octets })
+fn tail(reason: DropReason, octets: usize) -> Option<(DropReason, usize)> {
+    Some((reason, octets))
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn a_service_that_tells_lengths_that_cannot_be_ends_the_walk() {
         };
         let mut frames = Frames::of(&mut packet);
         let end = frames.next(|_| Ok(told)).unwrap().unwrap_err();
-        assert_eq!(end, Tail { reason: DropReason::Length, octets: 4 });
+        assert_eq!((end.reason, end.octets), (DropReason::Length, 4));
         assert!(frames.next(|_| Ok(1)).is_none());
     }
 }
@@ -298,7 +303,7 @@ proptest! {
     #[test]
     fn any_octets_can_be_walked(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let (found, end) = walk(&bytes);
-        let octets = found.iter().map(Vec::len).sum::<usize>() + end.map_or(0, |it| it.octets);
+        let octets = found.iter().map(Vec::len).sum::<usize>() + end.map_or(0, |(_, octets)| octets);
         prop_assert_eq!(octets, bytes.len());
     }
 

@@ -135,7 +135,7 @@ fn walk(packet: &[u8]) -> (Vec<usize>, End) {
     while let Some(frame) = frames.next(wire::frame_len) {
         match frame {
             Ok(frame) => lens.push(frame.bytes.len()),
-            Err(Tail { reason, octets }) => end = Some((name(reason), octets)),
+            Err(Tail { reason, octets, .. }) => end = Some((name(reason), octets)),
         }
     }
     (lens, end)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rma_core::{packet::PacketSizes, tally::Tally};
+use rma_core::{packet::sizes::PacketSizes, tally::Tally};
 
 #[cfg(feature = "xdp")]
 use super::xdp::{Counters, InterfaceWatch, XskStatistics};

@@ -10,7 +10,10 @@ use core::{
 };
 
 use rma_app::ExecutorGauges;
-use rma_core::nic::{DelayHistogram, NicGauges};
+use rma_core::{
+    nic::{DelayHistogram, NicGauges, OtherVersion},
+    wire,
+};
 
 use super::{Metrics, NicTotals, OpDelays};
 use crate::driver::tenant::{PoolUsage, TenantUsage};
@@ -77,6 +80,10 @@ impl fmt::Display for Metrics {
             drops.iter().map(|(why, n)| (format!("{why:?}"), *n)),
             "nothing",
         )?;
+        if let Some(OtherVersion { host, version, .. }) = self.other_version {
+            let own = wire::VERSION;
+            lines.line("version", format_args!("{host} speaks {version}, and this host {own}"))?;
+        }
         lines.counts(
             "not sent",
             not_sent.iter().map(|(why, n)| (format!("{why:?}"), *n)),

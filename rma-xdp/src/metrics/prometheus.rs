@@ -8,9 +8,9 @@ use core::fmt::{self, Write};
 use rma_app::ExecutorGauges;
 use rma_core::{
     executor::SilentPeers,
-    nic::{DelayHistogram, NicGauges},
+    nic::{DelayHistogram, NicGauges, OtherVersion},
     op::ClassOfService,
-    packet::PacketSizes,
+    packet::sizes::PacketSizes,
 };
 
 use super::{Metrics, NicTotals};
@@ -56,6 +56,12 @@ impl Metrics {
         text.family(COUNTER, name, "Received frames that died in the NIC, by reason.")?;
         for (reason, count) in &self.drops {
             text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+        }
+        if let Some(OtherVersion { host, version, .. }) = self.other_version {
+            let name = "rma_other_version_info";
+            text.family(GAUGE, name, "Who spoke another version of the wire format last.")?;
+            let labels = [("host", &*host.to_string()), ("version", &*version.to_string())];
+            text.sample(name, &labels, 1)?;
         }
         let name = "rma_frames_not_sent_total";
         text.family(COUNTER, name, "Frames that the NIC was to send and has not, by reason.")?;

@@ -164,7 +164,7 @@ impl fmt::Display for Seen {
                 write!(f, "came     {} from {source}{extra}{damaged}", Load(packet))
             }
             What::Tail { packet, tail } => {
-                let Tail { reason, octets } = tail;
+                let Tail { reason, octets, .. } = tail;
                 write!(f, "tail     packet {}, {octets} octets: {reason:?}", packet.number)
             }
             What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {

@@ -259,16 +259,25 @@ fn of_a_hundred_frames_as_many_are_served_as_a_packet_may_have() {
 #[test]
 fn a_frame_of_another_version_ends_the_walk_and_is_counted_as_that() {
     let mut scene = Scene::new();
+    let last = |scene: &Scene| {
+        let counters = scene.server.service().nic().counters();
+        counters.other_version().map(|it| (it.host, it.version))
+    };
+    assert_eq!(last(&scene), None);
     let mut requests = scene.requests(0..4);
     requests[2][0] = 1;
     scene.bring(requests.concat());
     assert_eq!(scene.ended(OpStatus::Ok), [0, 1]);
     assert_eq!(scene.all_drops(), [(DropReason::Version, 1)]);
     assert_eq!(scene.tail_octets(), 2 * read::REQUEST_LEN as u64);
+    assert_eq!(last(&scene), Some((scene.asker.addr, 1)));
     for octet in [0, 1, 3, 255] {
         let mut alone = scene.requests(10 + octet..11 + octet).concat();
         alone[0] = octet as u8;
-        assert!(scene.bring(alone).is_empty(), "no answer is defined for other versions");
+        let from: HostAddr = [192, 0, 2, 100 + octet as u8 % 100].into();
+        let sent = scene.bring_from(from, SourcePort(50_000), alone);
+        assert!(sent.is_empty(), "no answer is defined for other versions");
+        assert_eq!(last(&scene), Some((from, octet as u8)), "who it was can be found");
     }
     assert_eq!(scene.all_drops(), [(DropReason::Version, 5)]);
 }

@@ -2,7 +2,7 @@
 //!
 //! The engine thread is the only writer; any thread may read, while the host runs and after it.
 
-use rma_core::{packet::PacketSizeCells, tally::Tally};
+use rma_core::{packet::sizes::PacketSizeCells, tally::Tally};
 
 /// The counters of one backend, over all its sockets.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! The engine thread is the only writer, so an addition is a load and a store, without a locked
 //! instruction; any thread may read. Counters wrap after 2^64.
 
-use rma_core::{packet::PacketSizeCells, tally::Tally};
+use rma_core::{packet::sizes::PacketSizeCells, tally::Tally};
 
 use super::packet::PacketError;
 

@@ -77,7 +77,7 @@ impl Checker {
         }
         let begun = &mut self.nodes[node.index()].fairness.begun;
         if let Some((op, sent)) = begun.take()
-            && !part.is_some_and(|(index, _, (start, _))| (index, start) == (op, sent))
+            && part.is_none_or(|(index, _, (start, _))| (index, start) != (op, sent))
         {
             return Err(self.torn(node, op));
         }
