@@ -8,8 +8,7 @@ use core::time::Duration;
 
 use rma_core::{
     cc::CcConfigBuilder,
-    executor::{Call, CallStatus, CommandExecutor, ExecutorConfig, Piece},
-    nic::{NicConfigBuilder, ReceiveLenMax},
+    executor::{Call, CallStatus, CommandExecutor, Piece},
     op::ClassOfService,
     time::{Clock, Instant},
 };
@@ -64,18 +63,12 @@ impl Moved {
 }
 
 impl Transfers {
-    /// An executor of `host`, whose device has this MTU.
+    /// An executor of `host` with the settings that suit it, but for those in `cc`.
     ///
     /// # Errors
     /// If slots or memory cannot be had.
-    pub fn open(
-        host: &mut InlineHost,
-        mtu: u32,
-        cc: Option<CcConfigBuilder>,
-    ) -> Result<Self, PairError> {
-        let NicConfigBuilder { timing, rtt, .. } = NicConfigBuilder::default();
-        let receive = ReceiveLenMax::of_mtu(mtu as usize);
-        let mut config = ExecutorConfig::new(receive, timing.timeout, rtt);
+    pub fn open(host: &mut InlineHost, cc: Option<CcConfigBuilder>) -> Result<Self, PairError> {
+        let mut config = host.executor_config();
         config.cc = cc.unwrap_or(config.cc);
         let (portal, lease) = host.portal(SLOTS)?.into_parts();
         let executor = CommandExecutor::new(portal, config).map_err(TransferError::from)?;
@@ -212,7 +205,7 @@ mod tests {
             ..PairConfig::default()
         };
         let mut pair = Pair::open(Place::Loopback, &config).unwrap();
-        let mut transfers = Transfers::open(&mut pair.client.host, 1500, None).unwrap();
+        let mut transfers = Transfers::open(&mut pair.client.host, None).unwrap();
         let interrupt = Interrupt::default();
         for op_type in [OpType::Read, OpType::Write] {
             let moved = pair

@@ -71,7 +71,7 @@ impl Beside {
 pub(super) fn beside(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-    let transfers = Transfers::open(&mut pair.client.host, MTU, None)?;
+    let transfers = Transfers::open(&mut pair.client.host, None)?;
     let mut shared = Beside { pair, transfers, alone: 0.0, beside: 0.0 };
     let mut large = |shared: &mut Beside| shared.large(interrupt);
     let mut alone = |shared: &mut Beside| shared.small(false, interrupt);

@@ -53,9 +53,9 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn open(place: Place<'_>, mtu: u32) -> Result<Self, PairError> {
+    fn open(place: Place<'_>) -> Result<Self, PairError> {
         let mut pair = Pair::open(place, &PairConfig::default())?;
-        let transfers = Transfers::open(&mut pair.client.host, mtu, None)?;
+        let transfers = Transfers::open(&mut pair.client.host, None)?;
         Ok(Self { transfers, pair, retries: 0, parts: Parts { copy: 0.0, seal: 0.0 } })
     }
 
@@ -84,7 +84,7 @@ struct Large<'a> {
 impl<'a> Large<'a> {
     fn open(interrupt: &'a Interrupt) -> Result<Self, PairError> {
         let lab = lab()?;
-        let hosts = Hosts::open(Place::Lab(&lab), MTU)?;
+        let hosts = Hosts::open(Place::Lab(&lab))?;
         let mut link = link()?;
         let headers = Headers::len_for(link.sides().client.address);
         let payload = (ETHERNET_LEN + MTU as usize - headers - RESPONSE_OVERHEAD) / 64 * 64;
@@ -186,8 +186,7 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
 /// Large reads of jumbo frames over those of others.
 pub(super) fn jumbo_gain(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let (jumbo_lab, lab) = (lab_of(JUMBO)?, lab()?);
-    let mut both =
-        (Hosts::open(Place::Lab(&jumbo_lab), JUMBO)?, Hosts::open(Place::Lab(&lab), MTU)?);
+    let mut both = (Hosts::open(Place::Lab(&jumbo_lab))?, Hosts::open(Place::Lab(&lab))?);
     type Both = (Hosts, Hosts);
     let mut jumbo = |both: &mut Both| both.0.goodput(OpType::Read, interrupt);
     let mut others = |both: &mut Both| both.1.goodput(OpType::Read, interrupt);
@@ -205,7 +204,7 @@ pub(super) fn jumbo_gain(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErr
 /// Large reads over the UDP backend, over plain datagrams with segmentation offload.
 pub(super) fn over_gso(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let sockets = sockets()?;
-    let mut hosts = Hosts::open(Place::LabUdp(sockets.lab()), MTU)?;
+    let mut hosts = Hosts::open(Place::LabUdp(sockets.lab()))?;
     let len = MTU as usize - IP_AND_UDP;
     let mut ops = |hosts: &mut Hosts| hosts.goodput(OpType::Read, interrupt);
     let mut plain = |_: &mut Hosts| {

@@ -42,7 +42,10 @@ mod steering;
 pub mod umem;
 mod watch;
 
-pub(crate) use self::follower::{Follower, InterfaceWatch};
+pub(crate) use self::{
+    attachment::SINGLE_BUFFER_MTU,
+    follower::{Follower, InterfaceWatch},
+};
 pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,

@@ -5,12 +5,15 @@ use core::time::Duration;
 use rma_app::{BufferPool, Client, Executor, TransferError, WaitError};
 use rma_core::{
     executor::{Call, ExecutorConfig, Outcome},
+    nic::ReceiveLenMax,
     region::Permissions,
 };
 
 #[cfg(doc)]
 use super::Host;
 use super::{HostOf, InlineHost};
+#[cfg(feature = "xdp")]
+use crate::device::xdp::SINGLE_BUFFER_MTU;
 use crate::{device::DeviceInfo, driver::control::ControlPath, error::HostError};
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and
@@ -32,16 +35,23 @@ impl<P: ControlPath> HostOf<P> {
         Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
     }
 
-    /// The settings of an executor that suit this host: ops cut for the frames of its device,
+    /// The settings of an executor that suit this host: ops cut for the frames of its device, over
+    /// AF_XDP for frames that one chunk of its memory holds, which longer ones cost more than;
     /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
     /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
     pub fn executor_config(&self) -> ExecutorConfig {
-        let config = |rtt| ExecutorConfig::new(self.receive_len_max, self.nic.timing.timeout, rtt);
+        let config = |receive, rtt| ExecutorConfig::new(receive, self.nic.timing.timeout, rtt);
         match &self.info {
             #[cfg(feature = "xdp")]
-            DeviceInfo::Xdp(_) => config(self.nic.rtt),
+            DeviceInfo::Xdp(_) => {
+                // Large transfers are cut for frames that stay in one chunk.
+                let one_chunk = ReceiveLenMax::of_mtu(SINGLE_BUFFER_MTU as usize);
+                let ReceiveLenMax { ipv4, ipv6 } = self.receive_len_max;
+                let (ipv4, ipv6) = (ipv4.min(one_chunk.ipv4), ipv6.min(one_chunk.ipv6));
+                config(ReceiveLenMax { ipv4, ipv6 }, self.nic.rtt)
+            }
             DeviceInfo::Udp(_) => {
-                let config = config(self.nic.rtt.max(UDP_RTT));
+                let config = config(self.receive_len_max, self.nic.rtt.max(UDP_RTT));
                 // On a busy machine delays say how long a thread did not run, which fewer ops do
                 // not shorten.
                 let cc = config.cc.with(|it| it.cwnd_min = 1.0);

@@ -4,6 +4,7 @@
 
 mod capabilities;
 mod interface_lost;
+mod jumbo;
 mod modes;
 mod stale_grants;
 

@@ -35,7 +35,7 @@ use rma_core::backend::BATCH;
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
 const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
 /// The largest MTU whose packets fit into one chunk.
-const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
+pub(crate) const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
 /// The smallest MTUs of a link, from RFC 1122 (576 octets) and RFC 8200 (1280).
 const MTU_MIN_V4: u32 = 576;
 const MTU_MIN_V6: u32 = 1280;
@@ -56,8 +56,9 @@ pub(super) struct Attachment {
     ports: Arc<ReservedPorts>,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
-    /// Where frames are written whose packets may need several chunks. `None` if none can.
-    pub(super) tx_scratch: Option<Scratch>,
+    /// Where frames are written whose packets may need several chunks: a buffer for each frame of a
+    /// batch, as large as a packet, as a frame may be alone in one. `None` if no packet can.
+    pub(super) tx_frames: Option<Box<[Box<[u8]>]>>,
     /// Transmit chunks that the longest packet needs.
     pub(super) chunks_max: usize,
     pub(super) description: Description,
@@ -67,22 +68,6 @@ pub(super) struct Attachment {
 pub(super) struct Queue {
     pub(super) socket: Socket,
     pub(super) linearizer: Linearizer,
-}
-
-/// Room for frames that share packets of several chunks: they are written beside each other, and
-/// put together where the packet's checksum can be seen whole.
-pub(super) struct Scratch {
-    /// A buffer for each frame of a batch, as large as a packet: a frame may be alone in one.
-    pub(super) frames: Box<[Box<[u8]>]>,
-    /// The packet that is put together, with its headers.
-    pub(super) packet: Box<[u8]>,
-}
-
-impl Scratch {
-    fn new(packet_len_max: usize) -> Self {
-        let buffer = || vec![0; packet_len_max].into_boxed_slice();
-        Self { frames: (0..BATCH).map(|_| buffer()).collect(), packet: buffer() }
-    }
 }
 
 impl Attachment {
@@ -161,7 +146,7 @@ impl Attachment {
             queues: queues.into_boxed_slice(),
             ports: Arc::new(reserved),
             mtu_max,
-            tx_scratch: multi_buffer.then(|| Scratch::new(packet_max)),
+            tx_frames: multi_buffer.then(|| tx_frames(packet_max)),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),
             description,
         })
@@ -235,4 +220,9 @@ fn open_socket(
         }
         other => other,
     })
+}
+
+/// See [`Attachment::tx_frames`].
+fn tx_frames(packet_len_max: usize) -> Box<[Box<[u8]>]> {
+    (0..BATCH).map(|_| vec![0; packet_len_max].into_boxed_slice()).collect()
 }

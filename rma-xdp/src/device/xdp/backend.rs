@@ -12,6 +12,8 @@
 //! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given
 //! back.
 
+mod spread;
+
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd},
@@ -30,7 +32,7 @@ use rma_core::{
 };
 
 use super::{
-    attachment::{Attachment, Queue, Scratch, TX_QUEUE},
+    attachment::{Attachment, Queue, TX_QUEUE},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::Description,
@@ -39,9 +41,9 @@ use super::{
     linear::{Linear, Linearizer},
     link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
-    socket::{Chunk, Socket},
+    socket::Chunk,
     sockopt::XskStatistics,
-    umem::{CHUNK_DATA, FrameBytes},
+    umem::FrameBytes,
 };
 use crate::device::net::{Path, PathTable};
 
@@ -252,70 +254,6 @@ impl XdpBackend {
         filled
     }
 
-    /// Has frames written beside each other, at most `max`, and spreads each packet of them over as
-    /// many chunks as it needs. (A chunk cannot continue in its neighbour: xsk-rs starts each
-    /// packet behind the kernel's headroom.)
-    fn transmit_scratch(
-        attachment: &mut Attachment,
-        (state, packets): (&mut State, &mut Packets),
-        max: usize,
-        fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
-    ) -> usize {
-        let Attachment { queues, tx_scratch, .. } = attachment;
-        let Some(Scratch { frames, packet }) = tx_scratch else { return 0 };
-        let socket = &mut queues[TX_QUEUE].socket;
-        let room = state.packet_room().min(packet.len());
-        let packet = &mut packet[..room];
-        let headers_len = state.headers_len;
-        let mut buffers: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
-        for buffer in frames.iter_mut().take(max) {
-            let len = buffer.len().min(room - headers_len);
-            buffers.push(TxFrame::new(&mut buffer[..len]));
-        }
-        let filled = fill(&mut buffers);
-        let buffers = &buffers[..filled];
-        packets.plan(buffers, usize::MAX, |transmit, _| {
-            state.packet_len_max(transmit).min(room - headers_len - LINK_LEN)
-        });
-        for planned in packets.list() {
-            let mut end = headers_len;
-            for index in packets.frames_of(planned) {
-                let TxFrame { bytes, transmit } = &buffers[index];
-                let Some(transmit) = transmit else { continue };
-                let link = if transmit.link_behind { LINK_LEN } else { 0 };
-                let len = (transmit.len + link).min(bytes.len()).min(room - end);
-                packet[end..end + len].copy_from_slice(&bytes[..len]);
-                end += len.min(transmit.len);
-            }
-            let Some(head) = buffers[planned.first()].transmit else { continue };
-            let transmit = Transmit { len: planned.octets(), ..head };
-            let finished = state.finish(packet, headers_len, &transmit, planned.frames());
-            let Some(len) = finished else { continue };
-            if len > CHUNK_DATA {
-                state.counters.tx_multi_buffer.add(1);
-            }
-            spread(socket, &packet[..len]);
-        }
-        state.count_unpaid(packets);
-        filled
-    }
-}
-
-/// Puts a packet on the transmit ring, in as many chunks as it needs. The caller has seen to it
-/// that they are there.
-fn spread(socket: &mut Socket, packet: &[u8]) {
-    let mut rest = packet;
-    while let Some((piece, more)) = rest.split_at_checked(rest.len().min(CHUNK_DATA))
-        && !piece.is_empty()
-    {
-        let mut frame = socket.take().expect("the caller has checked that there is room");
-        socket.bytes_mut(&mut frame)[..piece.len()].copy_from_slice(piece);
-        socket.stage(frame, piece.len(), !more.is_empty());
-        rest = more;
-    }
-}
-
-impl XdpBackend {
     /// Has frames written that go nowhere, as there is no interface. They are taken nevertheless:
     /// those of this host to itself are among them, and ops whose requests are lost end by their
     /// timeouts.
@@ -407,12 +345,12 @@ impl Backend for XdpBackend {
                 state.counters.tx_ring_full.add(1);
                 break;
             }
-            let (offered, filled) = if attachment.tx_scratch.is_none() {
+            let (offered, filled) = if attachment.tx_frames.is_none() {
                 let offered = FRAMES_MAX.min(max - frames).min(room);
                 (offered, Self::transmit_chunks(attachment, (state, packets), offered, &mut fill))
             } else {
                 let offered = BATCH.min(max - frames).min(room / attachment.chunks_max);
-                (offered, Self::transmit_scratch(attachment, (state, packets), offered, &mut fill))
+                (offered, Self::transmit_spread(attachment, (state, packets), offered, &mut fill))
             };
             frames += filled;
             if filled < offered {

@@ -240,23 +240,58 @@ impl Headers {
     /// or if the two addresses are not of one family: the caller has checked all three.
     #[inline]
     pub fn write(&self, packet: &mut [u8]) {
+        let (header, payload) = packet.split_at_mut(Self::len_for(self.destination));
+        self.write_header(header, payload.len(), || sum(payload));
+    }
+
+    /// Writes the headers of a packet at the start of `chunk`, whose payload is what `pieces` gives
+    /// each time that it is asked, one piece after the other. Returns how long the headers are.
+    ///
+    /// # Panics
+    /// As [`Headers::write`].
+    pub fn write_before<'p, P: Iterator<Item = &'p [u8]>>(
+        &self,
+        chunk: &mut [u8],
+        pieces: impl Fn() -> P,
+    ) -> usize {
+        let headers_len = Self::len_for(self.destination);
+        let len = pieces().map(<[u8]>::len).sum();
+        self.write_header(&mut chunk[..headers_len], len, || sum_of(pieces()));
+        headers_len
+    }
+
+    /// Writes the headers of a packet with `payload_len` octets of payload, whose [`sum`] is asked
+    /// for if it is needed.
+    #[inline(always)]
+    fn write_header(
+        &self,
+        header: &mut [u8],
+        payload_len: usize,
+        payload_sum: impl FnOnce() -> u64,
+    ) {
         match (self.source.ip(), self.destination.ip()) {
             (core::net::IpAddr::V4(source), core::net::IpAddr::V4(destination)) => {
-                self.write_v4(packet, source, destination);
+                self.write_v4(header, payload_len, source, destination);
             }
             (core::net::IpAddr::V6(source), core::net::IpAddr::V6(destination)) => {
-                self.write_v6(packet, source, destination);
+                self.write_v6(header, (payload_len, payload_sum), source, destination);
             }
             _ => panic!("source {} and destination {}", self.source, self.destination),
         }
     }
 
     #[inline]
-    fn write_v4(&self, packet: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr) {
-        let total_len = length(packet.len() - ETHERNET_LEN);
-        let udp_len = length(packet.len() - ETHERNET_LEN - IPV4_LEN);
+    fn write_v4(
+        &self,
+        header: &mut [u8],
+        payload_len: usize,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+    ) {
+        let total_len = length(IPV4_LEN + UDP_LEN + payload_len);
+        let udp_len = length(UDP_LEN + payload_len);
         let header: &mut [u8; HEADERS_V4] =
-            packet.first_chunk_mut().expect("the caller left room for the headers");
+            header.first_chunk_mut().expect("the caller left room for the headers");
         self.write_ethernet(header.first_chunk_mut().expect("14 < 42"), ETHERTYPE_IPV4);
         let mut ip = [0; IPV4_LEN];
         ip[0] = 0x45;
@@ -274,11 +309,16 @@ impl Headers {
     }
 
     #[inline]
-    fn write_v6(&self, packet: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
-        let udp_len = length(packet.len() - ETHERNET_LEN - IPV6_LEN);
-        let (header, payload) = packet
-            .split_first_chunk_mut::<HEADERS_V6>()
-            .expect("the caller left room for the headers");
+    fn write_v6(
+        &self,
+        header: &mut [u8],
+        (payload_len, payload_sum): (usize, impl FnOnce() -> u64),
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+    ) {
+        let udp_len = length(UDP_LEN + payload_len);
+        let header: &mut [u8; HEADERS_V6] =
+            header.first_chunk_mut().expect("the caller left room for the headers");
         self.write_ethernet(header.first_chunk_mut().expect("14 < 62"), ETHERTYPE_IPV6);
         let mut ip = [0; IPV6_LEN];
         ip[0] = 0x60;
@@ -292,7 +332,7 @@ impl Headers {
             + u64::from(u16::from_be_bytes(udp_len))
             + u64::from(PROTOCOL_UDP)
             + sum(&udp)
-            + sum(payload);
+            + payload_sum();
         // Over IPv6 zero means none as well, and none is not allowed: zero is sent as all ones
         // (RFC 8200, section 8.1).
         let checksum = match fold(pseudo) {
@@ -340,6 +380,19 @@ fn sum(bytes: &[u8]) -> u64 {
     let rest = words.remainder();
     last[..rest.len()].copy_from_slice(rest);
     total += u64::from(u32::from_be_bytes(last));
+    total
+}
+
+/// The [`sum`] of octets that come in pieces, once it is folded.
+fn sum_of<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> u64 {
+    let (mut total, mut is_odd) = (0, false);
+    for piece in pieces {
+        let own = !fold(sum(piece));
+        // Behind an odd number of octets, those of each word have changed places, and so have those
+        // of their sum (RFC 1071, section 2).
+        total += u64::from(if is_odd { own.swap_bytes() } else { own });
+        is_odd ^= !piece.len().is_multiple_of(2);
+    }
     total
 }
 

@@ -208,6 +208,19 @@ proptest! {
     }
 
     #[test]
+    fn headers_before_pieces_are_those_before_the_whole(
+        version in prop_oneof![Just(4_u8), Just(6)],
+        pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..9),
+    ) {
+        let whole = packet(version, &pieces.concat());
+        let headers = headers(version);
+        let mut chunk = vec![0xee; 100];
+        let len = headers.write_before(&mut chunk, || pieces.iter().map(Vec::as_slice));
+        prop_assert_eq!(&chunk[..len], &whole[..len]);
+        prop_assert_eq!(&chunk[len..], &vec![0xee; 100 - len]);
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), port in any::<u16>()) {
         if let Ok(datagram) = parse(&bytes, &Ports::new(&[Port(port.max(1))]).unwrap()) {
             prop_assert!(bytes.get(datagram.payload).is_some());
