@@ -1,8 +1,6 @@
 //! Hosts whose MTU is larger than what a chunk of AF_XDP's memory holds: what leaves in one chunk,
 //! and what in several.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use rma_lab::{LabConfig, Pattern};
 use rma_tests::hosts::{CLIENT_PID, Hosts, Setup};
 use rma_xdp::{Host, OpType, Permissions};
