@@ -17,9 +17,9 @@ pub const OP_SIZE_MAX: u32 = 4096;
 pub const GRANULE: u32 = 64;
 
 /// The longest packet, in octets, for a host that has not said what it receives: what IPv6 and UDP
-/// leave of Ethernet's MTU of 1500. A host that receives less has a route that says so. Not in the
-/// paper.
-pub const UNANNOUNCED_LEN_MAX: u16 = 1500 - 48;
+/// leave of 1280, the smallest MTU that a link with IPv6 may have. So hosts of different MTUs on one
+/// link work together, where no route says what the others receive. Not in the paper.
+pub const UNANNOUNCED_LEN_MAX: u16 = 1280 - 48;
 
 /// Bytes of a region key K_r, and so the op size of a Rekey.
 pub const REGION_KEY_LEN: usize = 16;

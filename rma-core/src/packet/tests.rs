@@ -170,9 +170,9 @@ fn small_frames_to_one_host_share_a_packet_and_others_do_not() {
 #[test]
 fn a_packet_is_as_long_as_path_and_receiver_take_and_has_as_many_frames_as_it_may() {
     let requests = vec![written(0, 2, LATENCY, 56); FRAMES_MAX];
-    // 25 of them are 1400 octets, and 26 are 1456: a host that has said nothing takes 1452.
-    assert_eq!(lens(&requests[..25]), [25 * 56]);
-    assert_eq!(lens(&requests[..26]), [13 * 56, 13 * 56]);
+    // 22 of them are 1232 octets, which a host takes that has said nothing.
+    assert_eq!(lens(&requests[..22]), [22 * 56]);
+    assert_eq!(lens(&requests[..23]), [12 * 56, 11 * 56]);
     assert_eq!(lens(&requests), [16 * 56, 16 * 56]);
     let mut announced = requests.clone();
     announced.iter_mut().for_each(|it| it.transmit.packet_len_max = 9_000);
