@@ -17,8 +17,8 @@ pub const OP_SIZE_MAX: u32 = 4096;
 pub const GRANULE: u32 = 64;
 
 /// The longest packet, in octets, for a host that has not said what it receives: what IPv6 and UDP
-/// leave of 1280, the smallest MTU that a link with IPv6 may have. So hosts of different MTUs on one
-/// link work together, where no route says what the others receive. Not in the paper.
+/// leave of 1280, the smallest MTU that a link with IPv6 may have. So hosts of different MTUs on
+/// one link work together, where no route says what the others receive. Not in the paper.
 pub const UNANNOUNCED_LEN_MAX: u16 = 1280 - 48;
 
 /// Bytes of a region key K_r, and so the op size of a Rekey.
