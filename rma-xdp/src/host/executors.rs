@@ -5,15 +5,12 @@ use core::time::Duration;
 use rma_app::{BufferPool, Client, Executor, TransferError, WaitError};
 use rma_core::{
     executor::{Call, ExecutorConfig, Outcome},
-    nic::ReceiveLenMax,
     region::Permissions,
 };
 
 #[cfg(doc)]
 use super::Host;
 use super::{HostOf, InlineHost};
-#[cfg(feature = "xdp")]
-use crate::device::xdp::SINGLE_BUFFER_MTU;
 use crate::{device::DeviceInfo, driver::control::ControlPath, error::HostError};
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and
@@ -44,6 +41,8 @@ impl<P: ControlPath> HostOf<P> {
         match &self.info {
             #[cfg(feature = "xdp")]
             DeviceInfo::Xdp(_) => {
+                use crate::device::xdp::SINGLE_BUFFER_MTU;
+                use rma_core::nic::ReceiveLenMax;
                 // Large transfers are cut for frames that stay in one chunk.
                 let one_chunk = ReceiveLenMax::of_mtu(SINGLE_BUFFER_MTU as usize);
                 let ReceiveLenMax { ipv4, ipv6 } = self.receive_len_max;
