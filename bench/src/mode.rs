@@ -1,5 +1,5 @@
 //! In which mode the AF_XDP hosts of this process have their steering program, and the floors
-//! beside them: as the device's rule has it, unless `--mode` says otherwise.
+//! beside them: as the device's rule has it, unless `--xdp-mode` says otherwise.
 
 use std::sync::OnceLock;
 

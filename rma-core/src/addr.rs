@@ -8,8 +8,8 @@ use core::{
 
 /// The address of a 1RMA NIC: an IPv4 or IPv6 unicast address.
 ///
-/// It has no port: all NICs of a deployment listen on the same UDP port, and the source port
-/// carries entropy only. An IPv4 address mapped into IPv6 is the IPv4 address, so that one host has
+/// It has no port: all NICs of a deployment listen on the same UDP port, and the source port says
+/// nothing about a host. An IPv4 address mapped into IPv6 is the IPv4 address, so that one host has
 /// one name.
 ///
 /// Kept as the two halves of an IPv6 address, with IPv4 addresses mapped: addresses are compared

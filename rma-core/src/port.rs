@@ -2,7 +2,7 @@
 //! and nothing else).
 //!
 //! A service has the same port on every host of a deployment, and sends to the port that it listens
-//! on. The source port carries entropy only and is no [`Port`] but a [`SourcePort`].
+//! on. The source port names no service and is no [`Port`] but a [`SourcePort`].
 
 use core::fmt;
 

@@ -91,7 +91,8 @@ impl<'a> Large<'a> {
         Ok(Self { hosts, _lab: lab, link, payload, headers, interrupt })
     }
 
-    /// UDP payload of a full frame. Those of READs and WRITEs are alike.
+    /// UDP payload of a full frame of a READ. That of a WRITE carries as much and is four octets
+    /// longer, which its floors leave out.
     const fn frame(&self) -> usize {
         self.payload + RESPONSE_OVERHEAD
     }

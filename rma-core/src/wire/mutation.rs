@@ -215,7 +215,7 @@ pub struct Solicitation {
     /// The responder's name for the op from now on.
     pub pending: u16,
     /// The largest payload of one frame that the responder can receive, in bytes: at least one
-    /// [`GRANULE`].
+    /// [`GRANULE`]. More than an op's size tells how long packets of several may be.
     pub payload_len_max: u16,
 }
 

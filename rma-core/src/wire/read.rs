@@ -66,7 +66,7 @@ pub struct Request {
     /// How many bytes are asked for: 1 to [`OP_SIZE_MAX`].
     pub op_size: u16,
     /// The largest payload of one response that the initiator can receive, in bytes: at least one
-    /// [`GRANULE`].
+    /// [`GRANULE`]. More than [`OP_SIZE_MAX`] tells how long packets of several may be.
     pub payload_len_max: u16,
 }
 

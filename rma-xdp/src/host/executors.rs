@@ -32,10 +32,11 @@ impl<P: ControlPath> HostOf<P> {
         Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
     }
 
-    /// The settings of an executor that suit this host: ops cut for the frames of its device, over
-    /// AF_XDP for frames that one chunk of its memory holds, which longer ones cost more than;
-    /// congestion control for the round-trip time of its NIC; over UDP for one of 200 µs at least,
-    /// and for windows of at least one op. [`Executor::new`] takes them, changed as you like.
+    /// The settings of an executor that suit this host: large calls cut for the frames of its
+    /// device, and over AF_XDP for frames that one chunk of its memory holds, as longer ones gain
+    /// nothing; congestion control for the round-trip time of its NIC, and over UDP for one of
+    /// 200 µs at least and for windows of at least one op. [`Executor::new`] takes them, changed as
+    /// you like.
     pub fn executor_config(&self) -> ExecutorConfig {
         let config = |receive, rtt| ExecutorConfig::new(receive, self.nic.timing.timeout, rtt);
         match &self.info {

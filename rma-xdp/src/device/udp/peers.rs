@@ -3,11 +3,12 @@
 //! Between virtual interfaces (veth, the taps of virtual machines) the kernel cuts a run apart only
 //! for who needs it, and generic XDP is not asked: an AF_XDP host behind one would get the run as
 //! one packet, and drop it. The source port tells the two apart: that of a kernel socket of ours is
-//! the service's, that of an AF_XDP host is another, or is by chance the same for one op.
+//! the service's, that of an AF_XDP host is another, or is by chance the same for one turn.
 //!
-//! It is a guess: nothing is authenticated here. Who forges a source address can make a host's
-//! packets go one by one; or, if it is behind such an interface, be lost as one, until its next
-//! true packet and `CREDIT` packets at most, so that it is heard of again whatever is sent to it.
+//! It is a guess: nothing is authenticated here. Who forges a host's address as the source can make
+//! packets to that host go one by one; or, if it is an AF_XDP host behind such an interface, be
+//! lost as one. That ends with the host's next true packet, and after `CREDIT` packets at the
+//! latest, so that the host gets packets, and is heard of, again.
 
 use std::net::IpAddr;
 
@@ -19,7 +20,7 @@ const ENTRIES: usize = 1024;
 
 /// How many packets a datagram pays for: those that go to its host before its next one may go as
 /// one. Larger: forged ones cost their victims more. Smaller: answers to requests for much go one
-/// by one. A packet of 32 requests asks for 32 ops of 4 KiB: 96 packets at an MTU of 1500.
+/// by one. 32 requests of 4 KiB ask for 96 packets at an MTU of 1500.
 pub(super) const CREDIT: u16 = 256;
 
 /// The hosts whose last datagram came from a kernel UDP socket, as far as they are remembered, and
