@@ -27,7 +27,7 @@ pub(super) struct Doubts {
     /// (`xp_can_alloc` in
     /// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>).
     multi_buffer: bool,
-    /// How many have so far.
+    /// How many frames have passed by the program so far.
     astray: u64,
 }
 
