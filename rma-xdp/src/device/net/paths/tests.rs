@@ -177,29 +177,3 @@ fn a_waker_is_signalled_once_until_it_is_cleared() {
     waker.wake();
     rustix::io::read(&waker, &mut count).unwrap();
 }
-
-/// Not a benchmark, a guard: a look-up that locked or went to the kernel would show. Prints the
-/// best of many batches (`--nocapture`), since other tests share the machine.
-#[test]
-fn a_lookup_takes_nanoseconds() {
-    const BATCHES: u32 = 300;
-    let (table, mut writer) = PathTable::new(1500);
-    let hosts: Vec<HostAddr> = (0..DESTINATIONS_MAX as u32).map(host).collect();
-    for (number, &destination) in hosts.iter().enumerate() {
-        writer.insert(destination, path(number as u64)).unwrap();
-    }
-    for (what, spread) in [("one destination", 1), ("1024 destinations", hosts.len())] {
-        let mut best = f64::MAX;
-        for _ in 0..BATCHES {
-            let start = crate::device::monotonic::monotonic();
-            for number in 0..hosts.len() {
-                let destination = std::hint::black_box(hosts[number % spread]);
-                std::hint::black_box(table.lookup(destination).unwrap());
-            }
-            let took = crate::device::monotonic::monotonic() - start;
-            best = best.min(took.as_nanos() as f64 / hosts.len() as f64);
-        }
-        println!("look-up of {what}, table full: {best:.1} ns");
-        assert!(best < 1000.0, "{best} ns");
-    }
-}
