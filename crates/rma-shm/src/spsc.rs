@@ -59,8 +59,9 @@ use place::Place;
 /// ring never needs more entries than an application has command slots.
 pub const CAPACITY_MAX: usize = 65_536;
 
-/// How many lines [`Producer::push_unpublished`] keeps back at most. More: the consumer begins
-/// later. Fewer: more exchanges of the index's cache line.
+/// [`Producer::push_unpublished`] and [`Producer::push_pair_unpublished`] keep back fewer lines than
+/// this: they publish whenever the index reaches or passes a multiple of it. More: the consumer
+/// begins later. Fewer: more exchanges of the index's cache line.
 const TOGETHER_MAX: u32 = 16;
 
 /// How far before a line is taken its entry is asked for, in lines.
@@ -219,6 +220,34 @@ impl Producer {
         Ok(())
     }
 
+    /// [`Producer::push_unpublished`] of two lines that belong together: the consumer never sees
+    /// `first` without `second`, as one store publishes both.
+    ///
+    /// A consumer that has taken the first has seen the second. If it does not trust its producer,
+    /// it expects a first without a second all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] as in [`Producer::push`], and while there is room for one line only; then neither is
+    /// taken. A ring of one entry never has room.
+    #[inline]
+    pub fn push_pair_unpublished(&mut self, first: &Line, second: &Line) -> Result<(), Full> {
+        if self.0.room_seen() < 2 {
+            // Or there might never be room again.
+            self.publish();
+        }
+        if !self.has_room_for(2) {
+            return Err(Full);
+        }
+        self.append(first);
+        self.append(second);
+        if self.0.own % TOGETHER_MAX < 2 {
+            // The second line, or the first, was the last that may be kept back with others.
+            self.publish();
+        }
+        Ok(())
+    }
+
     /// Lets the consumer see all lines that were pushed.
     #[inline]
     pub fn publish(&mut self) {
@@ -231,10 +260,16 @@ impl Producer {
         if !self.has_room_for(1) {
             return Err(Full);
         }
+        self.append(line);
+        Ok(())
+    }
+
+    /// Writes `line` into the next entry, which is known to be the producer's.
+    #[inline]
+    fn append(&mut self, line: &Line) {
         let side = &mut *self.0;
         side.place.entry(side.own).store(line);
         side.own = side.own.wrapping_add(1);
-        Ok(())
     }
 
     /// Whether `lines` lines can be pushed without a refusal, whatever the consumer does meanwhile:

@@ -2,7 +2,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p rma-shm --test loom --release`
 //!
 //! Covered: full, empty and the wrap of the indexes while both sides move; lengths seen meanwhile;
-//! what a push makes visible; that a command is seen no earlier than the room for its completion;
+//! what a push makes visible; pairs of lines, never seen by half; that a command is seen no earlier than the room for its completion;
 //! a producer that writes what it likes; the doorbell, from one sleep beside one or two
 //! applications to an engine that sleeps as often as it finds nothing, and in the other direction;
 //! and flags, which go down while a line comes, beside another's flag and before a sleep.
@@ -91,6 +91,38 @@ fn lines_that_are_published_together_come_whole_and_in_order() {
         });
         pop_all(&mut consumer, LINES, false);
         pusher.join().unwrap();
+        assert_eq!(consumer.impossible_indexes(), 0);
+    });
+}
+
+/// The first pair is published as it steps over the index at which lines are kept back no longer;
+/// the second fits once the consumer has taken a line, and is published by a call.
+#[test]
+fn a_pair_of_lines_is_never_seen_by_half() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring(4);
+        producer.push_unpublished(&line(1)).unwrap();
+        let pusher = thread::spawn(move || {
+            producer.push_pair_unpublished(&line(2), &line(3)).expect("three entries are free");
+            let pushed = producer.push_pair_unpublished(&line(4), &line(5));
+            producer.publish();
+            if pushed.is_ok() { 5 } else { 3 }
+        });
+        let mut taken = 0;
+        let mut look = |consumer: &mut Consumer| {
+            while let Some(popped) = consumer.pop() {
+                taken += 1;
+                assert_eq!(popped, line(taken), "lost, duplicated, reordered or torn");
+                if [2, 4].contains(&taken) {
+                    taken += 1;
+                    assert_eq!(consumer.pop(), Some(line(taken)), "half a pair");
+                }
+            }
+            taken
+        };
+        look(&mut consumer);
+        let pushed = pusher.join().unwrap();
+        assert_eq!(look(&mut consumer), pushed);
         assert_eq!(consumer.impossible_indexes(), 0);
     });
 }

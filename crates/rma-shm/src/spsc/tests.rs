@@ -85,6 +85,60 @@ fn a_ring_that_is_full_has_published_all_it_holds() {
 }
 
 #[test]
+fn of_a_pair_that_does_not_fit_nothing_is_stored_and_all_before_it_is_published() {
+    let memory = RingMemory::heap(Capacity::new(4).unwrap());
+    let (mut producer, mut consumer) =
+        (memory.clone().into_producer(), memory.clone().into_consumer());
+    for n in 0..3 {
+        producer.push_unpublished(&line(n)).unwrap();
+    }
+    memory.set_line(3, &line(77));
+    assert!(consumer.is_empty());
+    assert_eq!(producer.push_pair_unpublished(&line(3), &line(4)), Err(Full));
+    assert_eq!((memory.line(3), producer.len(), consumer.len()), (line(77), 3, 3));
+    assert_eq!(consumer.pop(), Some(line(0)));
+    assert_eq!(producer.push_pair_unpublished(&line(3), &line(4)), Ok(()));
+    producer.publish();
+    let lines: Vec<_> = core::iter::from_fn(|| consumer.pop()).collect();
+    assert_eq!(lines, [1, 2, 3, 4].map(line));
+
+    let (mut producer, mut consumer, _) = old_ring(1);
+    assert_eq!(producer.push_pair_unpublished(&line(0), &line(1)), Err(Full));
+    assert_eq!(consumer.pop(), None);
+}
+
+/// However pairs and single lines follow each other, and wherever the index begins.
+#[test]
+fn pairs_are_never_split_and_no_more_lines_are_kept_back_than_without_them() {
+    for choices in 0_u32..1 << 12 {
+        let first = FIRST.wrapping_add(choices % TOGETHER_MAX);
+        let memory = RingMemory::heap(Capacity::new(64).unwrap());
+        memory.set_tail(first);
+        memory.set_head(first);
+        let (mut producer, mut consumer) = (memory.clone().into_producer(), memory.into_consumer());
+        let (mut pushed, mut taken) = (0, 0);
+        for call in 0..24 {
+            if choices >> (call % 12) & 1 == 0 {
+                producer.push_unpublished(&line(pushed)).unwrap();
+                pushed += 1;
+            } else {
+                let (one, two) = (line(pushed), line(pushed + 1));
+                producer.push_pair_unpublished(&one, &two).unwrap();
+                pushed += 2;
+            }
+            let waiting = consumer.len() as u64;
+            // What was pushed last ends a pair or is a single line.
+            assert!(waiting == 0 || taken + waiting == pushed, "{choices:#x}: a part of what was");
+            assert!(pushed - taken - waiting < u64::from(TOGETHER_MAX), "{choices:#x}: too many");
+            for _ in 0..waiting {
+                assert_eq!(consumer.pop(), Some(line(taken)), "{choices:#x}");
+                taken += 1;
+            }
+        }
+    }
+}
+
+#[test]
 fn an_impossible_tail_is_counted_and_looks_empty_until_it_makes_sense_again() {
     let (mut producer, mut consumer, memory) = old_ring(4);
     for forged in [FIRST.wrapping_add(5), FIRST.wrapping_sub(1), 1 << 31, u32::MAX / 2] {
