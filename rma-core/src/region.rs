@@ -4,7 +4,7 @@
 use core::{fmt, ops::BitOr};
 use std::sync::Arc;
 
-use rma_shm::region::{OutOfBounds, Region};
+use rma_shm::region::{OutOfBounds, Region, WordError};
 
 /// The architectural name of a registered region (§3.1): an index into one host's registered region
 /// table, and a generation so that the name of a region that is gone names nothing.
@@ -81,6 +81,18 @@ pub struct NicTag(pub u64);
 ///
 /// Clones name the same region. The memory lives until the last clone is gone and the region is
 /// deregistered, so neither the NIC nor the application can touch freed memory.
+///
+/// # Words that others change, too
+///
+/// [`load`](Self::load), [`store`](Self::store), [`compare_exchange`](Self::compare_exchange) and
+/// [`fetch_add`](Self::fetch_add) are atomic on an aligned word of eight bytes, as the NIC's
+/// COMPARE_SWAP and FETCH_ADD are, and as READ and WRITE are on each such word that they cover
+/// whole. For each word all of these, of the application's threads and of remote hosts, are
+/// linearizable: they take effect one after the other, each between its begin and its end, and what
+/// one thread does after it has learnt that another op is over comes after that op. (Verbs promise
+/// this among remote ops, and with the processor's own only where `IBV_ATOMIC_GLOB` is reported.)
+/// Between *different* words a load is Acquire, a store Release, the other two both, and the bytes
+/// of READ and WRITE are in the order that [`rma_shm::region`] tells.
 #[derive(Clone, Debug)]
 pub struct RegisteredRegion {
     id: RegionId,
@@ -130,9 +142,64 @@ impl RegisteredRegion {
         self.memory.copy_out(offset, bytes)
     }
 
+    /// The word at `offset`: eight bytes at a multiple of eight, as a number in the byte order of
+    /// this host. What was written before it is seen, too ([`Region::load_acquire`]).
+    ///
+    /// # Errors
+    /// [`WordError`] unless a whole word of the region lies there, as for all that follows.
+    pub fn load(&self, offset: u64) -> Result<u64, WordError> {
+        self.memory.load_acquire(offset)
+    }
+
+    /// Stores `value` into the word at `offset`. Who then loads it, or reads it with a READ that
+    /// begins there, sees what was written before, too ([`Region::store_release`]).
+    ///
+    /// # Errors
+    /// As [`RegisteredRegion::load`].
+    pub fn store(&self, offset: u64, value: u64) -> Result<(), WordError> {
+        self.memory.store_release(offset, value)
+    }
+
+    /// Stores `new` into the word at `offset` if `expected` is there, in one step. Returns what was
+    /// there before: `expected` if and only if `new` was stored.
+    ///
+    /// # Errors
+    /// As [`RegisteredRegion::load`].
+    pub fn compare_exchange(&self, offset: u64, expected: u64, new: u64) -> Result<u64, WordError> {
+        self.memory.compare_exchange(offset, expected, new)
+    }
+
+    /// Adds `addend` to the word at `offset`, modulo 2^64, in one step. Returns what was there
+    /// before.
+    ///
+    /// # Errors
+    /// As [`RegisteredRegion::load`].
+    pub fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, WordError> {
+        self.memory.fetch_add(offset, addend)
+    }
+
     /// The memory itself.
     #[must_use]
     pub const fn memory(&self) -> &Arc<Region> {
         &self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_registered_region_are_those_of_its_memory() {
+        let memory = Arc::new(Region::new(20).unwrap());
+        let region = RegisteredRegion::new(RegionId::new(1, 2), Arc::clone(&memory), NicTag(3));
+        region.store(8, u64::MAX).unwrap();
+        assert_eq!((region.load(0), region.load(8)), (Ok(0), Ok(u64::MAX)));
+        assert_eq!(region.fetch_add(8, 6), Ok(u64::MAX));
+        assert_eq!((region.compare_exchange(8, 4, 9), region.load(8)), (Ok(5), Ok(5)));
+        assert_eq!((region.compare_exchange(8, 5, 9), memory.load_acquire(8)), (Ok(5), Ok(9)));
+        assert_eq!(region.load(4), Err(WordError::Misaligned { offset: 4, len: 8 }));
+        let beyond = OutOfBounds { offset: 16, len: 8, region_len: 20 };
+        assert_eq!(region.store(16, 0), Err(WordError::OutOfBounds(beyond)));
     }
 }

@@ -48,5 +48,5 @@ pub use flags::Flags;
 pub use line::Line;
 pub use mapping::{Label, LayoutError, Mapping};
 pub use prefetch::{prefetch, prefetch_value};
-pub use region::{Backing, HugePageSize, OutOfBounds, Region};
+pub use region::{Backing, HugePageSize, OutOfBounds, Region, WordError};
 pub use spsc::{Capacity, Consumer, Full, Producer, RingError, RingMemory, ring};

@@ -90,9 +90,13 @@ use crate::{
 use std::fmt;
 
 mod mapped;
+mod words;
+
+pub use words::WordError;
 
 /// Words of a cache line, for prefetching.
 const LINE_WORDS: usize = 64 / WORD;
+
 /// The bytes named do not all lie in the region. None was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at offset {offset} do not lie in a region of {region_len} bytes")]

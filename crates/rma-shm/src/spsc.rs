@@ -59,9 +59,9 @@ use place::Place;
 /// ring never needs more entries than an application has command slots.
 pub const CAPACITY_MAX: usize = 65_536;
 
-/// [`Producer::push_unpublished`] and [`Producer::push_pair_unpublished`] keep back fewer lines than
-/// this: they publish whenever the index reaches or passes a multiple of it. More: the consumer
-/// begins later. Fewer: more exchanges of the index's cache line.
+/// [`Producer::push_unpublished`] and [`Producer::push_pair_unpublished`] keep back fewer lines
+/// than this: they publish whenever the index reaches or passes a multiple of it. More: the
+/// consumer begins later. Fewer: more exchanges of the index's cache line.
 const TOGETHER_MAX: u32 = 16;
 
 /// How far before a line is taken its entry is asked for, in lines.
@@ -228,8 +228,8 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// [`Full`] as in [`Producer::push`], and while there is room for one line only; then neither is
-    /// taken. A ring of one entry never has room.
+    /// [`Full`] as in [`Producer::push`], and while there is room for one line only; then neither
+    /// is taken. A ring of one entry never has room.
     #[inline]
     pub fn push_pair_unpublished(&mut self, first: &Line, second: &Line) -> Result<(), Full> {
         if self.0.room_seen() < 2 {

@@ -2,10 +2,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p rma-shm --test loom --release`
 //!
 //! Covered: full, empty and the wrap of the indexes while both sides move; lengths seen meanwhile;
-//! what a push makes visible; pairs of lines, never seen by half; that a command is seen no earlier than the room for its completion;
-//! a producer that writes what it likes; the doorbell, from one sleep beside one or two
-//! applications to an engine that sleeps as often as it finds nothing, and in the other direction;
-//! and flags, which go down while a line comes, beside another's flag and before a sleep.
+//! what a push makes visible; pairs of lines, never seen by half; that a command is seen no earlier
+//! than the room for its completion; a producer that writes what it likes; the doorbell, from one
+//! sleep beside one or two applications to an engine that sleeps as often as it finds nothing, and
+//! in the other direction; and flags, which go down while a line comes, beside another's flag and
+//! before a sleep.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, these tests fail. Loom never lets a load see a later store, so it

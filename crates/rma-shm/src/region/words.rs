@@ -1,0 +1,97 @@
+//! Atomics on the aligned words of a region.
+//!
+//! Not in the 1RMA paper, which has none: COMPARE_SWAP and FETCH_ADD are these, and so is what the
+//! application does to the same words meanwhile. A word is the eight bytes at an offset that is a
+//! multiple of eight, as a number in the byte order of this machine. Other widths there are not:
+//! each access to a region is one to whole words, or it would be outside what the language defines.
+
+use super::{OutOfBounds, Region};
+use crate::{
+    mapping::WORD,
+    sync::{MappingWord, Ordering},
+};
+
+/// Why an access to whole words was refused. No byte was read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WordError {
+    /// The words do not all lie in the region.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
+    /// The bytes are not whole words: the offset or their number is not a multiple of 8.
+    #[error("{len} bytes at offset {offset} are not whole words: both must be multiples of 8")]
+    Misaligned {
+        /// Offset of the first byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+}
+
+impl Region {
+    /// The word at `offset`, loaded with Acquire: what was stored before the
+    /// [`Region::store_release`] that it sees is seen by what follows.
+    ///
+    /// # Errors
+    ///
+    /// [`WordError`] unless a whole word of the region lies at `offset`, as for all that follows.
+    #[inline]
+    pub fn load_acquire(&self, offset: u64) -> Result<u64, WordError> {
+        Ok(self.word(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Stores `value` into the word at `offset` with Release: who loads it with Acquire sees all
+    /// that this thread stored before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::load_acquire`].
+    #[inline]
+    pub fn store_release(&self, offset: u64, value: u64) -> Result<(), WordError> {
+        self.word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Stores `new` into the word at `offset` if `expected` is there, in one step with the look.
+    /// Returns what was there before: `expected` if and only if `new` was stored. Acquire, and
+    /// Release where it stores.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::load_acquire`].
+    #[inline]
+    pub fn compare_exchange(&self, offset: u64, expected: u64, new: u64) -> Result<u64, WordError> {
+        let word = self.word(offset)?;
+        let (stored, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        Ok(word.compare_exchange(expected, new, stored, failed).unwrap_or_else(|before| before))
+    }
+
+    /// Adds `addend` to the word at `offset`, modulo 2^64, in one step. Returns what was there
+    /// before. Acquire and Release.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::load_acquire`].
+    #[inline]
+    pub fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, WordError> {
+        Ok(self.word(offset)?.fetch_add(addend, Ordering::AcqRel))
+    }
+
+    #[inline]
+    fn word(&self, offset: u64) -> Result<&MappingWord, WordError> {
+        Ok(&self.words_at(offset, WORD)?[0])
+    }
+
+    /// The words of which `len` bytes at `offset` consist.
+    #[inline]
+    fn words_at(&self, offset: u64, len: usize) -> Result<&[MappingWord], WordError> {
+        if !offset.is_multiple_of(WORD as u64) || !len.is_multiple_of(WORD) {
+            return Err(WordError::Misaligned { offset, len: len as u64 });
+        }
+        let first = self.checked_start(offset, len)? / WORD;
+        Ok(&self.words()[first..][..len / WORD])
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

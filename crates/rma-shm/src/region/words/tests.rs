@@ -1,0 +1,103 @@
+use super::*;
+
+/// What a word operation does to the word at an offset, and the word before, if it tells.
+type Call = (&'static str, fn(&Region, u64) -> Result<u64, WordError>);
+
+const CALLS: [Call; 4] = [
+    ("load", |region, offset| region.load_acquire(offset)),
+    ("store", |region, offset| region.store_release(offset, 7).map(|()| 0)),
+    ("compare", |region, offset| region.compare_exchange(offset, 0, 7)),
+    ("add", |region, offset| region.fetch_add(offset, 7)),
+];
+
+fn bytes_of(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0xee; region.len()];
+    region.copy_out(0, &mut bytes).expect("all of it");
+    bytes
+}
+
+#[test]
+fn a_word_is_what_copies_see_in_the_byte_order_of_this_machine() {
+    let region = Region::new(24).unwrap();
+    let (before, after) = (0x0102_0304_0506_0708_u64, u64::MAX - 1);
+    region.copy_in(8, &before.to_ne_bytes()).unwrap();
+    assert_eq!(region.load_acquire(8), Ok(before));
+    region.store_release(8, after).unwrap();
+    let expected = [[0; 8], after.to_ne_bytes(), [0; 8]].concat();
+    assert_eq!(bytes_of(&region), expected);
+}
+
+#[test]
+fn compare_exchange_stores_where_it_finds_what_is_expected_and_tells_what_was_there() {
+    let region = Region::new(16).unwrap();
+    assert_eq!(region.compare_exchange(8, 0, 5), Ok(0));
+    assert_eq!(region.compare_exchange(8, 0, 6), Ok(5));
+    assert_eq!(region.load_acquire(8), Ok(5));
+    assert_eq!(region.compare_exchange(8, 5, u64::MAX), Ok(5));
+    assert_eq!((region.load_acquire(0), region.load_acquire(8)), (Ok(0), Ok(u64::MAX)));
+}
+
+#[test]
+fn fetch_add_wraps_and_leaves_its_neighbours_alone() {
+    let region = Region::new(24).unwrap();
+    assert_eq!(region.fetch_add(8, u64::MAX), Ok(0));
+    assert_eq!(region.fetch_add(8, 3), Ok(u64::MAX));
+    assert_eq!([0, 8, 16].map(|offset| region.load_acquire(offset)), [Ok(0), Ok(2), Ok(0)]);
+}
+
+/// Also where the region ends inside a word: the rest of it is not the region's.
+#[test]
+fn what_is_not_a_whole_word_of_the_region_is_refused_and_nothing_changes() {
+    for len in 1..=33_usize {
+        let region = Region::new(len).unwrap();
+        let ends = [u64::MAX - 7, u64::MAX - 8, u64::MAX, 1 << 63];
+        for offset in (0..=len as u64 + 9).chain(ends) {
+            let inside = offset.checked_add(8).is_some_and(|end| end <= len as u64);
+            let expected = match (offset % 8, inside) {
+                (0, true) => None,
+                (0, false) => {
+                    let region_len = len as u64;
+                    Some(OutOfBounds { offset, len: 8, region_len }.into())
+                }
+                _ => Some(WordError::Misaligned { offset, len: 8 }),
+            };
+            for (name, call) in CALLS {
+                let before = bytes_of(&region);
+                assert_eq!(call(&region, offset).err(), expected, "{name} at {offset} of {len}");
+                if let Some(error) = expected {
+                    assert_eq!(bytes_of(&region), before, "{name} at {offset} of {len}");
+                    assert!(error.to_string().contains(&offset.to_string()), "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// With byte-wise copies to the other half of each word, which are not lost either.
+#[test]
+fn what_several_threads_add_and_exchange_is_all_there() {
+    const ROUNDS: u64 = 20_000;
+    let region = Region::new(16).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    region.fetch_add(8, 1).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let mut before = region.load_acquire(8).unwrap();
+                    loop {
+                        let found = region.compare_exchange(8, before, before + 1).unwrap();
+                        if found == before {
+                            break;
+                        }
+                        before = found;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((region.load_acquire(0), region.load_acquire(8)), (Ok(0), Ok(4 * ROUNDS)));
+}
