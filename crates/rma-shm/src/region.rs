@@ -26,9 +26,14 @@
 //! What follows for users:
 //!
 //! - Each aligned 8-byte word is read and written whole. Larger copies can be torn at word
-//!   boundaries by a concurrent write, and there is no order between the words: 1RMA promises no
-//!   order between ops. An application that needs a consistent larger value puts a version or a
-//!   checksum into it, or waits for the completion before reading.
+//!   boundaries by a concurrent write, and [`Region::copy_in`] promises no order between its words:
+//!   1RMA promises no order between ops. An application that needs a consistent larger value puts a
+//!   version or a checksum into it, or waits for the completion before reading.
+//! - [`Region::copy_in_ordered`] stores its last word last, with Release. Who loads that word with
+//!   Acquire, and finds what the copy stored, sees the whole copy. So a message may end with the
+//!   word that says that it is there (not in the 1RMA paper).
+//! - A word can be changed in one step with the look at it ([`Region::compare_exchange`],
+//!   [`Region::fetch_add`]), by the engine and the application alike. Copies do not come between.
 //! - The relaxed accesses order nothing else. A completion travels through a [`ring`](crate::spsc),
 //!   whose Release and Acquire make the bytes that the engine copied before it visible to the
 //!   thread that took it out.

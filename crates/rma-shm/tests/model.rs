@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 enum RingCall {
     Push,
+    PushPair,
     Pop,
     /// Push until full, one more than fits.
     Fill,
@@ -18,7 +19,8 @@ enum RingCall {
 
 fn ring_calls() -> impl Strategy<Value = Vec<RingCall>> {
     let call = prop_oneof![
-        8 => Just(RingCall::Push),
+        6 => Just(RingCall::Push),
+        1 => Just(RingCall::PushPair),
         7 => Just(RingCall::Pop),
         1 => Just(RingCall::Fill),
         1 => Just(RingCall::Drain),
@@ -47,7 +49,7 @@ proptest! {
         let mut next = 1;
         for call in calls {
             let times = match call {
-                RingCall::Push | RingCall::Pop => 1,
+                RingCall::Push | RingCall::PushPair | RingCall::Pop => 1,
                 RingCall::Fill | RingCall::Drain => capacity + 1,
             };
             for _ in 0..times {
@@ -59,6 +61,16 @@ proptest! {
                             model.push_back(line(next));
                         }
                         next += 1;
+                    }
+                    RingCall::PushPair => {
+                        let want = if model.len() + 2 <= capacity { Ok(()) } else { Err(Full) };
+                        let pair = [line(next), line(next + 1)];
+                        prop_assert_eq!(producer.push_pair_unpublished(&pair[0], &pair[1]), want);
+                        producer.publish();
+                        if want.is_ok() {
+                            model.extend(pair);
+                        }
+                        next += 2;
                     }
                     RingCall::Pop | RingCall::Drain => {
                         prop_assert_eq!(consumer.pop(), model.pop_front());
@@ -75,27 +87,48 @@ proptest! {
     #[test]
     fn a_region_is_a_vec_of_bytes(
         len in 1_usize..9000,
-        calls in vec((any::<bool>(), offsets(), 0_usize..4200, 0_usize..8), 1..40),
+        calls in vec((region_calls(), offsets(), lens(), 0_usize..8), 1..40),
     ) {
         let region = Region::new(len).unwrap();
         let mut model = vec![0_u8; len];
-        for (n, (is_write, offset, count, skew)) in calls.into_iter().enumerate() {
+        for (n, (call, offset, count, skew)) in calls.into_iter().enumerate() {
             // `skew` moves the buffer against the words of the region.
             let mut buffer: Vec<u8> = (0..skew + count).map(|i| (i * 31 + n * 101) as u8).collect();
             let end = offset.checked_add(count as u64);
             let fits = end.is_some_and(|end| end <= len as u64);
             let range = offset as usize..offset.wrapping_add(count as u64) as usize;
-            if is_write {
-                prop_assert_eq!(region.copy_in(offset, &buffer[skew..]).is_ok(), fits);
-                if fits {
-                    model[range].copy_from_slice(&buffer[skew..]);
+            match call {
+                RegionCall::Write => {
+                    prop_assert_eq!(region.copy_in(offset, &buffer[skew..]).is_ok(), fits);
+                    if fits {
+                        model[range].copy_from_slice(&buffer[skew..]);
+                    }
                 }
-            } else {
-                let before = buffer.clone();
-                prop_assert_eq!(region.copy_out(offset, &mut buffer[skew..]).is_ok(), fits);
-                let expected = if fits { &model[range] } else { &before[skew..] };
-                prop_assert_eq!(&buffer[skew..], expected);
-                prop_assert_eq!(&buffer[..skew], &before[..skew]);
+                RegionCall::WriteOrdered => {
+                    let fits = fits && offset.is_multiple_of(8) && count.is_multiple_of(8);
+                    prop_assert_eq!(region.copy_in_ordered(offset, &buffer[skew..]).is_ok(), fits);
+                    if fits {
+                        model[range].copy_from_slice(&buffer[skew..]);
+                    }
+                }
+                RegionCall::Read => {
+                    let before = buffer.clone();
+                    prop_assert_eq!(region.copy_out(offset, &mut buffer[skew..]).is_ok(), fits);
+                    let expected = if fits { &model[range] } else { &before[skew..] };
+                    prop_assert_eq!(&buffer[skew..], expected);
+                    prop_assert_eq!(&buffer[..skew], &before[..skew]);
+                }
+                RegionCall::Add => {
+                    let word = offset.checked_add(8).filter(|end| *end <= len as u64);
+                    let before = word.filter(|_| offset.is_multiple_of(8)).map(|end| {
+                        let bytes = &mut model[offset as usize..end as usize];
+                        let before = u64::from_ne_bytes((&*bytes).try_into().unwrap());
+                        let after = before.wrapping_add(u64::MAX - count as u64);
+                        bytes.copy_from_slice(&after.to_ne_bytes());
+                        before
+                    });
+                    prop_assert_eq!(region.fetch_add(offset, u64::MAX - count as u64).ok(), before);
+                }
             }
         }
         let mut all = vec![0xff; len];
@@ -104,7 +137,29 @@ proptest! {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+enum RegionCall {
+    Write,
+    WriteOrdered,
+    Read,
+    Add,
+}
+
+fn region_calls() -> impl Strategy<Value = RegionCall> {
+    prop_oneof![
+        Just(RegionCall::Write),
+        Just(RegionCall::WriteOrdered),
+        Just(RegionCall::Read),
+        Just(RegionCall::Add)
+    ]
+}
+
 /// Mostly near or in the region, sometimes where a sum overflows.
 fn offsets() -> impl Strategy<Value = u64> {
-    prop_oneof![8 => 0_u64..9000, 1 => u64::MAX - 5000..=u64::MAX, 1 => any::<u64>()]
+    let words = (0_u64..1125).prop_map(|word| 8 * word);
+    prop_oneof![4 => 0_u64..9000, 4 => words, 1 => u64::MAX - 5000..=u64::MAX, 1 => any::<u64>()]
+}
+
+fn lens() -> impl Strategy<Value = usize> {
+    prop_oneof![0_usize..4200, (0_usize..525).prop_map(|words| 8 * words)]
 }

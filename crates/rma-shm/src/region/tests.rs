@@ -1,7 +1,7 @@
 use super::*;
 use crate::mapping::PAGE_SIZE;
 
-fn pattern(len: usize) -> Vec<u8> {
+pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + 1) as u8).collect()
 }
 

@@ -1,11 +1,12 @@
-//! Atomics on the aligned words of a region.
+//! What knows the aligned words of a region: a copy whose last word comes last, and atomics.
 //!
-//! Not in the 1RMA paper, which has none: COMPARE_SWAP and FETCH_ADD are these, and so is what the
-//! application does to the same words meanwhile. A word is the eight bytes at an offset that is a
-//! multiple of eight, as a number in the byte order of this machine. Other widths there are not:
-//! each access to a region is one to whole words, or it would be outside what the language defines.
+//! Not in the 1RMA paper, which has no ordered ops and no atomics: the NIC's COMPARE_SWAP and
+//! FETCH_ADD are these, and so is what the application does to the same words meanwhile. A word is
+//! the eight bytes at an offset that is a multiple of eight, as a number in the byte order of this
+//! machine. Other widths there are not: each access to a region is one to whole words, or it would
+//! be outside what the language defines.
 
-use super::{OutOfBounds, Region};
+use super::{OutOfBounds, Region, put};
 use crate::{
     mapping::WORD,
     sync::{MappingWord, Ordering},
@@ -29,6 +30,27 @@ pub enum WordError {
 }
 
 impl Region {
+    /// Copies `bytes` into the region, beginning at `offset`: the last word after all others, with
+    /// Release, and the others in any order. Who loads the last word with Acquire, and finds there
+    /// what this copy stored, sees all of the copy ([`Region::load_acquire`]).
+    ///
+    /// # Errors
+    ///
+    /// [`WordError`] if not all of them fit, or if `offset` or their number is not a multiple of 8;
+    /// then nothing is copied. Zero bytes fit at every multiple of 8 up to the end.
+    #[inline]
+    pub fn copy_in_ordered(&self, offset: u64, bytes: &[u8]) -> Result<(), WordError> {
+        let words = self.words_at(offset, bytes.len())?;
+        let (bytes, _) = bytes.as_chunks::<WORD>();
+        if let (Some((last, words)), Some((last_bytes, bytes))) =
+            (words.split_last(), bytes.split_last())
+        {
+            put(words, bytes);
+            last.store(u64::from_ne_bytes(*last_bytes), Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// The word at `offset`, loaded with Acquire: what was stored before the
     /// [`Region::store_release`] that it sees is seen by what follows.
     ///
@@ -93,5 +115,5 @@ impl Region {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

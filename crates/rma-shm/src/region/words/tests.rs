@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::tests::pattern, *};
 
 /// What a word operation does to the word at an offset, and the word before, if it tells.
 type Call = (&'static str, fn(&Region, u64) -> Result<u64, WordError>);
@@ -12,7 +12,7 @@ const CALLS: [Call; 4] = [
 
 fn bytes_of(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0xee; region.len()];
-    region.copy_out(0, &mut bytes).expect("all of it");
+    region.copy_out(0, &mut bytes).unwrap();
     bytes
 }
 
@@ -25,6 +25,66 @@ fn a_word_is_what_copies_see_in_the_byte_order_of_this_machine() {
     region.store_release(8, after).unwrap();
     let expected = [[0; 8], after.to_ne_bytes(), [0; 8]].concat();
     assert_eq!(bytes_of(&region), expected);
+}
+
+#[test]
+fn every_ordered_copy_of_whole_words_copies_just_those_and_others_copy_nothing() {
+    const LEN: usize = 8 * 72 + 5;
+    let (region, source) = (Region::new(LEN).unwrap(), pattern(LEN + 24));
+    for offset in (0..20).chain([288, 569, 576, 577, 581, 584, u64::MAX - 7]) {
+        for len in (0..40).chain(248..264).chain([512, 560, 568, 576, 584]) {
+            region.copy_in(0, &[0xaa; LEN]).unwrap();
+            let skew = len % 3;
+            let bytes = &source[skew..skew + len];
+            let found = region.copy_in_ordered(offset, bytes);
+            let mut expected = vec![0xaa; LEN];
+            let words = offset.is_multiple_of(8) && len.is_multiple_of(8);
+            let end = offset.checked_add(len as u64).filter(|end| *end <= LEN as u64);
+            match (words, end) {
+                (true, Some(_)) => {
+                    assert_eq!(found, Ok(()), "{len} bytes at {offset}");
+                    expected[offset as usize..][..len].copy_from_slice(bytes);
+                }
+                (true, None) => {
+                    let (len, region_len) = (len as u64, LEN as u64);
+                    let error = OutOfBounds { offset, len, region_len };
+                    assert_eq!(found, Err(WordError::OutOfBounds(error)));
+                }
+                (false, _) => {
+                    let error = WordError::Misaligned { offset, len: len as u64 };
+                    assert_eq!(found, Err(error));
+                }
+            }
+            assert_eq!(bytes_of(&region), expected, "{len} bytes at {offset}");
+        }
+    }
+}
+
+/// Long copies, so that wide moves take part where there are some.
+#[test]
+fn who_finds_the_last_word_of_an_ordered_copy_finds_all_of_it() {
+    const ROUNDS: u64 = 5_000;
+    for words in [2, 8, 34, 65, 512] {
+        let region = Region::new(words * 8).unwrap();
+        let last = words as u64 * 8 - 8;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    let bytes = round.to_ne_bytes().repeat(words);
+                    region.copy_in_ordered(0, &bytes).unwrap();
+                }
+            });
+            let mut bell = 0;
+            while bell < ROUNDS {
+                bell = region.load_acquire(last).unwrap();
+                for offset in (0..last).step_by(8) {
+                    // A later copy may have begun.
+                    let found = region.load_acquire(offset).unwrap();
+                    assert!(found >= bell, "word {offset} of {words}: {found} after {bell}");
+                }
+            }
+        });
+    }
 }
 
 #[test]
