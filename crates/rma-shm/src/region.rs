@@ -9,12 +9,12 @@
 //! reads the same bytes. A reference (`&[u8]`) into such memory would be undefined behaviour
 //! however careful the protocol is, so none is ever made: bytes go in and out by copies.
 //!
-//! A region is an array of 8-byte atomic words, and *every* access to it is a relaxed atomic access
-//! to one whole, aligned word. Where a copy begins or ends inside a word, reading loads the whole
-//! word and uses a part; writing merges the new bytes into the word by compare-and-exchange, so
-//! that a concurrent write to the neighbouring bytes is not undone. (Byte-sized stores at the edges
-//! would save two locked instructions per copy that is not aligned, but racing atomic accesses of
-//! different sizes to the same bytes are outside [what the language
+//! A region is an array of 8-byte atomic words, and *every* access to it is an atomic access to one
+//! whole, aligned word, relaxed unless said otherwise. Where a copy begins or ends inside a word,
+//! reading loads the whole word and uses a part; writing merges the new bytes into the word by
+//! compare-and-exchange, so that a concurrent write to the neighbouring bytes is not undone.
+//! (Byte-sized stores at the edges would save two locked instructions per copy that is not aligned,
+//! but racing atomic accesses of different sizes to the same bytes are outside [what the language
 //! defines](https://doc.rust-lang.org/1.92.0/std/sync/atomic/index.html).) So within one process
 //! nothing here is formally open.
 //!
@@ -23,18 +23,40 @@
 //! (`wide.rs` says whose promise that is). The first word of a copy and the last are always
 //! accesses of their own, the first before all others and the last after them.
 //!
+//! # Order
+//!
+//! There is none between the words of [`Region::copy_in`], nor between copies: 1RMA promises no
+//! order between ops. What is in order, for messages in memory, is not in the 1RMA paper:
+//!
+//! - **Copies out.** [`Region::copy_out`] loads the word in which it begins before all others, with
+//!   Acquire, and the word in which it ends after all others, with Acquire and after an Acquire
+//!   fence. (Copies of less than 256 bytes load each word with Acquire.) So copies that one thread
+//!   makes one after the other, in ascending order, are in order as a whole: all frames of one READ
+//!   are read as if by one copy. Who stores data and then, with Release, a word in front of it (a
+//!   *bell*), knows that a READ that begins at the bell and finds it finds the data, too.
+//! - **Copies in whose last word counts.** [`Region::copy_in_ordered`] stores its last word last,
+//!   with Release. Who loads that word with Acquire, and finds what the copy stored, sees the whole
+//!   copy. So a message may end with the word that says that it is there.
+//! - **Words.** [`Region::load_acquire`] and [`Region::store_release`] are for those who poll such
+//!   words and ring such bells; [`Region::compare_exchange`] and [`Region::fetch_add`] change a
+//!   word in one step with the look at it. The engine and the application may use all of them on
+//!   the same words.
+//!
+//! A copy out is no snapshot. For one, the writer has to go the other way: it stores a number that
+//! it has not used before behind the data, makes a Release fence, stores the data, and stores the
+//! number in front of it with Release. A READ of all of it that finds the two equal has found the
+//! data whole.
+//!
+//! On x86-64 order is free: loads and stores have it anyway, and only the compiler is told. A copy
+//! out of less than 256 bytes is the same instructions as without order, a longer one has two more.
+//!
 //! What follows for users:
 //!
 //! - Each aligned 8-byte word is read and written whole. Larger copies can be torn at word
-//!   boundaries by a concurrent write, and [`Region::copy_in`] promises no order between its words:
-//!   1RMA promises no order between ops. An application that needs a consistent larger value puts a
-//!   version or a checksum into it, or waits for the completion before reading.
-//! - [`Region::copy_in_ordered`] stores its last word last, with Release. Who loads that word with
-//!   Acquire, and finds what the copy stored, sees the whole copy. So a message may end with the
-//!   word that says that it is there (not in the 1RMA paper).
-//! - A word can be changed in one step with the look at it ([`Region::compare_exchange`],
-//!   [`Region::fetch_add`]), by the engine and the application alike. Copies do not come between.
-//! - The relaxed accesses order nothing else. A completion travels through a [`ring`](crate::spsc),
+//!   boundaries by a concurrent write. An application that needs a consistent larger value puts a
+//!   version or a checksum into it, waits for the completion before reading, or uses the order
+//!   above.
+//! - Nothing else is ordered. A completion travels through a [`ring`](crate::spsc),
 //!   whose Release and Acquire make the bytes that the engine copied before it visible to the
 //!   thread that took it out.
 //!
@@ -89,7 +111,7 @@ use crate::{
     error::MemoryError,
     mapping::{Mapping, WORD, checked_len},
     prefetch::prefetch_line,
-    sync::{MappingWord, Ordering},
+    sync::{Ordering, RegionWord, fence},
     wide,
 };
 use std::fmt;
@@ -143,6 +165,9 @@ pub struct Region {
     mapping: Mapping,
     /// In bytes; the rest of the last page is never copied out.
     len: usize,
+    /// In place of the mapping's words, which are never loom's.
+    #[cfg(loom)]
+    modelled: Box<[RegionWord]>,
 }
 
 impl Region {
@@ -156,7 +181,17 @@ impl Region {
     ///
     /// See [`MemoryError`]: zero bytes, more than `isize::MAX`, or no memory.
     pub fn new(len: usize) -> Result<Self, MemoryError> {
-        Ok(Self { mapping: Mapping::pages(checked_len(len)?)?, len })
+        Ok(Self::over(Mapping::pages(checked_len(len)?)?, len))
+    }
+
+    /// A region of the first `len` bytes of `mapping`.
+    fn over(mapping: Mapping, len: usize) -> Self {
+        Self {
+            mapping,
+            len,
+            #[cfg(loom)]
+            modelled: (0..len.div_ceil(WORD)).map(|_| RegionWord::new(0)).collect(),
+        }
     }
 
     /// What kind of memory it is.
@@ -211,7 +246,9 @@ impl Region {
         }
     }
 
-    /// Fills `bytes` with what the region holds from `offset` on.
+    /// Fills `bytes` with what the region holds from `offset` on. The word in which they begin is
+    /// read first and the word in which they end last, also among the copies that this thread makes
+    /// before and after (see *Order* in the [module](self)).
     ///
     /// # Errors
     ///
@@ -246,8 +283,14 @@ impl Region {
         }
     }
 
-    fn words(&self) -> &[MappingWord] {
+    #[cfg(not(loom))]
+    fn words(&self) -> &[RegionWord] {
         self.mapping.words()
+    }
+
+    #[cfg(loom)]
+    fn words(&self) -> &[RegionWord] {
+        &self.modelled
     }
 }
 
@@ -256,7 +299,7 @@ const WIDE_MIN: usize = 4 * wide::CHUNK;
 
 /// Writes `bytes` into as many words.
 #[inline]
-fn put(words: &[MappingWord], bytes: &[[u8; WORD]]) {
+fn put(words: &[RegionWord], bytes: &[[u8; WORD]]) {
     if words.len() < WIDE_MIN {
         put_single(words, bytes);
     } else {
@@ -264,11 +307,12 @@ fn put(words: &[MappingWord], bytes: &[[u8; WORD]]) {
     }
 }
 
-/// Fills `bytes` with as many words.
+/// Fills `bytes` with as many words: the first before all that this thread loads later, the last
+/// after all that it has loaded before.
 #[inline]
-fn get(words: &[MappingWord], bytes: &mut [[u8; WORD]]) {
+fn get(words: &[RegionWord], bytes: &mut [[u8; WORD]]) {
     if words.len() < WIDE_MIN {
-        get_single(words, bytes);
+        get_in_turn(words, bytes);
     } else {
         get_wide(words, bytes);
     }
@@ -276,49 +320,53 @@ fn get(words: &[MappingWord], bytes: &mut [[u8; WORD]]) {
 
 /// As [`put`], by a store for each word.
 #[inline]
-fn put_single(words: &[MappingWord], bytes: &[[u8; WORD]]) {
+fn put_single(words: &[RegionWord], bytes: &[[u8; WORD]]) {
     for (word, bytes) in words.iter().zip(bytes) {
         word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
     }
 }
 
-/// As [`get`], by a load for each word.
+/// As [`get`], by a load for each word, in its turn: before all that is loaded later.
 #[inline]
-fn get_single(words: &[MappingWord], bytes: &mut [[u8; WORD]]) {
+fn get_in_turn(words: &[RegionWord], bytes: &mut [[u8; WORD]]) {
     for (word, bytes) in words.iter().zip(bytes) {
-        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        *bytes = word.load(Ordering::Acquire).to_ne_bytes();
     }
 }
 
 /// As [`put`], by wide moves in the middle. The first word and the last are single stores, the
 /// first before all others and the last after them.
 #[inline(never)]
-fn put_wide(words: &[MappingWord], bytes: &[[u8; WORD]]) {
+fn put_wide(words: &[RegionWord], bytes: &[[u8; WORD]]) {
     let (start, last) = middle(words);
     put_single(&words[..start], &bytes[..start]);
     let end = start + wide::copy_in(&words[start..last], &bytes[start..last]);
     put_single(&words[end..], &bytes[end..]);
 }
 
-/// As [`get`], by wide moves in the middle. The first word and the last are single loads, the first
-/// before all others and the last after them.
+/// As [`get`], by wide moves in the middle. The first word and the last are single loads, in their
+/// turn.
 #[inline(never)]
-fn get_wide(words: &[MappingWord], bytes: &mut [[u8; WORD]]) {
+fn get_wide(words: &[RegionWord], bytes: &mut [[u8; WORD]]) {
     let (start, last) = middle(words);
-    get_single(&words[..start], &mut bytes[..start]);
+    get_in_turn(&words[..start], &mut bytes[..start]);
     let end = start + wide::copy_out(&words[start..last], &mut bytes[start..last]);
-    get_single(&words[end..], &mut bytes[end..]);
+    for (word, bytes) in words[end..last].iter().zip(&mut bytes[end..last]) {
+        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    fence(Ordering::Acquire);
+    get_in_turn(&words[last..], &mut bytes[last..]);
 }
 
 /// Where wide moves may begin, after the first word, and the last word, before which they end.
-fn middle(words: &[MappingWord]) -> (usize, usize) {
+fn middle(words: &[RegionWord]) -> (usize, usize) {
     let last = words.len() - 1;
     (1 + wide::before(&words[1..last]), last)
 }
 
 /// Writes `bytes` into `word`, from its byte `at` on, and keeps its other bytes, also those that
 /// someone else writes meanwhile. Ends at the first try unless someone does.
-fn merge(word: &MappingWord, at: usize, bytes: &[u8]) {
+fn merge(word: &RegionWord, at: usize, bytes: &[u8]) {
     let mut old = word.load(Ordering::Relaxed);
     loop {
         let mut new = old.to_ne_bytes();
@@ -331,10 +379,9 @@ fn merge(word: &MappingWord, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Reads the bytes of `word` from byte `at` on.
-fn extract(word: &MappingWord, at: usize, bytes: &mut [u8]) {
-    let value = word.load(Ordering::Relaxed).to_ne_bytes();
-    bytes.copy_from_slice(&value[at..at + bytes.len()]);
+/// Reads the bytes of `word` from byte `at` on, before all that is loaded later.
+fn extract(word: &RegionWord, at: usize, bytes: &mut [u8]) {
+    bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes()[at..at + bytes.len()]);
 }
 
 impl fmt::Debug for Region {

@@ -15,7 +15,7 @@
 //! Elsewhere, and under Miri and loom, which know no instructions, nothing is moved here, and the
 //! caller goes word by word.
 
-use crate::sync::MappingWord;
+use crate::sync::RegionWord;
 
 /// Words that are moved together: a cache line.
 pub(crate) const CHUNK: usize = 8;
@@ -24,8 +24,8 @@ pub(crate) const CHUNK: usize = 8;
 const MOVE: usize = 2;
 
 /// Words before the first that a wide move can begin with.
-pub(crate) fn before(words: &[MappingWord]) -> usize {
-    words.as_ptr().align_offset(MOVE * size_of::<MappingWord>()).min(words.len())
+pub(crate) fn before(words: &[RegionWord]) -> usize {
+    words.as_ptr().align_offset(MOVE * size_of::<RegionWord>()).min(words.len())
 }
 
 /// Copies whole chunks from the begin of `words` to the begin of `bytes`, as many as both have.
@@ -34,7 +34,7 @@ pub(crate) fn before(words: &[MappingWord]) -> usize {
 /// # Panics
 /// If `words` do not begin where [`before`] says.
 #[inline]
-pub(crate) fn copy_out(words: &[MappingWord], bytes: &mut [[u8; 8]]) -> usize {
+pub(crate) fn copy_out(words: &[RegionWord], bytes: &mut [[u8; 8]]) -> usize {
     let chunks = words.len().min(bytes.len()) / CHUNK;
     if chunks == 0 {
         return 0;
@@ -52,7 +52,7 @@ pub(crate) fn copy_out(words: &[MappingWord], bytes: &mut [[u8; 8]]) -> usize {
 /// # Panics
 /// As [`copy_out`].
 #[inline]
-pub(crate) fn copy_in(words: &[MappingWord], bytes: &[[u8; 8]]) -> usize {
+pub(crate) fn copy_in(words: &[RegionWord], bytes: &[[u8; 8]]) -> usize {
     let chunks = words.len().min(bytes.len()) / CHUNK;
     if chunks == 0 {
         return 0;
@@ -67,7 +67,7 @@ pub(crate) fn copy_in(words: &[MappingWord], bytes: &[[u8; 8]]) -> usize {
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod there {
-    use super::{CHUNK, MappingWord};
+    use super::{CHUNK, RegionWord};
     use core::arch::asm;
 
     /// Whether this processor's moves of sixteen bytes are single accesses.
@@ -78,7 +78,7 @@ mod there {
 
     /// Copies words to as many bytes.
     #[inline(always)]
-    pub(super) fn copy_out(words: &[MappingWord], bytes: &mut [[u8; 8]]) {
+    pub(super) fn copy_out(words: &[RegionWord], bytes: &mut [[u8; 8]]) {
         assert!(words.len() == bytes.len() && words.len().is_multiple_of(CHUNK), "whole chunks");
         let (from, to) = (words.as_ptr(), bytes.as_mut_ptr());
         // SAFETY: AVX is there, and the first word is aligned to sixteen bytes (the caller has
@@ -114,7 +114,7 @@ mod there {
 
     /// Copies as many bytes to words.
     #[inline(always)]
-    pub(super) fn copy_in(words: &[MappingWord], bytes: &[[u8; 8]]) {
+    pub(super) fn copy_in(words: &[RegionWord], bytes: &[[u8; 8]]) {
         assert!(words.len() == bytes.len() && words.len().is_multiple_of(CHUNK), "whole chunks");
         let (to, from) = (words.as_ptr(), bytes.as_ptr());
         // SAFETY: AVX is there, and the first word is aligned to sixteen bytes (the caller has
@@ -151,15 +151,15 @@ mod there {
 
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 mod there {
-    use super::MappingWord;
+    use super::RegionWord;
 
     pub(super) const fn are() -> bool {
         false
     }
 
-    pub(super) const fn copy_out(_: &[MappingWord], _: &mut [[u8; 8]]) {}
+    pub(super) const fn copy_out(_: &[RegionWord], _: &mut [[u8; 8]]) {}
 
-    pub(super) const fn copy_in(_: &[MappingWord], _: &[[u8; 8]]) {}
+    pub(super) const fn copy_in(_: &[RegionWord], _: &[[u8; 8]]) {}
 }
 
 #[cfg(test)]
@@ -168,12 +168,12 @@ mod tests {
     use core::sync::atomic::Ordering;
 
     #[repr(align(16))]
-    struct Aligned([MappingWord; 40]);
+    struct Aligned([RegionWord; 40]);
 
     #[test]
     fn whole_chunks_are_moved_and_nothing_else() {
         for len in 0..38 {
-            let memory = Aligned(core::array::from_fn(|at| MappingWord::new(at as u64)));
+            let memory = Aligned(core::array::from_fn(|at| RegionWord::new(at as u64)));
             let words = &memory.0[2..2 + len];
             let mut bytes = [[0xff; 8]; 40];
             let moved = copy_out(words, &mut bytes[1..1 + len]);
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn only_every_second_word_can_be_the_first_of_a_move() {
-        let memory = Aligned(core::array::from_fn(|_| MappingWord::new(0)));
+        let memory = Aligned(core::array::from_fn(|_| RegionWord::new(0)));
         assert_eq!([0, 1, 2, 3, 40].map(|at| before(&memory.0[at..])), [0, 1, 0, 1, 0]);
     }
 
     #[test]
     #[should_panic(expected = "aligned to a move")]
     fn a_move_that_is_not_aligned_is_refused() {
-        let memory = Aligned(core::array::from_fn(|_| MappingWord::new(0)));
+        let memory = Aligned(core::array::from_fn(|_| RegionWord::new(0)));
         copy_out(&memory.0[1..], &mut [[0; 8]; 16]);
     }
 }

@@ -72,7 +72,7 @@ impl Region {
         };
         let size = pages.checked_mul(page.bytes()).ok_or_else(|| refused(Errno::NOMEM))?;
         let mapping = Mapping::anonymous(size, flags, Backing::HugePages(page)).map_err(refused)?;
-        Ok(Self { mapping, len })
+        Ok(Self::over(mapping, len))
     }
 
     /// [`Region::huge_pages`], or ordinary memory where there are none; then the second is why. Say
@@ -105,7 +105,7 @@ impl Region {
     ///
     /// As [`Region::new`], and whatever the kernel refuses.
     pub fn memfd(name: &str, len: usize) -> Result<Self, MemoryError> {
-        Ok(Self { mapping: Mapping::memfd(name, len)?, len })
+        Ok(Self::over(Mapping::memfd(name, len)?, len))
     }
 
     /// All of the shared memory that another process has made, as [`Region::memfd`] does, and
@@ -123,7 +123,8 @@ impl Region {
     /// where it is sealed against writing.
     pub fn map_memfd(fd: OwnedFd) -> Result<Self, MemoryError> {
         let mapping = Mapping::join(fd)?;
-        Ok(Self { len: mapping.len(), mapping })
+        let len = mapping.len();
+        Ok(Self::over(mapping, len))
     }
 
     /// The first `len` bytes of a file, shared: what remote hosts write changes the file, and what
@@ -177,7 +178,7 @@ impl Region {
         }
         let mapping = Mapping::shared(len, file, Backing::File)
             .map_err(MemoryError::system("mapping the file", len))?;
-        Ok(Self { mapping, len })
+        Ok(Self::over(mapping, len))
     }
 
     /// A copy of a whole file in memory of this process. The file is not looked at again, so

@@ -208,3 +208,72 @@ fn aligned_words_are_never_torn() {
         }
     });
 }
+
+/// Reads `bytes` from the begin of `region` by copies of `part` bytes in ascending order, as a READ
+/// of several frames is read.
+fn copy_out_in_parts(region: &Region, bytes: &mut [u8], part: usize) {
+    for (n, bytes) in bytes.chunks_mut(part).enumerate() {
+        region.copy_out((n * part) as u64, bytes).unwrap();
+    }
+}
+
+fn first_and_last(numbers: &[[u8; WORD]]) -> (u64, u64) {
+    let number = |at: usize| u64::from_ne_bytes(numbers[at]);
+    (number(0), number(numbers.len() - 1))
+}
+
+#[test]
+fn who_reads_a_bell_and_then_its_data_finds_data_that_is_as_new_by_one_copy_or_several() {
+    const ROUNDS: u64 = 5_000;
+    for (len, part) in [(64, 64), (64, 8), (248, 100), (1024, 1024), (4096, 1440)] {
+        let region = Region::new(len).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    let data = round.to_ne_bytes().repeat(len / WORD - 1);
+                    region.copy_in(WORD as u64, &data).unwrap();
+                    region.store_release(0, round).unwrap();
+                }
+            });
+            let (mut bytes, mut bell) = (vec![0; len], 0);
+            while bell < ROUNDS {
+                copy_out_in_parts(&region, &mut bytes, part);
+                let (words, _) = bytes.as_chunks::<WORD>();
+                (bell, _) = first_and_last(words);
+                for word in words {
+                    let found = u64::from_ne_bytes(*word);
+                    assert!(found >= bell, "{found} behind bell {bell}, {len} bytes by {part}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn between_two_equal_numbers_that_are_written_last_to_first_lies_data_that_is_whole() {
+    const ROUNDS: u64 = 5_000;
+    for (len, part) in [(64, 64), (248, 100), (1024, 1024), (4096, 1440)] {
+        let region = Region::new(len).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    region.store_release((len - WORD) as u64, round).unwrap();
+                    fence(Ordering::Release);
+                    let data = round.to_ne_bytes().repeat(len / WORD - 2);
+                    region.copy_in(WORD as u64, &data).unwrap();
+                    region.store_release(0, round).unwrap();
+                }
+            });
+            let (mut bytes, mut front) = (vec![0; len], 0);
+            while front < ROUNDS {
+                copy_out_in_parts(&region, &mut bytes, part);
+                let (words, _) = bytes.as_chunks::<WORD>();
+                let (first, last) = first_and_last(words);
+                front = first;
+                if first == last {
+                    assert!(words.iter().all(|word| word == &words[0]), "torn: {len} by {part}");
+                }
+            }
+        });
+    }
+}

@@ -9,7 +9,7 @@
 use super::{OutOfBounds, Region, put};
 use crate::{
     mapping::WORD,
-    sync::{MappingWord, Ordering},
+    sync::{Ordering, RegionWord},
 };
 
 /// Why an access to whole words was refused. No byte was read or written.
@@ -100,13 +100,13 @@ impl Region {
     }
 
     #[inline]
-    fn word(&self, offset: u64) -> Result<&MappingWord, WordError> {
+    fn word(&self, offset: u64) -> Result<&RegionWord, WordError> {
         Ok(&self.words_at(offset, WORD)?[0])
     }
 
     /// The words of which `len` bytes at `offset` consist.
     #[inline]
-    fn words_at(&self, offset: u64, len: usize) -> Result<&[MappingWord], WordError> {
+    fn words_at(&self, offset: u64, len: usize) -> Result<&[RegionWord], WordError> {
         if !offset.is_multiple_of(WORD as u64) || !len.is_multiple_of(WORD) {
             return Err(WordError::Misaligned { offset, len: len as u64 });
         }
