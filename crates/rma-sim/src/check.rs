@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`violation`] | a promise that was not kept |
 //! | [`invariant`] | what must hold after every event |
+//! | [`history`] | words that several clients change at once: does each behave as one? |
 //! | `oracle` | a model of a memory area: which bytes it may hold |
 //!
 //! A checker only looks: nothing here changes a run.
 
+pub mod history;
 pub mod invariant;
 pub(crate) mod oracle;
 pub mod violation;

@@ -1,0 +1,139 @@
+//! What is wrong with a history: a word whose ops no order explains, and which of them show it.
+
+use core::fmt;
+
+use thiserror::Error;
+
+use super::op::{Op, Word};
+
+/// A word was not used as one word is whose ops take effect one after the other.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The values say one order, and real time another: an old value was seen, or one from the
+    /// future, or an effect came after its report.
+    #[error("{word}: {then} was over when {first} began, but came later by the values")]
+    Order {
+        /// Which word.
+        word: Word,
+        /// What came first by the values.
+        first: Op,
+        /// What came later by the values, and was over before `first` was invoked.
+        then: Op,
+    },
+    /// Two ops replaced the same value: an update was lost, or a result is wrong.
+    #[error("{word}: {one} and {other} both replaced {value:#x}, which was there only once")]
+    Fork {
+        /// Which word.
+        word: Word,
+        /// The value.
+        value: u64,
+        /// Who replaced it.
+        one: Op,
+        /// Who replaced it as well.
+        other: Op,
+    },
+    /// An op saw a value that the word cannot have had before another op, nor after it.
+    #[error("{word}: {seer} saw {value:#x}, which the word never had as {by} went past it")]
+    Passed {
+        /// Which word.
+        word: Word,
+        /// The value.
+        value: u64,
+        /// Who took the word past it.
+        by: Op,
+        /// Who saw it.
+        seer: Op,
+    },
+    /// The value changed between two ops, and no op whose outcome is unknown can have done it.
+    #[error("{word}: {from:#x} had become {to:#x} when {seer} saw it{suspicion}")]
+    Gap {
+        /// Which word.
+        word: Word,
+        /// The value as the ops before left it.
+        from: u64,
+        /// The value as the next op saw it.
+        to: u64,
+        /// The next op.
+        seer: Op,
+        /// What it looks like.
+        suspicion: Suspicion,
+    },
+    /// An op saw a value that no op can have put there.
+    #[error("{word}: {seer} saw {value:#x}, and nobody can have put it there{suspicion}")]
+    Alien {
+        /// Which word.
+        word: Word,
+        /// The value.
+        value: u64,
+        /// Who saw it.
+        seer: Op,
+        /// What it looks like.
+        suspicion: Suspicion,
+    },
+    /// Between two stores there is no order: each was seen after the other had been replaced.
+    #[error("{word}: what {one} stored was seen before and after what {other} stored")]
+    Interleaved {
+        /// Which word.
+        word: Word,
+        /// A store.
+        one: Op,
+        /// Another store.
+        other: Op,
+    },
+    /// The ops fit into no order: found by trying all.
+    #[error(
+        "{word}: at most {ordered} of {ops} ops fit into an order, to hold {value:#x}, \
+         and then {due} does not"
+    )]
+    NoOrder {
+        /// Which word.
+        word: Word,
+        /// How many of the ops that took effect for certain fit into the longest order.
+        ordered: usize,
+        /// How many ops took effect for certain.
+        ops: usize,
+        /// The value after that order.
+        value: u64,
+        /// The first of the others that should have ended.
+        due: Op,
+    },
+    /// It is not known whether the ops fit into an order: their values repeat, and trying takes too
+    /// long. Whoever made the history should have used unique values.
+    #[error("{word}: {ops} ops cannot be judged, their values repeat and {states} tries end early")]
+    Undecided {
+        /// Which word.
+        word: Word,
+        /// How many ops it has.
+        ops: usize,
+        /// How many states were tried.
+        states: usize,
+    },
+}
+
+/// What a value that nobody can have put there looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// Like nothing that is known.
+    Nothing,
+    /// An op that had not been applied was.
+    NotApplied(Op),
+    /// An op was applied after it had been reported.
+    Late(Op),
+    /// An op was applied before it was invoked.
+    Early(Op),
+    /// An op was applied twice.
+    Twice(Op),
+}
+
+impl fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::NotApplied(op) => write!(f, ", as if {op} had been applied all the same"),
+            Self::Late(op) => write!(f, ", as if {op} had been applied after its report"),
+            Self::Early(op) => write!(f, ", as if {op} had been applied before it was invoked"),
+            Self::Twice(op) => write!(f, ", as if {op} had been applied twice"),
+        }
+    }
+}
