@@ -5,9 +5,9 @@ use thiserror::Error;
 
 use crate::{
     addr::{HostAddr, Pid},
-    limits::{OP_SIZE_MAX, REGION_LEN_MAX},
+    limits::{OP_SIZE_MAX, RECEIVES_MAX, REGION_LEN_MAX},
     op::{OpStatus, OpType},
-    region::RegionId,
+    region::{Permissions, RegionId},
 };
 
 /// Why a command was refused before it became an op. Caused by the caller, never by the network.
@@ -44,6 +44,22 @@ pub enum SubmitError {
         offset: u64,
         /// The op's size.
         op_size: u32,
+    },
+    /// An op is ordered or atomic, and not about whole words.
+    #[error(
+        "{op_size} bytes at remote offset {remote_offset} are not whole words; ordered and atomic ops need multiples of 8"
+    )]
+    Misaligned {
+        /// The refused offset.
+        remote_offset: u64,
+        /// The op's size.
+        op_size: u32,
+    },
+    /// There are no records of ops of this type.
+    #[error("a {op_type} is not recorded, so it cannot be settled; read what it was to change")]
+    NotRecorded {
+        /// The type of the grant.
+        op_type: OpType,
     },
     /// The local region is registered with another host of this process.
     #[error(
@@ -125,6 +141,76 @@ pub enum RegionError {
         /// The name that names nothing.
         region: RegionId,
     },
+    /// A receive queue can be sent to and rekeyed, and has no bytes to read, write or count with.
+    #[error(
+        "a receive queue may permit SEND, NOTIFY and REKEY, and no more: {permissions:?} has others"
+    )]
+    QueuePermissions {
+        /// The refused permissions.
+        permissions: Permissions,
+    },
+    /// The memory of a receive queue has room for all its buffers.
+    #[error("the buffers of a receive queue need {needed} bytes of memory, and this has {len}")]
+    QueueMemory {
+        /// How many bytes they need.
+        needed: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// A region may name a receive queue of its own process, as its events go there.
+    #[error("region {queue} is not a receive queue of process {owner}; name one, or none")]
+    NotOwnQueue {
+        /// What the region named.
+        queue: RegionId,
+        /// The region's owner.
+        owner: Pid,
+    },
+}
+
+/// Why a receive queue could not be made, or refused what its application asked of it.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReceiveQueueError {
+    /// A queue without receives takes nothing; one with more is no use.
+    #[error("a receive queue has 1 to {RECEIVES_MAX} receives, not {receives}")]
+    Receives {
+        /// The refused number.
+        receives: u16,
+    },
+    /// No message is longer than an op.
+    #[error("a receive's buffer has 0 to {OP_SIZE_MAX} bytes, not {buffer_len}")]
+    BufferLen {
+        /// The refused length.
+        buffer_len: u32,
+    },
+    /// The queue has no receive of that number.
+    #[error("there is no receive {number} in a queue of {receives}; post one below {receives}")]
+    NoSuchReceive {
+        /// The refused number.
+        number: u16,
+        /// How many receives the queue has.
+        receives: u16,
+    },
+    /// The receive's event has not been polled.
+    #[error("receive {number} is posted already; post it again when its event has been polled")]
+    PostedAlready {
+        /// The refused number.
+        number: u16,
+    },
+    /// Only a SEND leaves a message in a buffer.
+    #[error("a {op_type} leaves no message in a buffer; look at its immediate")]
+    NoMessage {
+        /// The event's type of op.
+        op_type: OpType,
+    },
+    /// The message does not fit.
+    #[error("a message of {len} bytes does not fit into {room}; bring a longer slice")]
+    TooShort {
+        /// The message's length.
+        len: u32,
+        /// How much room there was.
+        room: usize,
+    },
 }
 
 /// Makes [`DropReason`] of its rows: doc, name, and what the initiator is told, if it is.
@@ -199,7 +285,7 @@ drop_reasons! {
     OutsideOp,
     /// An answer (response, failure notice, solicitation, acknowledgement) whose tag is wrong.
     ResponseUnauthenticated,
-    /// A failure notice with a status that may not come this way.
+    /// A failure notice or an acknowledgement with a status that may not come this way.
     NoticeStatus,
     /// A response to an op whose local region is no longer registered, or a solicitation of data
     /// from one.
@@ -223,6 +309,15 @@ drop_reasons! {
     /// An authenticated mutation that waited too long in the pending-write table for this host's
     /// solicitation window.
     NotSolicitedInTime => Nack,
+    /// An authenticated mutation whose target has no free record for it.
+    OutcomeRecordsFull => Nack,
+    /// An authenticated mutation whose region has its half of the records in use.
+    OutcomeRecordShareFull => Nack,
+    /// An authenticated SEND, NOTIFY or WRITE_WITH_IMM that found no receive posted.
+    NoReceivePosted => RemoteNotReady,
+    /// Solicited data of such an op that found none any more. What comes of the op after that is
+    /// counted here, too.
+    NoReceiveLeft,
 }
 
 /// Why a frame was not sent that was to be. One counter each.

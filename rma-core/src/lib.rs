@@ -58,6 +58,7 @@ pub mod op;
 pub mod packet;
 pub mod port;
 pub mod portal;
+pub mod receive_queue;
 pub mod region;
 pub mod service;
 pub mod tally;

@@ -24,6 +24,10 @@ pub const UNANNOUNCED_LEN_MAX: u16 = 1280 - 48;
 /// Bytes of a region key K_r, and so the op size of a Rekey.
 pub const REGION_KEY_LEN: usize = 16;
 
+/// Bytes of a region's word: what ordered and atomic ops are about, and as large as immediates and
+/// results (not in the paper).
+pub const WORD_LEN: usize = 8;
+
 /// Bytes of an AES-GCM tag, at the end of every frame.
 pub const TAG_LEN: usize = 16;
 
@@ -35,9 +39,17 @@ pub const COMMAND_SLOTS_MAX: u32 = 65_535;
 /// one value is the end of a list.
 pub const PENDING_WRITES_MAX: u32 = 65_535;
 
+/// The most records of outcomes that a NIC may have, and entries of its pending-write table
+/// besides: they are numbered together, by 16 bits on the wire.
+pub const PENDING_WRITES_AND_RECORDS_MAX: u32 = 65_535;
+
 /// The deepest that the inbound queue of a class may be: jobs are in lists, whose links are 16
 /// bits, and one value is the end of a list.
 pub const INBOUND_QUEUE_MAX: u32 = 65_535;
+
+/// The most receives that a receive queue may have: more than any queue needs, and as many posts as
+/// an engine may ever have to look through.
+pub const RECEIVES_MAX: u16 = 32_768;
 
 /// The most regions a registered region table may have: 16 bits of a `RegionId` are the index.
 pub const REGIONS_MAX: u32 = 65_536;

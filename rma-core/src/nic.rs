@@ -28,6 +28,7 @@ mod previous_keys;
 mod quantum;
 mod region_table;
 mod responder;
+mod rung_queues;
 mod security;
 mod solicitation_window;
 mod tables;
@@ -61,6 +62,7 @@ use crate::{
 use dispatch::{Batch, Seen};
 use initiator::Initiator;
 use responder::Responder;
+use rung_queues::RungQueues;
 use security::Security;
 use solicitation_window::SolicitationWindow;
 use tables::Tables;
@@ -80,6 +82,7 @@ pub struct Nic {
     security: Security,
     regions: RegionTable,
     window: SolicitationWindow,
+    events: RungQueues,
     initiator: Initiator,
     responder: Responder,
     counters: Arc<NicCounters>,
@@ -107,6 +110,7 @@ impl Nic {
             security: Security::new(aead, config.place.engine, counter),
             regions: RegionTable::new(config.settings.regions, aead),
             window: SolicitationWindow::new(config.settings.solicitation_window),
+            events: RungQueues::new(config.settings.regions),
             initiator: Initiator::new(&config),
             responder: Responder::new(&config),
             counters: Arc::default(),
@@ -312,15 +316,15 @@ impl Nic {
     /// The initiator, and what it works with.
     #[inline]
     fn initiating(&mut self) -> (&mut Initiator, Tables<'_>) {
-        let Self { config, security, regions, window, initiator, counters, .. } = self;
-        (initiator, Tables { security, regions, window, counters, config })
+        let Self { config, security, regions, window, events, initiator, counters, .. } = self;
+        (initiator, Tables { security, regions, window, events, counters, config })
     }
 
     /// The responder, and what it works with.
     #[inline]
     fn responding(&mut self) -> (&mut Responder, Tables<'_>) {
-        let Self { config, security, regions, window, responder, counters, .. } = self;
-        (responder, Tables { security, regions, window, counters, config })
+        let Self { config, security, regions, window, events, responder, counters, .. } = self;
+        (responder, Tables { security, regions, window, events, counters, config })
     }
 
     /// Expires whatever is due. Early or repeated calls do nothing.
@@ -459,6 +463,13 @@ impl Nic {
     #[must_use]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.initiator.poll_completion(&self.counters)
+    }
+
+    /// A slot of a portal whose application may wait for events that were published since the last
+    /// call, in a receive queue that is bound to it. Each once.
+    #[must_use]
+    pub fn poll_rung_portal(&mut self) -> Option<CommandSlotId> {
+        self.events.poll(&mut self.regions)
     }
 
     /// The earliest instant at which [`Nic::handle_timeout`] has work. May change after any other

@@ -213,6 +213,12 @@ impl Service for OneRma {
             }
             completed += 1;
         }
+        while let Some(slot) = self.nic.poll_rung_portal() {
+            let owner = self.owners[slot.index()];
+            if self.portals.get_mut(usize::from(owner)).is_some_and(PortalPort::note_event) {
+                self.given.push(owner);
+            }
+        }
         completed
     }
 

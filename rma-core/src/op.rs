@@ -72,13 +72,30 @@ op_types! {
         transfer: None,
         is_secret: true,
     },
+    /// A message into a receive queue, four hops. Not in the paper, as all that follow: they are
+    /// what the channels of "Efficient RDMA communication protocols" (its section 2) are built of.
+    Send = 4: recorded("SEND", Permissions::SEND),
+    /// A write that makes an event at its target, four hops.
+    WriteWithImm = 5:
+        recorded("WRITE_WITH_IMM", Permissions::WRITE.and(Permissions::NOTIFY)),
+    /// An event without a message, four hops: the bufferless send.
+    Notify = 6: recorded("NOTIFY", Permissions::NOTIFY),
+    /// Replaces a word of a region if it has the expected value, four hops.
+    CompareSwap = 7: recorded("COMPARE_SWAP", Permissions::ATOMIC),
+    /// Adds to a word of a region, four hops.
+    FetchAdd = 8: recorded("FETCH_ADD", Permissions::ATOMIC),
+}
+
+/// The shape of an op that its target records: four hops, as WRITE, and no part of a transfer.
+const fn recorded(name: &'static str, permission: Permissions) -> OpShape {
+    OpShape { name, hops: 4, moves: Moves::Out, permission, transfer: None, is_secret: false }
 }
 
 /// What a type of op is like: all that the code asks of it but what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpShape {
-    /// The op's name in the paper.
+    /// The op's name in the papers.
     pub name: &'static str,
     /// How many frames go there and back, one after the other, if all data fits into one. The NIC's
     /// timeout is for two of them.
@@ -163,6 +180,13 @@ impl OpType {
         self.shape().name
     }
 
+    /// Whether there are ops of this type that their target records: of WRITE, the ordered ones.
+    #[must_use]
+    #[inline]
+    pub const fn may_be_recorded(self) -> bool {
+        !matches!(self, Self::Read | Self::Rekey)
+    }
+
     /// Where it is in [`OpType::ALL`].
     #[must_use]
     #[inline]
@@ -215,7 +239,7 @@ impl ClassOfService {
     }
 }
 
-/// How an op ended. Names and meanings are those of 1RMA Table 3, but for the last three.
+/// How an op ended. Names and meanings are those of 1RMA Table 3, but for the last four.
 ///
 /// Exhaustive on purpose: a new status must break every `match` in this workspace.
 //= 1rma#4.5-status-codes
@@ -247,11 +271,15 @@ pub enum OpStatus {
     /// Not in the paper. The local NIC refused the command: its fields made no sense, or its local
     /// region was not registered, too small, or another process's. Nothing was sent.
     InvalidCommand = 7,
+    /// Not in the paper. No receive is posted at the queue that a SEND, NOTIFY or WRITE_WITH_IMM
+    /// needs one of. The op was not applied. It is no sign of congestion: the application there is
+    /// slow.
+    RemoteNotReady = 8,
 }
 
 impl OpStatus {
     /// All statuses, in the order of their codes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ok,
         Self::RemoteAuthenticationFailure,
         Self::Nack,
@@ -260,6 +288,7 @@ impl OpStatus {
         Self::RemoteOutOfBounds,
         Self::RemotePermissionDenied,
         Self::InvalidCommand,
+        Self::RemoteNotReady,
     ];
 
     /// The status that `code` stands for.
@@ -280,6 +309,7 @@ impl OpStatus {
             Self::RemoteOutOfBounds => "REMOTE_OUT_OF_BOUNDS",
             Self::RemotePermissionDenied => "REMOTE_PERMISSION_DENIED",
             Self::InvalidCommand => "INVALID_COMMAND",
+            Self::RemoteNotReady => "REMOTE_NOT_READY",
         }
     }
 }
@@ -299,7 +329,7 @@ mod tests {
         for status in OpStatus::ALL {
             assert_eq!(OpStatus::from_code(status as u8), Some(status));
         }
-        assert_eq!(OpStatus::from_code(8), None);
+        assert_eq!(OpStatus::from_code(9), None);
         for class in ClassOfService::ALL {
             assert_eq!(ClassOfService::from_code(class as u8), Some(class));
         }
@@ -308,7 +338,7 @@ mod tests {
             assert_eq!(OpType::from_code(op_type as u8), Some(op_type));
             assert_eq!(op_type.index(), index);
         }
-        assert_eq!(OpType::from_code(4), None);
+        assert_eq!(OpType::from_code(9), None);
         assert_eq!(OpType::from_code(0), None);
     }
 
@@ -317,10 +347,15 @@ mod tests {
         for transfer in [TransferType::Read, TransferType::Write] {
             assert_eq!(transfer.op_type().shape().transfer, Some(transfer));
         }
-        let permissions: Vec<Permissions> =
-            OpType::ALL.into_iter().map(|it| it.shape().permission).collect();
-        for (index, permission) in permissions.iter().enumerate() {
-            assert!(!permissions[..index].contains(permission), "each op type has its own");
+    }
+
+    #[test]
+    fn only_the_two_atomics_share_a_permission() {
+        for (index, op_type) in OpType::ALL.into_iter().enumerate() {
+            for other in &OpType::ALL[..index] {
+                let both = (*other, op_type) == (OpType::CompareSwap, OpType::FetchAdd);
+                assert_eq!(op_type.shape().permission == other.shape().permission, both);
+            }
         }
     }
 }

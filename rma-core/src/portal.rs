@@ -8,7 +8,7 @@
 //!
 //! The portal hands out a [`CommandSlotId`](crate::command::CommandSlotId) with each command and
 //! takes it back with the completion. It never has more commands under way than slots, and both
-//! rings have at least as many entries as slots, so neither can be full.
+//! rings have at least as many entries as they have lines for all slots, so neither can be full.
 //!
 //! The engine's end, [`PortalPort`], believes none of that: the rings are memory that a hostile
 //! application could write to (P8). It takes only commands for the portal's own slots, and takes
@@ -31,12 +31,13 @@ mod flag;
 mod memory;
 mod ops;
 mod port;
+mod recorded;
 mod wake;
 
 pub use application::{Batch, CommandPortal};
 pub use flag::{Flag, FlagLender};
 pub use memory::PortalMemory;
-pub use ops::{ReadOp, WriteOp};
+pub use ops::{Change, Placement, ReadOp, RecordedOp, Source, WriteOp};
 pub use port::PortalPort;
 pub use wake::{Bell, Wake};
 

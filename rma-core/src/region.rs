@@ -55,11 +55,24 @@ impl Permissions {
     pub const WRITE: Self = Self(2);
     /// Remote hosts with a key may install a new region key.
     pub const REKEY: Self = Self(4);
+    /// Remote hosts with a key may send messages. Of a receive queue only.
+    pub const SEND: Self = Self(8);
+    /// Remote hosts with a key may make events: of a receive queue, by NOTIFY; of a region that
+    /// names a queue, by WRITE_WITH_IMM, which needs [`Permissions::WRITE`] as well.
+    pub const NOTIFY: Self = Self(16);
+    /// Remote hosts with a key may compare and swap the region's words, and add to them.
+    pub const ATOMIC: Self = Self(32);
 
     /// Whether everything that `wanted` names is permitted.
     #[must_use]
     pub const fn contains(self, wanted: Self) -> bool {
         self.0 & wanted.0 == wanted.0
+    }
+
+    /// Everything that either permits.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -68,7 +81,7 @@ impl BitOr for Permissions {
 
     /// Everything that either permits.
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.and(other)
     }
 }
 

@@ -4,8 +4,8 @@
 //! nothing about who sent it. What a NIC believes is made from claims only after the frame's tag
 //! has been checked, in [`crate::nic`].
 //!
-//! Every frame is a header in clear, a payload that is encrypted (read responses and solicited data
-//! only), and a tag:
+//! Every frame is a header in clear, a payload that is encrypted (bytes of an op, or one word), and
+//! a tag:
 //!
 //! ```text
 //!  0               1               2               3
@@ -23,7 +23,8 @@
 //! |                            counter                            |
 //! |                                                               |
 //! +---------------------------------------------------------------+
-//! |  by type, see `read`, `mutation` and `failure`                |
+//! |  by type, see `read`, `mutation`, `recorded`, `settle` and    |
+//! |  `failure`                                                    |
 //! ```
 //!
 //! All integers are big-endian. Offsets and limits live in the private `field` modules, so that the
@@ -35,12 +36,14 @@ pub mod failure;
 pub mod header;
 pub mod mutation;
 pub mod read;
+pub mod recorded;
+pub mod settle;
 
 use failure::FAILURE_HEADER_LEN;
 pub use failure::Failure;
 pub use frame::Claimed;
 pub(crate) use frame::Frame;
-use frame::{Meaning, claimed};
+use frame::{Meaning, Payload, claimed};
 pub use header::Header;
 use header::HeaderView;
 use mutation::{
@@ -50,8 +53,17 @@ use mutation::{
 pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
 use read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN};
 pub use read::{Request, Response};
+pub use recorded::{AcknowledgementWithResult, Done, OpName, RecordedRequest};
+use recorded::{RECORDED_REQUEST_HEADER_LEN, RESULT_HEADER_LEN};
+use settle::{SETTLE_REQUEST_HEADER_LEN, SETTLEMENT_HEADER_LEN};
+pub use settle::{SettleRequest, Settlement, Verdict};
 
-use crate::{crypto::Direction, error::DropReason, limits::TAG_LEN, op::ClassOfService};
+use crate::{
+    crypto::Direction,
+    error::DropReason,
+    limits::{TAG_LEN, WORD_LEN},
+    op::ClassOfService,
+};
 
 // A row for each kind of frame: what it is looked at as, which way it goes, how long its header is,
 // whether a payload follows, and the types of frames that are of this kind, with their codes.
@@ -62,7 +74,7 @@ frames! {
         ReadRequest = 1,
     }
     /// Hop 2 of a read.
-    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN + payload => {
+    ReadResponse(Response), ToInitiator, RESPONSE_HEADER_LEN + Bytes => {
         /// Hop 2 of a read: some of its data.
         ReadResponse = 2,
     }
@@ -84,7 +96,7 @@ frames! {
         Solicitation = 6,
     }
     /// Hop 3 of a mutation.
-    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN + payload => {
+    SolicitedData(SolicitedData), ToResponder, DATA_HEADER_LEN + Bytes => {
         /// Hop 3 of a mutation: some of its data.
         SolicitedData = 7,
     }
@@ -92,6 +104,26 @@ frames! {
     Acknowledgement(Acknowledgement), ToInitiator, ACKNOWLEDGEMENT_HEADER_LEN => {
         /// Hop 4 of a mutation: how it ended.
         Acknowledgement = 8,
+    }
+    /// Hop 1 of a recorded mutation.
+    RecordedRequest(RecordedRequest), ToResponder, RECORDED_REQUEST_HEADER_LEN + Word => {
+        /// Hop 1 of a recorded mutation. Its immediate is encrypted.
+        RecordedRequest = 9,
+    }
+    /// Hop 4 of a recorded mutation that has a result.
+    AcknowledgementWithResult(AcknowledgementWithResult), ToInitiator, RESULT_HEADER_LEN + Word => {
+        /// Hop 4 of a recorded mutation that was applied, with its result, which is encrypted.
+        AcknowledgementWithResult = 10,
+    }
+    /// Hop 1 of a SETTLE.
+    SettleRequest(SettleRequest), ToResponder, SETTLE_REQUEST_HEADER_LEN => {
+        /// Hop 1 of a SETTLE.
+        SettleRequest = 11,
+    }
+    /// Hop 2 of a SETTLE.
+    Settlement(Settlement), ToInitiator, SETTLEMENT_HEADER_LEN + Word => {
+        /// Hop 2 of a SETTLE: what became of an op, and its result, which is encrypted.
+        Settlement = 12,
     }
 }
 
@@ -126,8 +158,13 @@ const PAYLOAD_LEN: core::ops::Range<usize> = header::HEADER_LEN + 2..LEN_TOLD_BY
 pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     let head: &[u8; LEN_TOLD_BY] = octets.first_chunk().ok_or(DropReason::Length)?;
     let frame_type = header::frame_type_of(head)?;
-    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN.start], head[PAYLOAD_LEN.start + 1]]);
-    let payload_len = if frame_type.has_payload() { payload_len.into() } else { 0 };
+    let payload_len = match frame_type.payload() {
+        Payload::None => 0,
+        Payload::Bytes => {
+            u16::from_be_bytes([head[PAYLOAD_LEN.start], head[PAYLOAD_LEN.start + 1]]).into()
+        }
+        Payload::Word => WORD_LEN,
+    };
     let len = frame_type.header_len() + payload_len + TAG_LEN;
     if len > octets.len() { Err(DropReason::Length) } else { Ok(len) }
 }
@@ -137,7 +174,7 @@ pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
 pub struct Sealed<'a> {
     /// The header: authenticated, in clear.
     pub header: &'a [u8],
-    /// The payload: encrypted and authenticated. Empty but for read responses and solicited data.
+    /// The payload: encrypted and authenticated. Of most kinds of frames there is none.
     pub payload: &'a mut [u8],
     /// The tag that authenticates header and payload.
     pub tag: &'a mut [u8; TAG_LEN],
@@ -151,6 +188,16 @@ pub fn split(frame: &mut [u8], header_len: usize) -> Option<Sealed<'_>> {
     let (header, rest) = frame.split_at_mut_checked(header_len)?;
     let (payload, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
     Some(Sealed { header, payload, tag })
+}
+
+/// The word that is the payload of a frame of one of the kinds that have such, decrypted or not. 0
+/// of a frame that is too short for one, which no such frame is.
+#[must_use]
+#[inline]
+pub fn word_of(frame: &[u8]) -> u64 {
+    let end = frame.len().saturating_sub(TAG_LEN);
+    let word = frame.get(..end).and_then(|rest| rest.last_chunk::<WORD_LEN>());
+    word.map_or(0, |octets| u64::from_be_bytes(*octets))
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ pub fn what_the_responder_refuses_has_its_own_status(hosts: &Hosts) {
 /// A region that may be written, with what it should hold; and grants for all types of op.
 struct Target {
     region: RegisteredRegion,
-    grants: [Grant; 3],
+    grants: [Grant; OpType::ALL.len()],
     model: Vec<u8>,
     portal: Portal,
     local: RegisteredRegion,
@@ -227,7 +227,7 @@ impl Target {
     }
 
     const fn grant(&self, op_type: OpType) -> Grant {
-        self.grants[op_type as usize - 1]
+        self.grants[op_type.index()]
     }
 
     fn wait(&mut self) -> OpStatus {

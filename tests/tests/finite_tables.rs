@@ -226,6 +226,7 @@ impl Peer {
         let (region, key) = match op {
             CommandOp::Read(_) | CommandOp::Write(_) => (to.region, KEY),
             CommandOp::Rekey(_) => to.rekeyed,
+            other => panic!("no such op here: {other:?}"),
         };
         let key = self.key(to, &key, op.op_type());
         self.request_under(now, slot, op, to, (region, key))

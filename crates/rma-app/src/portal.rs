@@ -1,6 +1,8 @@
 //! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions,
 //! and the slots' way back.
 
+mod recorded;
+
 use core::{ops::Range, time::Duration};
 use std::os::fd::BorrowedFd;
 

@@ -27,6 +27,12 @@ use rma_core::{
             SOLICITATION_LEN,
         },
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
+        recorded::{
+            RECORDED_REQUEST_HEADER_LEN, RECORDED_REQUEST_LEN, RESULT_HEADER_LEN, RESULT_LEN,
+        },
+        settle::{
+            SETTLE_REQUEST_HEADER_LEN, SETTLE_REQUEST_LEN, SETTLEMENT_HEADER_LEN, SETTLEMENT_LEN,
+        },
     },
 };
 
@@ -79,6 +85,26 @@ pub fn wire(data: &[u8]) {
             let mut out = [0xaa; ACKNOWLEDGEMENT_LEN];
             view.claims().emit(out.first_chunk_mut().expect("it is longer"));
             assert_same(data, &out[..ACKNOWLEDGEMENT_HEADER_LEN], ACKNOWLEDGEMENT_LEN);
+        }
+        FrameView::RecordedRequest(view) => {
+            let mut out = [0xaa; RECORDED_REQUEST_HEADER_LEN];
+            view.claims().emit(&mut out);
+            assert_same(data, &out, RECORDED_REQUEST_LEN);
+        }
+        FrameView::AcknowledgementWithResult(view) => {
+            let mut out = [0xaa; RESULT_HEADER_LEN];
+            view.claims().emit(&mut out);
+            assert_same(data, &out, RESULT_LEN);
+        }
+        FrameView::SettleRequest(view) => {
+            let mut out = [0xaa; SETTLE_REQUEST_HEADER_LEN];
+            view.claims().emit(&mut out);
+            assert_same(data, &out, SETTLE_REQUEST_LEN);
+        }
+        FrameView::Settlement(view) => {
+            let mut out = [0xaa; SETTLEMENT_HEADER_LEN];
+            view.claims().emit(&mut out);
+            assert_same(data, &out, SETTLEMENT_LEN);
         }
     }
 }

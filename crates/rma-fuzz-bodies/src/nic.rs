@@ -151,7 +151,7 @@ impl World {
         let area = (host * AREAS + slot) as u64 * u64::from(OP_SIZE_MAX);
         let (region, remote_offset) = match op_type {
             OpType::Read => (remote.source, offset % (SOURCE_LEN + 64)),
-            OpType::Write | OpType::Rekey => (remote.target, area),
+            _ => (remote.target, area),
         };
         let remote_region = if flags & 8 == 0 { region } else { remote.sink };
         let (initiator, responder) = (local.addr, remote.addr);
@@ -171,7 +171,7 @@ impl World {
             op: match op_type {
                 OpType::Read => CommandOp::Read(transfer),
                 OpType::Write => CommandOp::Write(transfer),
-                OpType::Rekey => CommandOp::Rekey(RegionKey::from_bytes([offset as u8; 16])),
+                _ => CommandOp::Rekey(RegionKey::from_bytes([offset as u8; 16])),
             },
         };
         let honest = !is_wrong_key && flags & 8 == 0;
@@ -180,7 +180,7 @@ impl World {
             OpType::Rekey => Expected::Rekeyed,
             _ if flags & 16 != 0 => Expected::Failure,
             OpType::Read => Expected::Read { offset: remote_offset, size: op_size },
-            OpType::Write => {
+            _ => {
                 let (far, fill) =
                     (if is_far { 1 - host } else { host }, self.statuses[0] as u8 ^ 0x5a);
                 Expected::Written { host: far, offset: area, size: op_size, fill }

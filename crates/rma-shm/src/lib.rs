@@ -49,4 +49,4 @@ pub use line::Line;
 pub use mapping::{Label, LayoutError, Mapping};
 pub use prefetch::{prefetch, prefetch_value};
 pub use region::{Backing, HugePageSize, OutOfBounds, Region, WordError};
-pub use spsc::{Capacity, Consumer, Full, Producer, RingError, RingMemory, ring};
+pub use spsc::{Capacity, Consumer, Full, LinesEach, Producer, RingError, RingMemory, ring};

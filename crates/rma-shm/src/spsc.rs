@@ -55,9 +55,9 @@ mod place;
 pub use memory::RingMemory;
 use place::Place;
 
-/// The largest number of entries a ring may have: 4 MiB of lines. The point is to have a limit: a
-/// ring never needs more entries than an application has command slots.
-pub const CAPACITY_MAX: usize = 65_536;
+/// The largest number of entries a ring may have: 8 MiB of lines. The point is to have a limit: a
+/// ring never needs more entries than twice the command slots that an application can have.
+pub const CAPACITY_MAX: usize = 131_072;
 
 /// [`Producer::push_unpublished`] and [`Producer::push_pair_unpublished`] keep back fewer lines
 /// than this: they publish whenever the index reaches or passes a multiple of it. More: the
@@ -90,6 +90,15 @@ pub struct Full;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity(u32);
 
+/// How many lines a ring has room for, for each thing that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesEach {
+    /// One.
+    One = 1,
+    /// Two, which may be pushed as a pair.
+    Two = 2,
+}
+
 impl Capacity {
     /// As many as that.
     ///
@@ -104,10 +113,11 @@ impl Capacity {
         }
     }
 
-    /// The least that has room for `lines` lines.
+    /// The least that has room for `each` lines for each of `count` things: a thing's command, or
+    /// its completion.
     #[must_use]
-    pub const fn for_lines(lines: u16) -> Self {
-        Self((lines as u32).next_power_of_two())
+    pub const fn for_lines(count: u16, each: LinesEach) -> Self {
+        Self((count as u32).next_power_of_two() * each as u32)
     }
 
     /// The number of entries.
@@ -117,7 +127,7 @@ impl Capacity {
     }
 }
 
-const _: () = assert!(Capacity::for_lines(u16::MAX).get() == CAPACITY_MAX);
+const _: () = assert!(Capacity::for_lines(u16::MAX, LinesEach::Two).get() == CAPACITY_MAX);
 
 /// Makes a ring of `capacity` entries for two threads of this process, all memory allocated now.
 /// For two processes, each makes one end of a [`RingMemory`].

@@ -47,13 +47,15 @@ impl Signal {
             (OpStatus::Nack, Self::RemoteDelay | Self::TotalDelay) => Reading::Refused,
             (OpStatus::DispatchTimeout, Self::RemoteDelay)
             | (OpStatus::Timeout | OpStatus::Nack, Self::IssueDelay) => Reading::Nothing,
-            // Wrong keys, regions and commands are the caller's fault, and no measure of load.
+            // Wrong keys, regions and commands are the caller's fault, and no measure of load; an
+            // application that posts no receives is slow, and not its network.
             // Neither are their delays: nothing was transferred.
             (
                 OpStatus::RemoteAuthenticationFailure
                 | OpStatus::RemoteOutOfBounds
                 | OpStatus::RemotePermissionDenied
-                | OpStatus::InvalidCommand,
+                | OpStatus::InvalidCommand
+                | OpStatus::RemoteNotReady,
                 _,
             ) => Reading::Nothing,
         }

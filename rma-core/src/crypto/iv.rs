@@ -42,6 +42,13 @@ impl Iv {
         Self([h0, h1, h2, h3, h4, h5, h6, h7, t0, t1, t2, t3])
     }
 
+    /// The counter of the frame that has this IV.
+    #[must_use]
+    pub const fn counter(&self) -> u64 {
+        let [_, _, _, _, counter @ ..] = self.0;
+        u64::from_be_bytes(counter)
+    }
+
     /// The IV's octets.
     #[must_use]
     pub const fn octets(&self) -> &[u8; IV_LEN] {

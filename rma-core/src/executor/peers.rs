@@ -305,7 +305,8 @@ impl Peers {
             | OpStatus::RemoteAuthenticationFailure
             | OpStatus::Nack
             | OpStatus::RemoteOutOfBounds
-            | OpStatus::RemotePermissionDenied => {
+            | OpStatus::RemotePermissionDenied
+            | OpStatus::RemoteNotReady => {
                 peer.answered = peer.answered.max(number);
                 peer.answered_at = now;
                 if peer.is_silent() { Heard::Return } else { Heard::Answer }

@@ -135,7 +135,7 @@ impl Bench {
 fn transfer(command: &Command) -> Transfer {
     match command.op {
         CommandOp::Read(transfer) | CommandOp::Write(transfer) => transfer,
-        CommandOp::Rekey(_) => panic!("no transfer"),
+        other => panic!("no transfer: {other:?}"),
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
     backend::ReceiveLenMax,
     crypto::{CounterBlock, EngineId},
     limits::{
-        COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_MAX, REGIONS_MAX,
-        TIMEOUT_MAX, TIMEOUT_MIN,
+        COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_AND_RECORDS_MAX,
+        PENDING_WRITES_MAX, REGIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
     },
     op::OpType,
     port::Port,
@@ -103,8 +103,15 @@ pub struct NicConfigBuilder {
     /// solicited so long ago that they hold no window any more while others wait (P13). Fewer: an
     /// initiator that was stopped for a while finds its ops forgotten sooner, where others came
     /// meanwhile; what finds no entry is NACKed. With one entry nobody can wait, and who sends no
-    /// data holds it for a timeout. Default: 256, about 200 bytes each.
+    /// data holds it for a timeout. Default: 256, about 4.4 KiB each, as each has a buffer for
+    /// the data of an ordered op.
     pub pending_writes: u32,
+    /// Records of what became of the recorded ops of others: SEND, NOTIFY, WRITE_WITH_IMM, ordered
+    /// WRITE and atomics. One is in use from when the op's data is asked for; that of an op that
+    /// was applied until its initiator says that it knows, or for four timeouts. One region has
+    /// half of them at most. Fewer: where initiators fall silent after an op, others are NACKed
+    /// sooner. With `pending_writes` at most 65,535. Default: 4096, about 72 bytes each.
+    pub outcome_records: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
     /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100
     /// Gbps and 5 µs (§7.5). Mutations of others have at most half of it, and room for one op: the
@@ -182,6 +189,7 @@ impl Default for NicConfigBuilder {
             regions: 1024,
             inbound_queue: 512,
             pending_writes: 256,
+            outcome_records: 4096,
             solicitation_window: 256 << 10,
             timing: Timing::default(),
             rtt: assumed::RTT,
@@ -216,6 +224,8 @@ impl NicConfigBuilder {
         within("regions", self.regions, REGIONS_MAX)?;
         within("inbound_queue", self.inbound_queue, INBOUND_QUEUE_MAX)?;
         within("pending_writes", self.pending_writes, PENDING_WRITES_MAX)?;
+        let records_max = PENDING_WRITES_AND_RECORDS_MAX - self.pending_writes;
+        within("outcome_records", self.outcome_records, records_max)?;
         if self.solicitation_window < OP_SIZE_MAX {
             return Err(ConfigError::WindowBelowOneOp { window: self.solicitation_window });
         }
@@ -439,6 +449,8 @@ mod tests {
         refused(|b| b.inbound_queue = 65_536, "`inbound_queue` is 65536");
         refused(|b| b.pending_writes = 0, "`pending_writes` is 0");
         refused(|b| b.pending_writes = 65_536, "`pending_writes` is 65536");
+        refused(|b| b.outcome_records = 0, "`outcome_records` is 0");
+        refused(|b| b.outcome_records = 65_280, "must be in 1..=65279");
         refused(|b| b.solicitation_window = 4095, "`solicitation_window` is 4095");
         refused(|b| b.timing.timeout = Duration::ZERO, "`timeout` is 0ns");
         refused(|b| b.timing.dispatch_timeout = Duration::MAX, "`dispatch_timeout`");

@@ -6,11 +6,12 @@ use super::{
     other_version::{OtherVersion, OtherVersionCell},
 };
 use crate::{
-    command::Completion,
+    command::{CommandOp, Completion},
     error::{DropReason, NotSent},
     op::{OpStatus, OpType},
     packet::sizes::{PacketSizeCells, PacketSizes},
     tally::Tally,
+    wire::Verdict,
 };
 
 /// Counters of one NIC, written by the engine thread alone; a reader sees each counter whole, but
@@ -20,7 +21,7 @@ pub struct NicCounters {
     statuses: [Tally; OpStatus::ALL.len()],
     /// `issue_delay` and `total_delay` of the ops that ended with OK, for each type of op.
     delays: [[DelayCells; 2]; OpType::ALL.len()],
-    drops: [Tally; DropReason::ALL.len()],
+    drops: Drops,
     not_sent: [Tally; NotSent::ALL.len()],
     packets_received: PacketSizeCells,
     frames_received: Tally,
@@ -36,8 +37,20 @@ pub struct NicCounters {
     pushed_out: Tally,
     seals_refused: Tally,
     previous_keys_lost: Tally,
+    settled: [Tally; Verdict::ALL.len()],
+    posts_refused: Tally,
     gauges: GaugeCells,
     other_version: OtherVersionCell,
+}
+
+/// One tally for each reason: more than arrays have a `Default` for.
+#[derive(Debug)]
+struct Drops([Tally; DropReason::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self(core::array::from_fn(|_| Tally::default()))
+    }
 }
 
 impl NicCounters {
@@ -70,7 +83,7 @@ impl NicCounters {
 
     /// Frames that died for `reason`.
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize].load()
+        self.drops.0[reason as usize].load()
     }
 
     /// All frames that died, with their reasons; only those that are not zero.
@@ -201,6 +214,26 @@ impl NicCounters {
         self.seals_refused.load()
     }
 
+    /// SETTLEs of others that were answered so. FORGOTTEN: records are kept for too short a time for
+    /// these initiators, or somebody asks about what never was.
+    pub fn settled(&self, verdict: Verdict) -> u64 {
+        self.settled[verdict as usize - 1].load()
+    }
+
+    pub(super) fn count_settled(&self, verdict: Verdict) {
+        self.settled[verdict as usize - 1].add(1);
+    }
+
+    /// Posts of receives that there are not, or that were posted already. Not 0: an application
+    /// that has a receive queue here is broken or hostile.
+    pub fn posts_refused(&self) -> u64 {
+        self.posts_refused.load()
+    }
+
+    pub(super) fn count_posts_refused(&self, posts: u64) {
+        self.posts_refused.add(posts);
+    }
+
     /// Previous keys of regions that were forgotten before two timeouts had passed since their
     /// Rekeys: a region was rekeyed more than four times, or all regions together more than 256
     /// times. The NIC treats an initiator that still uses one as a stranger.
@@ -213,18 +246,19 @@ impl NicCounters {
     }
 
     /// `op_type` matters only where the op was one.
-    pub(super) fn count_completion(&self, op_type: OpType, completion: &Completion) {
+    pub(super) fn count_completion(&self, op: &CommandOp, completion: &Completion) {
         self.statuses[completion.status as usize].add(1);
-        if completion.status == OpStatus::Ok {
+        // A SETTLE is not of the type that it asks about, and takes half as long.
+        if completion.status == OpStatus::Ok && !matches!(op, CommandOp::Settle { .. }) {
             let (issue_delay, total_delay) = completion.delays_nanos();
-            let [issue, total] = &self.delays[op_type.index()];
+            let [issue, total] = &self.delays[op.op_type().index()];
             issue.count(issue_delay);
             total.count(total_delay);
         }
     }
 
     pub(super) fn count_drop(&self, reason: DropReason) {
-        self.drops[reason as usize].add(1);
+        self.drops.0[reason as usize].add(1);
     }
 
     pub(super) fn count_not_sent(&self, reason: NotSent) {

@@ -27,8 +27,8 @@ use crate::{
     region::RegionId,
     time::{Clock, Instant},
     wire::{
-        Acknowledgement, Failure, Frame, FrameView, MutationRequest, Request, Response,
-        Solicitation, SolicitedData,
+        Acknowledgement, AcknowledgementWithResult, Failure, Frame, FrameView, MutationRequest,
+        RecordedRequest, Request, Response, SettleRequest, Settlement, Solicitation, SolicitedData,
     },
 };
 
@@ -72,7 +72,7 @@ macro_rules! by_kind {
         by_kind!(
             $view, $claims => $do;
             ReadRequest ReadResponse Failure MutationRequest Solicitation SolicitedData
-            Acknowledgement
+            Acknowledgement RecordedRequest AcknowledgementWithResult SettleRequest Settlement
         )
     };
     ($view:expr, $claims:ident => $do:expr; $($kind:ident)+) => {
@@ -281,6 +281,118 @@ impl Received for Acknowledgement {
     }
 }
 
+impl Received for RecordedRequest {
+    #[inline]
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
+        // What has come before need not be authenticated again.
+        if look.responder.has_come(&self.header, frame.frame) {
+            return None;
+        }
+        look.request(frame, self, (self.mutation.op_type(), None), with);
+        Some(())
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (responder, mut tables) = nic.responding();
+        responder.handle_recorded_request(now, self, frame, opened, &mut tables)?;
+        nic.make_room(now);
+        Ok(())
+    }
+}
+
+impl Received for AcknowledgementWithResult {
+    #[inline]
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
+        let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
+        look.answer(frame, self, (key, answered), with);
+        Some(())
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, tables) = nic.initiating();
+        initiator.handle_result(now, self, frame, opened, tables.window)
+    }
+}
+
+impl Received for SettleRequest {
+    #[inline]
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
+        look.request(frame, self, (self.op_type, None), with);
+        Some(())
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (responder, mut tables) = nic.responding();
+        responder.handle_settle_request(now, self, frame, opened, &mut tables)
+    }
+}
+
+impl Received for Settlement {
+    #[inline]
+    fn expect(
+        &self,
+        frame: &Arrived<'_>,
+        look: &mut Look<'_, '_>,
+        with: &mut OpenedWith,
+    ) -> Option<()> {
+        let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
+        look.answer(frame, self, (key, &seal.iv), with);
+        Some(())
+    }
+
+    #[inline]
+    fn handle(
+        self,
+        nic: &mut Nic,
+        now: Instant,
+        _: &impl Clock,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+    ) -> Result<(), DropReason> {
+        let (initiator, tables) = nic.initiating();
+        initiator.handle_settlement(now, self, frame, opened, tables.window)
+    }
+}
+
 /// A frame of a batch, and which of its frames it is.
 struct Arrived<'f> {
     index: usize,
@@ -346,6 +458,8 @@ fn region_of_request(view: &FrameView) -> Option<RegionId> {
     match view {
         FrameView::ReadRequest(request) => Some(request.claims().header.region),
         FrameView::MutationRequest(request) => Some(request.claims().header.region),
+        FrameView::RecordedRequest(request) => Some(request.claims().header.region),
+        FrameView::SettleRequest(request) => Some(request.claims().header.region),
         _ => None,
     }
 }

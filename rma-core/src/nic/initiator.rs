@@ -12,6 +12,7 @@
 
 mod mutation;
 mod queues;
+mod recorded;
 mod request;
 mod response;
 mod slots;
@@ -28,10 +29,9 @@ use super::{
 };
 use crate::{
     backend::TxFrame,
-    command::{Command, CommandSlotId, Completion, Transfer},
+    command::{Command, CommandSlotId, Completion, Ending, Transfer},
     error::CommandError,
     index_list::{IndexList, Links},
-    limits::OP_SIZE_MAX,
     op::{ClassOfService, OpStatus},
     port::SourcePort,
     time::Instant,
@@ -118,7 +118,7 @@ impl Initiator {
         tables: &mut Tables<'_>,
     ) -> Result<bool, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
-        let valid = (1..=OP_SIZE_MAX).contains(&command.op.op_size())
+        let valid = command.op.is_defined()
             && tables.config.place.addresses.toward(command.responder).is_some()
             && command.op.transfer().is_none_or(
                 |&Transfer { local_region, local_offset, op_size, .. }| {
@@ -230,11 +230,23 @@ impl Initiator {
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.
+    #[inline]
     fn complete(
         &mut self,
         now: Instant,
         id: CommandSlotId,
         status: OpStatus,
+        window: &mut SolicitationWindow,
+    ) {
+        self.complete_as(now, id, (status, Ending::NONE), window);
+    }
+
+    /// [`Initiator::complete`], with what the target has said besides.
+    fn complete_as(
+        &mut self,
+        now: Instant,
+        id: CommandSlotId,
+        (status, mut ending): (OpStatus, Ending),
         window: &mut SolicitationWindow,
     ) {
         let slot = &mut self.slots[id.index()];
@@ -259,6 +271,9 @@ impl Initiator {
                 if slot.has_data_to_send() {
                     self.sending.remove(&mut self.sending_links, id.0);
                 }
+                ending.reached = true;
+                ending.may_have_changed = slot.may_have_changed(status);
+                ending.name = slot.name();
                 slot.entered_at.nanos_since(slot.arrived_at)
             }
             State::Completed => unreachable!("an op completes once"),
@@ -275,7 +290,7 @@ impl Initiator {
             // The slot keeps no copy of the new K_r.
             slot.command.op.forget_key();
         }
-        self.completions.push_back(Completion::new(id, status, issue, total));
+        self.completions.push_back(Completion::new(id, status, issue, total).ending(ending));
     }
 
     /// The next completion. Its slot is free from now on.
@@ -283,7 +298,7 @@ impl Initiator {
         let completion = self.completions.pop_front()?;
         let slot = &mut self.slots[completion.slot.index()];
         slot.state = State::Free;
-        counters.count_completion(slot.command.op.op_type(), &completion);
+        counters.count_completion(&slot.command.op, &completion);
         Some(completion)
     }
 

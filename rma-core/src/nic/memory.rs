@@ -5,7 +5,8 @@ use super::{
     initiator::Initiator,
     previous_keys::PreviousKeys,
     region_table::RegionTable,
-    responder::{InboundReads, Notices, PendingWrites, ToldRequests},
+    responder::{InboundReads, Notices, OutcomeRecords, PendingWrites, Staging, ToldRequests},
+    rung_queues::RungQueues,
     security::Security,
 };
 use crate::backend::BATCH;
@@ -33,9 +34,9 @@ impl Nic {
     //= 1rma#4.2-no-peer-state
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how
     /// many hosts there are, nor on what they do. A region that is registered brings the memory of
-    /// its entry with it.
+    /// its entry with it; a receive queue, its posts and events as well.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 10] {
+    pub fn memory(&self) -> [TableMemory; 13] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -53,6 +54,13 @@ impl Nic {
                 "traces of pending writes",
                 PendingWrites::traces(settings.pending_writes),
                 PendingWrites::TRACE_LEN,
+            ),
+            table("staging of ordered ops", settings.pending_writes, Staging::ENTRY_LEN),
+            table("outcome records", settings.outcome_records, OutcomeRecords::ENTRY_LEN),
+            table(
+                "events and records by region",
+                settings.regions,
+                OutcomeRecords::ROW_LEN + RungQueues::ROW_LEN,
             ),
             table("failure notices", Notices::ENTRIES, Notices::ENTRY_LEN),
             table("requests told of an old key", ToldRequests::PLACES, ToldRequests::PLACE_LEN),

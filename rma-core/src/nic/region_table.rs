@@ -16,7 +16,9 @@ use crate::{
     crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
+    receive_queue::ReceiveQueuePort,
     region::{Permissions, RegionId},
+    wire::Mutation,
 };
 use rma_crypto::Key;
 
@@ -41,6 +43,21 @@ pub struct RegionEntry {
     given: Key,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
+    /// Where its events go, or come from.
+    pub(super) kind: RegionKind,
+}
+
+/// What remote ops do with a row.
+#[derive(Debug)]
+pub(super) enum RegionKind {
+    /// Its bytes are read and written. WRITE_WITH_IMM makes events in this receive queue, if there
+    /// is one.
+    Memory {
+        /// The name of the queue.
+        events: Option<RegionId>,
+    },
+    /// A receive queue, whose buffers are its memory.
+    ReceiveQueue(Box<ReceiveQueuePort>),
 }
 
 /// Bytes of an entry that are asked for early: all but the end of the schedule of a provider that
@@ -53,7 +70,36 @@ impl RegionEntry {
     pub fn new(memory: Arc<Region>, key: &RegionKey, permissions: Permissions, owner: Pid) -> Self {
         let given = Key::from_bytes(*key.expose());
         let key = RegionKeySchedule::new(key);
-        Self { memory, revision: 0, owner, permissions, given, key }
+        let kind = RegionKind::Memory { events: None };
+        Self { memory, revision: 0, owner, permissions, given, key, kind }
+    }
+
+    /// The same, with events in `queue`, a receive queue of the same owner: what WRITE_WITH_IMM
+    /// needs. Not of an entry that is a queue itself.
+    #[must_use]
+    pub fn with_events(mut self, queue: RegionId) -> Self {
+        if let RegionKind::Memory { events } = &mut self.kind {
+            *events = Some(queue);
+        }
+        self
+    }
+
+    /// An entry for a receive queue, whose buffers lie in `memory`.
+    #[must_use]
+    pub fn receive_queue(
+        port: ReceiveQueuePort,
+        memory: Arc<Region>,
+        key: &RegionKey,
+        permissions: Permissions,
+        owner: Pid,
+    ) -> Self {
+        let kind = RegionKind::ReceiveQueue(Box::new(port));
+        Self { kind, ..Self::new(memory, key, permissions, owner) }
+    }
+
+    /// Whether it is a receive queue, and this process's.
+    fn is_queue_of(&self, owner: Pid) -> bool {
+        matches!(self.kind, RegionKind::ReceiveQueue(_)) && self.owner == owner
     }
 
     //= 1rma#4.3-one-region-per-access
@@ -157,7 +203,8 @@ impl RegionTable {
     /// Registers a region.
     ///
     /// # Errors
-    /// If the table is full or the region too long. Then the entry is given back.
+    /// If the table is full, the region too long, or the entry does not fit its kind. Then it is
+    /// given back.
     pub fn register(
         &mut self,
         mut entry: Box<RegionEntry>,
@@ -165,6 +212,9 @@ impl RegionTable {
         let len = entry.memory.len() as u64;
         if len == 0 || len > REGION_LEN_MAX {
             return Err((RegionError::Length { len }, entry));
+        }
+        if let Err(error) = self.check_kind(&entry) {
+            return Err((error, entry));
         }
         let Some(index) = self.free.pop_front() else {
             return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
@@ -178,6 +228,55 @@ impl RegionTable {
         let row = &mut self.rows[usize::from(index)];
         row.entry = Some(entry);
         Ok(RegionId::new(index, row.generation))
+    }
+
+    /// Whether an entry permits what its kind has, and names a queue of its own owner, if any.
+    fn check_kind(&self, entry: &RegionEntry) -> Result<(), RegionError> {
+        let RegionEntry { owner, permissions, .. } = *entry;
+        match &entry.kind {
+            RegionKind::ReceiveQueue(port) => {
+                let most = Permissions::SEND | Permissions::NOTIFY | Permissions::REKEY;
+                if !most.contains(permissions) {
+                    return Err(RegionError::QueuePermissions { permissions });
+                }
+                let (needed, len) = (port.layout().memory_len(), entry.memory.len());
+                if len < needed {
+                    return Err(RegionError::QueueMemory { needed, len });
+                }
+                Ok(())
+            }
+            RegionKind::Memory { events: None } => Ok(()),
+            RegionKind::Memory { events: Some(queue) } => {
+                let is_own = self.get(*queue).is_some_and(|it| it.is_queue_of(owner));
+                let error = RegionError::NotOwnQueue { queue: *queue, owner };
+                if is_own { Ok(()) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Where the events of an op on `region` go: to itself, if it is a receive queue, or to the
+    /// queue that it names, if that is there and its owner's.
+    pub(super) fn queue_of(&self, region: RegionId, mutation: &Mutation) -> Option<RegionId> {
+        let entry = self.get(region)?;
+        match (&entry.kind, mutation) {
+            (RegionKind::ReceiveQueue(_), Mutation::Send { .. } | Mutation::Notify) => Some(region),
+            (RegionKind::Memory { events }, Mutation::WriteWithImm { .. }) => {
+                events.filter(|&it| self.get(it).is_some_and(|it| it.is_queue_of(entry.owner)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The receive queue that `queue` names, and its memory.
+    pub(super) fn queue_mut(
+        &mut self,
+        queue: RegionId,
+    ) -> Option<(&mut ReceiveQueuePort, &Region)> {
+        let RegionEntry { kind, memory, .. } = named_mut(&mut self.rows, queue)?;
+        match kind {
+            RegionKind::ReceiveQueue(port) => Some((port, memory)),
+            RegionKind::Memory { .. } => None,
+        }
     }
 
     /// Takes a region out of the table. Its name will mean nothing until 2^16 later uses of its

@@ -9,6 +9,8 @@ mod admission;
 mod mutations;
 mod notices;
 mod reads;
+mod recorded;
+mod records;
 
 use super::{
     NicConfig,
@@ -27,9 +29,10 @@ use crate::{
     wire::{Header, MutationRequest, Request, SolicitedData},
 };
 use admission::{Admission, Asked, Wanted};
-pub(super) use mutations::PendingWrites;
+pub(super) use mutations::{PendingWrites, Staging};
 pub(super) use notices::{Notices, ToldRequests};
 pub(super) use reads::InboundReads;
+pub(super) use records::OutcomeRecords;
 
 pub(super) struct Responder {
     admission: Admission,
@@ -108,7 +111,7 @@ impl Responder {
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
-        self.writes.push(now, (asked, bucket), &admitted, &mut self.admission, tables);
+        self.writes.push(now, (asked, bucket), (&admitted, 0), &mut self.admission, tables);
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use crate::{
         AeadProvider, BindingFields, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter,
         KeyBinding, RegionKey, RegionKeySchedule,
     },
-    limits::TAG_LEN,
+    limits::{TAG_LEN, WORD_LEN},
     op::OpStatus,
     wire::{self, Failure, Frame, Header, Sealed, failure::FAILURE_HEADER_LEN},
 };
@@ -40,6 +40,13 @@ use protection::{Opening, Sealing};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Authentic<T>(T);
 
+impl<T> Authentic<T> {
+    /// What follows from it alone.
+    pub(super) fn map<U>(self, of: impl FnOnce(T) -> U) -> Authentic<U> {
+        Authentic(of(self.0))
+    }
+}
+
 impl<T> Deref for Authentic<T> {
     type Target = T;
 
@@ -50,6 +57,9 @@ impl<T> Deref for Authentic<T> {
 
 /// Why a header always fits.
 const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
+
+/// The most octets that a request has encrypted: an immediate.
+const REQUEST_PAYLOAD_MAX: usize = WORD_LEN;
 
 /// What answers to a request are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +277,7 @@ impl Security {
     /// Checks the tag of a request, of any type, under the key that its region has now. Returns the
     /// K_d too.
     //= 1rma#3.1-request-authenticated
-    pub(super) fn open_request<T>(
+    pub(super) fn open_request<T: Frame<HEADER>, const HEADER: usize>(
         &self,
         opened: &Opened,
         (region_key, revision): (&RegionKeySchedule, u64),
@@ -281,20 +291,27 @@ impl Security {
         }
         // The region has got another key in this very batch.
         let key = region_key.derive_with(self.aead, binding);
-        let is_right = self.is_request_under(&key, request.0, request.1);
+        // What was authentic under the one before is that, and may be decrypted by now.
+        let is_right =
+            !opened.authentic && self.is_request_under::<HEADER>(&key, request.0, request.1);
         (key, is_right.then_some(Authentic(claims)))
     }
 
     /// Whether the tag of a request is right under the K_d that `binding` has of any of the
     /// region's own keys. All keys are tried, whichever it is.
-    pub(super) fn is_request_under_any(
+    pub(super) fn is_request_under_any<const HEADER: usize>(
         &self,
         ToCompare { keys: region_keys, own }: &ToCompare<'_>,
         binding: &KeyBinding,
         seal: &RequestSeal,
         frame: &[u8],
     ) -> bool {
-        let Some((header, tag)) = frame.split_last_chunk::<TAG_LEN>() else { return false };
+        let Some((sealed, tag)) = frame.split_last_chunk::<TAG_LEN>() else { return false };
+        let Some((header, payload)) = sealed.split_first_chunk::<HEADER>() else { return false };
+        // A payload is decrypted where it lies, so each try has one of its own.
+        let payload: ArrayVec<u8, REQUEST_PAYLOAD_MAX> = payload.iter().copied().collect();
+        let mut payloads = [const { ArrayVec::new_const() }; KEYS_PER_REGION];
+        payloads.fill(payload);
         if region_keys.is_empty() {
             return false;
         }
@@ -312,8 +329,8 @@ impl Security {
         let keys = &mut keys[..derivations.len()];
         self.aead.derive(&derivations, keys);
         let mut jobs: ArrayVec<OpenJob<'_>, KEYS_PER_REGION> = ArrayVec::new();
-        for key in &*keys {
-            let (key, iv, text) = ((key).into(), *seal.iv.octets(), Text::empty());
+        for (key, payload) in keys.iter().zip(&mut payloads) {
+            let (key, iv, text) = (key.into(), *seal.iv.octets(), Text::in_place(payload));
             jobs.push(OpenJob { key, iv, aad: header, text, tag, authentic: false });
         }
         self.aead.open(&mut jobs);
@@ -322,14 +339,13 @@ impl Security {
     }
 
     /// Whether the tag of a request is right under `key`.
-    fn is_request_under(
+    fn is_request_under<const HEADER: usize>(
         &self,
         key: &DerivedRegionKey,
         seal: &RequestSeal,
         frame: &mut [u8],
     ) -> bool {
-        let header_len = frame.len().saturating_sub(TAG_LEN);
-        let Some(Sealed { header, payload, tag }) = wire::split(frame, header_len) else {
+        let Some(Sealed { header, payload, tag }) = wire::split(frame, HEADER) else {
             return false;
         };
         let (key, iv, text) = (key.as_key().into(), *seal.iv.octets(), Text::in_place(payload));

@@ -25,6 +25,7 @@ mod gather;
 mod mutation;
 mod overload;
 mod read;
+mod recorded;
 mod refusals;
 mod regions;
 mod rekey;

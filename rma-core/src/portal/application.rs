@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use rma_shm::{Consumer, Producer};
 
-use super::{Bell, Flag, PortalConfig, ReadOp, WriteOp};
+use super::{Bell, Flag, PortalConfig, ReadOp, WriteOp, recorded::LastOp};
 use crate::{
     addr::{LocalAddresses, Pid},
     command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
@@ -25,7 +25,9 @@ pub struct CommandPortal {
     free: Vec<CommandSlotId>,
     /// By slot: whether a command of it is under way.
     under_way: Box<[bool]>,
-    slots: Range<u16>,
+    /// By slot: the recorded op that it had last.
+    pub(super) last_ops: Box<[LastOp]>,
+    pub(super) slots: Range<u16>,
     pid: Pid,
     addresses: LocalAddresses,
     bell: Option<Bell>,
@@ -42,6 +44,7 @@ impl CommandPortal {
             // The slot used last is on top: its state is still in the cache.
             free: slots.clone().rev().map(CommandSlotId).collect(),
             under_way: vec![false; slots.len()].into(),
+            last_ops: vec![LastOp::default(); slots.len()].into(),
             slots,
             pid,
             addresses,
@@ -177,7 +180,7 @@ impl CommandPortal {
     }
 
     /// The name of `local`, if it has `op_size` bytes at `offset`.
-    fn checked(
+    pub(super) fn checked(
         &self,
         local: &RegisteredRegion,
         offset: u64,
@@ -195,7 +198,7 @@ impl CommandPortal {
     }
 
     /// Puts a command into the ring. [`CommandPortal::ring`] is to follow.
-    fn place(
+    pub(super) fn place(
         &mut self,
         grant: &Grant,
         class: ClassOfService,
@@ -258,8 +261,12 @@ impl CommandPortal {
     /// Puts `command` into the ring. The engine may not see it before [`CommandPortal::ring`].
     #[inline]
     pub(crate) fn put(&mut self, command: &Command) {
-        let pushed = self.commands.push_unpublished(&command.to_line());
-        pushed.expect("the ring has an entry for every slot");
+        let first = command.to_line();
+        let pushed = match command.to_second_line() {
+            None => self.commands.push_unpublished(&first),
+            Some(second) => self.commands.push_pair_unpublished(&first, &second),
+        };
+        pushed.expect("the ring has two entries for every slot");
     }
 
     /// Lets the engine see what was put into the ring, and wakes it if it sleeps. Once is enough
@@ -299,6 +306,9 @@ impl CommandPortal {
                 && self.is_over(completion.slot)
             {
                 self.free.push(completion.slot);
+                if completion.name().is_some() {
+                    self.last_op(completion.slot).end(&completion);
+                }
                 return Some(completion);
             }
         }
@@ -323,10 +333,10 @@ impl AsMut<Self> for CommandPortal {
 /// engine would not see all of them.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    portal: &'a mut CommandPortal,
+    pub(super) portal: &'a mut CommandPortal,
     /// Whether an op was issued. Without any the engine is not told: that takes a fence, and who
     /// issues in a loop has many batches without an op.
-    any: bool,
+    pub(super) any: bool,
 }
 
 impl Batch<'_> {

@@ -2,15 +2,16 @@
 //!
 //! | offset in bytes | what | written by |
 //! |---|---|---|
-//! | 0 | [label](Label): kind `1RMAport`, version 1, size: the entries of a ring | who formats it |
+//! | 0 | [label](Label): kind `1RMAport`, version 2, size: the entries of the ring of completions | who formats it |
 //! | 128 | [doorbell](Doorbell): whether the engine sleeps | engine |
 //! | 256 | doorbell: whether the application's thread sleeps | application |
 //! | 384 | [ring](rma_shm::spsc) of commands | application; the engine its `head` |
 //! | behind it | ring of completions | engine; the application its `head` |
 //!
-//! A ring has as many entries as the portal has slots, rounded up to a power of two. Both sides
-//! know the number of slots, and compute from it where everything lies: nothing is found by what
-//! the memory says. Version 1 also says how commands and completions are encoded into lines
+//! The ring of completions has as many entries as the portal has slots, rounded up to a power of
+//! two; that of commands twice as many, as some commands have two lines. Both sides know the number
+//! of slots, and compute from it where everything lies: nothing is found by what the memory says.
+//! Version 2 also says how commands and completions are encoded into lines
 //! ([`Command`](crate::command::Command), [`Completion`](crate::command::Completion)): whoever
 //! changes that counts it up.
 //!
@@ -22,7 +23,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use rma_shm::{Capacity, Doorbell, Label, LayoutError, Mapping, RingMemory};
+use rma_shm::{Capacity, Doorbell, Label, LayoutError, LinesEach, Mapping, RingMemory};
 
 use super::{CommandPortal, PortalConfig, PortalPort};
 
@@ -43,7 +44,7 @@ pub struct PortalMemory {
     completions: RingMemory,
     engine_doorbell: Doorbell,
     application_doorbell: Doorbell,
-    entries: Capacity,
+    slots_max: usize,
 }
 
 /// How one ring is made, or found.
@@ -53,12 +54,18 @@ impl PortalMemory {
     /// The bytes that a portal of `slots` slots takes.
     #[must_use]
     pub const fn footprint(slots: u16) -> usize {
-        COMMANDS + 2 * RingMemory::footprint(Capacity::for_lines(slots))
+        let [commands, completions] = Self::capacities(slots);
+        COMMANDS + RingMemory::footprint(commands) + RingMemory::footprint(completions)
+    }
+
+    /// Of the ring of commands, and of that of completions.
+    const fn capacities(slots: u16) -> [Capacity; 2] {
+        [Capacity::for_lines(slots, LinesEach::Two), Capacity::for_lines(slots, LinesEach::One)]
     }
 
     const fn label(slots: u16) -> Label {
-        let entries = Capacity::for_lines(slots).get() as u64;
-        Label { kind: *b"1RMAport", version: 1, size: entries }
+        let [_, completions] = Self::capacities(slots);
+        Label { kind: *b"1RMAport", version: 2, size: completions.get() as u64 }
     }
 
     /// Makes the memory of a portal of `slots` slots at the beginning of `mapping`, over whatever
@@ -83,13 +90,14 @@ impl PortalMemory {
     }
 
     fn place(mapping: &Arc<Mapping>, slots: u16, ring: PlaceRing) -> Result<Self, LayoutError> {
-        let entries = Capacity::for_lines(slots);
+        let [commands, completions] = Self::capacities(slots);
+        let behind = COMMANDS + RingMemory::footprint(commands);
         Ok(Self {
-            commands: ring(mapping, COMMANDS, entries)?,
-            completions: ring(mapping, COMMANDS + RingMemory::footprint(entries), entries)?,
+            commands: ring(mapping, COMMANDS, commands)?,
+            completions: ring(mapping, behind, completions)?,
             engine_doorbell: Doorbell::at(mapping, ENGINE_DOORBELL)?,
             application_doorbell: Doorbell::at(mapping, APPLICATION_DOORBELL)?,
-            entries,
+            slots_max: completions.get(),
         })
     }
 
@@ -145,6 +153,6 @@ impl PortalMemory {
 
     fn check_slots(&self, slots: &Range<u16>) {
         assert!(!slots.is_empty(), "a portal has at least one slot");
-        assert!(slots.len() <= self.entries.get(), "a ring has an entry for every slot");
+        assert!(slots.len() <= self.slots_max, "the rings have room for every slot");
     }
 }

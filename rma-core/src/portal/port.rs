@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rma_shm::{Consumer, Doorbell, Producer};
+use rma_shm::{Consumer, Doorbell, Line, Producer};
 
 use super::{Bell, Flag};
 use crate::command::{Command, CommandSlotId, Completion};
@@ -114,9 +114,22 @@ impl PortalPort {
         if !self.has_command() {
             return None;
         }
-        let command = Command::from_line(&self.commands.pop_and_wipe_if(Command::is_secret)?);
+        let line = self.commands.pop_and_wipe_if(Command::is_secret)?;
         self.outstanding += 1;
-        Some(command)
+        Some(if Command::has_second(&line) {
+            self.with_second(&line)
+        } else {
+            Command::from_line(&line)
+        })
+    }
+
+    /// The command that `first` is the first line of. Both lines became visible in one step, so
+    /// where there is no second one, the application does not keep to the rules.
+    fn with_second(&mut self, first: &Line) -> Result<Command, CommandSlotId> {
+        match self.commands.pop_and_wipe_if(Command::is_secret) {
+            Some(second) => Command::from_lines(first, &second),
+            None => Command::from_line(first),
+        }
     }
 
     /// How many more of the other side's indexes were found to be impossible since the last call.
@@ -146,6 +159,12 @@ impl PortalPort {
         self.outstanding -= 1;
         let pushed = self.completions.push(&completion.to_line());
         debug_assert!(pushed.is_ok(), "room that was seen stays");
+        self.sleeper.is_some() && !core::mem::replace(&mut self.given, true)
+    }
+
+    /// An event was published in a receive queue that is bound to the portal. `true` as
+    /// [`PortalPort::complete`] says.
+    pub(crate) fn note_event(&mut self) -> bool {
         self.sleeper.is_some() && !core::mem::replace(&mut self.given, true)
     }
 

@@ -48,7 +48,8 @@ impl Failure {
             OpStatus::RemoteAuthenticationFailure
             | OpStatus::Nack
             | OpStatus::RemoteOutOfBounds
-            | OpStatus::RemotePermissionDenied => true,
+            | OpStatus::RemotePermissionDenied
+            | OpStatus::RemoteNotReady => true,
             OpStatus::Ok
             | OpStatus::Timeout
             | OpStatus::DispatchTimeout

@@ -46,11 +46,11 @@ macro_rules! frames {
                 }
             }
 
-            /// Whether a payload stands between header and tag. Its length is in the header then.
+            /// What stands between header and tag.
             #[inline]
-            pub(in crate::wire) const fn has_payload(self) -> bool {
+            pub(in crate::wire) const fn payload(self) -> Payload {
                 match self {
-                    $($(Self::$frame_type)|+ => <[&str]>::len(&[$(stringify!($payload))?]) == 1,)+
+                    $($(Self::$frame_type)|+ => Payload::None$(.or(Payload::$payload))?,)+
                 }
             }
         }
@@ -104,6 +104,27 @@ macro_rules! frames {
             }
         })+
     };
+}
+
+/// What stands between header and tag, encrypted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::wire) enum Payload {
+    /// Nothing.
+    None,
+    /// Bytes of the op. The header says how many.
+    Bytes,
+    /// One word.
+    Word,
+}
+
+impl Payload {
+    /// `other`, where a row says so.
+    pub(in crate::wire) const fn or(self, other: Self) -> Self {
+        match self {
+            Self::None => other,
+            it => it,
+        }
+    }
 }
 
 /// What all kinds of frames have: a header of `HEADER` octets, which begins with the common one.

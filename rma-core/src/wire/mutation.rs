@@ -49,7 +49,7 @@ use super::{
 };
 use crate::{
     error::DropReason,
-    limits::{GRANULE, OP_SIZE_MAX, REGION_KEY_LEN, TAG_LEN},
+    limits::{GRANULE, OP_SIZE_MAX, REGION_KEY_LEN, TAG_LEN, WORD_LEN},
     op::{OpStatus, OpType},
 };
 
@@ -110,6 +110,40 @@ pub enum Mutation {
     },
     /// The region's key.
     Rekey,
+    /// Bytes of the region, the last word of them last. Offset and size are multiples of
+    /// [`WORD_LEN`]. This and what follows are recorded: see [`super::recorded`].
+    OrderedWrite {
+        /// As of a WRITE.
+        region_offset: u64,
+        /// As of a WRITE.
+        op_size: u16,
+    },
+    /// A posted buffer of a receive queue.
+    Send {
+        /// How many bytes: 1 to [`OP_SIZE_MAX`].
+        op_size: u16,
+    },
+    /// Bytes of the region, and an event in its queue.
+    WriteWithImm {
+        /// As of a WRITE.
+        region_offset: u64,
+        /// As of a WRITE.
+        op_size: u16,
+        /// Whether the bytes land as those of an ordered WRITE.
+        ordered: bool,
+    },
+    /// No bytes, and an event in a receive queue.
+    Notify,
+    /// One word of the region, if it has the value that is expected.
+    CompareSwap {
+        /// Where the word is, in bytes: a multiple of [`WORD_LEN`].
+        region_offset: u64,
+    },
+    /// One word of the region, by a sum.
+    FetchAdd {
+        /// Where the word is, in bytes: a multiple of [`WORD_LEN`].
+        region_offset: u64,
+    },
 }
 
 impl Mutation {
@@ -117,8 +151,13 @@ impl Mutation {
     #[must_use]
     pub const fn op_type(&self) -> OpType {
         match self {
-            Self::Write { .. } => OpType::Write,
+            Self::Write { .. } | Self::OrderedWrite { .. } => OpType::Write,
             Self::Rekey => OpType::Rekey,
+            Self::Send { .. } => OpType::Send,
+            Self::WriteWithImm { .. } => OpType::WriteWithImm,
+            Self::Notify => OpType::Notify,
+            Self::CompareSwap { .. } => OpType::CompareSwap,
+            Self::FetchAdd { .. } => OpType::FetchAdd,
         }
     }
 
@@ -126,40 +165,49 @@ impl Mutation {
     #[must_use]
     pub const fn op_size(&self) -> u32 {
         match self {
-            Self::Write { op_size, .. } => *op_size as u32,
+            Self::Write { op_size, .. }
+            | Self::OrderedWrite { op_size, .. }
+            | Self::Send { op_size }
+            | Self::WriteWithImm { op_size, .. } => *op_size as u32,
             Self::Rekey => REGION_KEY_LEN as u32,
+            Self::Notify | Self::FetchAdd { .. } => WORD_LEN as u32,
+            Self::CompareSwap { .. } => 2 * WORD_LEN as u32,
         }
     }
 
     /// Offset and size of the bytes of the region, if it is bytes that change.
     pub(crate) const fn span(&self) -> Option<(u64, u32)> {
         match self {
-            Self::Write { region_offset, op_size } => Some((*region_offset, *op_size as u32)),
-            Self::Rekey => None,
+            Self::Write { region_offset, op_size }
+            | Self::OrderedWrite { region_offset, op_size }
+            | Self::WriteWithImm { region_offset, op_size, .. } => {
+                Some((*region_offset, *op_size as u32))
+            }
+            Self::CompareSwap { region_offset } | Self::FetchAdd { region_offset } => {
+                Some((*region_offset, WORD_LEN as u32))
+            }
+            Self::Rekey | Self::Send { .. } | Self::Notify => None,
         }
     }
 
-    const fn frame_type(&self) -> FrameType {
+    pub(crate) const fn region_offset(&self) -> u64 {
         match self {
-            Self::Write { .. } => FrameType::WriteRequest,
-            Self::Rekey => FrameType::RekeyRequest,
-        }
-    }
-
-    const fn region_offset(&self) -> u64 {
-        match self {
-            Self::Write { region_offset, .. } => *region_offset,
-            Self::Rekey => 0,
+            Self::Write { region_offset, .. }
+            | Self::OrderedWrite { region_offset, .. }
+            | Self::WriteWithImm { region_offset, .. }
+            | Self::CompareSwap { region_offset }
+            | Self::FetchAdd { region_offset } => *region_offset,
+            Self::Rekey | Self::Send { .. } | Self::Notify => 0,
         }
     }
 }
 
-/// Hop 1: what the initiator would like to change.
+/// Hop 1 of a plain WRITE or a Rekey: what the initiator would like to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MutationRequest {
     /// The common header.
     pub header: Header,
-    /// What the initiator wants to change.
+    /// What the initiator wants to change: nothing that is recorded, on the wire.
     pub mutation: Mutation,
     /// How long the initiator will wait for the acknowledgement once it has the solicitation, in
     /// microseconds, rounded down; at least 1. The responder changes nothing after that long (§5.1,
@@ -171,7 +219,12 @@ impl MutationRequest {
     /// Writes the header. The tag is the caller's to write.
     pub fn emit(&self, out: &mut [u8; MUTATION_REQUEST_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("a request is longer than the common header");
-        self.header.emit(self.mutation.frame_type(), 0, common);
+        debug_assert!(!self.mutation.is_recorded(), "those have requests of their own");
+        let frame_type = match self.mutation {
+            Mutation::Rekey => FrameType::RekeyRequest,
+            _ => FrameType::WriteRequest,
+        };
+        self.header.emit(frame_type, 0, common);
         let op_size = self.mutation.op_size() as u16;
         out[field::REGION_OFFSET].copy_from_slice(&self.mutation.region_offset().to_be_bytes());
         out[field::OP_SIZE].copy_from_slice(&op_size.to_be_bytes());
@@ -311,10 +364,13 @@ pub struct Acknowledgement {
 
 impl Acknowledgement {
     /// Whether a responder may end a solicited op with `status`: done, or the key that it came
-    /// under is no longer the region's.
+    /// under is no longer the region's, or no receive is posted any more that it needs.
     #[must_use]
     pub const fn may_carry(status: OpStatus) -> bool {
-        matches!(status, OpStatus::Ok | OpStatus::RemoteAuthenticationFailure)
+        matches!(
+            status,
+            OpStatus::Ok | OpStatus::RemoteAuthenticationFailure | OpStatus::RemoteNotReady
+        )
     }
 
     /// Writes the header. The tag is the caller's to write.

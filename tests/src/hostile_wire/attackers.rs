@@ -13,6 +13,7 @@ use std::{
 
 use rma_core::{
     crypto::EngineId,
+    portal::Source,
     wire::{FrameType, Header, Mutation, MutationRequest, Request},
 };
 use rma_lab::{Lab, Pattern};
@@ -202,6 +203,13 @@ fn issue(
         OpType::Read => portal.read(grant, 0, memory, 0, size),
         OpType::Write => portal.write(grant, 0, memory, 0, size),
         OpType::Rekey => portal.rekey(grant, RegionKey::from_bytes([6; 16])),
+        OpType::Send => portal.send(grant, memory, 0, size, 0),
+        OpType::WriteWithImm => {
+            portal.write_with_imm(grant, 0, Source { region: memory, offset: 0, len: size }, 0)
+        }
+        OpType::Notify => portal.notify(grant, 0),
+        OpType::CompareSwap => portal.compare_swap(grant, 0, 0, 1),
+        OpType::FetchAdd => portal.fetch_add(grant, 0, 1),
     }
 }
 

@@ -72,6 +72,10 @@ pub fn allows(
         // processor.
         OpStatus::DispatchTimeout => circumstances.tight || circumstances.stood_still,
         OpStatus::InvalidCommand => false,
+        // Where no receive is posted.
+        OpStatus::RemoteNotReady => {
+            matches!(op_type, OpType::Send | OpType::WriteWithImm | OpType::Notify)
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl Worker {
                 client.register(SOURCE_LEN as usize, Permissions::NONE).expect("a region"),
                 register_remote(server, new_memory(target_len), &key, op_type),
             ),
-            OpType::Rekey => panic!("a Rekey copies no bytes between regions"),
+            _ => panic!("a {op_type} copies no bytes between regions"),
         };
         let pattern = Pattern::new(prng.next());
         pattern.fill_region(&source);

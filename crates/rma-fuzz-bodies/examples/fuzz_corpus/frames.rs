@@ -54,6 +54,12 @@ fn name(frame: &[u8]) -> Option<String> {
             FrameView::Acknowledgement(view) => {
                 format!("acknowledgement-{:?}", view.claims().status)
             }
+            FrameView::RecordedRequest(view) => {
+                format!("recorded-{:?}", view.claims().mutation.op_type())
+            }
+            FrameView::AcknowledgementWithResult(_) => "result".into(),
+            FrameView::SettleRequest(view) => format!("settle-{:?}", view.claims().op_type),
+            FrameView::Settlement(view) => format!("settlement-{:?}", view.claims().verdict),
         }
         .to_lowercase(),
     )

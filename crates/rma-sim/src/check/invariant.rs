@@ -332,6 +332,10 @@ impl Checker {
                 self.notice_sent(sim, seen, frame, &failure)?;
                 (failure.header, ToInitiator, Some(Meant::default()))
             }
+            FrameView::RecordedRequest(_)
+            | FrameView::AcknowledgementWithResult(_)
+            | FrameView::SettleRequest(_)
+            | FrameView::Settlement(_) => return Err(wrong),
         };
         self.sent_in_turn(sim, node, part)?;
         let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
@@ -425,6 +429,13 @@ impl Checker {
                 self.acknowledgement_accepted(node, frame, &view.claims())
             }
             (FrameView::Failure(view), Ok(())) => self.failure_accepted(node, &view.claims()),
+            (
+                FrameView::RecordedRequest(_)
+                | FrameView::AcknowledgementWithResult(_)
+                | FrameView::SettleRequest(_)
+                | FrameView::Settlement(_),
+                Ok(()),
+            ) => Ok(()),
         }
     }
 }

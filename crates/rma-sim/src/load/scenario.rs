@@ -42,7 +42,7 @@ use crate::{
 };
 pub(crate) use options::OP_WIRE_LEN;
 pub use options::Options;
-pub use report::Report;
+pub use report::{Drops, Report};
 
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]

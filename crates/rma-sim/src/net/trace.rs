@@ -10,7 +10,10 @@ use rma_core::{
     op::OpStatus,
     packet::Tail,
     time::Instant,
-    wire::{Acknowledgement, Failure, FrameView, Header, MutationRequest, Solicitation},
+    wire::{
+        Acknowledgement, Failure, FrameView, Header, MutationRequest, RecordedRequest,
+        SettleRequest, Settlement, Solicitation,
+    },
 };
 
 use crate::net::frame::{Berth, Frame, NodeId, Packet};
@@ -246,6 +249,10 @@ impl fmt::Display for Wish<'_> {
                 write!(f, "write {op_size} bytes at {remote_offset}")
             }
             CommandOp::Rekey(_) => write!(f, "rekey"),
+            CommandOp::Recorded { op, .. } => write!(f, "{op:?}"),
+            CommandOp::Settle { op_type, name } => {
+                write!(f, "settle {op_type} {} as {}", name.counter, name.number)
+            }
         }
     }
 }
@@ -293,6 +300,21 @@ impl fmt::Display for Summary<'_> {
             Ok(FrameView::Failure(view)) => {
                 let Failure { header, status } = view.claims();
                 write!(f, "failure  {} {status}", Use(header))
+            }
+            Ok(FrameView::RecordedRequest(view)) => {
+                let RecordedRequest { header, mutation, .. } = view.claims();
+                write!(f, "{mutation:?} {}", Use(header))
+            }
+            Ok(FrameView::AcknowledgementWithResult(view)) => {
+                write!(f, "result   {}", Use(view.claims().header))
+            }
+            Ok(FrameView::SettleRequest(view)) => {
+                let SettleRequest { header, name, .. } = view.claims();
+                write!(f, "settle   {} {} as {}", Use(header), name.counter, name.number)
+            }
+            Ok(FrameView::Settlement(view)) => {
+                let Settlement { header, verdict } = view.claims();
+                write!(f, "settled  {} {verdict}", Use(header))
             }
             Err(reason) => write!(f, "no frame: {reason:?}"),
         }

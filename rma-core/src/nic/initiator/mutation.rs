@@ -8,22 +8,23 @@
 
 use super::{
     Initiator,
+    recorded::write_operands,
     slots::{Slot, State},
 };
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit, TxFrame},
     command::{CommandOp, CommandSlotId, Transfer},
-    crypto::Iv,
+    crypto::{EngineId, Iv},
     error::DropReason,
     limits::GRANULE,
     nic::{
         granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
     },
-    op::{ClassOfService, Moves},
+    op::ClassOfService,
     time::{Clock, Instant},
     wire::{
-        Acknowledgement, Header, Solicitation, SolicitedData,
+        Acknowledgement, Header, OpName, Solicitation, SolicitedData,
         mutation::{DATA_HEADER_LEN, DATA_OVERHEAD},
     },
 };
@@ -36,7 +37,7 @@ pub(super) struct Solicited {
     /// What binds the data to it.
     pub(super) iv: Iv,
     /// The responder's name for the op.
-    pending: u16,
+    pub(super) name: OpName,
     /// The largest payload that both sides and the path between them can carry.
     payload_len_max: usize,
     /// The longest packet that the responder receives.
@@ -51,7 +52,7 @@ impl Solicited {
     pub(super) const NONE: Self = Self {
         at: Instant::ZERO,
         iv: Iv::NONE,
-        pending: 0,
+        name: OpName { engine: EngineId(0), counter: 0, number: 0 },
         payload_len_max: 0,
         packet_len_max: 0,
         sent: 0,
@@ -80,7 +81,7 @@ impl Initiator {
             return Err(DropReason::SolicitedTwice);
         }
         let slot = self.slot_of(frame.source, &claims.header, State::InService)?;
-        if slot.command.op.op_type().shape().moves != Moves::Out {
+        if !slot.command.op.is_mutation() {
             return Err(DropReason::LateOrUnsolicited);
         }
         let local = slot.command.op.transfer().map(|it| it.local_region);
@@ -97,7 +98,11 @@ impl Initiator {
             //= 1rma#5.1-initiator-times-out-last
             at: clock.now(),
             iv: solicitation.header.iv(crate::crypto::Direction::ToInitiator),
-            pending: solicitation.pending,
+            name: OpName {
+                engine: solicitation.header.engine,
+                counter: solicitation.header.counter,
+                number: solicitation.pending,
+            },
             payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize),
             packet_len_max: solicitation.payload_len_max.saturating_add(DATA_OVERHEAD as u16),
             sent: 0,
@@ -145,6 +150,9 @@ impl Initiator {
         let slot = self.slot_of(source, &claims.header, State::Solicited)?;
         let acknowledgement =
             opened.answer(&slot.solicited.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        if !slot.may_be_acknowledged(acknowledgement.status) {
+            return Err(DropReason::NoticeStatus);
+        }
         let (id, status) = (acknowledgement.header.slot, acknowledgement.status);
         self.complete(now, id, status, window);
         Ok(())
@@ -159,17 +167,18 @@ impl Slot {
         tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
-        let Solicited { iv, pending, payload_len_max, packet_len_max, sent, source, .. } =
+        let Solicited { iv, name, payload_len_max, packet_len_max, sent, source, .. } =
             self.solicited;
         let room = out.bytes.len().saturating_sub(DATA_OVERHEAD);
         let left = (self.command.op.op_size() - sent) as usize;
         let payload_len = cut(left, payload_len_max.min(room));
         let frame = out.bytes.get_mut(..DATA_OVERHEAD + payload_len)?;
         let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
-        match &self.command.op {
-            CommandOp::Rekey(key) => payload.copy_from_slice(key.expose()),
-            op => {
-                let &Transfer { local_region, local_offset, .. } = op.transfer()?;
+        match (&self.command.op, self.command.op.transfer()) {
+            (CommandOp::Rekey(key), _) => payload.copy_from_slice(key.expose()),
+            (CommandOp::Recorded { op, .. }, None) => write_operands(op, payload),
+            (_, transfer) => {
+                let &Transfer { local_region, local_offset, .. } = transfer?;
                 let local = tables.regions.get(local_region)?;
                 if Some(local.owner) != self.pid {
                     return None;
@@ -187,7 +196,7 @@ impl Slot {
         };
         let data = SolicitedData {
             header,
-            pending,
+            pending: name.number,
             op_offset: sent as u16,
             payload_len: payload_len as u16,
         };

@@ -5,14 +5,17 @@ use crate::{
     backend::{Transmit, TxFrame},
     command::{CommandOp, Transfer},
     crypto::EngineId,
+    limits::TAG_LEN,
     nic::{granules::Granules, solicitation_window::Solicitor, tables::Tables},
     op::ClassOfService,
     port::SourcePort,
     time::Instant,
     wire::{
-        Header, Mutation, MutationRequest, Request,
+        Header, Mutation, MutationRequest, RecordedRequest, Request, SettleRequest,
         mutation::MUTATION_REQUEST_LEN,
         read::{REQUEST_LEN, RESPONSE_OVERHEAD},
+        recorded::{RECORDED_REQUEST_HEADER_LEN, RECORDED_REQUEST_LEN},
+        settle::SETTLE_REQUEST_LEN,
     },
 };
 
@@ -45,7 +48,10 @@ impl Initiator {
             engine: EngineId::default(),
             counter: 0,
         };
-        let mutation = match command.op {
+        let timeout_micros = (self.timeout_nanos / 1_000) as u32;
+        let (key, security) = (&command.key, &mut *tables.security);
+        let plain = |mutation| MutationRequest { header, mutation, timeout_micros };
+        let (iv, len) = match command.op {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
                 tables.window.debit(Solicitor::Read, op_size);
                 let request = Request {
@@ -54,25 +60,36 @@ impl Initiator {
                     op_size: op_size as u16,
                     payload_len_max: tables.config.payload_len_max(source, RESPONSE_OVERHEAD),
                 };
-                slot.seal.iv = tables.security.write_request(&command.key, request, out.bytes);
-                None
+                (security.write_request(key, request, out.bytes), REQUEST_LEN)
             }
             CommandOp::Write(Transfer { remote_offset, op_size, .. }) => {
-                Some(Mutation::Write { region_offset: remote_offset, op_size: op_size as u16 })
+                let (region_offset, op_size) = (remote_offset, op_size as u16);
+                let request = plain(Mutation::Write { region_offset, op_size });
+                (security.write_request(key, request, out.bytes), MUTATION_REQUEST_LEN)
             }
-            CommandOp::Rekey(_) => Some(Mutation::Rekey),
+            CommandOp::Rekey(_) => {
+                let request = plain(Mutation::Rekey);
+                (security.write_request(key, request, out.bytes), MUTATION_REQUEST_LEN)
+            }
+            CommandOp::Recorded { op, done } => {
+                let mutation = op.mutation();
+                let request = RecordedRequest { header, mutation, timeout_micros, done };
+                let immediate =
+                    &mut out.bytes[RECORDED_REQUEST_HEADER_LEN..RECORDED_REQUEST_LEN - TAG_LEN];
+                immediate.copy_from_slice(&op.immediate().to_be_bytes());
+                (security.write_request(key, request, out.bytes), RECORDED_REQUEST_LEN)
+            }
+            CommandOp::Settle { op_type, name } => {
+                let request = SettleRequest { header, op_type, name };
+                (security.write_request(key, request, out.bytes), SETTLE_REQUEST_LEN)
+            }
         };
-        if let Some(mutation) = mutation {
-            let timeout_micros = (self.timeout_nanos / 1_000) as u32;
-            let request = MutationRequest { header, mutation, timeout_micros };
-            slot.seal.iv = tables.security.write_request(&command.key, request, out.bytes);
-        }
+        slot.seal.iv = iv;
         self.data_first = true;
         slot.entered_at = now;
         slot.arrived = Granules::NONE;
         slot.state = State::InService;
         slot.source_port = SourcePort::of_turn(now);
-        let len = if mutation.is_some() { MUTATION_REQUEST_LEN } else { REQUEST_LEN };
         let ends = [source, slot.command.responder];
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
         out.hold(Transmit { source_port: slot.source_port, ..transmit });

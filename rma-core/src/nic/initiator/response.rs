@@ -77,6 +77,9 @@ impl Initiator {
         let slot = self.slot_of(source, &claims.header, State::InService)?;
         let failure =
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        if failure.status == OpStatus::RemoteNotReady && !slot.may_be_acknowledged(failure.status) {
+            return Err(DropReason::NoticeStatus);
+        }
         self.complete(now, failure.header.slot, failure.status, window);
         Ok(())
     }

@@ -17,13 +17,13 @@ use crate::{
     nic::{
         NicConfig,
         region_table::{Decoy, PREFETCH_MAX},
-        security::{Authentic, Opened, RequestSeal},
+        security::{Authentic, Opened, OpenedWith, RequestSeal},
         tables::Tables,
     },
     op::{OpStatus, OpType},
     port::SourcePort,
     time::Instant,
-    wire::Header,
+    wire::{Frame, Header},
 };
 
 /// A request as it came: who asks whom, and what answers are bound to. Only a claim so far.
@@ -114,7 +114,7 @@ impl Admission {
     //= 1rma#4.2-attacker-without-key
     /// Sees whether a request is authentic, whether the region permits it and holds its bytes, and
     /// whether there is a place for it. Otherwise it is refused, and why is returned.
-    pub(super) fn admit<T: Copy>(
+    pub(super) fn admit<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
         now: Instant,
         asked: &Asked,
@@ -143,7 +143,12 @@ impl Admission {
                 Some(_) => DropReason::RequestUnauthenticated,
                 None => DropReason::UnknownRegion,
             };
-            return Err(self.refuse_unauthenticated(asked, &binding, frame, reason, tables));
+            // It was, if its region has got another key in this very batch.
+            let is_old = opened.authentic
+                && matches!(opened.with, OpenedWith::Revision(it) if it != Decoy::REVISION);
+            let frame = &*frame;
+            let refused = (asked, &binding, frame);
+            return Err(self.refuse_unauthenticated::<HEADER>(refused, is_old, reason, tables));
         };
         if let Some((offset, size)) = span
             && size as usize > PREFETCH_MAX
@@ -189,20 +194,23 @@ impl Admission {
     //= 1rma#4.2-request-authentication-failure
     //= type=deviation
     /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so
-    /// under a previous one either. Returns why it is dropped.
-    fn refuse_unauthenticated(
+    /// under a previous one either; or if it was before the region got its key, in this very batch. Returns why it is dropped.
+    fn refuse_unauthenticated<const HEADER: usize>(
         &mut self,
-        asked: &Asked,
-        binding: &KeyBinding,
-        frame: &RxFrame<'_>,
+        (asked, binding, frame): (&Asked, &KeyBinding, &RxFrame<'_>),
+        was_authentic: bool,
         reason: DropReason,
         tables: &Tables<'_>,
     ) -> DropReason {
         let previous = tables.regions.previous().to_compare(asked.header.region);
         // An initiator that had the key before a rotation is told, however many strangers ask at
         // the same time (P11).
-        let is_old =
-            tables.security.is_request_under_any(&previous, binding, &asked.seal, frame.bytes);
+        let is_old = tables.security.is_request_under_any::<HEADER>(
+            &previous,
+            binding,
+            &asked.seal,
+            frame.bytes,
+        ) || was_authentic;
         let (cause, reason) =
             if is_old { (Cause::OldKey, DropReason::OldKey) } else { (Cause::Stranger, reason) };
         let refused = (asked, OpStatus::RemoteAuthenticationFailure);

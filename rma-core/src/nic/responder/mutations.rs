@@ -40,8 +40,13 @@
 //! ([`NicCounters::late_effects`](crate::nic::NicCounters::late_effects)): it is never silent.
 
 mod pending;
+mod recorded;
+mod staging;
 
-use super::admission::{Admission, Admitted, Asked};
+use super::{
+    admission::{Admission, Admitted, Asked},
+    records::OutcomeRecords,
+};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, TxFrame},
@@ -52,6 +57,7 @@ use crate::{
         NicConfig,
         fair_queue::{Bucket, FairLinks, FairQueue},
         granules::Granules,
+        region_table::RegionTable,
         security::{Opened, payload_of},
         solicitation_window::{SolicitationWindow, Solicitor},
         tables::Tables,
@@ -61,6 +67,8 @@ use crate::{
     wire::{MutationRequest, SolicitedData, mutation::DATA_HEADER_LEN},
 };
 use pending::{Pending, State};
+use recorded::{Part, Shared};
+pub(in crate::nic) use staging::Staging;
 
 pub(in crate::nic) struct PendingWrites {
     entries: Box<[Pending]>,
@@ -87,6 +95,8 @@ pub(in crate::nic) struct PendingWrites {
     answering: IndexList,
     /// Which class is asked first the next time.
     first: ClassOfService,
+    /// What recorded ops need besides.
+    shared: Shared,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
     hold_nanos: u64,
@@ -136,6 +146,7 @@ impl PendingWrites {
             parked_bytes: 0,
             answering: IndexList::new(),
             first: ClassOfService::Latency,
+            shared: Shared { records: OutcomeRecords::new(config), staging: Staging::new(count) },
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
             hold_nanos: config.hold_nanos,
@@ -172,6 +183,11 @@ impl PendingWrites {
     /// How many entries `class` has in use, parked ones aside.
     pub(in crate::nic) const fn used(&self, class: ClassOfService) -> usize {
         self.used[class as usize]
+    }
+
+    /// What became of ops that were solicited.
+    pub(in crate::nic) const fn records(&self) -> &OutcomeRecords {
+        &self.shared.records
     }
 
     /// How many ops are parked.
@@ -247,12 +263,12 @@ impl PendingWrites {
         }
     }
 
-    /// Takes an admitted mutation. It was asked `why_full`.
+    /// Takes an admitted mutation. It was asked `why_full`. `immediate` is for ops that have one.
     pub(super) fn push(
         &mut self,
         now: Instant,
         (asked, bucket): (Asked, Bucket),
-        admitted: &Admitted<MutationRequest>,
+        (admitted, immediate): (&Admitted<MutationRequest>, u64),
         admission: &mut Admission,
         tables: &mut Tables<'_>,
     ) {
@@ -263,14 +279,14 @@ impl PendingWrites {
             Ok(Place::Parked(index)) => {
                 tables.counters.count_parked_forgotten();
                 self.unpark(index);
-                self.release(index);
+                self.release(index, tables.regions);
             }
             Ok(Place::Waiting(index)) => {
                 tables.counters.count_pushed_out();
                 let entry = &self.entries[usize::from(index)];
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
-                self.release(index);
+                self.release(index, tables.regions);
             }
         }
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
@@ -287,6 +303,7 @@ impl PendingWrites {
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
         entry.status = OpStatus::Ok;
+        entry.recorded.immediate = immediate;
         self.waiting[request.header.class as usize].push_back(
             &mut self.waiting_links,
             bucket,
@@ -319,8 +336,19 @@ impl PendingWrites {
 
     /// The entry that `data` from `source` claims to belong to. Its tag decides.
     fn entry_of(&self, source: HostAddr, data: &SolicitedData) -> Option<&Pending> {
-        let entry = self.entries.get(usize::from(data.pending))?;
+        let entry = &self.entries[usize::from(self.index_of(data.pending)?)];
         entry.is_of(source, data).then_some(entry)
+    }
+
+    /// The entry of the op that a solicitation has called `number`: that entry itself, or its
+    /// record, if it is still under way.
+    #[inline]
+    fn index_of(&self, number: u16) -> Option<u16> {
+        if usize::from(number) < self.entries.len() {
+            Some(number)
+        } else {
+            self.shared.records.entry_of(number)
+        }
     }
 
     /// What data is opened with: K_d, and the IV of the solicitation that it claims to answer.
@@ -342,7 +370,7 @@ impl PendingWrites {
         opened: &Opened,
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        let index = claims.pending;
+        let index = self.index_of(claims.pending).ok_or(DropReason::UnknownPendingWrite)?;
         let entry = &mut self.entries[usize::from(index)];
         let data =
             opened.answer(&entry.solicitation_iv, claims).ok_or(DropReason::DataUnauthenticated)?;
@@ -357,26 +385,36 @@ impl PendingWrites {
         if entry.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
-        let applied = entry.land(clock, start, payload, tables);
+        let arrived = entry.arrived.with(granules);
+        let is_last = arrived == Granules::of(0, size);
+        let applied = if entry.recorded.record.is_none() {
+            entry.land(clock, start, payload, tables)
+        } else {
+            let part = Part { start, payload, is_last };
+            entry.land_recorded(clock, &part, &mut self.shared, tables)
+        };
         if applied == Err(DropReason::DataLate) {
             return applied;
         }
-        entry.arrived = entry.arrived.with(granules);
-        if entry.arrived == Granules::of(0, size) {
-            self.settle(index, tables.window);
+        entry.arrived = arrived;
+        if is_last {
+            self.answer(index, tables);
         }
         applied
     }
 
     /// Ends an op whose data has all come: its share of the window is free again, and its answer
     /// waits to be sent.
-    fn settle(&mut self, index: u16, window: &mut SolicitationWindow) {
-        let entry = &self.entries[usize::from(index)];
+    fn answer(&mut self, index: u16, tables: &mut Tables<'_>) {
+        let entry = &mut self.entries[usize::from(index)];
+        if entry.recorded.record.is_some() {
+            entry.end_recorded(&mut self.shared, tables.regions);
+        }
         if entry.state == State::Parked {
             self.used[entry.asked.header.class as usize] += 1;
             self.unpark(index);
         } else {
-            window.refund(Solicitor::Mutation, entry.mutation.op_size());
+            tables.window.refund(Solicitor::Mutation, entry.mutation.op_size());
             self.solicited.remove(&mut self.links, index);
         }
         self.entries[usize::from(index)].state = State::Answering;
@@ -412,15 +450,16 @@ impl PendingWrites {
                 tables.counters.count_drop(DropReason::NotSolicitedInTime);
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
-                self.release(index);
+                self.release(index, tables.regions);
             }
         }
+        self.shared.records.expire(now);
         //= 1rma#5.1-timeout-at-both-ends
         while let Some(index) = self.parked.front()
             && self.is_over(now, index)
         {
             self.unpark(index);
-            self.release(index);
+            self.release(index, tables.regions);
         }
         while let Some(index) = self.solicited.front()
             && self.is_over(now, index)
@@ -428,7 +467,7 @@ impl PendingWrites {
             let size = self.entries[usize::from(index)].mutation.op_size();
             tables.window.refund(Solicitor::Mutation, size);
             self.solicited.remove(&mut self.links, index);
-            self.release(index);
+            self.release(index, tables.regions);
         }
     }
 
@@ -438,8 +477,11 @@ impl PendingWrites {
     }
 
     /// Makes the entry free. It is in no list any more.
-    fn release(&mut self, index: u16) {
+    fn release(&mut self, index: u16, regions: &mut RegionTable) {
         let entry = &mut self.entries[usize::from(index)];
+        if entry.recorded.record.is_some() {
+            entry.end_recorded(&mut self.shared, regions);
+        }
         if entry.state != State::Parked {
             self.used[entry.asked.header.class as usize] -= 1;
         }
@@ -488,7 +530,7 @@ impl PendingWrites {
         if let Some(index) = self.answering.pop_front(&mut self.links) {
             let entry = &mut self.entries[usize::from(index)];
             let is_written = entry.write_acknowledgement(tables, out).is_some();
-            self.release(index);
+            self.release(index, tables.regions);
             return is_written;
         }
         //= 1rma#5.1-writes-solicited
@@ -503,24 +545,48 @@ impl PendingWrites {
             tables.window.note_contended(false);
             return false;
         };
+        let number = match self.number_for(index, tables) {
+            Ok(number) => number,
+            Err(reason) => {
+                let entry = &self.entries[usize::from(index)];
+                tables.counters.count_drop(reason);
+                let status = reason.refused_with().unwrap_or(OpStatus::Nack);
+                admission.refuse(&entry.asked, &entry.key, status, tables);
+                self.release(index, tables.regions);
+                return admission.poll_transmit(tables, out);
+            }
+        };
         let entry = &mut self.entries[usize::from(index)];
-        if tables.regions.get_at(entry.asked.header.region, entry.revision).is_none() {
-            tables.counters.count_drop(DropReason::OldKey);
-            let status = OpStatus::RemoteAuthenticationFailure;
-            admission.refuse(&entry.asked, &entry.key, status, tables);
-            self.release(index);
-            return admission.poll_transmit(tables, out);
-        }
         tables.window.debit(Solicitor::Mutation, entry.mutation.op_size());
         entry.state = State::Solicited;
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
-        entry.write_solicitation(index, tables, out).is_some()
+        let is_written = entry.write_solicitation(number, tables, out).is_some();
+        if entry.mutation.is_recorded() {
+            let counter = entry.solicitation_iv.counter();
+            let (asker, op_type) = (entry.asked.asker(), entry.mutation.op_type());
+            entry.recorded.record = self.shared.records.reserve(index, counter, asker, op_type);
+        }
+        is_written
+    }
+
+    /// What the solicitation of an entry calls its op; or why it cannot be solicited.
+    fn number_for(&self, index: u16, tables: &Tables<'_>) -> Result<u16, DropReason> {
+        let Pending { asked, revision, mutation, .. } = &self.entries[usize::from(index)];
+        let region = asked.header.region;
+        if tables.regions.get_at(region, *revision).is_none() {
+            return Err(DropReason::OldKey);
+        }
+        if !mutation.is_recorded() {
+            return Ok(index);
+        }
+        let records = &self.shared.records;
+        records.next(region).map(|record| records.number(record))
     }
 
     /// Takes the next entry whose initiator still waits for the solicitation; the others it
     /// forgets.
-    fn next_in_time(&mut self, now: Instant, tables: &Tables<'_>) -> Option<u16> {
+    fn next_in_time(&mut self, now: Instant, tables: &mut Tables<'_>) -> Option<u16> {
         loop {
             let index = self.next_waiting()?;
             let entry = &self.entries[usize::from(index)];
@@ -528,7 +594,7 @@ impl PendingWrites {
                 return Some(index);
             }
             tables.counters.count_abandoned();
-            self.release(index);
+            self.release(index, tables.regions);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The incoming op FIFOs: reads that have been admitted, until all their responses are sent (1RMA
-//! §3.1, §4.3).
+//! §3.1, §4.3). Answers to SETTLE wait here, too, as jobs without bytes: a queue of their own would
+//! be one more that replays could fill.
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data
 //! before it that its own would come too late (§6.1). Within a class initiators take turns, an op
@@ -13,7 +14,7 @@ use crate::{
     backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::DropReason,
-    limits::GRANULE,
+    limits::{GRANULE, WORD_LEN},
     nic::{
         NicConfig,
         fair_queue::{Bucket, FairLinks, FairQueue},
@@ -23,8 +24,9 @@ use crate::{
     op::{ClassOfService, OpStatus},
     time::Instant,
     wire::{
-        Request, Response,
+        Request, Response, SettleRequest, Settlement, Verdict,
         read::{RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
+        settle::{SETTLEMENT_HEADER_LEN, SETTLEMENT_LEN},
     },
 };
 
@@ -42,6 +44,8 @@ struct Job {
     packet_len_max: u16,
     revision: u64,
     key: DerivedRegionKey,
+    /// What a SETTLE is answered, which has no bytes.
+    settled: Option<(Verdict, u64)>,
 }
 
 pub(in crate::nic) struct InboundReads {
@@ -145,9 +149,52 @@ impl InboundReads {
         (admission, tables): (&mut Admission, &mut Tables<'_>),
     ) {
         let Admitted { request, key, revision } = admitted;
-        let class = request.header.class;
+        let Some(job) =
+            self.place(bucket, (asked.header.class, request.op_size), admission, tables)
+        else {
+            return;
+        };
+        // Field by field, so that it is made where it stays.
+        job.asked = asked;
+        job.arrived_at = now;
+        job.region_offset = request.region_offset;
+        job.op_size = request.op_size;
+        job.sent = 0;
+        job.settled = None;
+        // A path that carries no granule is a device's mistake; one granule may still get through.
+        let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
+        job.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
+        job.packet_len_max = request.payload_len_max.saturating_add(RESPONSE_OVERHEAD as u16);
+        job.revision = revision;
+        job.key = key;
+    }
+
+    /// Queues the answer to an admitted SETTLE (not in the paper). It was asked `why_full`.
+    pub(super) fn push_settlement(
+        &mut self,
+        now: Instant,
+        (asked, bucket): (Asked, Bucket),
+        (admitted, settled): (&Admitted<SettleRequest>, (Verdict, u64)),
+        (admission, tables): (&mut Admission, &mut Tables<'_>),
+    ) {
+        if let Some(job) = self.place(bucket, (asked.header.class, 0), admission, tables) {
+            let key = admitted.key;
+            *job = Job { asked, arrived_at: now, key, settled: Some(settled), ..Job::none() };
+        }
+    }
+
+    /// A place for one more job of `op_size` bytes, for the caller to fill in. Where there is none,
+    /// who has most of them makes room.
+    #[inline]
+    fn place(
+        &mut self,
+        bucket: Bucket,
+        (class, op_size): (ClassOfService, u16),
+        admission: &mut Admission,
+        tables: &mut Tables<'_>,
+    ) -> Option<&mut Job> {
         let who_makes_room = if self.why_no_place(class).is_some() {
-            self.who_makes_room(class, bucket, request.op_size)
+            self.who_makes_room(class, bucket, op_size)
         } else {
             None
         };
@@ -157,20 +204,7 @@ impl InboundReads {
             admission.refuse(&job.asked, &job.key, OpStatus::Nack, tables);
             self.abandon(class, index);
         }
-        let jobs = &mut self.queues[class as usize];
-        // Field by field, so that it is made where it stays.
-        let Some(job) = jobs.push(bucket, request.op_size) else { return };
-        job.asked = asked;
-        job.arrived_at = now;
-        job.region_offset = request.region_offset;
-        job.op_size = request.op_size;
-        job.sent = 0;
-        // A path that carries no granule is a device's mistake; one granule may still get through.
-        let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
-        job.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
-        job.packet_len_max = request.payload_len_max.saturating_add(RESPONSE_OVERHEAD as u16);
-        job.revision = revision;
-        job.key = key;
+        self.queues[class as usize].push(bucket, op_size)
     }
 
     /// Forgets what can no longer be answered in time, as after this host's device has stood still.
@@ -309,12 +343,16 @@ impl Job {
             packet_len_max: 0,
             revision: 0,
             key: DerivedRegionKey::RESERVED,
+            settled: None,
         }
     }
 
     /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
     fn write_response(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> Option<()> {
+        if let Some(settled) = self.settled {
+            return self.write_settlement(settled, tables, out);
+        }
         let region = tables.regions.get_at(self.asked.header.region, self.revision)?;
         let room = out.bytes.len().saturating_sub(RESPONSE_OVERHEAD);
         let left = usize::from(self.op_size - self.sent);
@@ -332,6 +370,23 @@ impl Job {
         self.sent += payload_len as u16;
         let reply = self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len);
         out.hold(Transmit { packet_len_max: self.packet_len_max, ..reply });
+        Some(())
+    }
+
+    /// Answers a SETTLE.
+    #[cold]
+    fn write_settlement(
+        &self,
+        (verdict, result): (Verdict, u64),
+        tables: &mut Tables<'_>,
+        out: &mut TxFrame<'_>,
+    ) -> Option<()> {
+        let settlement = Settlement { header: self.asked.header, verdict };
+        let frame = out.bytes.get_mut(..SETTLEMENT_LEN)?;
+        let word = frame.get_mut(SETTLEMENT_HEADER_LEN..SETTLEMENT_HEADER_LEN + WORD_LEN)?;
+        word.copy_from_slice(&result.to_be_bytes());
+        tables.security.write_answer(&self.key, &self.asked.seal.iv, settlement, frame);
+        out.hold(self.asked.reply(tables.config, SETTLEMENT_LEN));
         Some(())
     }
 }

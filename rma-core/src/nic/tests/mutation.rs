@@ -11,7 +11,7 @@ use crate::wire::mutation::DATA_OVERHEAD;
 /// The frames of one op, hop by hop.
 impl Pair {
     /// Issues a mutation, delivers its request, and returns the solicitation.
-    fn solicitation_of(&mut self, command: Command) -> Flight {
+    pub(super) fn solicitation_of(&mut self, command: Command) -> Flight {
         self.issue(command);
         let request = self.requests().remove(0);
         self.deliver_to_b(&request).unwrap();
@@ -19,27 +19,27 @@ impl Pair {
     }
 
     /// As far as hop 3.
-    fn data_of(&mut self, command: Command) -> Vec<Flight> {
+    pub(super) fn data_of(&mut self, command: Command) -> Vec<Flight> {
         let solicitation = self.solicitation_of(command);
         self.deliver_to_a(&solicitation).unwrap();
         self.requests()
     }
 
     /// Fills the initiator's region with something else than the responder's.
-    fn fill(&self) -> Vec<u8> {
+    pub(super) fn fill(&self) -> Vec<u8> {
         let bytes: Vec<u8> = (0..REGION_LEN).map(|i| ((i * 7) >> 2) as u8 ^ 0x5a).collect();
         self.a.memory.copy_in(0, &bytes).unwrap();
         bytes
     }
 
     /// The responder's region.
-    fn target(&self) -> Vec<u8> {
+    pub(super) fn target(&self) -> Vec<u8> {
         let mut bytes = vec![0; REGION_LEN];
         self.b.memory.copy_out(0, &mut bytes).unwrap();
         bytes
     }
 
-    fn timeout(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         self.a.nic.config().settings().timing.timeout
     }
 }

@@ -14,13 +14,37 @@ use crate::net::{
     trace::{Digest, Place, Seen, What},
 };
 
+/// Frames that were dropped by NICs, by reason code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drops(pub [u64; DropReason::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self([0; DropReason::ALL.len()])
+    }
+}
+
+impl core::ops::Deref for Drops {
+    type Target = [u64; DropReason::ALL.len()];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl core::ops::DerefMut for Drops {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code.
     pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
-    pub drops: [u64; DropReason::ALL.len()],
+    pub drops: Drops,
     /// Frames that were not sent by NICs, by reason code.
     pub not_sent: [u64; NotSent::ALL.len()],
     /// Commands that were refused because their slot was busy.
@@ -82,7 +106,7 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         let counts = self.statuses.iter_mut().flatten();
         counts.zip(other.statuses.as_flattened()).for_each(|(sum, count)| *sum += count);
-        self.drops.iter_mut().zip(other.drops).for_each(|(sum, count)| *sum += count);
+        self.drops.iter_mut().zip(*other.drops).for_each(|(sum, count)| *sum += count);
         self.not_sent.iter_mut().zip(other.not_sent).for_each(|(sum, count)| *sum += count);
         self.refused += other.refused;
         self.frames += other.frames;

@@ -250,7 +250,7 @@ fn spoil(
     spoiled.expected = OpStatus::RemoteAuthenticationFailure;
     let transfer = match &mut command.op {
         CommandOp::Read(transfer) | CommandOp::Write(transfer) => Some(transfer),
-        CommandOp::Rekey(_) => None,
+        CommandOp::Rekey(_) | CommandOp::Recorded { .. } | CommandOp::Settle { .. } => None,
     };
     match (flaw, transfer) {
         (Flaw::RandomKey, _) => {

@@ -1,6 +1,7 @@
 //! One entry of the pending-write table: a mutation of another host, and how its data changes
 //! memory.
 
+use super::recorded::Recorded;
 use crate::{
     addr::HostAddr,
     backend::{Transmit, TxFrame},
@@ -44,6 +45,10 @@ pub(super) struct Pending {
     pub(super) arrived: Granules,
     /// What the acknowledgement will say.
     pub(super) status: OpStatus,
+    /// What the solicitation calls the op: this entry, or its record.
+    pub(super) number: u16,
+    /// What an op has besides that is recorded.
+    pub(super) recorded: Recorded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,7 @@ impl Pending {
     pub(super) fn is_of(&self, source: HostAddr, data: &SolicitedData) -> bool {
         let (own, its) = (&self.asked.header, &data.header);
         matches!(self.state, State::Solicited | State::Parked)
+            && self.number == data.pending
             && self.asked.initiator == source
             && (own.slot, own.generation) == (its.slot, its.generation)
             && (own.pid, own.region, own.class) == (its.pid, its.region, its.class)
@@ -90,11 +96,14 @@ impl Pending {
             solicitation_iv: Iv::NONE,
             arrived: Granules::NONE,
             status: OpStatus::Ok,
+            number: 0,
+            recorded: Recorded::NONE,
         }
     }
 
     /// Applies authentic data, if it is in time and its region is as it was when the op was
     /// admitted.
+    #[inline]
     pub(super) fn land(
         &mut self,
         clock: &impl Clock,
@@ -102,52 +111,80 @@ impl Pending {
         payload: &[u8],
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
+        self.check_key(tables)?;
+        self.change(clock, tables, |entry, _, tables| entry.apply(start, payload, tables))
+    }
+
+    /// Whether the region is as it was when the op was admitted. If not, the op fails.
+    #[inline]
+    pub(super) fn check_key(&mut self, tables: &Tables<'_>) -> Result<(), DropReason> {
         if tables.regions.get_at(self.asked.header.region, self.revision).is_none() {
             self.status = OpStatus::RemoteAuthenticationFailure;
             return Err(DropReason::OldKey);
         }
+        Ok(())
+    }
+
+    /// Does what changes the target, if it is in time: between two readings of the clock, of which
+    /// `what` is told the first.
+    #[inline]
+    pub(super) fn change<T>(
+        &mut self,
+        clock: &impl Clock,
+        tables: &mut Tables<'_>,
+        what: impl FnOnce(&mut Self, Instant, &mut Tables<'_>) -> T,
+    ) -> Result<T, DropReason> {
         // The turn's reading may be old by now; this one is not.
         //= 1rma#5.1-timeout-at-both-ends
-        if clock.now().nanos_since(self.solicited_at) >= self.deadline_nanos() {
+        let now = clock.now();
+        if now.nanos_since(self.solicited_at) >= self.deadline_nanos() {
             return Err(DropReason::DataLate);
         }
-        self.apply(start, payload, tables);
+        let done = what(self, now, tables);
         if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
             // Too late to undo, and so to be known.
             tables.counters.count_late_effect();
         }
-        Ok(())
+        Ok(done)
     }
 
-    /// Changes what the op is to change. The caller has checked that all is as it was when it was
-    /// admitted.
+    /// Changes what a part of a plain op is to change. The caller has checked that all is as it was
+    /// when it was admitted.
+    #[inline]
     fn apply(&self, start: u32, payload: &[u8], tables: &mut Tables<'_>) {
-        let region = self.asked.header.region;
         match self.mutation {
-            Mutation::Write { region_offset, .. } => {
-                let offset = region_offset + u64::from(start);
-                if let Some(entry) = tables.regions.get(region) {
-                    entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
-                }
-            }
             //= 1rma#5.2-rekey
             Mutation::Rekey => {
                 if let Ok(key) = payload.try_into() {
+                    let region = self.asked.header.region;
                     let _ = tables.regions.rekey(region, &RegionKey::from_bytes(key));
                 }
             }
+            _ => self.place(start, payload, tables),
+        }
+    }
+
+    /// Copies a part of the op's bytes to where they are to be in the region.
+    #[inline]
+    pub(super) fn place(&self, start: u32, payload: &[u8], tables: &Tables<'_>) {
+        if let Some((region_offset, _)) = self.mutation.span()
+            && let Some(entry) = tables.regions.get(self.asked.header.region)
+        {
+            let offset = region_offset + u64::from(start);
+            entry.memory.copy_in(offset, payload).expect("in bounds when it was admitted");
         }
     }
 
     pub(super) fn write_solicitation(
         &mut self,
-        index: u16,
+        number: u16,
         tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
+        self.number = number;
         let solicitation = Solicitation {
             header: self.asked.header,
-            pending: index,
+            pending: number,
             payload_len_max: tables.config.payload_len_max(self.asked.responder, DATA_OVERHEAD),
         };
         let frame = out.bytes.get_mut(..SOLICITATION_LEN)?;
@@ -166,6 +203,9 @@ impl Pending {
         tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
+        if self.mutation.has_result() && self.status == OpStatus::Ok {
+            return self.write_result(tables, out);
+        }
         let acknowledgement = Acknowledgement { header: self.asked.header, status: self.status };
         let frame = out.bytes.get_mut(..ACKNOWLEDGEMENT_LEN)?;
         let iv = &self.solicitation_iv;

@@ -55,6 +55,7 @@ impl Net {
             OpType::Read => CommandOp::Read(transfer),
             OpType::Write => CommandOp::Write(transfer),
             OpType::Rekey => CommandOp::Rekey(self.hosts[to].key),
+            other => panic!("these stories have no {other}"),
         };
         let (initiator, responder) = (self.hosts[from].addr, self.hosts[to].addr);
         let binding = KeyBinding { initiator, responder, pid: PID, op_type };

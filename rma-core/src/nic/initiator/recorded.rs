@@ -1,0 +1,123 @@
+//! Recorded ops and SETTLE at their initiator (not in the paper): what they have besides the hops of
+//! other ops.
+//!
+//! A recorded op is a mutation, and so ends by its acknowledgement or its timeout. After a TIMEOUT
+//! its initiator knows that nothing changes any more; whether something has changed it can ask by
+//! the name that the solicitation gave the op. A SETTLE is two hops, as a READ is, and changes only
+//! what can no longer change otherwise.
+
+use super::{
+    Initiator,
+    slots::{Slot, State},
+};
+use crate::{
+    backend::RxFrame,
+    command::{CommandOp, Ending, RecordedOp},
+    error::DropReason,
+    limits::WORD_LEN,
+    nic::{security::Opened, solicitation_window::SolicitationWindow},
+    op::{OpStatus, OpType},
+    time::Instant,
+    wire::{AcknowledgementWithResult, OpName, Settlement, Verdict, word_of},
+};
+
+impl Slot {
+    /// What the target calls the op, if it is recorded and was solicited.
+    pub(super) const fn name(&self) -> Option<OpName> {
+        match self.command.op {
+            CommandOp::Recorded { .. } => Some(self.solicited.name),
+            _ => None,
+        }
+    }
+
+    /// Whether an op that was solicited and ended with `status` may have changed its target. What is
+    /// recorded changes all or nothing, so where its target says that it was not applied, it has
+    /// changed nothing; but for the bytes of a WRITE_WITH_IMM, which land before its event. Of a
+    /// plain WRITE a part may have landed before its region got another key.
+    pub(super) const fn may_have_changed(&self, status: OpStatus) -> bool {
+        let may_be_in_part = matches!(
+            self.command.op,
+            CommandOp::Write(_)
+                | CommandOp::Recorded { op: RecordedOp::WriteWithImm { ordered: false, .. }, .. }
+        );
+        match status {
+            OpStatus::Timeout => true,
+            OpStatus::RemoteAuthenticationFailure => may_be_in_part,
+            _ => false,
+        }
+    }
+
+    /// Whether an acknowledgement without a result may end the op so.
+    pub(super) const fn may_be_acknowledged(&self, status: OpStatus) -> bool {
+        let CommandOp::Recorded { op, .. } = &self.command.op else {
+            return !matches!(status, OpStatus::RemoteNotReady);
+        };
+        match status {
+            OpStatus::Ok => !op.mutation().has_result(),
+            OpStatus::RemoteNotReady => op.mutation().consumes_receive(),
+            _ => true,
+        }
+    }
+}
+
+/// Writes the data of an op that has no bytes of a region.
+pub(super) fn write_operands(op: &RecordedOp, payload: &mut [u8]) {
+    let (first, second) = op.operands();
+    let (words, _) = payload.as_chunks_mut::<WORD_LEN>();
+    for (word, operand) in words.iter_mut().zip([Some(first), second].into_iter().flatten()) {
+        *word = operand.to_be_bytes();
+    }
+}
+
+impl Initiator {
+    /// Ends an atomic that was applied.
+    pub(in crate::nic) fn handle_result(
+        &mut self,
+        now: Instant,
+        claims: AcknowledgementWithResult,
+        frame: &RxFrame<'_>,
+        opened: &Opened,
+        window: &mut SolicitationWindow,
+    ) -> Result<(), DropReason> {
+        let slot = self.slot_of(frame.source, &claims.header, State::Solicited)?;
+        let CommandOp::Recorded { op, .. } = slot.command.op else {
+            return Err(DropReason::LateOrUnsolicited);
+        };
+        let acknowledgement =
+            opened.answer(&slot.solicited.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        if !op.mutation().has_result() {
+            return Err(DropReason::NoticeStatus);
+        }
+        let ending = Ending { result: Some(word_of(frame.bytes)), ..Ending::NONE };
+        self.complete_as(now, acknowledgement.header.slot, (OpStatus::Ok, ending), window);
+        Ok(())
+    }
+
+    /// Ends a SETTLE.
+    pub(in crate::nic) fn handle_settlement(
+        &mut self,
+        now: Instant,
+        claims: Settlement,
+        frame: &RxFrame<'_>,
+        opened: &Opened,
+        window: &mut SolicitationWindow,
+    ) -> Result<(), DropReason> {
+        let slot = self.slot_of(frame.source, &claims.header, State::InService)?;
+        let CommandOp::Settle { op_type, name } = slot.command.op else {
+            return Err(DropReason::LateOrUnsolicited);
+        };
+        let settlement =
+            opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
+        let (id, verdict) = (settlement.header.slot, settlement.verdict);
+        let has_result = verdict == Verdict::Applied
+            && matches!(op_type, OpType::CompareSwap | OpType::FetchAdd);
+        let ending = Ending {
+            name: Some(name),
+            verdict: Some(verdict),
+            result: has_result.then(|| word_of(frame.bytes)),
+            ..Ending::NONE
+        };
+        self.complete_as(now, id, (OpStatus::Ok, ending), window);
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Hop 1 of recorded mutations, and of SETTLE (not in the paper).
+
+use super::{
+    Responder,
+    admission::{Admitted, Wanted},
+    asked,
+};
+use crate::{
+    backend::RxFrame,
+    error::DropReason,
+    nic::{security::Opened, tables::Tables},
+    op::OpStatus,
+    region::RegionId,
+    time::Instant,
+    wire::{Mutation, RecordedRequest, SettleRequest, word_of},
+};
+
+impl Responder {
+    /// Hop 1 of a recorded mutation.
+    pub(in crate::nic) fn handle_recorded_request(
+        &mut self,
+        now: Instant,
+        claims: RecordedRequest,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+        tables: &mut Tables<'_>,
+    ) -> Result<(), DropReason> {
+        let asked = asked(now, claims.header, frame);
+        if self.writes.has_come(&asked) {
+            return Err(DropReason::Duplicate);
+        }
+        let mutation = claims.mutation;
+        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let full = self.writes.why_full(claims.header.class, bucket);
+        let (op_type, span) = (mutation.op_type(), mutation.span());
+        let wanted = Wanted { claims, op_type, span, full };
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
+        let immediate = word_of(frame.bytes);
+        let has_immediate =
+            matches!(mutation, Mutation::Send { .. } | Mutation::WriteWithImm { .. });
+        if immediate != 0 && !has_immediate {
+            return Err(DropReason::Field);
+        }
+        if let Some(done) = claims.done {
+            self.writes.note_done(&asked, done);
+        }
+        if mutation.consumes_receive()
+            && let Err(reason) = look_for_receive(claims.header.region, &mutation, tables)
+        {
+            let status = reason.refused_with().unwrap_or(OpStatus::RemotePermissionDenied);
+            self.admission.refuse(&asked, &admitted.key, status, tables);
+            return Err(reason);
+        }
+        let Admitted { request, key, revision } = admitted;
+        let request = request.map(|it| it.as_mutation());
+        let admitted = (&Admitted { request, key, revision }, immediate);
+        self.writes.push(now, (asked, bucket), admitted, &mut self.admission, tables);
+        Ok(())
+    }
+
+    /// Hop 1 of a SETTLE. Its answer waits where those of reads do.
+    pub(in crate::nic) fn handle_settle_request(
+        &mut self,
+        now: Instant,
+        claims: SettleRequest,
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
+        tables: &mut Tables<'_>,
+    ) -> Result<(), DropReason> {
+        let asked = asked(now, claims.header, frame);
+        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let full = self.reads.why_full(claims.header.class, bucket, 0);
+        let wanted = Wanted { claims, op_type: claims.op_type, span: None, full };
+        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
+        let settled = self.writes.settle(&asked, &admitted.request, tables);
+        let refusing = (&mut self.admission, tables);
+        self.reads.push_settlement(now, (asked, bucket), (&admitted, settled), refusing);
+        Ok(())
+    }
+}
+
+/// Whether a receive is posted where an op on `region` needs one. Only a look: it is bound to the
+/// op by its data.
+fn look_for_receive(
+    region: RegionId,
+    mutation: &Mutation,
+    tables: &mut Tables<'_>,
+) -> Result<(), DropReason> {
+    let queue = tables.regions.queue_of(region, mutation);
+    let queue = queue.and_then(|queue| tables.regions.queue_mut(queue));
+    let Some((port, _)) = queue else { return Err(DropReason::RequestNotPermitted) };
+    let has_receive = port.has_receive();
+    match port.refused() {
+        0 => (),
+        posts => tables.counters.count_posts_refused(posts),
+    }
+    if let Mutation::Send { op_size } = mutation
+        && u32::from(*op_size) > port.layout().buffer_len()
+    {
+        return Err(DropReason::RequestOutOfBounds);
+    }
+    if has_receive { Ok(()) } else { Err(DropReason::NoReceivePosted) }
+}

@@ -1,0 +1,246 @@
+//! Outcome records: what became of the mutations of others that were solicited, for whoever asks
+//! later (not in the paper).
+//!
+//! An initiator that times out after it has sent its data cannot know whether the op was applied.
+//! Retrying with the same name would not help, as a bounded table forgets names, and a retry would
+//! then be a new op. So the target names the op, and the initiator asks instead of retrying: the
+//! name is the solicitation's engine and counter, which never come twice (P4), and the number of
+//! the record. A record that was taken for another op has another counter, so the answer is right,
+//! or that it was forgotten, and never wrong.
+//!
+//! A record goes round: free → reserved (hop 2 names it) → applied → free, or → not applied, which
+//! is free at once. A free one keeps what it knows until it is taken: the one that was free longest
+//! goes first. An applied one is kept for [`RETENTION`] timeouts, or until its initiator says that
+//! it knows the end.
+//!
+//! The table has a fixed size (P5). Where none is free, the op is refused, and nothing is evicted.
+//! One row of the region table has at most half of the records, so that one holder of a grant who
+//! never says that ops are done does not refuse them to the others (P13). Entries of replayed
+//! requests hold no more records than there are entries: each has one while it is solicited.
+
+use crate::{
+    addr::{HostAddr, Pid},
+    error::DropReason,
+    index_list::{IndexList, Links},
+    nic::NicConfig,
+    op::OpType,
+    region::RegionId,
+    time::Instant,
+    wire::{Done, OpName, Verdict},
+};
+
+/// For how many of this host's timeouts the record of an applied op is kept. Two SETTLEs for an
+/// initiator with the same timeout; one where its timeout is twice as long, and none where it is
+/// three times as long, or longer.
+pub(in crate::nic) const RETENTION: u64 = 4;
+
+/// Who may ask what became of an op: who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) initiator: HostAddr,
+    pub(super) pid: Pid,
+    pub(super) region: RegionId,
+}
+
+/// What is known of one op.
+struct Record {
+    /// The counter of its solicitation. 0 of a record that was never taken: no counter is 0 that
+    /// anybody is told of, or nobody asks for it.
+    counter: u64,
+    asker: Asker,
+    op_type: OpType,
+    state: State,
+    result: u64,
+    ended_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was ever known.
+    Empty,
+    /// Of an op whose entry of the pending-write table this is.
+    Reserved(u16),
+    /// Kept for its initiator.
+    Applied,
+    /// As that, and free.
+    Released,
+    /// Free.
+    NotApplied,
+}
+
+/// Which record an entry has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordIndex(u16);
+
+/// What is known of an op that somebody asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It is under way, in this entry.
+    UnderWay(u16),
+    /// It has ended.
+    Ended(Verdict, u64),
+}
+
+pub(in crate::nic) struct OutcomeRecords {
+    records: Box<[Record]>,
+    links: Links,
+    /// The one that is free longest first.
+    free: IndexList,
+    /// Those that are kept, in the order in which their ops ended.
+    kept: IndexList,
+    /// By row of the region table: how many records are reserved or kept for it.
+    by_row: Box<[u16]>,
+    /// How many of them one row may have.
+    row_max: u16,
+    /// What record 0 is called: the numbers below are entries of the pending-write table.
+    first_number: u16,
+    retention_nanos: u64,
+}
+
+impl OutcomeRecords {
+    /// Bytes that each record takes.
+    pub(in crate::nic) const ENTRY_LEN: usize = size_of::<Record>() + Links::ENTRY_LEN;
+
+    /// Bytes that each row of the region table takes here.
+    pub(in crate::nic) const ROW_LEN: usize = size_of::<u16>();
+
+    pub(super) fn new(config: &NicConfig) -> Self {
+        let count = config.settings.outcome_records as u16;
+        let (mut links, mut free) = (Links::new(count.into()), IndexList::new());
+        (0..count).for_each(|index| free.push_back(&mut links, index));
+        Self {
+            records: (0..count).map(|_| Record::EMPTY).collect(),
+            links,
+            free,
+            kept: IndexList::new(),
+            by_row: vec![0; config.settings.regions as usize].into(),
+            row_max: count.div_ceil(2),
+            first_number: config.settings.pending_writes as u16,
+            retention_nanos: config.timeout_nanos.saturating_mul(RETENTION),
+        }
+    }
+
+    /// How many records are not free.
+    pub(in crate::nic) fn used(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// The record that is taken next, for an op on `region`; or why there is none.
+    pub(super) fn next(&self, region: RegionId) -> Result<RecordIndex, DropReason> {
+        if self.by_row.get(region.index()).is_none_or(|&used| used >= self.row_max) {
+            return Err(DropReason::OutcomeRecordShareFull);
+        }
+        self.free.front().map(RecordIndex).ok_or(DropReason::OutcomeRecordsFull)
+    }
+
+    /// What `record` is called in frames.
+    pub(super) const fn number(&self, RecordIndex(index): RecordIndex) -> u16 {
+        self.first_number + index
+    }
+
+    /// Takes the record that is free longest, which [`OutcomeRecords::next`] has named, for the op
+    /// of `entry` that was solicited with `counter`.
+    pub(super) fn reserve(
+        &mut self,
+        entry: u16,
+        counter: u64,
+        asker: Asker,
+        op_type: OpType,
+    ) -> Option<RecordIndex> {
+        let index = self.free.pop_front(&mut self.links)?;
+        self.by_row[asker.region.index()] += 1;
+        let state = State::Reserved(entry);
+        let ended_at = Instant::ZERO;
+        self.records[usize::from(index)] =
+            Record { counter, asker, op_type, state, result: 0, ended_at };
+        Some(RecordIndex(index))
+    }
+
+    /// The op has been applied, with `result`.
+    pub(super) fn applied(&mut self, now: Instant, RecordIndex(index): RecordIndex, result: u64) {
+        let record = &mut self.records[usize::from(index)];
+        record.state = State::Applied;
+        record.result = result;
+        record.ended_at = now;
+        self.kept.push_back(&mut self.links, index);
+    }
+
+    /// The op has ended. If it was not applied before, it was not, and its record is free.
+    pub(super) fn ended(&mut self, RecordIndex(index): RecordIndex) {
+        if matches!(self.records[usize::from(index)].state, State::Reserved(_)) {
+            self.free(index, State::NotApplied);
+        }
+    }
+
+    /// `asker` knows how an op ended: its record may go, if there is one.
+    pub(super) fn release(&mut self, asker: &Asker, Done { counter, number }: Done) {
+        let Some(index) = self.index_of(number) else { return };
+        let record = &self.records[usize::from(index)];
+        if record.state == State::Applied && (record.counter, &record.asker) == (counter, asker) {
+            self.kept.remove(&mut self.links, index);
+            self.free(index, State::Released);
+        }
+    }
+
+    /// Frees records that were kept for long enough. Their initiators may ask as long as they are
+    /// not taken, so nothing waits for this, but who needs one.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(index) = self.kept.front()
+            && now.nanos_since(self.records[usize::from(index)].ended_at) >= self.retention_nanos
+        {
+            self.kept.pop_front(&mut self.links);
+            self.free(index, State::Released);
+        }
+    }
+
+    fn free(&mut self, index: u16, state: State) {
+        let record = &mut self.records[usize::from(index)];
+        record.state = state;
+        self.by_row[record.asker.region.index()] -= 1;
+        self.free.push_back(&mut self.links, index);
+    }
+
+    /// The entry of the op that `number` names, if it is under way.
+    pub(super) fn entry_of(&self, number: u16) -> Option<u16> {
+        match self.records[usize::from(self.index_of(number)?)].state {
+            State::Reserved(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// What is known of the op that `asker` calls `name`.
+    pub(super) fn ask(&self, asker: &Asker, op_type: OpType, name: &OpName) -> Known {
+        let forgotten = Known::Ended(Verdict::Forgotten, 0);
+        let Some(index) = self.index_of(name.number) else { return forgotten };
+        let record = &self.records[usize::from(index)];
+        if (record.counter, &record.asker, record.op_type) != (name.counter, asker, op_type) {
+            return forgotten;
+        }
+        match record.state {
+            State::Empty => forgotten,
+            State::Reserved(entry) => Known::UnderWay(entry),
+            State::Applied | State::Released => Known::Ended(Verdict::Applied, record.result),
+            State::NotApplied => Known::Ended(Verdict::NotApplied, 0),
+        }
+    }
+
+    fn index_of(&self, number: u16) -> Option<u16> {
+        let index = number.checked_sub(self.first_number)?;
+        (usize::from(index) < self.records.len()).then_some(index)
+    }
+}
+
+impl Record {
+    const EMPTY: Self = Self {
+        counter: 0,
+        asker: Asker {
+            initiator: HostAddr::from_octets([0; 16]),
+            pid: Pid(0),
+            region: RegionId::from_bits(0),
+        },
+        op_type: OpType::Write,
+        state: State::Empty,
+        result: 0,
+        ended_at: Instant::ZERO,
+    };
+}

@@ -1,0 +1,214 @@
+//! Recorded ops, hop by hop: ordered WRITE, SEND, NOTIFY, WRITE_WITH_IMM, COMPARE_SWAP, FETCH_ADD,
+//! and what SETTLE says of them.
+
+use super::*;
+use crate::{
+    command::RecordedOp,
+    receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
+    region::{NicTag, RegisteredRegion},
+    wire::{OpName, Verdict},
+};
+
+/// A pair whose responder has a region for everything, which names a receive queue.
+struct Stage {
+    pair: Pair,
+    queue: ReceiveQueue,
+}
+
+const RECEIVES: u16 = 4;
+const BUFFER_LEN: u32 = 4096;
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(NicConfigBuilder::default())
+    }
+
+    fn with(settings: NicConfigBuilder) -> Self {
+        let mut pair = Pair::with(settings);
+        let layout = ReceiveQueueLayout::new(RECEIVES, BUFFER_LEN).unwrap();
+        let rings = ReceiveQueueMemory::heap(layout);
+        let memory = Arc::new(Region::new(layout.memory_len()).unwrap());
+        let permissions = Permissions::SEND | Permissions::NOTIFY | Permissions::REKEY;
+        let port = rings.clone().into_port(None);
+        let key = &pair.b.key;
+        let entry = RegionEntry::receive_queue(port, memory.clone(), key, permissions, PID);
+        let id = pair.b.nic.regions_mut().register(Box::new(entry)).unwrap();
+        let queue = rings.into_application(RegisteredRegion::new(id, memory, NicTag(0)));
+        let all = Permissions::READ
+            | Permissions::WRITE
+            | Permissions::NOTIFY
+            | Permissions::ATOMIC
+            | Permissions::REKEY;
+        let memory = pair.b.memory.clone();
+        let entry = RegionEntry::new(memory, &pair.b.key, all, PID).with_events(id);
+        pair.b.region = pair.b.nic.regions_mut().register(Box::new(entry)).unwrap();
+        Self { pair, queue }
+    }
+
+    fn recorded(&self, slot: u16, op: RecordedOp) -> Command {
+        let command = self.pair.command(slot, CommandOp::Recorded { op, done: None });
+        let to_queue = matches!(op, RecordedOp::Send { .. } | RecordedOp::Notify { .. });
+        let remote_region = if to_queue { self.queue.id() } else { command.remote_region };
+        Command { remote_region, ..command }
+    }
+
+    fn send(&self, slot: u16, size: u32, immediate: u64) -> Command {
+        self.recorded(slot, RecordedOp::Send { message: self.pair.transfer(0, size), immediate })
+    }
+
+    fn fetch_add(&self, slot: u16, remote_offset: u64, addend: u64) -> Command {
+        self.recorded(slot, RecordedOp::FetchAdd { remote_offset, addend })
+    }
+
+    fn settle(&self, slot: u16, of: &Command, name: OpName) -> Command {
+        let op = CommandOp::Settle { op_type: of.op.op_type(), name };
+        Command { slot: CommandSlotId(slot), op, ..*of }
+    }
+
+    /// Runs `command` to its end.
+    fn run(&mut self, command: Command) -> Completion {
+        self.pair.issue(command);
+        self.pair.exchange();
+        self.pair.completion()
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        self.pair.b.memory.load_acquire(offset).unwrap()
+    }
+
+    fn event(&mut self) -> Event {
+        self.queue.poll().expect("an event")
+    }
+
+    fn assert_settled_down(&self) {
+        assert_eq!(self.pair.b.nic.window_debited(), 0);
+        assert_eq!(self.pair.a.nic.window_debited(), 0);
+    }
+}
+
+#[test]
+fn a_message_arrives_whole_with_its_immediate_and_the_name_of_its_sender() {
+    let mut stage = Stage::new();
+    let data = stage.pair.fill();
+    for size in [1, 7, 64, 65, 1408, 1409, 4096] {
+        stage.queue.post_all();
+        let completion = stage.run(stage.send(0, size, u64::from(size) << 40));
+        assert_eq!(completion.status, OpStatus::Ok);
+        assert!(completion.name().is_some() && !completion.may_have_changed());
+        let event = stage.event();
+        assert_eq!((event.op_type, event.len), (OpType::Send, size));
+        assert_eq!(event.immediate, u64::from(size) << 40);
+        assert_eq!((event.initiator, event.pid), (stage.pair.a.addr, PID));
+        assert_eq!(event.region, stage.queue.id());
+        let mut message = vec![0; size as usize];
+        stage.queue.read(&event, &mut message).unwrap();
+        assert_eq!(message, data[..size as usize]);
+        assert!(stage.queue.poll().is_none());
+        stage.assert_settled_down();
+    }
+}
+
+#[test]
+fn where_no_receive_is_posted_the_sender_is_told_at_once() {
+    let mut stage = Stage::new();
+    stage.queue.post(crate::receive_queue::Receive(2)).unwrap();
+    assert_eq!(stage.run(stage.send(0, 100, 1)).status, OpStatus::Ok);
+    let refused = stage.run(stage.send(0, 100, 2));
+    assert_eq!(refused.status, OpStatus::RemoteNotReady);
+    assert!(!refused.reached() && !refused.may_have_changed());
+    assert_eq!(stage.event().immediate, 1);
+    stage.queue.post_all();
+    assert_eq!(stage.run(stage.send(0, 100, 3)).status, OpStatus::Ok);
+    assert_eq!(stage.event().immediate, 3);
+}
+
+#[test]
+fn a_notification_consumes_a_receive_and_a_write_with_imm_one_of_the_regions_queue() {
+    let mut stage = Stage::new();
+    stage.queue.post_all();
+    let notify = stage.recorded(0, RecordedOp::Notify { immediate: u64::MAX });
+    assert_eq!(stage.run(notify).status, OpStatus::Ok);
+    let event = stage.event();
+    assert_eq!((event.op_type, event.immediate, event.len), (OpType::Notify, u64::MAX, 0));
+    let data = stage.pair.fill();
+    for (ordered, size) in [(false, 4095), (true, 4096), (false, 64), (true, 8)] {
+        let transfer = stage.pair.transfer(4096, size);
+        let op = RecordedOp::WriteWithImm { transfer, immediate: 7, ordered };
+        assert_eq!(stage.run(stage.recorded(1, op)).status, OpStatus::Ok);
+        let event = stage.event();
+        assert_eq!((event.op_type, event.len), (OpType::WriteWithImm, size));
+        assert_eq!((event.region, event.region_offset), (stage.pair.b.region, 4096));
+        assert_eq!(stage.pair.target()[4096..][..size as usize], data[..size as usize]);
+        stage.queue.post_all();
+    }
+    stage.assert_settled_down();
+}
+
+#[test]
+fn atomics_find_what_was_there_before() {
+    let mut stage = Stage::new();
+    stage.pair.b.memory.store_release(64, 10).unwrap();
+    let completion = stage.run(stage.fetch_add(0, 64, u64::MAX));
+    assert_eq!((completion.status, completion.result()), (OpStatus::Ok, Some(10)));
+    assert_eq!(stage.word(64), 9, "modulo 2^64");
+    for (expected, new, found, after) in [(9, 100, 9, 100), (9, 7, 100, 100)] {
+        let op = RecordedOp::CompareSwap { remote_offset: 64, expected, new };
+        let completion = stage.run(stage.recorded(0, op));
+        assert_eq!((completion.status, completion.result()), (OpStatus::Ok, Some(found)));
+        assert_eq!(stage.word(64), after);
+    }
+    stage.assert_settled_down();
+}
+
+#[test]
+fn an_ordered_write_lands_in_one_step_after_the_last_of_its_frames() {
+    let mut stage = Stage::new();
+    let data = stage.pair.fill();
+    let before = stage.pair.target();
+    let op = RecordedOp::OrderedWrite(stage.pair.transfer(512, 4096));
+    let command = stage.recorded(0, op);
+    let mut frames = stage.pair.data_of(command);
+    assert!(frames.len() > 1);
+    frames.rotate_left(1);
+    let last = frames.pop().unwrap();
+    for frame in &frames {
+        stage.pair.deliver_to_b(frame).unwrap();
+        assert_eq!(stage.pair.target(), before);
+    }
+    stage.pair.deliver_to_b(&last).unwrap();
+    assert_eq!(stage.pair.target()[512..512 + 4096], data[..4096]);
+    stage.pair.exchange();
+    assert_eq!(stage.pair.status(), OpStatus::Ok);
+}
+
+#[test]
+fn who_asks_after_a_timeout_learns_whether_the_op_was_applied_and_what_it_found() {
+    for is_applied in [true, false] {
+        let mut stage = Stage::new();
+        stage.pair.b.memory.store_release(8, 5).unwrap();
+        let command = stage.fetch_add(0, 8, 2);
+        let data = stage.pair.data_of(command).remove(0);
+        if is_applied {
+            stage.pair.deliver_to_b(&data).unwrap();
+            assert_eq!(stage.pair.responses().len(), 1, "the acknowledgement, which is lost");
+        }
+        let timeout = stage.pair.timeout();
+        stage.pair.advance(timeout);
+        let completion = stage.pair.completion();
+        assert_eq!(completion.status, OpStatus::Timeout);
+        assert!(completion.reached() && completion.may_have_changed());
+        let settle = stage.settle(1, &command, completion.name().unwrap());
+        for _ in 0..2 {
+            let answer = stage.run(settle);
+            assert_eq!(answer.status, OpStatus::Ok);
+            let (verdict, result) =
+                if is_applied { (Verdict::Applied, Some(5)) } else { (Verdict::NotApplied, None) };
+            assert_eq!((answer.verdict(), answer.result()), (Some(verdict), result));
+        }
+        // What comes late changes nothing.
+        let late = stage.pair.deliver_to_b(&data);
+        assert_eq!(late, Err(DropReason::UnknownPendingWrite));
+        assert_eq!(stage.word(8), if is_applied { 7 } else { 5 });
+        stage.assert_settled_down();
+    }
+}
