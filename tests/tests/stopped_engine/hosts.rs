@@ -142,7 +142,7 @@ pub(crate) struct Initiator {
     /// An area for each slot.
     local: RegisteredRegion,
     /// By op type.
-    grants: [Grant; 3],
+    grants: [Grant; OpType::ALL.len()],
     /// By slot: the op that is under way.
     under_way: Vec<Option<(OpType, u64)>>,
 }
