@@ -294,8 +294,9 @@ impl Region {
     }
 }
 
-/// Words of which those in the middle are copied by wide moves; fewer are not worth it.
-const WIDE_MIN: usize = 4 * wide::CHUNK;
+/// Words of which those in the middle are copied by wide moves; fewer are not worth it. Loom cannot
+/// walk through the orders of so many.
+const WIDE_MIN: usize = if cfg!(loom) { 4 } else { 4 * wide::CHUNK };
 
 /// Writes `bytes` into as many words.
 #[inline]

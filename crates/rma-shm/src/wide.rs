@@ -23,8 +23,12 @@ pub(crate) const CHUNK: usize = 8;
 /// Words of a move.
 const MOVE: usize = 2;
 
-/// Words before the first that a wide move can begin with.
+/// Words before the first that a wide move can begin with. None under loom, whose words are not
+/// eight bytes.
 pub(crate) fn before(words: &[RegionWord]) -> usize {
+    if cfg!(loom) {
+        return 0;
+    }
     words.as_ptr().align_offset(MOVE * size_of::<RegionWord>()).min(words.len())
 }
 

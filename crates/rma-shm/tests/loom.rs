@@ -5,13 +5,15 @@
 //! what a push makes visible; pairs of lines, never seen by half; that a command is seen no earlier
 //! than the room for its completion; a producer that writes what it likes; the doorbell, from one
 //! sleep beside one or two applications to an engine that sleeps as often as it finds nothing, and
-//! in the other direction; and flags, which go down while a line comes, beside another's flag and
-//! before a sleep.
+//! in the other direction; flags, which go down while a line comes, beside another's flag and
+//! before a sleep; and regions, in `loom/regions.rs`.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
-//! the Acquire load of `tail`, these tests fail. Loom never lets a load see a later store, so it
-//! cannot tell that the Release store and the Acquire load of `head` are needed as well: there the
-//! argument in the module's doc has to do.
+//! the Acquire load of `tail`, with a pair that is published line by line, without the Release
+//! store of an ordered copy, the Acquire loads or the fence of a copy out, or the order of the
+//! atomics, these tests fail. Loom never lets a load see a later store, so it cannot tell that the
+//! Release store and the Acquire load of `head` are needed as well: there the argument in the
+//! module's doc has to do.
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -23,6 +25,9 @@ use loom::{
     thread,
 };
 use rma_shm::{Capacity, Consumer, Doorbell, Flags, Line, Producer, RingMemory};
+
+#[path = "loom/regions.rs"]
+mod regions;
 
 /// The indexes wrap during each run.
 const FIRST: u32 = u32::MAX - 1;
