@@ -12,7 +12,7 @@ local COMMON = {
 local OP = { { "region_offset", 28, 8 }, { "op_size", 36, 2 } }
 local MUTATION = { OP[1], OP[2], { "reserved", 38, 2 }, { "timeout_micros", 40, 4 } }
 local NOTICE = { { "reserved", 28, 4 } }
--- Types: name, octets of the header, whether there is a payload, fields.
+-- Types: name, octets of the header, of the payload (true: the header says how many), fields.
 local TYPES = {
     [1] = { "read request", 40, false, { OP[1], OP[2], { "payload_len_max", 38, 2 } } },
     [2] = { "read response", 32, true, { { "op_offset", 28, 2 }, { "payload_len", 30, 2 } } },
@@ -23,6 +23,12 @@ local TYPES = {
     [7] = { "solicited data", 36, true, { { "pending_write", 28, 2 }, { "payload_len", 30, 2 },
         { "op_offset", 32, 2 }, { "reserved", 34, 2 } } },
     [8] = { "acknowledgement", 32, false, NOTICE },
+    [9] = { "recorded request", 56, 8, { OP[1], OP[2], { "op_type", 38, 1 }, { "flags", 39, 1 },
+        { "timeout_micros", 40, 4 }, { "done_counter", 44, 8 }, { "done_number", 52, 2 }, { "reserved", 54, 2 } } },
+    [10] = { "acknowledgement with result", 32, 8, NOTICE },
+    [11] = { "settle request", 44, false, { { "of_counter", 28, 8 }, { "of_engine", 36, 2 }, { "op_type", 38, 1 },
+        { "zero", 39, 1 }, { "of_number", 40, 2 }, { "reserved", 42, 2 } } },
+    [12] = { "settlement", 32, 8, { { "verdict", 28, 2 }, { "reserved", 30, 2 } } },
 }
 
 local proto = Proto("1rma", "1RMA")
@@ -46,7 +52,8 @@ local function frame_at(packet, at, count)
     if packet(at, 1):uint() ~= VERSION then return nil, "version" end
     local kind = TYPES[packet(at + 1, 1):uint()]
     if not kind then return nil, "frame type" end
-    local len = kind[2] + TAG + (kind[3] and packet(at + 30, 2):uint() or 0)
+    local told = kind[3] == true and packet(at + 30, 2):uint()
+    local len = kind[2] + TAG + (told or kind[3] or 0)
     if len > left then return nil, "length" end
     return kind, len
 end

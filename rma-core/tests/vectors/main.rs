@@ -8,6 +8,7 @@
 mod dissector;
 mod packets;
 mod parts;
+mod recorded_stories;
 mod stories;
 
 use std::{path::PathBuf, sync::Arc};
@@ -15,13 +16,14 @@ use std::{path::PathBuf, sync::Arc};
 use rma_core::{
     addr::{HostAddr, Pid},
     backend::{RxFrame, Transmit},
-    command::{Command, CommandOp, CommandSlotId, Transfer},
+    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
     crypto::{AeadProvider, DerivedRegionKey, EngineId, KeyBinding, RegionKey, RegionKeySchedule},
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry, Timing},
     op::{ClassOfService, OpStatus, OpType},
     port::Port,
-    region::{Permissions, RegionId},
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
+    region::{NicTag, Permissions, RegionId, RegisteredRegion},
     time::Instant,
     wire::{self, Acknowledgement, Failure},
 };
@@ -33,10 +35,11 @@ use parts::Parts;
 
 const PID: Pid = Pid(0x0102_0304);
 const SLOT: u16 = 5;
+const RECEIVES: u16 = 8;
 const NOW: Instant = Instant::ZERO;
 
 /// What the AAD of each type of frame is made of, in order.
-const AAD: [(&str, &[&str]); 8] = [
+const AAD: [(&str, &[&str]); 12] = [
     ("read request", &["header"]),
     ("read response", &["header", "answers.iv"]),
     ("failure", &["header", "answers.iv", "answers.tag"]),
@@ -45,6 +48,10 @@ const AAD: [(&str, &[&str]); 8] = [
     ("solicitation", &["header", "answers.iv"]),
     ("solicited data", &["header", "answers.iv"]),
     ("acknowledgement", &["header", "answers.iv"]),
+    ("recorded request", &["header"]),
+    ("acknowledgement with result", &["header", "answers.iv"]),
+    ("settle request", &["header"]),
+    ("settlement", &["header", "answers.iv"]),
 ];
 
 fn file() -> PathBuf {
@@ -93,19 +100,45 @@ struct Vectors {
     addrs: [HostAddr; 2],
     target: RegionId,
     forbidden: RegionId,
+    /// A receive queue, and its application's end.
+    queue: ReceiveQueue,
+    /// What recorded ops change that are no messages. Its events go to the queue.
+    words: RegionId,
+    words_memory: Arc<Region>,
     /// Where reads land, and writes come from.
     local: RegionId,
     keys: Vec<Value>,
     frames: Vec<Value>,
 }
 
-/// Registers a region of 4096 bytes, filled by [`content`].
-fn register(nic: &mut Nic, permissions: Permissions) -> RegionId {
+/// 4096 bytes, filled by [`content`].
+fn memory() -> Arc<Region> {
     let memory = Arc::new(Region::new(4096).expect("4 KiB"));
     memory.copy_in(0, &contents(0..4096)).expect("it has that length");
-    let entry = RegionEntry::new(memory, &RegionKey::from_bytes(region_key()), permissions, PID);
+    memory
+}
+
+/// Registers a region of 4096 bytes, filled by [`content`].
+fn register(nic: &mut Nic, permissions: Permissions) -> RegionId {
+    let key = RegionKey::from_bytes(region_key());
+    register_entry(nic, RegionEntry::new(memory(), &key, permissions, PID))
+}
+
+fn register_entry(nic: &mut Nic, entry: RegionEntry) -> RegionId {
     let registered = nic.regions_mut().register(Box::new(entry));
     registered.map_err(|(error, _)| error).expect("the table has room")
+}
+
+/// Registers a receive queue of [`RECEIVES`] receives, none of them posted.
+fn register_queue(nic: &mut Nic) -> ReceiveQueue {
+    let layout = ReceiveQueueLayout::new(RECEIVES, 128).expect("a queue may be so large");
+    let rings = ReceiveQueueMemory::heap(layout);
+    let memory = Arc::new(Region::new(layout.memory_len()).expect("its buffers"));
+    let permissions = Permissions::SEND | Permissions::NOTIFY;
+    let (port, key) = (rings.clone().into_port(None), RegionKey::from_bytes(region_key()));
+    let entry = RegionEntry::receive_queue(port, memory.clone(), &key, permissions, PID);
+    let id = register_entry(nic, entry);
+    rings.into_application(RegisteredRegion::new(id, memory, NicTag(0)))
 }
 
 impl Vectors {
@@ -115,7 +148,7 @@ impl Vectors {
         let timeout = core::time::Duration::from_nanos(100_000_999);
         let nic = |addr: HostAddr, engine, counter_start| {
             let settings = NicConfigBuilder::default().with(|it| {
-                it.regions = 3;
+                it.regions = 5;
                 it.inbound_queue = 1;
                 it.timing = Timing::default().with(|it| it.timeout = timeout);
             });
@@ -135,13 +168,34 @@ impl Vectors {
         // Index 2, generation 1: no field of the frames is zero by chance.
         register(&mut responder, Permissions::READ);
         let forbidden = register(&mut responder, Permissions::NONE);
-        let gone = register(&mut responder, Permissions::READ);
-        responder.regions_mut().deregister(gone).expect("registered above");
+        let gone: [RegionId; 3] =
+            core::array::from_fn(|_| register(&mut responder, Permissions::READ));
+        for gone in gone {
+            responder.regions_mut().deregister(gone).expect("registered above");
+        }
         let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
         let target = register(&mut responder, all);
         assert_eq!(target.to_bits(), 0x0001_0002);
-        let (keys, frames) = Default::default();
-        Self { family, initiator, responder, addrs, target, forbidden, local, keys, frames }
+        let queue = register_queue(&mut responder);
+        let words_memory = memory();
+        let permissions = Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
+        let key = RegionKey::from_bytes(region_key());
+        let entry = RegionEntry::new(words_memory.clone(), &key, permissions, PID);
+        let words = register_entry(&mut responder, entry.with_events(queue.id()));
+        Self {
+            family,
+            initiator,
+            responder,
+            addrs,
+            target,
+            forbidden,
+            queue,
+            words,
+            words_memory,
+            local,
+            keys: Vec::new(),
+            frames: Vec::new(),
+        }
     }
 
     /// Derives a K_d from `region_key`, and notes how: field by field, as the wire document has it.
@@ -258,7 +312,11 @@ impl Vectors {
     }
 
     fn completes_with(&mut self, status: OpStatus) {
-        assert_eq!(self.initiator.poll_completion().expect("it has completed").status, status);
+        assert_eq!(self.completion().status, status);
+    }
+
+    fn completion(&mut self) -> Completion {
+        self.initiator.poll_completion().expect("it has completed")
     }
 
     /// Takes a frame apart, opens it, and notes all that went into it.

@@ -2,7 +2,7 @@
 
 use rma_core::{
     crypto::{Direction, Iv},
-    wire::{FrameView, Header, Mutation, failure, mutation, read},
+    wire::{Done, FrameView, Header, Mutation, failure, mutation, read, recorded, settle},
 };
 use serde_json::{Value, json};
 
@@ -50,6 +50,7 @@ impl Parts {
                     let (frame_type, region_offset) = match claims.mutation {
                         Mutation::Write { region_offset, .. } => ("write request", region_offset),
                         Mutation::Rekey => ("rekey request", 0),
+                        other => panic!("{other:?} is asked for by another frame"),
                     };
                     let fields = json!({
                         "region_offset": format!("{region_offset:016x}"),
@@ -86,11 +87,64 @@ impl Parts {
                     let fields = json!({ "reserved": 0 });
                     ("acknowledgement", header, header_len, ToInitiator, fields)
                 }
+                FrameView::RecordedRequest(view) => {
+                    let claims = view.claims();
+                    let none = Done { counter: 0, number: 0 };
+                    let (done, mutation) = (claims.done.unwrap_or(none), claims.mutation);
+                    let fields = json!({
+                        "region_offset": format!("{:016x}", region_offset(&mutation)),
+                        "op_size": mutation.op_size(),
+                        "op_type": mutation.op_type() as u8,
+                        "flags": u8::from(mutation.is_ordered()),
+                        "timeout_micros": claims.timeout_micros,
+                        "done_counter": format!("{:016x}", done.counter),
+                        "done_number": done.number,
+                        "reserved": 0,
+                    });
+                    let header_len = recorded::RECORDED_REQUEST_HEADER_LEN;
+                    ("recorded request", claims.header, header_len, ToResponder, fields)
+                }
+                FrameView::AcknowledgementWithResult(view) => {
+                    let header = view.claims().header;
+                    let fields = json!({ "reserved": 0 });
+                    let name = "acknowledgement with result";
+                    (name, header, recorded::RESULT_HEADER_LEN, ToInitiator, fields)
+                }
+                FrameView::SettleRequest(view) => {
+                    let claims = view.claims();
+                    let fields = json!({
+                        "of_counter": format!("{:016x}", claims.name.counter),
+                        "of_engine": claims.name.engine.0,
+                        "op_type": claims.op_type as u8,
+                        "zero": 0,
+                        "of_number": claims.name.number,
+                        "reserved": 0,
+                    });
+                    let header_len = settle::SETTLE_REQUEST_HEADER_LEN;
+                    ("settle request", claims.header, header_len, ToResponder, fields)
+                }
+                FrameView::Settlement(view) => {
+                    let claims = view.claims();
+                    let fields = json!({ "verdict": claims.verdict as u16, "reserved": 0 });
+                    let header_len = settle::SETTLEMENT_HEADER_LEN;
+                    ("settlement", claims.header, header_len, ToInitiator, fields)
+                }
             };
         Self { frame_type, header, header_len, direction, fields }
     }
 
     pub(crate) fn iv(&self) -> Iv {
         self.header.iv(self.direction)
+    }
+}
+
+/// Where in the region it begins, as its request says.
+fn region_offset(mutation: &Mutation) -> u64 {
+    match *mutation {
+        Mutation::OrderedWrite { region_offset, .. }
+        | Mutation::WriteWithImm { region_offset, .. }
+        | Mutation::CompareSwap { region_offset }
+        | Mutation::FetchAdd { region_offset } => region_offset,
+        _ => 0,
     }
 }

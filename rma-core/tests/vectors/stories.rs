@@ -24,6 +24,7 @@ impl Vectors {
         self.writes(&write);
         self.refused_mutations(&write, &rekey);
         self.rekeys(&rekey);
+        self.recorded(&write);
         (self.keys, self.frames)
     }
 
@@ -150,10 +151,10 @@ impl Vectors {
     }
 }
 
-fn reserved() -> Key {
+pub(crate) fn reserved() -> Key {
     Key { name: "reserved".to_owned(), key: DerivedRegionKey::RESERVED }
 }
 
-fn wrong() -> Key {
+pub(crate) fn wrong() -> Key {
     Key { name: "wrong".to_owned(), key: DerivedRegionKey::from_bytes(WRONG_KEY) }
 }
