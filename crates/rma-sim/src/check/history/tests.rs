@@ -279,7 +279,7 @@ fn unknown_additions_are_told_apart_by_their_sums_and_else_by_the_search() {
         history(&unknown.into_iter().chain(loads).collect::<Vec<_>>())
     };
     assert_eq!(searched(&ops([1, 2, 4, 8], [6, 7])), 0);
-    // Only 1 fills the second gap, so it is 2 that fills the first.
+    assert_eq!(searched(&ops([1, 2, 3, 8], [3, 4])), 0, "1 fills the second gap, so not the first");
     assert_eq!(searched(&ops([1, 2, 3, 5], [5, 6])), 1, "5, or 2 and 3");
     assert_eq!(searched(&ops([1, 2, 2, 8], [2, 11])), 1, "either 2");
     assert_eq!(searched(&ops([1, 1, 1, 9], [3, 12])), 0, "what is left fills the rest");
