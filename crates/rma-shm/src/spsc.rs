@@ -93,7 +93,7 @@ pub struct Capacity(u32);
 /// How many lines a ring has room for, for each thing that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinesEach {
-    /// One.
+    /// One, which is pushed by itself.
     One = 1,
     /// Two, which may be pushed as a pair.
     Two = 2,
