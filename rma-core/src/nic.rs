@@ -37,6 +37,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use rma_shm::Line;
+
 pub use crate::backend::ReceiveLenMax;
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
@@ -212,28 +214,40 @@ impl Nic {
     /// command that makes no sense otherwise completes with INVALID_COMMAND.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let (initiator, mut tables) = self.initiating();
-        let is_queued = initiator
+        let queued = initiator
             .handle_command(now, &command, &mut tables)
             .inspect_err(|_| self.counters.count_refused())?;
-        if is_queued && command.class == ClassOfService::Latency {
-            self.latency_class_seen_at = Some(now);
-        }
-        self.make_room(now);
+        self.note_command(now, queued);
         Ok(())
     }
 
-    /// Completes a command that could not be read with INVALID_COMMAND.
+    /// As [`Nic::handle_command`], of a command as an application wrote it. One that cannot be read
+    /// completes with INVALID_COMMAND.
     ///
     /// # Errors
     /// As [`Nic::handle_command`].
-    pub fn handle_unreadable_command(
+    #[inline]
+    pub fn handle_lines(
         &mut self,
         now: Instant,
-        slot: CommandSlotId,
+        first: &Line,
+        second: Option<&Line>,
     ) -> Result<(), CommandError> {
-        self.initiator
-            .handle_unreadable_command(now, slot, &mut self.window)
-            .inspect_err(|_| self.counters.count_refused())
+        let (initiator, mut tables) = self.initiating();
+        let queued = initiator
+            .handle_lines(now, first, second, &mut tables)
+            .inspect_err(|_| self.counters.count_refused())?;
+        self.note_command(now, queued);
+        Ok(())
+    }
+
+    /// A command was taken, and waits with its class of service, or has completed.
+    #[inline]
+    fn note_command(&mut self, now: Instant, queued: Option<ClassOfService>) {
+        if queued == Some(ClassOfService::Latency) {
+            self.latency_class_seen_at = Some(now);
+        }
+        self.make_room(now);
     }
 
     /// Takes received frames: as [`Nic::handle_frame`] one after the other, and faster. What was
@@ -461,6 +475,7 @@ impl Nic {
 
     /// The next completion. Its slot is free again once this returns it.
     #[must_use]
+    #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.initiator.poll_completion(&self.counters)
     }

@@ -9,11 +9,12 @@ mod watch;
 
 use core::ops::Range;
 
-use rma_shm::Doorbell;
+use rma_shm::{Doorbell, Line};
 
 use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
+    command::Command,
     error::DropReason,
     nic::{Nic, Quantum},
     packet::Tail,
@@ -281,19 +282,42 @@ impl Service for OneRma {
 
 /// Takes the next command of a portal, and whatever comes of it. `false` if there is none.
 fn take_command(nic: &mut Nic, port: &mut PortalPort, now: Instant) -> bool {
-    let accepted = match port.take() {
-        None => return false,
-        Some(Ok(command)) if port.owns(command.slot) => nic.handle_command(now, command).is_ok(),
-        Some(Err(slot)) if port.owns(slot) => nic.handle_unreadable_command(now, slot).is_ok(),
-        Some(_) => {
-            nic.counters().count_refused();
-            false
-        }
+    let Some(line) = port.take_line() else { return false };
+    let accepted = if Command::has_second(&line) {
+        take_pair(nic, port, now, &line)
+    } else {
+        take(nic, port, now, &line, None)
     };
     if !accepted {
         port.forget();
     }
     true
+}
+
+/// Takes the second line of a command, and what comes of both. Returns whether there will be a
+/// completion.
+#[cold]
+#[inline(never)]
+fn take_pair(nic: &mut Nic, port: &mut PortalPort, now: Instant, first: &Line) -> bool {
+    let second = port.take_second(first);
+    take(nic, port, now, first, second.as_ref())
+}
+
+/// Takes a command as it was written. Returns whether there will be a completion.
+#[inline]
+fn take(
+    nic: &mut Nic,
+    port: &PortalPort,
+    now: Instant,
+    first: &Line,
+    second: Option<&Line>,
+) -> bool {
+    if port.owns(Command::slot_of(first)) {
+        nic.handle_lines(now, first, second).is_ok()
+    } else {
+        nic.counters().count_refused();
+        false
+    }
 }
 
 fn slot_indices(slots: &Range<u16>) -> Range<usize> {

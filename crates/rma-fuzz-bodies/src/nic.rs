@@ -201,12 +201,11 @@ impl World {
             script.take(8).iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
         }));
         let nic = &mut self.hosts[host].nic;
-        let (slot, op_type, result) = match Command::from_line(&line) {
-            Ok(command) => {
-                (command.slot, command.op.op_type(), nic.handle_command(self.now, command))
-            }
-            Err(slot) => (slot, OpType::Read, nic.handle_unreadable_command(self.now, slot)),
+        let (slot, op_type) = match Command::from_line(&line) {
+            Ok(command) => (command.slot, command.op.op_type()),
+            Err(slot) => (slot, OpType::Read),
         };
+        let result = nic.handle_lines(self.now, &line, None);
         let taken = Taken { at: self.now, op_type, expected: Expected::Failure };
         self.hosts[host].took(slot.0.into(), result, taken);
     }

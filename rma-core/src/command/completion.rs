@@ -2,7 +2,7 @@
 
 use rma_shm::Line;
 
-use super::CommandSlotId;
+use super::{CommandSlotId, lines::place};
 use crate::{
     crypto::EngineId,
     op::OpStatus,
@@ -22,64 +22,61 @@ pub struct Completion {
     ending: Ending,
 }
 
-/// How far an op got, and what its target says of it (not in the paper).
+/// How far an op got, and what its target says of it (not in the paper). As it stands in a line, so
+/// that who passes it on does not look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
-    /// Whether its data was ever sent.
-    pub(crate) reached: bool,
-    /// Whether it may have changed its target although it is not OK.
-    pub(crate) may_have_changed: bool,
-    /// What its target calls it, if it is recorded there.
-    pub(crate) name: Option<OpName>,
-    /// The answer to a SETTLE.
-    pub(crate) verdict: Option<Verdict>,
-    /// What an atomic found, if that is known.
-    pub(crate) result: Option<u64>,
+    /// What there is to say; the verdict of a SETTLE from bit [`Ending::VERDICT`] on.
+    flags: u8,
+    /// The result; then the name, its counter and its [`place`].
+    words: [u64; 3],
 }
 
 impl Ending {
     /// Of an op of which there is no more to say.
-    pub(crate) const NONE: Self =
-        Self { reached: false, may_have_changed: false, name: None, verdict: None, result: None };
+    pub(crate) const NONE: Self = Self { flags: 0, words: [0; 3] };
 
     const REACHED: u8 = 1;
     const MAY_HAVE_CHANGED: u8 = 2;
     const NAMED: u8 = 4;
     const RESULT: u8 = 8;
-    /// Where the verdict begins.
     const VERDICT: u32 = 4;
 
-    const fn flags(&self) -> u8 {
-        let mut flags = match self.verdict {
-            Some(verdict) => (verdict as u8) << Self::VERDICT,
-            None => 0,
-        };
-        if self.reached {
-            flags |= Self::REACHED;
-        }
-        if self.may_have_changed {
-            flags |= Self::MAY_HAVE_CHANGED;
-        }
-        if self.name.is_some() {
-            flags |= Self::NAMED;
-        }
-        if self.result.is_some() {
-            flags |= Self::RESULT;
-        }
-        flags
+    /// Data of the op was sent, or its solicitation had come at least.
+    pub(crate) const fn reached(mut self) -> Self {
+        self.flags |= Self::REACHED;
+        self
     }
 
-    fn from_words(flags: u8, [result, counter, place]: [u64; 3]) -> Self {
-        let has = |flag| flags & flag != 0;
-        let name =
-            OpName { engine: EngineId(place as u16), counter, number: (place >> u16::BITS) as u16 };
-        Self {
-            reached: has(Self::REACHED),
-            may_have_changed: has(Self::MAY_HAVE_CHANGED),
-            name: has(Self::NAMED).then_some(name),
-            verdict: Verdict::from_code((flags >> Self::VERDICT).into()),
-            result: has(Self::RESULT).then_some(result),
-        }
+    /// The op may have changed its target although it is not OK.
+    pub(crate) const fn may_have_changed(mut self) -> Self {
+        self.flags |= Self::MAY_HAVE_CHANGED;
+        self
+    }
+
+    /// What its target calls the op.
+    pub(crate) const fn named(mut self, OpName { engine, counter, number }: OpName) -> Self {
+        self.flags |= Self::NAMED;
+        self.words[1] = counter;
+        self.words[2] = place(engine, number);
+        self
+    }
+
+    /// What an atomic found.
+    pub(crate) const fn with_result(mut self, result: u64) -> Self {
+        self.flags |= Self::RESULT;
+        self.words[0] = result;
+        self
+    }
+
+    /// The answer to a SETTLE.
+    pub(crate) const fn settled(mut self, verdict: Verdict) -> Self {
+        self.flags |= (verdict as u8) << Self::VERDICT;
+        self
+    }
+
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
     }
 }
 
@@ -105,7 +102,7 @@ impl Completion {
     /// not has changed nothing, and never will.
     #[must_use]
     pub const fn reached(&self) -> bool {
-        self.ending.reached
+        self.ending.has(Ending::REACHED)
     }
 
     /// Whether an op that is not OK may have changed its target all the same: all of it, and of a
@@ -115,7 +112,7 @@ impl Completion {
     /// that ended so can be settled: see [`Completion::name`].
     #[must_use]
     pub const fn may_have_changed(&self) -> bool {
-        self.ending.may_have_changed
+        self.ending.has(Ending::MAY_HAVE_CHANGED)
     }
 
     /// What the target calls a recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an
@@ -123,20 +120,22 @@ impl Completion {
     /// was asked by.
     #[must_use]
     pub const fn name(&self) -> Option<OpName> {
-        self.ending.name
+        let Ending { words: [_, counter, place], .. } = self.ending;
+        let (engine, number) = (EngineId(place as u16), (place >> u16::BITS) as u16);
+        if self.ending.has(Ending::NAMED) { Some(OpName { engine, counter, number }) } else { None }
     }
 
     /// The answer to a SETTLE that is OK.
     #[must_use]
     pub const fn verdict(&self) -> Option<Verdict> {
-        self.ending.verdict
+        Verdict::from_code((self.ending.flags >> Ending::VERDICT) as u16)
     }
 
     /// The word that a COMPARE_SWAP or a FETCH_ADD found, before it changed it: of one that is OK,
     /// and of a SETTLE that says that it was applied.
     #[must_use]
     pub const fn result(&self) -> Option<u64> {
-        self.ending.result
+        if self.ending.has(Ending::RESULT) { Some(self.ending.words[0]) } else { None }
     }
 
     /// How long the command waited in the initiating NIC to enter service: local congestion (§4.5).
@@ -169,17 +168,8 @@ impl Completion {
     #[inline]
     pub const fn to_line(&self) -> Line {
         let Self { slot, status, issue_delay_nanos, total_delay_nanos, ending } = self;
-        let head = slot.0 as u64 | (*status as u64) << 16 | (ending.flags() as u64) << 24;
-        let result = match ending.result {
-            Some(result) => result,
-            None => 0,
-        };
-        let (counter, place) = match ending.name {
-            Some(OpName { engine, counter, number }) => {
-                (counter, engine.0 as u64 | (number as u64) << u16::BITS)
-            }
-            None => (0, 0),
-        };
+        let head = slot.0 as u64 | (*status as u64) << 16 | (ending.flags as u64) << 24;
+        let [result, counter, place] = ending.words;
         Line([head, *issue_delay_nanos, *total_delay_nanos, result, counter, place, 0, 0])
     }
 
@@ -190,7 +180,7 @@ impl Completion {
         let [head, issue_delay, total_delay, result, counter, place, ..] = line.0;
         let status = OpStatus::from_code((head >> 16) as u8)?;
         let completion = Self::new(CommandSlotId(head as u16), status, issue_delay, total_delay);
-        let ending = Ending::from_words((head >> 24) as u8, [result, counter, place]);
+        let ending = Ending { flags: (head >> 24) as u8, words: [result, counter, place] };
         Some(completion.ending(ending))
     }
 }
@@ -215,18 +205,23 @@ mod tests {
     #[test]
     fn what_a_target_says_of_an_op_round_trips() {
         let name = OpName { engine: EngineId(0xfffe), counter: u64::MAX - 1, number: 0xfffd };
-        let applied = Ending {
-            reached: true,
-            name: Some(name),
-            verdict: Some(Verdict::Applied),
-            result: Some(u64::MAX),
-            ..Ending::NONE
-        };
-        let unknown = Ending { may_have_changed: true, verdict: None, result: None, ..applied };
-        let empty = Ending { result: Some(0), verdict: Some(Verdict::Forgotten), ..Ending::NONE };
-        for ending in [applied, unknown, empty, Ending::NONE] {
+        let read = |ending| {
             let completion = Completion::new(CommandSlotId(9), OpStatus::Ok, 1, 2).ending(ending);
-            assert_eq!(Completion::from_line(&completion.to_line()), Some(completion));
+            let read = Completion::from_line(&completion.to_line()).unwrap();
+            assert_eq!(read, completion);
+            (
+                (read.reached(), read.may_have_changed()),
+                (read.name(), read.verdict(), read.result()),
+            )
+        };
+        assert_eq!(read(Ending::NONE), ((false, false), (None, None, None)));
+        let unknown = Ending::NONE.reached().may_have_changed().named(name);
+        assert_eq!(read(unknown), ((true, true), (Some(name), None, None)));
+        for verdict in Verdict::ALL {
+            let settled = Ending::NONE.named(name).settled(verdict).with_result(u64::MAX);
+            let all = (Some(name), Some(verdict), Some(u64::MAX));
+            assert_eq!(read(settled), ((false, false), all));
         }
+        assert_eq!(read(Ending::NONE.with_result(0)).1.2, Some(0));
     }
 }

@@ -32,6 +32,7 @@ pub(super) const fn place(engine: EngineId, number: u16) -> u64 {
 }
 
 /// The second line of a recorded op.
+#[inline(never)]
 pub(super) fn second(slot: CommandSlotId, op: &RecordedOp, done: Option<Done>) -> Line {
     let flags = match op {
         RecordedOp::WriteWithImm { ordered: true, .. } => ORDERED,
@@ -51,6 +52,8 @@ pub(super) fn second(slot: CommandSlotId, op: &RecordedOp, done: Option<Done>) -
 }
 
 /// The op whose first line has `code` and `transfer`; `None` if there is none such.
+#[cold]
+#[inline(never)]
 pub(super) fn op(
     slot: CommandSlotId,
     code: u8,

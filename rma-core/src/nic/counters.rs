@@ -246,6 +246,7 @@ impl NicCounters {
     }
 
     /// `op_type` matters only where the op was one.
+    #[inline]
     pub(super) fn count_completion(&self, op: &CommandOp, completion: &Completion) {
         self.statuses[completion.status as usize].add(1);
         // A SETTLE is not of the type that it asks about, and takes half as long.

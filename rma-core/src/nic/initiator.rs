@@ -19,6 +19,8 @@ mod slots;
 
 use std::collections::VecDeque;
 
+use rma_shm::Line;
+
 use super::{
     NicConfig,
     counters::NicCounters,
@@ -28,11 +30,12 @@ use super::{
     tables::Tables,
 };
 use crate::{
+    addr::Pid,
     backend::TxFrame,
-    command::{Command, CommandSlotId, Completion, Ending, Transfer},
+    command::{Command, CommandOp, CommandSlotId, Completion, Ending, Transfer},
     error::CommandError,
     index_list::{IndexList, Links},
-    op::{ClassOfService, OpStatus},
+    op::{ClassOfService, Moves, OpStatus},
     port::SourcePort,
     time::Instant,
 };
@@ -60,7 +63,7 @@ pub(super) struct Initiator {
     /// next: all its data leaves in one turn.
     has_rest: bool,
     /// At most one for each slot, so it never grows.
-    completions: VecDeque<Completion>,
+    completions: VecDeque<Ended>,
     /// Ops of the throughput class that are in service or solicited.
     bulk_under_way: usize,
     /// When the last of them was answered.
@@ -69,11 +72,19 @@ pub(super) struct Initiator {
     timeout_nanos: u64,
 }
 
+/// An op that has ended, and whose completion waits to be polled.
+struct Ended {
+    slot: CommandSlotId,
+    status: OpStatus,
+    issue: u64,
+    total: u64,
+}
+
 impl Initiator {
     /// Bytes that each command slot takes: the slot, its links, and its place among the
     /// completions.
     pub(super) const ENTRY_LEN: usize =
-        size_of::<Slot>() + 2 * Links::ENTRY_LEN + size_of::<Completion>();
+        size_of::<Slot>() + 2 * Links::ENTRY_LEN + size_of::<Ended>();
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let settings = &config.settings;
@@ -89,6 +100,7 @@ impl Initiator {
             seal: RequestSeal::NONE,
             arrived: Granules::NONE,
             solicited: Solicited::NONE,
+            ending: Ending::NONE,
         };
         Self {
             slots: (0..slots).map(|_| free()).collect(),
@@ -109,15 +121,49 @@ impl Initiator {
         }
     }
 
-    /// Takes a command into its slot, and tells whether it waits there. A command that makes no
-    /// sense completes at once.
+    /// Takes a command into its slot, and tells whether it waits there, and with which class. A
+    /// command that makes no sense completes at once.
     pub(super) fn handle_command(
         &mut self,
         now: Instant,
         command: &Command,
         tables: &mut Tables<'_>,
-    ) -> Result<bool, CommandError> {
+    ) -> Result<Option<ClassOfService>, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
+        self.slots[command.slot.index()].command = *command;
+        Ok(self.queue(now, (command.slot, pid), tables))
+    }
+
+    /// As [`Initiator::handle_command`], of a command as an application wrote it: read where it
+    /// stays. One that cannot be read makes no sense.
+    #[inline]
+    pub(super) fn handle_lines(
+        &mut self,
+        now: Instant,
+        first: &Line,
+        second: Option<&Line>,
+        tables: &mut Tables<'_>,
+    ) -> Result<Option<ClassOfService>, CommandError> {
+        let id = Command::slot_of(first);
+        let pid = self.take_slot(now, id)?;
+        if self.slots[id.index()].command.read(first, second).is_none() {
+            self.slots[id.index()].command = Command::NONE;
+            self.complete(now, id, OpStatus::InvalidCommand, tables.window);
+            return Ok(None);
+        }
+        Ok(self.queue(now, (id, pid), tables))
+    }
+
+    /// Queues the command of a slot that was just taken, if it makes sense.
+    #[inline]
+    fn queue(
+        &mut self,
+        now: Instant,
+        (id, pid): (CommandSlotId, Pid),
+        tables: &mut Tables<'_>,
+    ) -> Option<ClassOfService> {
+        let slot = &mut self.slots[id.index()];
+        let command = &slot.command;
         let valid = command.op.is_defined()
             && tables.config.place.addresses.toward(command.responder).is_some()
             && command.op.transfer().is_none_or(
@@ -129,27 +175,14 @@ impl Initiator {
                 },
             );
         if !valid {
-            self.complete(now, command.slot, OpStatus::InvalidCommand, tables.window);
-            return Ok(false);
+            self.complete(now, id, OpStatus::InvalidCommand, tables.window);
+            return None;
         }
-        let fifo = fifo(command.class, command.op.op_type().shape().moves);
-        self.waiting[fifo].push_back(&mut self.links, command.slot.0);
-        let slot = &mut self.slots[command.slot.index()];
+        let class = command.class;
+        let fifo = fifo(class, command.op.moves());
         slot.state = State::Queued;
-        slot.command = *command;
-        Ok(true)
-    }
-
-    /// Completes a command that could not even be read.
-    pub(super) fn handle_unreadable_command(
-        &mut self,
-        now: Instant,
-        slot: CommandSlotId,
-        window: &mut SolicitationWindow,
-    ) -> Result<(), CommandError> {
-        self.take_slot(now, slot)?;
-        self.complete(now, slot, OpStatus::InvalidCommand, window);
-        Ok(())
+        self.waiting[fifo].push_back(&mut self.links, id.0);
+        Some(class)
     }
 
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
@@ -162,8 +195,8 @@ impl Initiator {
                 if waited < self.dispatch_timeout_nanos {
                     break;
                 }
-                let shape = self.slots[usize::from(id)].command.op.op_type().shape();
-                if !shape.needs_window() || window.admits_op() {
+                let moves = self.slots[usize::from(id)].command.op.moves();
+                if moves == Moves::Out || window.admits_op() {
                     counters.count_shed_with_room();
                 }
                 self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
@@ -230,7 +263,6 @@ impl Initiator {
     }
 
     /// Ends the op of `id`, whatever its state, and refunds the window.
-    #[inline]
     fn complete(
         &mut self,
         now: Instant,
@@ -238,30 +270,19 @@ impl Initiator {
         status: OpStatus,
         window: &mut SolicitationWindow,
     ) {
-        self.complete_as(now, id, (status, Ending::NONE), window);
-    }
-
-    /// [`Initiator::complete`], with what the target has said besides.
-    fn complete_as(
-        &mut self,
-        now: Instant,
-        id: CommandSlotId,
-        (status, mut ending): (OpStatus, Ending),
-        window: &mut SolicitationWindow,
-    ) {
         let slot = &mut self.slots[id.index()];
-        let shape = slot.command.op.op_type().shape();
+        let moves = slot.command.op.moves();
         let total = now.nanos_since(slot.arrived_at);
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                let fifo = fifo(slot.command.class, shape.moves);
+                let fifo = fifo(slot.command.class, moves);
                 self.waiting[fifo].remove(&mut self.links, id.0);
                 total
             }
             State::InService => {
                 self.in_service.remove(&mut self.links, id.0);
-                if shape.needs_window() {
+                if moves == Moves::In {
                     window.refund(Solicitor::Read, slot.command.op.op_size());
                 }
                 slot.entered_at.nanos_since(slot.arrived_at)
@@ -271,9 +292,7 @@ impl Initiator {
                 if slot.has_data_to_send() {
                     self.sending.remove(&mut self.sending_links, id.0);
                 }
-                ending.reached = true;
-                ending.may_have_changed = slot.may_have_changed(status);
-                ending.name = slot.name();
+                slot.note_end(status);
                 slot.entered_at.nanos_since(slot.arrived_at)
             }
             State::Completed => unreachable!("an op completes once"),
@@ -286,20 +305,23 @@ impl Initiator {
             }
         }
         slot.state = State::Completed;
-        if shape.is_secret {
-            // The slot keeps no copy of the new K_r.
-            slot.command.op.forget_key();
-        }
-        self.completions.push_back(Completion::new(id, status, issue, total).ending(ending));
+        // The slot keeps no copy of a new K_r.
+        slot.command.op.forget_key();
+        self.completions.push_back(Ended { slot: id, status, issue, total });
     }
 
     /// The next completion. Its slot is free from now on.
+    #[inline]
     pub(super) fn poll_completion(&mut self, counters: &NicCounters) -> Option<Completion> {
-        let completion = self.completions.pop_front()?;
-        let slot = &mut self.slots[completion.slot.index()];
+        let Ended { slot: id, status, issue, total } = self.completions.pop_front()?;
+        let slot = &mut self.slots[id.index()];
         slot.state = State::Free;
+        let completion = Completion::new(id, status, issue, total);
         counters.count_completion(&slot.command.op, &completion);
-        Some(completion)
+        Some(match slot.command.op {
+            CommandOp::Read(_) => completion,
+            _ => completion.ending(core::mem::replace(&mut slot.ending, Ending::NONE)),
+        })
     }
 
     /// How many ops are in service.

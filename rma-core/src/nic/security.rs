@@ -289,12 +289,22 @@ impl Security {
             let key = *self.opening.key(opened.index);
             return (key, opened.authentic.then_some(Authentic(claims)));
         }
-        // The region has got another key in this very batch.
+        let (key, is_right) = self.is_under_new_key::<HEADER>(opened, region_key, binding, request);
+        (key, is_right.then_some(Authentic(claims)))
+    }
+
+    /// The same, of a request whose region has got another key in this very batch.
+    fn is_under_new_key<const HEADER: usize>(
+        &self,
+        opened: &Opened,
+        region_key: &RegionKeySchedule,
+        binding: &KeyBinding,
+        (seal, frame): (&RequestSeal, &mut [u8]),
+    ) -> (DerivedRegionKey, bool) {
         let key = region_key.derive_with(self.aead, binding);
         // What was authentic under the one before is that, and may be decrypted by now.
-        let is_right =
-            !opened.authentic && self.is_request_under::<HEADER>(&key, request.0, request.1);
-        (key, is_right.then_some(Authentic(claims)))
+        let is_right = !opened.authentic && self.is_request_under::<HEADER>(&key, seal, frame);
+        (key, is_right)
     }
 
     /// Whether the tag of a request is right under the K_d that `binding` has of any of the

@@ -111,24 +111,34 @@ impl PortalPort {
     /// its completion would have no room.
     #[inline]
     pub fn take(&mut self) -> Option<Result<Command, CommandSlotId>> {
+        let line = self.take_line()?;
+        Some(match self.take_second(&line) {
+            None => Command::from_line(&line),
+            Some(second) => Command::from_lines(&line, &second),
+        })
+    }
+
+    /// Takes the first line of the next command; its second one, if it has one, is to follow. `None`
+    /// as [`PortalPort::take`].
+    #[inline]
+    pub(crate) fn take_line(&mut self) -> Option<Line> {
         if !self.has_command() {
             return None;
         }
         let line = self.commands.pop_and_wipe_if(Command::is_secret)?;
         self.outstanding += 1;
-        Some(if Command::has_second(&line) {
-            self.with_second(&line)
-        } else {
-            Command::from_line(&line)
-        })
+        Some(line)
     }
 
-    /// The command that `first` is the first line of. Both lines became visible in one step, so
-    /// where there is no second one, the application does not keep to the rules.
-    fn with_second(&mut self, first: &Line) -> Result<Command, CommandSlotId> {
-        match self.commands.pop_and_wipe_if(Command::is_secret) {
-            Some(second) => Command::from_lines(first, &second),
-            None => Command::from_line(first),
+    /// Takes the second line of the command that begins with `first`, if it has one. Both lines
+    /// became visible in one step, so where it is not there, the application does not keep to the
+    /// rules.
+    #[inline]
+    pub(crate) fn take_second(&mut self, first: &Line) -> Option<Line> {
+        if Command::has_second(first) {
+            self.commands.pop_and_wipe_if(Command::is_secret)
+        } else {
+            None
         }
     }
 

@@ -12,21 +12,24 @@ use super::{
 };
 use crate::{
     backend::RxFrame,
-    command::{CommandOp, Ending, RecordedOp},
+    command::{CommandOp, RecordedOp},
     error::DropReason,
     limits::WORD_LEN,
     nic::{security::Opened, solicitation_window::SolicitationWindow},
     op::{OpStatus, OpType},
     time::Instant,
-    wire::{AcknowledgementWithResult, OpName, Settlement, Verdict, word_of},
+    wire::{AcknowledgementWithResult, Settlement, Verdict, word_of},
 };
 
 impl Slot {
-    /// What the target calls the op, if it is recorded and was solicited.
-    pub(super) const fn name(&self) -> Option<OpName> {
-        match self.command.op {
-            CommandOp::Recorded { .. } => Some(self.solicited.name),
-            _ => None,
+    /// Notes how an op that was solicited ends.
+    pub(super) const fn note_end(&mut self, status: OpStatus) {
+        self.ending = self.ending.reached();
+        if self.may_have_changed(status) {
+            self.ending = self.ending.may_have_changed();
+        }
+        if matches!(self.command.op, CommandOp::Recorded { .. }) {
+            self.ending = self.ending.named(self.solicited.name);
         }
     }
 
@@ -34,7 +37,7 @@ impl Slot {
     /// recorded changes all or nothing, so where its target says that it was not applied, it has
     /// changed nothing; but for the bytes of a WRITE_WITH_IMM, which land before its event. Of a
     /// plain WRITE a part may have landed before its region got another key.
-    pub(super) const fn may_have_changed(&self, status: OpStatus) -> bool {
+    const fn may_have_changed(&self, status: OpStatus) -> bool {
         let may_be_in_part = matches!(
             self.command.op,
             CommandOp::Write(_)
@@ -88,8 +91,8 @@ impl Initiator {
         if !op.mutation().has_result() {
             return Err(DropReason::NoticeStatus);
         }
-        let ending = Ending { result: Some(word_of(frame.bytes)), ..Ending::NONE };
-        self.complete_as(now, acknowledgement.header.slot, (OpStatus::Ok, ending), window);
+        slot.ending = slot.ending.with_result(word_of(frame.bytes));
+        self.complete(now, acknowledgement.header.slot, OpStatus::Ok, window);
         Ok(())
     }
 
@@ -111,13 +114,11 @@ impl Initiator {
         let (id, verdict) = (settlement.header.slot, settlement.verdict);
         let has_result = verdict == Verdict::Applied
             && matches!(op_type, OpType::CompareSwap | OpType::FetchAdd);
-        let ending = Ending {
-            name: Some(name),
-            verdict: Some(verdict),
-            result: has_result.then(|| word_of(frame.bytes)),
-            ..Ending::NONE
-        };
-        self.complete_as(now, id, (OpStatus::Ok, ending), window);
+        slot.ending = slot.ending.named(name).settled(verdict);
+        if has_result {
+            slot.ending = slot.ending.with_result(word_of(frame.bytes));
+        }
+        self.complete(now, id, OpStatus::Ok, window);
         Ok(())
     }
 }

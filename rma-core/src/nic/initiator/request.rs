@@ -34,8 +34,7 @@ impl Initiator {
         let pid = slot.pid.expect("a slot with a command has a PID");
         let addresses = &tables.config.place.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
-        self.waiting[fifo(command.class, command.op.op_type().shape().moves)]
-            .remove(&mut self.links, id.0);
+        self.waiting[fifo(command.class, command.op.moves())].remove(&mut self.links, id.0);
         self.in_service.push_back(&mut self.links, id.0);
         self.bulk_under_way += usize::from(command.class == ClassOfService::Throughput);
 
@@ -48,9 +47,12 @@ impl Initiator {
             engine: EngineId::default(),
             counter: 0,
         };
-        let timeout_micros = (self.timeout_nanos / 1_000) as u32;
+        let timeout_micros = || (self.timeout_nanos / 1_000) as u32;
         let (key, security) = (&command.key, &mut *tables.security);
-        let plain = |mutation| MutationRequest { header, mutation, timeout_micros };
+        let plain = |mutation| {
+            let timeout_micros = timeout_micros();
+            MutationRequest { header, mutation, timeout_micros }
+        };
         let (iv, len) = match command.op {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
                 tables.window.debit(Solicitor::Read, op_size);
@@ -72,7 +74,7 @@ impl Initiator {
                 (security.write_request(key, request, out.bytes), MUTATION_REQUEST_LEN)
             }
             CommandOp::Recorded { op, done } => {
-                let mutation = op.mutation();
+                let (mutation, timeout_micros) = (op.mutation(), timeout_micros());
                 let request = RecordedRequest { header, mutation, timeout_micros, done };
                 let immediate =
                     &mut out.bytes[RECORDED_REQUEST_HEADER_LEN..RECORDED_REQUEST_LEN - TAG_LEN];

@@ -7,7 +7,7 @@
 use super::{Initiator, mutation::Solicited};
 use crate::{
     addr::{HostAddr, Pid},
-    command::{Command, CommandSlotId},
+    command::{Command, CommandSlotId, Ending},
     crypto::{DerivedRegionKey, Iv},
     error::{CommandError, DropReason},
     limits::TAG_LEN,
@@ -41,6 +41,8 @@ pub(super) struct Slot {
     pub(super) arrived: Granules,
     /// What a mutation's solicitation said.
     pub(super) solicited: Solicited,
+    /// What there is to say of how an op ended that is no READ, until its completion is polled.
+    pub(super) ending: Ending,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -143,12 +143,8 @@ impl Admission {
                 Some(_) => DropReason::RequestUnauthenticated,
                 None => DropReason::UnknownRegion,
             };
-            // It was, if its region has got another key in this very batch.
-            let is_old = opened.authentic
-                && matches!(opened.with, OpenedWith::Revision(it) if it != Decoy::REVISION);
-            let frame = &*frame;
-            let refused = (asked, &binding, frame);
-            return Err(self.refuse_unauthenticated::<HEADER>(refused, is_old, reason, tables));
+            let refused = (asked, &binding, &*frame);
+            return Err(self.refuse_unauthenticated::<HEADER>(refused, opened, reason, tables));
         };
         if let Some((offset, size)) = span
             && size as usize > PREFETCH_MAX
@@ -195,13 +191,16 @@ impl Admission {
     //= type=deviation
     /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so
     /// under a previous one either; or if it was before the region got its key, in this very batch. Returns why it is dropped.
+    #[inline(never)]
     fn refuse_unauthenticated<const HEADER: usize>(
         &mut self,
         (asked, binding, frame): (&Asked, &KeyBinding, &RxFrame<'_>),
-        was_authentic: bool,
+        opened: &Opened,
         reason: DropReason,
         tables: &Tables<'_>,
     ) -> DropReason {
+        let was_authentic = opened.authentic
+            && matches!(opened.with, OpenedWith::Revision(it) if it != Decoy::REVISION);
         let previous = tables.regions.previous().to_compare(asked.header.region);
         // An initiator that had the key before a rotation is told, however many strangers ask at
         // the same time (P11).

@@ -170,6 +170,7 @@ impl InboundReads {
     }
 
     /// Queues the answer to an admitted SETTLE (not in the paper). It was asked `why_full`.
+    #[cold]
     pub(super) fn push_settlement(
         &mut self,
         now: Instant,

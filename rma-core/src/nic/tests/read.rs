@@ -433,7 +433,9 @@ fn commands_that_make_no_sense_complete_at_once() {
         pair.issue(command);
         assert_eq!(pair.status(), OpStatus::InvalidCommand, "{command:?}");
     }
-    pair.a.nic.handle_unreadable_command(pair.now, CommandSlotId(3)).unwrap();
+    let mut unreadable = pair.read(3, 0, 64).to_line();
+    unreadable.0[0] |= 0xff << 16;
+    pair.a.nic.handle_lines(pair.now, &unreadable, None).unwrap();
     assert_eq!(pair.status(), OpStatus::InvalidCommand);
     assert!(pair.requests().is_empty());
 }
