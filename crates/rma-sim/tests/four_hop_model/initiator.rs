@@ -6,17 +6,24 @@
 
 use crate::{
     model::State,
-    network::Frame,
+    network::{Frame, Status},
+    records::Name,
     script::{Flaw, OPS_MAX, OpId, SLOTS_MAX, Script, SolicitationId},
+    settle::{self, Verdict},
 };
 
 /// How an op ended, as its application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     Ok,
-    Timeout,
+    /// `reached`: whether a hop 2 was taken, so that data was sent.
+    Timeout {
+        reached: bool,
+    },
     AuthenticationFailure,
     Nack,
+    /// No receive was posted.
+    NotReady,
     /// The initiator restarted: nobody is told anything.
     Lost,
 }
@@ -39,6 +46,8 @@ pub(crate) struct Slot {
     generation: u8,
     /// Ticks until it may time out, once solicited.
     left: u8,
+    /// What a TIMEOUT would tell of hop 2.
+    pub(crate) reached: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,6 +56,10 @@ pub(crate) struct Initiator {
     /// The generation that each op went out with; 0 before.
     pub(crate) generations: [u8; OPS_MAX],
     pub(crate) outcomes: [Option<Outcome>; OPS_MAX],
+    /// What each recorded op is asked about by, from hop 2 on.
+    pub(crate) names: [Option<Name>; OPS_MAX],
+    /// What SETTLE said.
+    pub(crate) verdicts: [Option<Verdict>; OPS_MAX],
     /// How old the turn's reading of the clock is. Only a flaw looks at it.
     turn_age: u8,
     pub(crate) restarted: bool,
@@ -61,7 +74,44 @@ impl Initiator {
         }
         let mut ops = (0..).zip(script.ops).zip(self.outcomes);
         let op = ops.find(|((_, op), outcome)| op.slot == slot && outcome.is_none());
-        op.map(|((id, _), _)| id)
+        let ((id, op), _) = op?;
+        let may_begin = op.done.is_none_or(|done| self.knows_end(done))
+            && op.repeats.is_none_or(|first| self.may_repeat(script, first));
+        may_begin.then_some(id)
+    }
+
+    /// Whether nothing more is to be learnt of how an op ended.
+    pub(crate) fn knows_end(&self, op: OpId) -> bool {
+        let verdict = self.verdicts[usize::from(op)];
+        match self.outcomes[usize::from(op)] {
+            None => false,
+            Some(Outcome::Timeout { reached: true }) => verdict.is_some(),
+            Some(_) => true,
+        }
+    }
+
+    /// The executor's rule: whether an op's message may be sent again. Not if it may have been
+    /// applied.
+    fn may_repeat(&self, script: &Script, op: OpId) -> bool {
+        match self.outcomes[usize::from(op)] {
+            None | Some(Outcome::Ok | Outcome::Lost) => false,
+            Some(Outcome::Nack | Outcome::NotReady | Outcome::AuthenticationFailure) => true,
+            Some(Outcome::Timeout { reached }) => {
+                let verdict = self.verdicts[usize::from(op)];
+                let settled = verdict == Some(Verdict::NotApplied);
+                !reached || settled || script.has(Flaw::RepeatedBlindly)
+            }
+        }
+    }
+
+    /// Whether the flaw leaves something to be noted.
+    pub(crate) fn may_note_reached(&self, slot: u8) -> bool {
+        let slot = self.slots[usize::from(slot)];
+        matches!(slot.phase, Phase::Solicited { .. }) && !slot.reached
+    }
+
+    pub(crate) fn note_reached(&mut self, slot: u8) {
+        self.slots[usize::from(slot)].reached = true;
     }
 
     pub(crate) fn may_time_out(&self, slot: u8) -> bool {
@@ -112,7 +162,8 @@ impl Initiator {
     }
 
     pub(crate) fn time_out(&mut self, slot: u8) {
-        self.complete(slot.into(), Outcome::Timeout);
+        let reached = self.slots[usize::from(slot)].reached;
+        self.complete(slot.into(), Outcome::Timeout { reached });
     }
 }
 
@@ -123,23 +174,31 @@ pub(crate) fn issue(state: &mut State, slot: u8, op: OpId) {
     let generation = slot.generation + 1;
     initiator.generations[usize::from(op)] = generation;
     // It may time out at any time from now on: more than a real initiator does before hop 2.
-    *slot = Slot { phase: Phase::Requested, op, generation, left: 0 };
+    *slot = Slot { phase: Phase::Requested, op, generation, left: 0, reached: false };
     state.network.send(Frame::Request { op });
 }
 
-/// Hops 2 and 4 and failure notices.
+/// Hops 2 and 4, failure notices, and the answers to SETTLE.
 pub(crate) fn receive(script: &Script, state: &mut State, frame: Frame) {
     match frame {
         Frame::Solicitation { by } => receive_solicitation(script, state, by),
-        Frame::Acknowledgement { by, ok } => {
-            let status = if ok { Outcome::Ok } else { Outcome::AuthenticationFailure };
+        Frame::Acknowledgement { by, status } => {
+            let status = match status {
+                Status::Ok => Outcome::Ok,
+                Status::AuthenticationFailure => Outcome::AuthenticationFailure,
+                Status::NotReady => Outcome::NotReady,
+            };
             receive_acknowledgement(script, state, by, status);
         }
         Frame::Nack { op } => receive_notice(script, state, op, Outcome::Nack),
+        Frame::NotReady { op } => receive_notice(script, state, op, Outcome::NotReady),
         Frame::AuthenticationFailure { op } => {
             receive_notice(script, state, op, Outcome::AuthenticationFailure);
         }
-        Frame::Request { .. } | Frame::Data { .. } => unreachable!("for the target"),
+        Frame::Settlement { op, verdict } => settle::receive(script, state, op, verdict),
+        Frame::Request { .. } | Frame::Data { .. } | Frame::Settle { .. } => {
+            unreachable!("for the target")
+        }
     }
 }
 
@@ -155,9 +214,10 @@ fn slot_of(script: &Script, state: &State, op: OpId) -> Option<usize> {
 }
 
 fn receive_solicitation(script: &Script, state: &mut State, by: SolicitationId) {
-    let answered = state.target.solicitations[usize::from(by)].op;
+    let solicitation = state.target.solicitations[usize::from(by)];
+    let answered = solicitation.op;
     let Some(index) = slot_of(script, state, answered) else { return };
-    let Initiator { slots, turn_age, .. } = &mut state.initiator;
+    let Initiator { slots, turn_age, names, .. } = &mut state.initiator;
     let slot = &mut slots[index];
     let first = slot.phase == Phase::Requested || script.has(Flaw::EveryHopTwoAnswered);
     let bound = slot.op == answered || script.has(Flaw::HopTwoNotBound);
@@ -165,6 +225,8 @@ fn receive_solicitation(script: &Script, state: &mut State, by: SolicitationId) 
         return;
     }
     slot.phase = Phase::Solicited { by };
+    slot.reached = !script.has(Flaw::ReachedToldTooLate);
+    names[usize::from(slot.op)] = solicitation.record.map(|record| Name { by, record });
     let timeout = script.timing.initiator_timeout;
     if script.has(Flaw::StaleStamp) {
         slot.left = timeout - *turn_age;
@@ -191,6 +253,9 @@ fn receive_acknowledgement(
     let Some(index) = slot_of(script, state, answered) else { return };
     let Phase::Solicited { by: accepted } = state.initiator.slots[index].phase else { return };
     if accepted == by || script.has(Flaw::HopFourNotBound) {
+        if status == Outcome::Ok {
+            state.target.compare_result(state.initiator.slots[index].op, by);
+        }
         state.initiator.complete(index, status);
     }
 }

@@ -7,7 +7,8 @@ use crate::{
     initiator::{self, Initiator},
     network::{Frame, Network},
     promises,
-    script::{ENTRIES_MAX, Flaw, OpId, SLOTS_MAX, Script},
+    script::{ENTRIES_MAX, Flaw, OpId, RECORDS_MAX, SLOTS_MAX, Script},
+    settle,
     target::{self, Target},
 };
 
@@ -38,6 +39,10 @@ pub(crate) enum Action {
     Deliver(Frame),
     /// The initiator gives an op up.
     TimeOut { slot: u8 },
+    /// It takes note that data was sent: only a flaw does so in a step of its own.
+    NoteReached { slot: u8 },
+    /// The initiator asks what became of an op, or cancels it.
+    AskSettle(Frame),
     /// The target sends hop 2.
     Solicit { index: u8 },
     /// The target gives up an entry that waits.
@@ -48,6 +53,8 @@ pub(crate) enum Action {
     Park { index: u8 },
     /// The target gives up an entry whose key was replaced.
     Refuse { index: u8 },
+    /// The target gives up a record that it has held for the retention.
+    Expire { record: u8 },
     /// The target copies what has passed its checks.
     Copy,
     /// The target looks at its clock after the copy.
@@ -66,7 +73,7 @@ impl Model for Script {
 
     fn init_states(&self) -> Vec<State> {
         let initiator = Initiator::default();
-        vec![State { initiator, target: Target::NEW, network: Network::default(), drift: 0 }]
+        vec![State { initiator, target: Target::new(self), network: Network::default(), drift: 0 }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -90,7 +97,11 @@ impl Model for Script {
             if initiator.may_time_out(slot) {
                 actions.push(Action::TimeOut { slot });
             }
+            if initiator.may_note_reached(slot) {
+                actions.push(Action::NoteReached { slot });
+            }
         }
+        actions.extend(settle::requests(self, state).map(Action::AskSettle));
         if self.initiator_restarts && !initiator.restarted && initiator.is_busy() {
             actions.push(Action::RestartInitiator);
         }
@@ -127,11 +138,14 @@ impl Model for Script {
             Action::Issue { slot, op } => initiator::issue(&mut state, slot, op),
             Action::Deliver(frame) => state = self.after(last, frame),
             Action::TimeOut { slot } => initiator.time_out(slot),
+            Action::NoteReached { slot } => initiator.note_reached(slot),
+            Action::AskSettle(request) => network.send(request),
             Action::Solicit { index } => network.send(target.solicit(self, index)),
             Action::Shed { index } => network.send(target.shed(index)),
             Action::Forget { index } => target.forget(self, index),
             Action::Park { index } => target.park(self, index),
             Action::Refuse { index } => target.refuse(self, index),
+            Action::Expire { record } => target.expire(record),
             Action::Copy => target::copy(self, &mut state),
             Action::LookAgain => target::look_again(self, &mut state),
             Action::DriverRekey => {
@@ -139,7 +153,7 @@ impl Model for Script {
                 target.driver_rekeyed = true;
             }
             Action::RestartInitiator => initiator.restart(),
-            Action::RestartTarget => target.restart(),
+            Action::RestartTarget => target.restart(self),
         }
         self.normalize(&mut state);
         (state != *last).then_some(state)
@@ -156,14 +170,25 @@ impl Script {
         if !state.initiator.is_timed() && !state.target.is_timed(self) {
             state.drift = 0;
         }
+        for op in 0..self.ops.len() as OpId {
+            // Who knows how an op ended relies on no record of it. Where he says so the record is
+            // held until then, to show that this frees it.
+            if state.initiator.knows_end(op) && !self.is_done(op) {
+                state.target.let_expire(op);
+            }
+        }
         if self.all_frames || !self.may_forget_frames() {
             return;
         }
-        let mut network = state.network;
-        self.dead_frames(state).for_each(|frame| network.forget(frame));
-        state.network = network;
+        state.network = self.without_dead_frames(state);
+        for op in 0..self.ops.len() {
+            let id = op as OpId;
+            if state.initiator.knows_end(id) && !self.is_done(id) {
+                state.initiator.names[op] = None;
+            }
+        }
         for by in 0..state.target.solicited {
-            if !state.target.awaits(by) && !network.names(by) {
+            if !state.target.awaits(by) && !state.network.names(by) {
                 state.target.solicitations[usize::from(by)] = target::Solicitation::default();
             }
         }
@@ -171,17 +196,28 @@ impl Script {
 
     /// Whether frames that are dropped once are dropped for ever.
     pub(crate) fn may_forget_frames(&self) -> bool {
-        self.flaws.is_empty() && !self.initiator_restarts
+        matches!(self.flaws, [] | [Flaw::RecordTakenWhileHeld]) && !self.initiator_restarts
     }
 
-    /// Frames that nobody takes any more: of ops that are over, whose generation has passed, and
-    /// data for entries that have ended, whose IV2 has passed. Neither comes again.
+    /// What is left of the network when it forgets dead frames.
+    pub(crate) fn without_dead_frames(&self, state: &State) -> Network {
+        let mut network = state.network;
+        self.dead_frames(state).for_each(|frame| network.forget(frame));
+        network
+    }
+
+    /// Frames that nobody takes any more: of ops that are over, whose generation has passed, data
+    /// for entries that have ended, whose IV2 has passed, and SETTLEs that have been answered or
+    /// whose key was replaced. None of these comes again. At most there will be another answer that
+    /// nobody takes.
     pub(crate) fn dead_frames(&self, state: &State) -> impl Iterator<Item = Frame> {
         let State { initiator, target, network, .. } = state;
         let over = |op: OpId| initiator.outcomes[usize::from(op)].is_some();
         network.sent().filter(move |&frame| match frame {
             Frame::Request { .. } | Frame::AuthenticationFailure { .. } => false,
-            Frame::Nack { op } => over(op),
+            Frame::Nack { op } | Frame::NotReady { op } => over(op),
+            Frame::Settle { op, key } => initiator.knows_end(op) || target.was_replaced(key),
+            Frame::Settlement { op, .. } => initiator.knows_end(op),
             Frame::Solicitation { by } | Frame::Acknowledgement { by, .. } => {
                 over(target.solicitations[usize::from(by)].op)
             }
@@ -193,7 +229,9 @@ impl Script {
     pub(crate) fn after(&self, state: &State, frame: Frame) -> State {
         let mut state = *state;
         match frame {
-            Frame::Request { .. } | Frame::Data { .. } => target::receive(self, &mut state, frame),
+            Frame::Request { .. } | Frame::Data { .. } | Frame::Settle { .. } => {
+                target::receive(self, &mut state, frame);
+            }
             _ => initiator::receive(self, &mut state, frame),
         }
         state
@@ -217,15 +255,20 @@ impl Script {
                 actions.push(Action::Refuse { index });
             }
         }
+        for record in 0..RECORDS_MAX as u8 {
+            if target.may_expire(record) {
+                actions.push(Action::Expire { record });
+            }
+        }
         if self.driver_key.is_some() && !target.driver_rekeyed {
             actions.push(Action::DriverRekey);
         }
-        if self.target_restarts && !target.restarted && target.entries.iter().any(Option::is_some) {
+        if self.target_restarts && !target.restarted && target.is_busy() {
             actions.push(Action::RestartTarget);
         }
     }
 }
 
 fn for_target(frame: Frame) -> bool {
-    matches!(frame, Frame::Request { .. } | Frame::Data { .. })
+    matches!(frame, Frame::Request { .. } | Frame::Data { .. } | Frame::Settle { .. })
 }

@@ -9,7 +9,12 @@
 //! by other means than sending it. The one exception is a failure notice under the reserved key: it
 //! can be made by whoever has seen the request, so it counts as sent as soon as the request is.
 
-use crate::script::{GRANULES_MAX, OPS_MAX, OpId, SOLICITATIONS_MAX, SolicitationId};
+use crate::{
+    script::{
+        GRANULES_MAX, Key, OPS_MAX, OpId, SETTLE_KEYS_MAX, SOLICITATIONS_MAX, SolicitationId,
+    },
+    settle::Verdict,
+};
 
 /// A frame, by what its tag vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +26,43 @@ pub(crate) enum Frame {
     /// Hop 3: a granule of `op`, curried with the IV of a solicitation.
     Data { op: OpId, by: SolicitationId, granule: u8 },
     /// Hop 4, curried with the IV of a solicitation.
-    Acknowledgement { by: SolicitationId, ok: bool },
+    Acknowledgement { by: SolicitationId, status: Status },
     /// A failure notice under K_d, curried with IV1.
     Nack { op: OpId },
+    /// The same: no receive is posted.
+    NotReady { op: OpId },
     /// A failure notice under the reserved key, curried with IV1 and the request's tag.
     AuthenticationFailure { op: OpId },
+    /// Asks what became of an op, under the K_d that follows from `key`. That it is asked once more
+    /// changes nothing that the network could not do: the answers are the same.
+    Settle { op: OpId, key: Key },
+    /// The answer to a SETTLE of that op, curried with the request's IV.
+    Settlement { op: OpId, verdict: Verdict },
 }
 
+/// What hop 4 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Ok,
+    AuthenticationFailure,
+    NotReady,
+}
+
+impl Status {
+    const ALL: [Self; 3] = [Self::Ok, Self::AuthenticationFailure, Self::NotReady];
+}
+
+const STATUSES: u8 = Status::ALL.len() as u8;
+const VERDICTS: u8 = Verdict::ALL.len() as u8;
+
 const NACKS: u8 = OPS_MAX as u8;
-const SOLICITATIONS: u8 = 2 * OPS_MAX as u8;
+const NOT_READY: u8 = NACKS + OPS_MAX as u8;
+const SOLICITATIONS: u8 = NOT_READY + OPS_MAX as u8;
 const ACKNOWLEDGEMENTS: u8 = SOLICITATIONS + SOLICITATIONS_MAX as u8;
-const DATA: u8 = ACKNOWLEDGEMENTS + 2 * SOLICITATIONS_MAX as u8;
-const END: u8 = DATA + (OPS_MAX * SOLICITATIONS_MAX) as u8 * GRANULES_MAX;
+const DATA: u8 = ACKNOWLEDGEMENTS + STATUSES * SOLICITATIONS_MAX as u8;
+const SETTLES: u8 = DATA + (OPS_MAX * SOLICITATIONS_MAX) as u8 * GRANULES_MAX;
+const SETTLEMENTS: u8 = SETTLES + OPS_MAX as u8 * SETTLE_KEYS_MAX;
+const END: u8 = SETTLEMENTS + OPS_MAX as u8 * VERDICTS;
 
 // One bit of a `Network` for each frame that can be.
 const _: () = assert!(END <= u64::BITS as u8);
@@ -44,7 +74,10 @@ impl Frame {
             Self::Request { op } | Self::AuthenticationFailure { op } => op,
             Self::Nack { op } => NACKS + op,
             Self::Solicitation { by } => SOLICITATIONS + by,
-            Self::Acknowledgement { by, ok } => ACKNOWLEDGEMENTS + 2 * by + u8::from(ok),
+            Self::NotReady { op } => NOT_READY + op,
+            Self::Acknowledgement { by, status } => ACKNOWLEDGEMENTS + STATUSES * by + status as u8,
+            Self::Settle { op, key } => SETTLES + SETTLE_KEYS_MAX * op + key,
+            Self::Settlement { op, verdict } => SETTLEMENTS + VERDICTS * op + verdict as u8,
             Self::Data { op, by, granule } => {
                 DATA + (op * SOLICITATIONS_MAX as u8 + by) * GRANULES_MAX + granule
             }
@@ -55,17 +88,28 @@ impl Frame {
     fn of_number(number: u8) -> Self {
         match number {
             0..NACKS => Self::Request { op: number },
-            NACKS..SOLICITATIONS => Self::Nack { op: number - NACKS },
+            NACKS..NOT_READY => Self::Nack { op: number - NACKS },
+            NOT_READY..SOLICITATIONS => Self::NotReady { op: number - NOT_READY },
             SOLICITATIONS..ACKNOWLEDGEMENTS => Self::Solicitation { by: number - SOLICITATIONS },
             ACKNOWLEDGEMENTS..DATA => {
                 let number = number - ACKNOWLEDGEMENTS;
-                Self::Acknowledgement { by: number / 2, ok: number % 2 == 1 }
+                let status = Status::ALL[usize::from(number % STATUSES)];
+                Self::Acknowledgement { by: number / STATUSES, status }
             }
-            DATA.. => {
+            DATA..SETTLES => {
                 let (number, granule) =
                     ((number - DATA) / GRANULES_MAX, (number - DATA) % GRANULES_MAX);
                 let solicitations = SOLICITATIONS_MAX as u8;
                 Self::Data { op: number / solicitations, by: number % solicitations, granule }
+            }
+            SETTLES..SETTLEMENTS => {
+                let number = number - SETTLES;
+                Self::Settle { op: number / SETTLE_KEYS_MAX, key: number % SETTLE_KEYS_MAX }
+            }
+            SETTLEMENTS.. => {
+                let number = number - SETTLEMENTS;
+                let verdict = Verdict::ALL[usize::from(number % VERDICTS)];
+                Self::Settlement { op: number / VERDICTS, verdict }
             }
         }
     }
@@ -88,8 +132,14 @@ impl Network {
 
     /// Whether there is a hop 2 or 4 of that solicitation.
     pub(crate) fn names(self, by: SolicitationId) -> bool {
-        let [refused, ok] = [false, true].map(|ok| Frame::Acknowledgement { by, ok });
-        self.0 & (Frame::Solicitation { by }.bit() | refused.bit() | ok.bit()) != 0
+        let mut answers =
+            Status::ALL.map(|status| Frame::Acknowledgement { by, status }).into_iter();
+        self.has(Frame::Solicitation { by }) || answers.any(|answer| self.has(answer))
+    }
+
+    /// Whether the frame was sent.
+    pub(crate) fn has(self, frame: Frame) -> bool {
+        self.0 & frame.bit() != 0
     }
 
     /// Whatever was sent.

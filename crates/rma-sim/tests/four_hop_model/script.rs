@@ -2,6 +2,8 @@
 //!
 //! A script holds no state: it says how large the world is, not what happens in it.
 
+use core::mem::discriminant;
+
 /// Ops in a script, at most.
 pub(crate) const OPS_MAX: usize = 3;
 /// Command slots of the initiator, at most.
@@ -12,6 +14,10 @@ pub(crate) const SOLICITATIONS_MAX: usize = 4;
 pub(crate) const ENTRIES_MAX: usize = 2;
 /// Granules of an op, at most: one for each frame of its data.
 pub(crate) const GRANULES_MAX: u8 = 2;
+/// Outcome records of the target, at most.
+pub(crate) const RECORDS_MAX: usize = 3;
+/// Keys that a SETTLE may be sealed under, at most.
+pub(crate) const SETTLE_KEYS_MAX: u8 = 2;
 
 /// An op, by its place in the script. It stands for IV1, and for the tag of the request.
 pub(crate) type OpId = u8;
@@ -23,6 +29,30 @@ pub(crate) type Key = u8;
 /// The key of the region as it was registered.
 pub(crate) const FIRST_KEY: Key = 0;
 
+/// What a mutation changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes, as they come: two frames. There is no record of it.
+    Write,
+    /// The region's key. There is no record of it.
+    Rekey(Key),
+    /// The bytes of a message that shows itself to a poller: one frame, all or nothing.
+    OrderedWrite,
+    /// A message for who has posted a receive: two frames, all or nothing.
+    Send,
+    /// Adds to the word a bit that no other op adds, so that the sum tells who has added.
+    FetchAdd,
+    /// Sets the word if it is as expected.
+    CompareSwap { expected: u8, new: u8 },
+}
+
+impl Kind {
+    /// Whether its hop 4 brings the word before.
+    pub(crate) const fn has_result(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap { .. })
+    }
+}
+
 /// A mutation that the initiator is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
@@ -30,22 +60,59 @@ pub(crate) struct Op {
     pub(crate) slot: u8,
     /// The K_r that its K_d was derived from.
     pub(crate) key: Key,
-    /// The new key, if it is a Rekey. Otherwise it is a WRITE of two frames.
-    pub(crate) rekey_to: Option<Key>,
+    pub(crate) kind: Kind,
+    /// The earlier op whose record its request gives back. It waits until that one's end is known.
+    pub(crate) done: Option<OpId>,
+    /// The earlier op whose message this one brings again. It is not issued unless the executor's
+    /// rule says so.
+    pub(crate) repeats: Option<OpId>,
 }
 
 impl Op {
+    pub(crate) const fn new(slot: u8, key: Key, kind: Kind) -> Self {
+        Self { slot, key, kind, done: None, repeats: None }
+    }
+
     pub(crate) const fn write(slot: u8, key: Key) -> Self {
-        Self { slot, key, rekey_to: None }
+        Self::new(slot, key, Kind::Write)
     }
 
     pub(crate) const fn rekey(slot: u8, key: Key, to: Key) -> Self {
-        Self { slot, key, rekey_to: Some(to) }
+        Self::new(slot, key, Kind::Rekey(to))
+    }
+
+    pub(crate) const fn done(self, op: OpId) -> Self {
+        Self { done: Some(op), ..self }
+    }
+
+    pub(crate) const fn repeats(self, op: OpId) -> Self {
+        Self { repeats: Some(op), ..self }
+    }
+
+    /// The new key, if it is a Rekey.
+    pub(crate) const fn rekey_to(self) -> Option<Key> {
+        match self.kind {
+            Kind::Rekey(to) => Some(to),
+            _ => None,
+        }
+    }
+
+    /// Whether the target keeps a record of how it ended; then it is all or nothing.
+    pub(crate) const fn is_recorded(self) -> bool {
+        !matches!(self.kind, Kind::Write | Kind::Rekey(_))
+    }
+
+    /// Whether it consumes a posted receive.
+    pub(crate) const fn takes_post(self) -> bool {
+        matches!(self.kind, Kind::Send)
     }
 
     /// Its granules, a frame for each; at the same time what it debits.
     pub(crate) const fn granules(self) -> u8 {
-        if self.rekey_to.is_some() { 1 } else { GRANULES_MAX }
+        match self.kind {
+            Kind::Write | Kind::Send => GRANULES_MAX,
+            Kind::Rekey(_) | Kind::OrderedWrite | Kind::FetchAdd | Kind::CompareSwap { .. } => 1,
+        }
     }
 
     /// `arrived` when all of it has.
@@ -55,8 +122,12 @@ impl Op {
 
     /// Whether both ops have the same K_d: it follows from K_r and op type, as all else is the same
     /// here.
-    pub(crate) const fn same_key(self, other: Self) -> bool {
-        self.key == other.key && self.rekey_to.is_some() == other.rekey_to.is_some()
+    pub(crate) fn same_key(self, other: Self) -> bool {
+        self.key == other.key && self.same_type(other)
+    }
+
+    pub(crate) fn same_type(self, other: Self) -> bool {
+        discriminant(&self.kind) == discriminant(&other.kind)
     }
 }
 
@@ -74,6 +145,8 @@ pub(crate) struct Timing {
     /// How long the target may be stopped between its look at the clock and the copy, or the copy
     /// and the next look; `None` for as long as it pleases.
     pub(crate) pause_max: Option<u8>,
+    /// How long the target keeps the record of an op that it has applied, from the commit on.
+    pub(crate) retention: u8,
 }
 
 impl Timing {
@@ -84,6 +157,7 @@ impl Timing {
         guard: 2,
         drift_max: 1,
         pause_max: Some(1),
+        retention: 4,
     };
 
     /// Whether nothing can be late: drift and pause together are covered by the guard.
@@ -135,6 +209,29 @@ pub(crate) enum Flaw {
     AcknowledgedBeforeCopy,
     /// An entry that ends because of a Rekey is not refunded.
     RefusedWithoutRefund,
+    /// A commit is not held against the key's revision; the first data of the op is.
+    CommitsOldRevision,
+    /// `reached` is told from some time after hop 2 on.
+    ReachedToldTooLate,
+    /// SETTLE answers that the op was not applied, and its entry waits for data as before.
+    SettleLeavesEntry,
+    /// An entry that SETTLE ends keeps its window and its post.
+    SettledWithoutGivingBack,
+    /// SETTLE looks at the record of its number, whichever op that is of by now.
+    SettleIgnoresCounter,
+    /// SETTLE answers that what has no record was not applied.
+    AbsenceIsNotApplied,
+    /// The answer to a SETTLE is not curried with the request's IV.
+    SettlementNotBound,
+    /// Where no record is free, one that is held is taken.
+    RecordTakenWhileHeld,
+    /// Data finds its entry without its record, and the commit is noted in whatever record has the
+    /// number.
+    CommitIgnoresCounter,
+    /// A message whose op ended in TIMEOUT is sent again, reached or not.
+    RepeatedBlindly,
+    /// A post is bound by the request.
+    PostBoundAtHopOne,
 }
 
 /// A world to explore.
@@ -150,6 +247,12 @@ pub(crate) struct Script {
     pub(crate) window: u8,
     /// Hops 2 that the target sends in a run.
     pub(crate) solicitations: u8,
+    /// Outcome records.
+    pub(crate) records: u8,
+    /// Receives that the target's application has posted.
+    pub(crate) posts: u8,
+    /// Whether the initiator may ask by SETTLE about an op that is not over.
+    pub(crate) cancels: bool,
     /// The key that the target's own driver may set, once.
     pub(crate) driver_key: Option<Key>,
     /// Whether the initiator may restart, once, and start its generations anew.
@@ -169,6 +272,21 @@ impl Script {
 
     pub(crate) fn has(&self, flaw: Flaw) -> bool {
         self.flaws.contains(&flaw)
+    }
+
+    /// Whether a Rekey may replace the first key.
+    pub(crate) fn replaces_keys(&self) -> bool {
+        self.ops.iter().any(|op| op.rekey_to().is_some()) || self.driver_key.is_some()
+    }
+
+    /// Whether a later op says that this one is done.
+    pub(crate) fn is_done(&self, op: OpId) -> bool {
+        self.ops.iter().any(|later| later.done == Some(op))
+    }
+
+    /// Whether an op is recorded.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.ops.iter().any(|op| op.is_recorded())
     }
 
     /// How long after hop 2 the target's limit is.

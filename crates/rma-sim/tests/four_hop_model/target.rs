@@ -1,16 +1,24 @@
-//! The target: pending writes, its window, the region's key and revision.
+//! The target: pending writes, its window, the region's key and revision, its word.
 //!
 //! Between the look at the clock and the copy, and between the copy and the next look, it may be
 //! stopped for any time; then it does nothing else. All its other steps are atomic.
 
+mod landing;
+mod recorded;
+
+pub(crate) use landing::{copy, look_again};
+
 use crate::{
-    initiator::Outcome,
+    effects::Effects,
     model::State,
-    network::Frame,
+    network::{Frame, Status},
+    receive_queue::{Post, ReceiveQueue},
+    records::{self, Name, Records},
     script::{
         ENTRIES_MAX, FIRST_KEY, Flaw, GRANULES_MAX, Key, OPS_MAX, OpId, SOLICITATIONS_MAX, Script,
         SolicitationId,
     },
+    settle,
 };
 
 /// An entry of the pending-write table.
@@ -27,6 +35,21 @@ pub(crate) struct Entry {
     age: u8,
     /// One bit for each granule.
     pub(crate) arrived: u8,
+    /// The record that was taken with hop 2, of a recorded op.
+    record: Option<u8>,
+    pub(crate) post: Post,
+}
+
+impl Entry {
+    /// What its initiator would ask about it by.
+    fn name(&self) -> Option<Name> {
+        Some(Name { by: self.solicitation?, record: self.record? })
+    }
+
+    /// Whether that is what the initiator would ask about `op` by.
+    pub(crate) fn is_asked_by(&self, state: &State, op: OpId) -> bool {
+        self.name().is_some() && self.name() == state.initiator.names[usize::from(op)]
+    }
 }
 
 /// A hop 2 that was sent: what its IV stands for.
@@ -34,15 +57,18 @@ pub(crate) struct Entry {
 pub(crate) struct Solicitation {
     /// Whose hop 1 it answers.
     pub(crate) op: OpId,
-    /// The pending index it names.
+    /// The entry. It names that, or the record that knows it.
     index: u8,
+    pub(crate) record: Option<u8>,
+    /// What its hop 4 brings along: the word before.
+    result: u8,
 }
 
 /// A frame of data that has passed all checks, on its way into the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Landing {
     index: u8,
-    op: OpId,
+    pub(crate) op: OpId,
     granule: u8,
     pub(crate) copied: bool,
     /// Whether the op had been reported as failed when its granule was copied.
@@ -51,35 +77,16 @@ pub(crate) struct Landing {
     paused: u8,
 }
 
-/// What happened to the region, as one sees who sees all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Effects {
-    /// One bit for each granule of each op that was copied.
-    pub(crate) applied: [u8; OPS_MAX],
-    /// A granule was copied a second time.
-    pub(crate) twice: bool,
-    /// Data of one op went where another op's belongs.
-    pub(crate) astray: bool,
-    /// Data was copied that had come under a key which is the region's no more.
-    pub(crate) under_old_key: bool,
-    /// A key that had been replaced came back.
-    pub(crate) key_returned: bool,
-    /// Data was copied after its op had been reported as failed.
-    pub(crate) late: bool,
-    /// The same, and it was not counted.
-    pub(crate) late_in_silence: bool,
-    /// The counter of late effects, as far as it matters.
-    pub(crate) late_counted: bool,
-    /// One bit for each key that was replaced.
-    replaced: u8,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) entries: [Option<Entry>; ENTRIES_MAX],
     /// All hops 2 that were ever sent.
     pub(crate) solicitations: [Solicitation; SOLICITATIONS_MAX],
     pub(crate) solicited: u8,
+    pub(crate) records: Records,
+    pub(crate) queue: ReceiveQueue,
+    /// What atomics work on.
+    word: u8,
     pub(crate) landing: Option<Landing>,
     /// Granules of window in use.
     pub(crate) debited: u8,
@@ -87,40 +94,41 @@ pub(crate) struct Target {
     revision: u8,
     pub(crate) driver_rekeyed: bool,
     pub(crate) restarted: bool,
+    /// How many hops 2 had been sent before this life. Only who asks about one looks at it.
+    solicited_before: u8,
     pub(crate) effects: Effects,
 }
 
 impl Target {
-    pub(crate) const NEW: Self = Self {
-        entries: [None; ENTRIES_MAX],
-        solicitations: [Solicitation { op: 0, index: 0 }; SOLICITATIONS_MAX],
-        solicited: 0,
-        landing: None,
-        debited: 0,
-        key: FIRST_KEY,
-        revision: 0,
-        driver_rekeyed: false,
-        restarted: false,
-        effects: Effects {
-            applied: [0; OPS_MAX],
-            twice: false,
-            astray: false,
-            under_old_key: false,
-            key_returned: false,
-            late: false,
-            late_in_silence: false,
-            late_counted: false,
-            replaced: 0,
-        },
-    };
+    pub(crate) fn new(script: &Script) -> Self {
+        Self {
+            entries: [None; ENTRIES_MAX],
+            solicitations: [Solicitation::default(); SOLICITATIONS_MAX],
+            solicited: 0,
+            records: Records::default(),
+            queue: ReceiveQueue::new(script.posts),
+            word: 0,
+            landing: None,
+            debited: 0,
+            key: FIRST_KEY,
+            revision: 0,
+            driver_rekeyed: false,
+            restarted: false,
+            solicited_before: 0,
+            effects: Effects::default(),
+        }
+    }
 
     fn entry(&self, index: u8) -> Option<Entry> {
         self.entries[usize::from(index)]
     }
 
     pub(crate) fn may_solicit(&self, script: &Script, index: u8) -> bool {
-        self.entry(index).is_some_and(|entry| entry.solicitation.is_none())
-            && !self.is_outdated(script, index)
+        let recorded = |entry: Entry| script.op(entry.op).is_recorded();
+        self.entry(index).is_some_and(|entry| {
+            entry.solicitation.is_none()
+                && (!recorded(entry) || self.records.place(script).is_some())
+        }) && !self.is_outdated(script, index)
             && self.solicited < script.solicitations
             // As for reads: what is free must do for an op of the largest size.
             && script.window - self.debited >= GRANULES_MAX
@@ -131,7 +139,13 @@ impl Target {
         let by = self.solicited;
         let entry = self.entries[usize::from(index)].as_mut().expect("may_solicit was asked");
         entry.solicitation = Some(by);
-        self.solicitations[usize::from(by)] = Solicitation { op: entry.op, index };
+        let is_recorded = script.op(entry.op).is_recorded();
+        entry.record = self.records.place(script).filter(|_| is_recorded);
+        if let Some(name) = entry.name() {
+            self.records.reserve(name, entry.op, index);
+        }
+        let Entry { op, record, .. } = *entry;
+        self.solicitations[usize::from(by)] = Solicitation { op, index, record, result: 0 };
         self.debited += script.op(entry.op).granules();
         self.solicited += 1;
         Frame::Solicitation { by }
@@ -190,9 +204,15 @@ impl Target {
         self.remove(script, index);
     }
 
-    /// Data came under a key that was replaced: nothing of it is copied, and after the last of it
-    /// hop 4 says so.
-    fn discard(&mut self, script: &Script, index: u8, granule: u8) -> Option<Frame> {
+    /// Data came under a key that was replaced, or for a queue that has no post: nothing of it is
+    /// copied, and after the last of it hop 4 says so.
+    fn discard(
+        &mut self,
+        script: &Script,
+        index: u8,
+        granule: u8,
+        status: Status,
+    ) -> Option<Frame> {
         let entry = self.entries[usize::from(index)].as_mut().expect("the caller saw it");
         entry.arrived |= 1 << granule;
         if entry.arrived != script.op(entry.op).all() {
@@ -203,14 +223,37 @@ impl Target {
         if script.has(Flaw::RefusedWithoutRefund) {
             self.debited = debited;
         }
-        Some(Frame::Acknowledgement { by, ok: false })
+        Some(Frame::Acknowledgement { by, status })
     }
 
-    /// An entry ends, and with it what it debited.
+    /// The entry that a request is given. Who is parked is forgotten where none is free.
+    fn place_for_request(&mut self, script: &Script) -> Option<usize> {
+        let entries = &self.entries[..usize::from(script.entries)];
+        let parked = |entry: &Option<Entry>| entry.is_some_and(|entry| entry.parked);
+        let free = entries.iter().position(Option::is_none);
+        let place = free.or(entries.iter().position(parked))?;
+        if self.entries[place].is_some() {
+            self.remove(script, place as u8);
+        }
+        Some(place)
+    }
+
+    /// An entry ends without having been applied, and with it what it debited, its post and its
+    /// hold of a record.
     fn remove(&mut self, script: &Script, index: u8) -> Entry {
+        let entry = self.end(script, index, records::State::NotApplied);
+        self.queue.give_back(entry.post);
+        entry
+    }
+
+    /// An entry ends, and with it what it debited. `how` is kept in its record.
+    fn end(&mut self, script: &Script, index: u8, how: records::State) -> Entry {
         let entry = self.entries[usize::from(index)].take().expect("the caller saw it");
         if entry.solicitation.is_some() && !entry.parked {
             self.debited -= script.op(entry.op).granules();
+        }
+        if let Some(name) = entry.name() {
+            self.records.conclude(script, name, how);
         }
         entry
     }
@@ -226,6 +269,9 @@ impl Target {
             && script.timing.pause_max.is_some()
         {
             landing.paused += 1;
+        }
+        for left in &mut self.effects.retained {
+            *left = left.saturating_sub(1);
         }
     }
 
@@ -254,10 +300,26 @@ impl Target {
         self.revision += 1;
     }
 
+    /// Whether a key was the region's and is not any more.
+    pub(crate) fn was_replaced(&self, key: Key) -> bool {
+        self.effects.replaced & 1 << key != 0
+    }
+
+    /// Whether there is anything that a restart would end.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.entries.iter().any(Option::is_some) || self.records.all().next().is_some()
+    }
+
     /// The process ends and another begins, and registers the region under the key that it has.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, script: &Script) {
         self.entries = [None; ENTRIES_MAX];
         self.debited = 0;
+        self.records = Records::default();
+        self.queue.posted = script.posts - self.queue.consumed;
+        self.effects.retained = [0; OPS_MAX];
+        if script.keeps_records() {
+            self.solicited_before = self.solicited;
+        }
         self.restarted = true;
     }
 
@@ -269,11 +331,12 @@ impl Target {
     }
 }
 
-/// Hops 1 and 3.
+/// Hops 1 and 3, and SETTLE.
 pub(crate) fn receive(script: &Script, state: &mut State, frame: Frame) {
     match frame {
         Frame::Request { op } => receive_request(script, state, op),
-        Frame::Data { op, by, granule } => receive_data(script, state, op, by, granule),
+        Frame::Data { op, by, granule } => landing::receive_data(script, state, op, by, granule),
+        Frame::Settle { op, key } => settle::answer(script, state, op, key),
         _ => unreachable!("for the initiator"),
     }
 }
@@ -284,92 +347,27 @@ fn receive_request(script: &Script, state: &mut State, op: OpId) {
     if script.op(op).key != target.key {
         return;
     }
-    let entries = &mut target.entries[..usize::from(script.entries)];
-    // Who is parked is forgotten where there is no free entry.
-    let parked = |entry: &Option<Entry>| entry.is_some_and(|entry| entry.parked);
-    let place = entries.iter().position(Option::is_none).or(entries.iter().position(parked));
-    match place {
-        Some(place) => {
-            let revision = target.revision;
-            let (solicitation, parked) = (None, false);
-            entries[place] = Some(Entry { op, revision, solicitation, parked, age: 0, arrived: 0 });
-        }
-        None => state.network.send(Frame::Nack { op }),
-    }
-}
-
-fn receive_data(script: &Script, state: &mut State, op: OpId, by: SolicitationId, granule: u8) {
-    let index = state.target.solicitations[usize::from(by)].index;
-    let Some(entry) = state.target.entry(index) else { return };
-    let given_away = script.has(Flaw::LandsInAnothersEntry) && entry.solicitation != Some(by);
-    let Some(expected) = entry.solicitation.or(given_away.then_some(by)) else { return };
-    let generations = state.initiator.generations;
-    let header = script.op(op).slot == script.op(entry.op).slot
-        && generations[usize::from(op)] == generations[usize::from(entry.op)];
-    let bound = expected == by || script.has(Flaw::HopThreeNotBound);
-    let authentic = bound && script.op(op).same_key(script.op(entry.op));
-    let repeated = entry.arrived & 1 << granule != 0 && !script.has(Flaw::NoArrivalBits);
-    if !given_away && (!header || !authentic) || repeated {
+    let done = script.op(op).done.and_then(|done| state.initiator.names[usize::from(done)]);
+    done.into_iter().for_each(|name| target.records.release(name));
+    if script.op(op).takes_post() && target.queue.posted == 0 {
+        target.note_not_ready();
+        state.network.send(Frame::NotReady { op });
         return;
     }
-    if state.target.is_outdated(script, index) {
-        if let Some(frame) = state.target.discard(script, index, granule) {
-            state.network.send(frame);
-        }
+    let Some(place) = target.place_for_request(script) else {
+        state.network.send(Frame::Nack { op });
         return;
-    }
-    // The look at the clock.
-    if entry.age >= script.deadline() && !script.has(Flaw::NoCheckBeforeCopy) {
-        return;
-    }
-    let landing = Landing { index, op, granule, copied: false, late: false, paused: 0 };
-    state.target.landing = Some(landing);
-    let completes = (entry.arrived | 1 << granule) == script.op(entry.op).all();
-    if completes && script.has(Flaw::AcknowledgedBeforeCopy) {
-        state.network.send(Frame::Acknowledgement { by: expected, ok: true });
-    }
-}
-
-/// The copy: a granule changes the region, or the new key its row.
-pub(crate) fn copy(script: &Script, state: &mut State) {
-    let target = &mut state.target;
-    let landing = target.landing.as_mut().expect("a frame is landing");
-    let entry = target.entries[usize::from(landing.index)].expect("its entry stays till then");
-    let op = script.op(landing.op);
-    let effects = &mut target.effects;
-    let applied = &mut effects.applied[usize::from(landing.op)];
-    effects.twice |= *applied & 1 << landing.granule != 0;
-    *applied |= 1 << landing.granule;
-    effects.astray |= entry.op != landing.op;
-    effects.under_old_key |= op.key != target.key;
-    landing.late = match state.initiator.outcomes[usize::from(landing.op)] {
-        None | Some(Outcome::Ok | Outcome::Lost) => false,
-        Some(Outcome::Timeout | Outcome::AuthenticationFailure | Outcome::Nack) => true,
     };
-    effects.late |= landing.late;
-    landing.copied = true;
-    if let Some(to) = op.rekey_to {
-        target.rekey(to);
-    }
-}
-
-/// The look at the clock after the copy, and hop 4 if it was the last.
-pub(crate) fn look_again(script: &Script, state: &mut State) {
-    let target = &mut state.target;
-    let landing = target.landing.take().expect("a frame is landing");
-    let entry = target.entries[usize::from(landing.index)].as_mut().expect("it is still there");
-    if entry.age >= script.late_from() && !script.has(Flaw::NoLookAfterCopy) {
-        target.effects.late_counted = true;
-    } else {
-        target.effects.late_in_silence |= landing.late;
-    }
-    entry.arrived |=
-        if script.has(Flaw::NoArrivalBits) { entry.arrived + 1 } else { 1 << landing.granule };
-    if entry.arrived == script.op(entry.op).all() {
-        let Some(by) = target.remove(script, landing.index).solicitation else {
-            assert!(script.has(Flaw::LandsInAnothersEntry), "data has come for what waits");
-            return;
-        };
-        state.network.send(Frame::Acknowledgement { by, ok: true });
-    }
+    let early = script.has(Flaw::PostBoundAtHopOne) && script.op(op).takes_post();
+    let post = if early { target.queue.bind() } else { Post::Unbound };
+    target.entries[place] = Some(Entry {
+        op,
+        revision: target.revision,
+        solicitation: None,
+        parked: false,
+        age: 0,
+        arrived: 0,
+        record: None,
+        post,
+    });
 }
