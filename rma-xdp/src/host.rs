@@ -21,6 +21,7 @@ use rma_core::{
     one_rma::OneRma,
     op::OpType,
     port::Port,
+    receive_queue::{Event, ReceiveQueue},
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
@@ -241,6 +242,11 @@ impl InlineHost {
     /// If none is in flight, or the portal is another host's.
     pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
         self.turning().wait(portal)
+    }
+
+    /// Turns the engine until `queue`, one of this host's, has an event.
+    pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Event {
+        self.turning().wait_event(queue)
     }
 
     /// Its engine, for who waits for it.

@@ -11,6 +11,7 @@
 //! long as its region is registered. Until then the bytes that those ops read into may change. A
 //! [`Client`](crate::Client) has buffers that nobody gets before.
 
+mod events;
 mod waiting;
 
 use std::{collections::VecDeque, sync::Arc};

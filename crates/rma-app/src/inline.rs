@@ -16,6 +16,7 @@ use std::{
 use rma_core::{
     command::Completion,
     executor::{Call, Outcome},
+    receive_queue::{Event, ReceiveQueue},
 };
 
 use crate::{
@@ -56,6 +57,30 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
             }
             (self.turn)();
         }
+    }
+
+    /// Waits until `queue`, which may be bound to any portal of the engine, has an event.
+    pub fn wait_event(mut self, queue: &mut ReceiveQueue) -> Event {
+        loop {
+            if let Some(event) = queue.poll() {
+                return event;
+            }
+            (self.turn)();
+        }
+    }
+
+    /// Waits until `queue` has an event, and lets the calls of `executor` go on meanwhile.
+    ///
+    /// # Errors
+    /// If another maker made the executor's portal.
+    pub fn wait_event_beside(
+        mut self,
+        executor: &mut Executor,
+        queue: &mut ReceiveQueue,
+    ) -> Result<Event, WaitError> {
+        self.check(executor)?;
+        let event = executor.wait_event_until(queue, Some(&mut self.turn), None)?;
+        Ok(event.expect("only a time that comes ends a wait without one"))
     }
 
     /// Submits a call and waits until it is over: [`Executor::run`].

@@ -1,6 +1,7 @@
 //! A portal as an application holds it: the protocol's [`CommandPortal`], waiting for completions,
 //! and the slots' way back.
 
+mod events;
 mod recorded;
 
 use core::{ops::Range, time::Duration};
@@ -14,14 +15,13 @@ use rma_core::{
     grant::Grant,
     portal::{Batch, CommandPortal, ReadOp, WriteOp},
     region::RegisteredRegion,
-    time::Clock,
 };
 
 use crate::{
     clock::TscClock,
     error::WaitError,
     home::{Home, PortalParts},
-    idle::{Idle, IdlePolicy, IdleTracker},
+    idle::IdlePolicy,
     lease::PortalLease,
 };
 
@@ -254,40 +254,24 @@ impl Portal {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, WaitError> {
-        let mut idle = IdleTracker::new(self.idle);
-        loop {
-            // Looked at first: completions given before the engine ended are still there.
-            let ended = self.lease.ended();
-            if let Some(completion) = self.rings.poll() {
-                return Ok(Some(completion));
-            }
-            if self.rings.outstanding() == 0 {
-                return Err(WaitError::NothingOutstanding);
-            }
-            ended?;
-            let now = self.clock.now();
-            let waited = idle.since().map_or(Duration::ZERO, |since| now.since(since));
-            let left = timeout.map(|timeout| timeout.saturating_sub(waited));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            match idle.idle(now) {
-                Idle::Spin => core::hint::spin_loop(),
-                Idle::Yield => std::thread::yield_now(),
-                Idle::Sleep => self.lease.sleep_for(&self.rings, left),
-            }
+        if self.rings.outstanding() == 0 {
+            // The last completion may have been polled, and is not waited for.
+            return Err(WaitError::NothingOutstanding);
         }
+        let Self { rings, lease, idle, clock } = self;
+        lease.wait(*idle, clock, timeout, rings, CommandPortal::poll, CommandPortal::has_completion)
     }
 
-    /// A file descriptor that becomes readable when there is a completion to poll, for applications
-    /// with an event loop of their own. `None` if the engine is inline.
+    /// A file descriptor that becomes readable when there is a completion to poll, or an event of a
+    /// receive queue that is bound to the portal, for applications with an event loop of their own. `None` if the engine is inline.
     ///
     /// It is readable only for those who have asked for it, so that the engine need not make a
     /// system call for everybody else:
     ///
     /// 1. Poll completions until there are none. While no op is in flight there is nothing to be
     ///    armed for: issue one, or wait for whatever else, without the descriptor.
-    /// 2. [`Portal::arm`]. If it returns `false`, go to 4.
+    /// 2. [`Portal::arm`]; who waits for events as well: [`Portal::arm_with`]. If it returns
+    ///    `false`, go to 4.
     /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else.
     /// 4. [`Portal::disarm`], and begin anew.
     ///

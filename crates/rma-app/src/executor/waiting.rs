@@ -219,13 +219,19 @@ impl Executor {
                     turn();
                 }
                 None if work > 0 => idle.busy(),
-                None => self.rest(&mut idle, until),
+                None => self.rest(&mut idle, until, || false),
             }
         }
     }
 
-    /// There was nothing to do: waits a little, or for the next event, or `until` that time.
-    fn rest(&mut self, idle: &mut IdleTracker, until: Option<Instant>) {
+    /// There was nothing to do: waits a little, or for the next completion, or `until` that time.
+    /// `has_news`: whether there is something else that the engine rings for.
+    pub(super) fn rest(
+        &mut self,
+        idle: &mut IdleTracker,
+        until: Option<Instant>,
+        has_news: impl Fn() -> bool,
+    ) {
         let now = self.now();
         match idle.idle(now) {
             Idle::Spin => core::hint::spin_loop(),
@@ -233,7 +239,8 @@ impl Executor {
             Idle::Sleep => {
                 self.tell();
                 let until = [self.poll_timeout(), until].into_iter().flatten().min();
-                self.lease.sleep_for(self.inner.portal(), until.map(|at| at.since(now)));
+                let (portal, timeout) = (self.inner.portal(), until.map(|at| at.since(now)));
+                self.lease.sleep_unless(timeout, || portal.has_completion() || has_news());
             }
         }
     }
@@ -284,13 +291,19 @@ impl Executor {
     /// no call, or the engine has ended or is inline.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
+        self.arm_unless(|| false) && self.inner.calls() > 0
+    }
+
+    /// [`Executor::arm`], though there may be no call. `has_news`: whether there is something else
+    /// that the engine rings for.
+    pub(super) fn arm_unless(&mut self, has_news: impl Fn() -> bool) -> bool {
         while let Some(outcome) = self.inner.poll_outcome() {
             self.over.push_back(outcome);
         }
         let Some(sleep) = self.lease.sleep() else { return false };
         sleep.prepare();
         let is_due = self.poll_timeout().is_some_and(|at| at <= self.now());
-        let sleeps = self.over.is_empty() && self.inner.calls() > 0 && !is_due && self.may_sleep();
+        let sleeps = self.over.is_empty() && !is_due && !has_news() && self.may_sleep();
         if sleeps {
             self.tell();
         }
