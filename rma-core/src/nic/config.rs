@@ -89,28 +89,28 @@ pub struct NicConfigBuilder {
     /// lower. Default: 0.
     pub counter_start: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default:
-    /// 1024, about 240 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
+    /// 1024, about 330 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
     /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are
     /// used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated
     /// and wait for their responses to be sent. Where it is full, an initiator with more of them
-    /// than others is NACKed. Default: 512, about 170 bytes each.
+    /// than others is NACKed. Default: 512, about 180 bytes each.
     pub inbound_queue: u32,
     /// Entries of the pending-write table: mutations of others that have been authenticated and are
     /// not over. Half of the entries may be solicited at a time; the others wait, or are parked:
     /// solicited so long ago that they hold no window any more while others wait (P13). Fewer: an
     /// initiator that was stopped for a while finds its ops forgotten sooner, where others came
     /// meanwhile; what finds no entry is NACKed. With one entry nobody can wait, and who sends no
-    /// data holds it for a timeout. Default: 256, about 4.4 KiB each, as each has a buffer for
+    /// data holds it for a timeout. Default: 256, about 4.3 KiB each, as each has a buffer for
     /// the data of an ordered op.
     pub pending_writes: u32,
     /// Records of what became of the recorded ops of others: SEND, NOTIFY, WRITE_WITH_IMM, ordered
     /// WRITE and atomics. One is in use from when the op's data is asked for; that of an op that
     /// was applied until its initiator says that it knows, or for four timeouts. One region has
     /// half of them at most. Fewer: where initiators fall silent after an op, others are NACKed
-    /// sooner. With `pending_writes` at most 65,535. Default: 4096, about 72 bytes each.
+    /// sooner. With `pending_writes` at most 65,535. Default: 4096, about 60 bytes each.
     pub outcome_records: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
     /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100

@@ -59,14 +59,16 @@ impl OtherVersionCell {
     /// The last that was noted; `None` if there was none, or others come so fast that none could be
     /// read.
     pub(super) fn load(&self) -> Option<OtherVersion> {
-        (0..LOOKS).find_map(|_| self.look()).filter(|_| self.changes.load(Relaxed) > 0)
+        (0..LOOKS).find_map(|_| self.look())
     }
 
     fn look(&self) -> Option<OtherVersion> {
         let changes = self.changes.load(Acquire);
         let [high, low, version] = self.words.each_ref().map(|word| word.load(Relaxed));
         fence(Acquire);
-        let is_whole = changes.is_multiple_of(2) && self.changes.load(Relaxed) == changes;
+        // By this look's own reading: what is noted after it was not seen.
+        let is_whole =
+            changes > 0 && changes.is_multiple_of(2) && self.changes.load(Relaxed) == changes;
         let host =
             HostAddr::from_octets(((u128::from(high) << 64) | u128::from(low)).to_be_bytes());
         is_whole.then_some(OtherVersion { host, version: version as u8 })

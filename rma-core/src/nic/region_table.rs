@@ -362,6 +362,17 @@ fn named_mut(rows: &mut [Row], region: RegionId) -> Option<&mut RegionEntry> {
 }
 
 #[cfg(test)]
+impl RegionTable {
+    /// The receive queues there are.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (RegionId, &ReceiveQueuePort)> {
+        self.rows.iter().enumerate().filter_map(|(index, row)| {
+            let RegionKind::ReceiveQueue(port) = &row.entry.as_ref()?.kind else { return None };
+            Some((RegionId::new(index as u16, row.generation), &**port))
+        })
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

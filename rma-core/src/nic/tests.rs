@@ -29,6 +29,7 @@ mod recorded;
 mod refusals;
 mod regions;
 mod rekey;
+mod stage;
 mod statuses;
 mod tables;
 mod telemetry;

@@ -200,8 +200,8 @@ fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
 #[test]
 fn impossible_indexes_of_both_rings_are_told_once() {
     let (_portal, mut port, memory) = pair_and_memory(0..2);
-    memory.commands().set_tail(3);
-    assert!(port.take().is_none());
+    memory.commands().set_tail(5);
+    assert!(port.take().is_none(), "two slots, of two lines each at most");
     memory.commands().set_tail(1);
     memory.completions().set_head(1);
     assert!(port.take().is_some(), "the ring has room by what was seen last");
@@ -232,8 +232,8 @@ fn command_of(grant: &Grant, sink: &RegisteredRegion) -> Command {
 #[test]
 fn the_layout_is_what_both_sides_rely_on() {
     // A change to one of these counts up the version.
-    let ring = 384 + 8 * 64;
-    assert_eq!(PortalMemory::footprint(5), 384 + 2 * ring);
+    let [commands, completions] = [16, 8].map(|entries| 384 + entries * 64);
+    assert_eq!(PortalMemory::footprint(5), 384 + commands + completions);
     let mapping = Arc::new(Mapping::heap(PortalMemory::footprint(5)));
     let memory = PortalMemory::format(&mapping, 5).unwrap();
     memory.engine_doorbell().prepare_sleep();
@@ -242,10 +242,11 @@ fn the_layout_is_what_both_sides_rely_on() {
     memory.completions().set_head(4);
     let word = |at: usize| mapping.words()[at / 8].load(Relaxed);
     assert_eq!(word(0).to_ne_bytes(), *b"1RMAport");
-    assert_eq!((word(8), word(16)), (1, 8));
+    assert_eq!((word(8), word(16)), (2, 8));
     assert_eq!((word(128), word(256)), (1, 1));
-    assert_eq!((word(384 + 128), word(384 + ring + 256)), (3, 4));
-    assert_eq!([word(384), word(384 + ring)].map(u64::to_ne_bytes), [*b"1RMAring"; 2]);
+    assert_eq!((word(384 + 128), word(384 + commands + 256)), (3, 4));
+    assert_eq!([word(384), word(384 + commands)].map(u64::to_ne_bytes), [*b"1RMAring"; 2]);
+    assert_eq!((word(384 + 16), word(384 + commands + 16)), (16, 8));
 }
 
 /// Part of the layout: another process writes and reads these lines.
@@ -285,8 +286,8 @@ fn a_mapping_that_holds_no_such_portal_is_refused_with_what_is_there() {
     assert!(matches!(refused(2), LayoutError::Size { found: 4, wanted: 2, .. }));
     assert!(PortalMemory::join(&mapping, 3).is_ok(), "it has as many entries");
     // Version, size, and the labels of the two rings.
-    let ring = 384 + 4 * 64;
-    for word in [8, 16, 384, 384 + 8, 384 + 16, 384 + ring].map(|at| &mapping.words()[at / 8]) {
+    let commands = 384 + 8 * 64;
+    for word in [8, 16, 384, 384 + 8, 384 + 16, 384 + commands].map(|at| &mapping.words()[at / 8]) {
         let right = word.swap(77, Relaxed);
         let error = refused(4);
         assert!(error.to_string().contains("77") || matches!(error, LayoutError::Kind { .. }));

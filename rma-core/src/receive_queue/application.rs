@@ -120,6 +120,6 @@ impl ReceiveQueue {
         let too_short = ReceiveQueueError::TooShort { len, room };
         let bytes = bytes.get_mut(..len as usize).ok_or(too_short)?;
         let offset = self.layout.offset_of(event.receive);
-        self.region.read(offset, bytes).map_err(|_| too_short)
+        self.region.read(offset, bytes).or(Err(too_short))
     }
 }

@@ -155,3 +155,17 @@ impl ReceiveQueuePort {
         ((number / u64::BITS as u16) as usize, 1 << (number % u64::BITS as u16))
     }
 }
+
+#[cfg(test)]
+impl ReceiveQueuePort {
+    /// Checks that what is posted is at hand or bound, each once. Returns how many are bound.
+    pub(crate) fn assert_consistent(&self) -> usize {
+        let posted: u32 = self.posted.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(posted as usize, self.ready.len() + self.bound);
+        let ready: std::collections::BTreeSet<_> = self.ready.iter().collect();
+        assert_eq!(ready.len(), self.ready.len(), "each once");
+        assert!(self.bound + self.events.len() <= self.events.capacity(), "events have room");
+        assert_eq!(self.ready.capacity(), self.layout.receives.into(), "nothing was allocated");
+        self.bound
+    }
+}

@@ -116,7 +116,7 @@ fn undefined_values_are_dropped() {
         assert_eq!(reason(&with(0, &[version])), DropReason::Version);
     }
     assert_eq!(reason(&with(1, &[0])), DropReason::FrameType);
-    assert_eq!(reason(&with(1, &[9])), DropReason::FrameType);
+    assert_eq!(reason(&with(1, &[13])), DropReason::FrameType);
     assert_eq!(reason(&with(2, &[2])), DropReason::Field);
     assert_eq!(reason(&with(3, &[1])), DropReason::Field);
     assert_eq!(reason(&with(36, &[0, 0])), DropReason::Field, "op size 0");

@@ -39,6 +39,8 @@
 //! passed, the promise may be broken, and that is counted
 //! ([`NicCounters::late_effects`](crate::nic::NicCounters::late_effects)): it is never silent.
 
+#[cfg(test)]
+mod consistency;
 mod pending;
 mod recorded;
 mod staging;
@@ -545,6 +547,8 @@ impl PendingWrites {
             tables.window.note_contended(false);
             return false;
         };
+        // Whoever drives this NIC may have had no reason to say what time it is.
+        self.shared.records.expire(now);
         let number = match self.number_for(index, tables) {
             Ok(number) => number,
             Err(reason) => {

@@ -244,3 +244,29 @@ impl Record {
         ended_at: Instant::ZERO,
     };
 }
+
+#[cfg(test)]
+impl OutcomeRecords {
+    /// Checks that each record is in one place, and counted for its row. Returns those that are
+    /// reserved, by their entries.
+    pub(super) fn assert_consistent(&self) -> std::collections::BTreeMap<u16, RecordIndex> {
+        let mut by_row = vec![0; self.by_row.len()];
+        let (mut reserved, mut kept) = (std::collections::BTreeMap::new(), 0);
+        for (index, record) in self.records.iter().enumerate() {
+            match record.state {
+                State::Reserved(entry) => {
+                    let twice = reserved.insert(entry, RecordIndex(index as u16));
+                    assert_eq!(twice, None, "two records of entry {entry}");
+                }
+                State::Applied => kept += 1,
+                State::Empty | State::Released | State::NotApplied => continue,
+            }
+            by_row[record.asker.region.index()] += 1;
+        }
+        assert_eq!(*by_row, *self.by_row);
+        assert!(by_row.iter().all(|&used| used <= self.row_max));
+        assert_eq!(kept, self.kept.len());
+        assert_eq!(self.free.len() + kept + reserved.len(), self.records.len());
+        reserved
+    }
+}

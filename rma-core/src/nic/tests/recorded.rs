@@ -1,90 +1,8 @@
 //! Recorded ops, hop by hop: ordered WRITE, SEND, NOTIFY, WRITE_WITH_IMM, COMPARE_SWAP, FETCH_ADD,
 //! and what SETTLE says of them.
 
-use super::*;
-use crate::{
-    command::RecordedOp,
-    receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
-    region::{NicTag, RegisteredRegion},
-    wire::{OpName, Verdict},
-};
-
-/// A pair whose responder has a region for everything, which names a receive queue.
-struct Stage {
-    pair: Pair,
-    queue: ReceiveQueue,
-}
-
-const RECEIVES: u16 = 4;
-const BUFFER_LEN: u32 = 4096;
-
-impl Stage {
-    fn new() -> Self {
-        Self::with(NicConfigBuilder::default())
-    }
-
-    fn with(settings: NicConfigBuilder) -> Self {
-        let mut pair = Pair::with(settings);
-        let layout = ReceiveQueueLayout::new(RECEIVES, BUFFER_LEN).unwrap();
-        let rings = ReceiveQueueMemory::heap(layout);
-        let memory = Arc::new(Region::new(layout.memory_len()).unwrap());
-        let permissions = Permissions::SEND | Permissions::NOTIFY | Permissions::REKEY;
-        let port = rings.clone().into_port(None);
-        let key = &pair.b.key;
-        let entry = RegionEntry::receive_queue(port, memory.clone(), key, permissions, PID);
-        let id = pair.b.nic.regions_mut().register(Box::new(entry)).unwrap();
-        let queue = rings.into_application(RegisteredRegion::new(id, memory, NicTag(0)));
-        let all = Permissions::READ
-            | Permissions::WRITE
-            | Permissions::NOTIFY
-            | Permissions::ATOMIC
-            | Permissions::REKEY;
-        let memory = pair.b.memory.clone();
-        let entry = RegionEntry::new(memory, &pair.b.key, all, PID).with_events(id);
-        pair.b.region = pair.b.nic.regions_mut().register(Box::new(entry)).unwrap();
-        Self { pair, queue }
-    }
-
-    fn recorded(&self, slot: u16, op: RecordedOp) -> Command {
-        let command = self.pair.command(slot, CommandOp::Recorded { op, done: None });
-        let to_queue = matches!(op, RecordedOp::Send { .. } | RecordedOp::Notify { .. });
-        let remote_region = if to_queue { self.queue.id() } else { command.remote_region };
-        Command { remote_region, ..command }
-    }
-
-    fn send(&self, slot: u16, size: u32, immediate: u64) -> Command {
-        self.recorded(slot, RecordedOp::Send { message: self.pair.transfer(0, size), immediate })
-    }
-
-    fn fetch_add(&self, slot: u16, remote_offset: u64, addend: u64) -> Command {
-        self.recorded(slot, RecordedOp::FetchAdd { remote_offset, addend })
-    }
-
-    fn settle(&self, slot: u16, of: &Command, name: OpName) -> Command {
-        let op = CommandOp::Settle { op_type: of.op.op_type(), name };
-        Command { slot: CommandSlotId(slot), op, ..*of }
-    }
-
-    /// Runs `command` to its end.
-    fn run(&mut self, command: Command) -> Completion {
-        self.pair.issue(command);
-        self.pair.exchange();
-        self.pair.completion()
-    }
-
-    fn word(&self, offset: u64) -> u64 {
-        self.pair.b.memory.load_acquire(offset).unwrap()
-    }
-
-    fn event(&mut self) -> Event {
-        self.queue.poll().expect("an event")
-    }
-
-    fn assert_settled_down(&self) {
-        assert_eq!(self.pair.b.nic.window_debited(), 0);
-        assert_eq!(self.pair.a.nic.window_debited(), 0);
-    }
-}
+use super::{stage::Stage, *};
+use crate::{command::RecordedOp, receive_queue::Receive, wire::Verdict};
 
 #[test]
 fn a_message_arrives_whole_with_its_immediate_and_the_name_of_its_sender() {
@@ -111,7 +29,7 @@ fn a_message_arrives_whole_with_its_immediate_and_the_name_of_its_sender() {
 #[test]
 fn where_no_receive_is_posted_the_sender_is_told_at_once() {
     let mut stage = Stage::new();
-    stage.queue.post(crate::receive_queue::Receive(2)).unwrap();
+    stage.queue.post(Receive(2)).unwrap();
     assert_eq!(stage.run(stage.send(0, 100, 1)).status, OpStatus::Ok);
     let refused = stage.run(stage.send(0, 100, 2));
     assert_eq!(refused.status, OpStatus::RemoteNotReady);

@@ -8,9 +8,15 @@ use super::*;
 #[test]
 fn entries_are_as_large_as_the_settings_say() {
     let memory = Pair::new().a.nic.memory();
-    for (table, most) in
-        [("command slots", 240), ("regions", 18), ("inbound queue", 170), ("pending writes", 200)]
-    {
+    for (table, most) in [
+        ("command slots", 330),
+        ("regions", 18),
+        ("inbound queue", 180),
+        ("pending writes", 240),
+        ("staging of ordered ops", 4100),
+        ("outcome records", 60),
+        ("events and records by region", 6),
+    ] {
         let found = memory.iter().find(|it| it.table == table).expect("a table of that name");
         assert!((most * 9 / 10..=most).contains(&found.entry_len), "{found:?}");
     }

@@ -1,12 +1,17 @@
 //! What a NIC tells about itself: delays of ops, and how full it is.
 
-use super::*;
+use super::{stage::Stage, *};
 
 #[test]
 fn delays_are_counted_by_type_of_op_and_only_of_ops_that_ended_with_ok() {
-    let mut pair = Pair::new();
+    let mut stage = Stage::new();
+    stage.queue.post_all();
+    let mut ops = stage.one_of_each(0);
+    // Last, so that the others come under the key that it replaces.
+    ops.sort_by_key(|it| it.op.op_type() == OpType::Rekey);
+    let Stage { mut pair, .. } = stage;
     let waited = Duration::from_nanos(1_000);
-    for command in [pair.read(0, 0, 64), pair.write(1, 0, 64), pair.rekey(2, [9; 16])] {
+    for command in ops {
         pair.issue(command);
         pair.now = pair.now + waited;
         let requests = pair.requests();
@@ -15,10 +20,11 @@ fn delays_are_counted_by_type_of_op_and_only_of_ops_that_ended_with_ok() {
             pair.deliver_to_b(flight).unwrap();
         }
         pair.exchange();
-        assert_eq!(pair.status(), OpStatus::Ok);
+        assert_eq!(pair.status(), OpStatus::Ok, "{command:?}");
     }
     // Under the old key: refused.
-    let stale = pair.read(0, 0, 64);
+    let stale =
+        Command { key: pair.key_under(&RegionKey::from_bytes([7; 16]), OpType::Read), ..ops[0] };
     pair.issue(stale);
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
@@ -28,7 +34,7 @@ fn delays_are_counted_by_type_of_op_and_only_of_ops_that_ended_with_ok() {
         assert_eq!((issue.count(), issue.sum_nanos), (1, 1_000), "{op_type}");
         assert_eq!((total.count(), total.sum_nanos), (1, 2_000), "{op_type}");
     }
-    assert_eq!(counters.completions(OpStatus::Ok), 3);
+    assert_eq!(counters.completions(OpStatus::Ok), 8);
 }
 
 #[test]

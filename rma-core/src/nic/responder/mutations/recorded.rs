@@ -53,9 +53,9 @@ pub(super) struct Recorded {
     /// What its acknowledgement says besides.
     result: u64,
     /// Where its data collects.
-    staged: Option<Staged>,
+    pub(super) staged: Option<Staged>,
     /// The receive that is bound to it, and whose queue.
-    receive: Option<(RegionId, Receive)>,
+    pub(super) receive: Option<(RegionId, Receive)>,
 }
 
 impl Recorded {

@@ -56,3 +56,11 @@ impl Staging {
         &self.buffers[usize::from(index)][..size as usize]
     }
 }
+
+#[cfg(test)]
+impl Staging {
+    /// How many buffers no entry has.
+    pub(super) const fn free_buffers(&self) -> usize {
+        self.free.len()
+    }
+}
