@@ -175,6 +175,7 @@ impl RecordedOp {
         }
     }
 
+    //= channels#P3-solicited
     /// The data of an op that has no bytes of a region: words, in the order of the wire.
     pub(crate) const fn operands(&self) -> (u64, Option<u64>) {
         match *self {

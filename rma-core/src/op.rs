@@ -86,6 +86,7 @@ op_types! {
     FetchAdd = 8: recorded("FETCH_ADD", Permissions::ATOMIC),
 }
 
+//= channels#2.1-grants-by-type
 /// The shape of an op that its target records: four hops, as WRITE, and no part of a transfer.
 const fn recorded(name: &'static str, permission: Permissions) -> OpShape {
     OpShape { name, hops: 4, moves: Moves::Out, permission, transfer: None, is_secret: false }
@@ -349,6 +350,8 @@ mod tests {
         }
     }
 
+    //= channels#2.1-grants-by-type
+    //= type=test
     #[test]
     fn only_the_two_atomics_share_a_permission() {
         for (index, op_type) in OpType::ALL.into_iter().enumerate() {

@@ -254,6 +254,7 @@ impl Region {
     ///
     /// [`OutOfBounds`] if the region ends before; then `bytes` is left alone. Zero bytes can be
     /// read at every offset up to the end.
+    //= channels#2.3-ordered-reading
     #[inline]
     pub fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         let start = self.checked_start(offset, bytes.len())?;

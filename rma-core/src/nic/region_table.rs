@@ -47,6 +47,7 @@ pub struct RegionEntry {
     pub(super) kind: RegionKind,
 }
 
+//= channels#2.2-row-of-the-region-table
 /// What remote ops do with a row.
 #[derive(Debug)]
 pub(super) enum RegionKind {

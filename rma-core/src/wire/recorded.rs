@@ -75,6 +75,7 @@ pub const RESULT_HEADER_LEN: usize = field::RESERVED.end;
 /// Octets of an acknowledgement with a result: header, result and tag.
 pub const RESULT_LEN: usize = RESULT_HEADER_LEN + WORD_LEN + TAG_LEN;
 
+//= channels#P10-answers-shorter
 const _: () = assert!(
     RESULT_LEN < RECORDED_REQUEST_LEN
         && SOLICITATION_LEN < RECORDED_REQUEST_LEN
@@ -82,6 +83,7 @@ const _: () = assert!(
     "no answer to a request is longer than it"
 );
 
+//= channels#2.5-name
 /// A target's name for a recorded op: its solicitation's engine and counter, which no other frame
 /// ever has (P4), and where the target keeps its record. So a name that is old names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -249,6 +251,7 @@ impl Mutation {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
+    //= channels#2.2-one-receive-each
     /// Whether it consumes a posted receive.
     #[must_use]
     #[inline]

@@ -457,3 +457,38 @@ fn the_golden_vectors_have_every_frame_type_every_status_and_every_type_of_key()
         }
     }
 }
+
+//= channels#P4-fresh-ivs
+//= type=test
+#[test]
+fn no_two_frames_of_one_key_have_the_same_iv() {
+    let all = vectors();
+    let mut seen = std::collections::BTreeSet::new();
+    for frame in all["frames"].as_array().expect("a list of frames") {
+        let part = |name: &str| frame[name].as_str().expect("a string").to_owned();
+        let name = part("key_name");
+        // What everybody knows and what nobody derives keep no secret.
+        if name != "reserved" && name != "wrong" {
+            assert!(seen.insert((name, part("iv"))), "{}", part("name"));
+        }
+    }
+    assert!(seen.len() > 100);
+}
+
+//= channels#P10-answers-shorter
+//= type=test
+#[test]
+fn no_answer_is_longer_than_its_request_but_of_reads() {
+    let all = vectors();
+    let frames = all["frames"].as_array().expect("a list of frames");
+    let len = |frame: &Value| frame["frame"].as_str().expect("octets").len() / 2;
+    let (mut answers, mut recorded) = (0, 0);
+    for frame in frames.iter().filter(|it| it["frame_type"] != "read response") {
+        let request = frames.iter().find(|it| it["name"] == frame["answers"]);
+        let Some(request) = request.filter(|it| it["answers"].is_null()) else { continue };
+        assert!(len(frame) < len(request), "{}", frame["name"]);
+        answers += 1;
+        recorded += usize::from(request["frame_type"] == "recorded request");
+    }
+    assert!(answers > 30 && recorded > 20, "{answers} answers, {recorded} of recorded requests");
+}

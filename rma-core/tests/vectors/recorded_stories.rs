@@ -57,6 +57,8 @@ impl Vectors {
         self.ask(&name, key, None, &immediate.to_be_bytes())
     }
 
+    //= channels#2.1-four-hops
+    //= type=test
     /// Request and solicitation.
     fn begin(&mut self, what: &str, key: &Key, command: Command, immediate: u64) -> Sent {
         let request = self.ask_for(what, key, command, immediate);
@@ -64,6 +66,8 @@ impl Vectors {
         self.answer(&format!("solicitation of {what}"), key, &request, &[])
     }
 
+    //= channels#P3-solicited
+    //= type=test
     /// All data of an op.
     fn send_data(&mut self, what: &str, key: &Key, solicitation: &Sent, data: &[u8]) {
         for (index, part) in data.chunks(64).enumerate() {
@@ -92,6 +96,8 @@ impl Vectors {
         self.words_memory.copy_out(1000, &mut written).expect("in bounds");
         assert_eq!(written, *contents(200..336));
 
+        //= channels#2.1-all-or-nothing
+        //= type=test
         let what = "an ordered WRITE while the region is rekeyed";
         let command = self.op(RecordedOp::OrderedWrite(self.bytes(3000, 8)), None);
         let solicitation = self.begin(what, own, command, 0);
@@ -155,6 +161,8 @@ impl Vectors {
         }
     }
 
+    //= channels#2.2-bound-by-data
+    //= type=test
     /// Both find it posted when they ask, and the data of one comes first.
     fn one_receive_for_two(&mut self, own: &Key) {
         self.queue.post(Receive(6)).expect("it has so many");
@@ -203,6 +211,8 @@ impl Vectors {
         name_of(&solicitation)
     }
 
+    //= channels#2.5-name
+    //= type=test
     /// `applied` is a FETCH_ADD whose initiator asks what it knows already.
     fn settles(&mut self, own: &Key, applied: OpName) {
         let result = WORD + 0xff;
@@ -221,6 +231,8 @@ impl Vectors {
         let word = self.words_memory.load_acquire(WORD_AT).expect("a word");
         assert_eq!(word, result + ADDEND, "nothing has changed since");
 
+        //= channels#2.6-forgotten
+        //= type=test
         let never = OpName { counter: name.counter + 1000, ..name };
         let settlement = (Verdict::Forgotten, 0);
         self.settle("SETTLE of an op that nobody knows", own, never, settlement);

@@ -1,4 +1,4 @@
-//! Every requirement of the paper is cited in code and in a test, or says why not.
+//! Every requirement of the papers is cited in code and in a test, or says why not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,13 +34,18 @@ struct Cited {
     test: usize,
 }
 
-/// All citations in the tree: an id, then at most one line that says of which type it is.
-fn citations() -> BTreeMap<String, Cited> {
+/// A file of requirements: what its ids are cited with, and where they are from.
+const SPECS: [(&str, &str); 2] =
+    [("1rma", "the paper's requirements"), ("channels", "requirements of messages and atomics")];
+
+/// All citations of one file in the tree: an id, then at most one line that says of which type it
+/// is.
+fn citations(prefix: &str) -> BTreeMap<String, Cited> {
     let folders = ["rma-core", "rma-xdp", "crates", "bench", "tests"];
     let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
     let mut citations: BTreeMap<String, Cited> = BTreeMap::new();
     // Built at run time, so that this file does not cite anything itself.
-    let mark = ["//", "= 1rma#"].concat();
+    let mark = ["//", "= ", prefix, "#"].concat();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -60,9 +65,16 @@ fn citations() -> BTreeMap<String, Cited> {
 
 #[test]
 fn every_requirement_has_code_and_a_test_or_a_reason() {
-    let text = file("docs/spec/1rma.toml");
+    let faults: Vec<String> =
+        SPECS.iter().flat_map(|(prefix, what)| faults_of(prefix, what)).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// What is wrong with the requirements of one file, or with what cites them.
+fn faults_of(prefix: &str, what: &str) -> Vec<String> {
+    let text = file(&format!("docs/spec/{prefix}.toml"));
     let spec: Spec = toml::from_str(&text).unwrap();
-    let mut citations = citations();
+    let mut citations = citations(prefix);
     let mut faults = Vec::new();
     let mut ids = BTreeSet::new();
     let (mut all, mut not_yet) = (Cited::default(), 0);
@@ -94,12 +106,12 @@ fn every_requirement_has_code_and_a_test_or_a_reason() {
         }
     }
     evidence::show(format_args!(
-        "the paper's requirements: {} done, cited {} times in code and {} in tests, with {} deviations; {not_yet} pending",
+        "{what}: {} done, cited {} times in code and {} in tests, with {} deviations; {not_yet} pending",
         spec.requirement.len() - not_yet,
         all.code + all.deviation,
         all.test,
         spec.requirement.iter().filter(|it| it.deviation.is_some()).count(),
     ));
     faults.extend(citations.into_keys().map(|id| format!("{id}: cited, but not in the file")));
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    faults
 }

@@ -121,6 +121,8 @@ fn long_copies_copy_just_those_bytes_wherever_they_begin_and_end() {
     }
 }
 
+//= channels#2.3-ordered-reading
+//= type=test
 #[test]
 fn the_first_word_and_the_last_are_never_moved_with_others() {
     let region = Region::new(PAGE_SIZE).unwrap();

@@ -246,6 +246,8 @@ fn check_message(buffer: &Region, n: u64, event: &Line) {
 }
 
 /// Posts go one way and events the other.
+//= channels#2.2-applied-by-publishing
+//= type=test
 #[test]
 fn an_event_comes_after_the_bytes_of_its_buffer_and_the_next_bytes_after_the_next_post() {
     const MESSAGES: u64 = 2;

@@ -33,6 +33,7 @@ impl Slot {
         }
     }
 
+    //= channels#2.4-reached
     /// Whether an op that was solicited and ended with `status` may have changed its target. What is
     /// recorded changes all or nothing, so where its target says that it was not applied, it has
     /// changed nothing; but for the bytes of a WRITE_WITH_IMM, which land before its event. Of a

@@ -567,6 +567,7 @@ impl PendingWrites {
         self.solicited.push_back(&mut self.links, index);
         let is_written = entry.write_solicitation(number, tables, out).is_some();
         if entry.mutation.is_recorded() {
+            //= channels#P4-fresh-ivs
             let counter = entry.solicitation_iv.counter();
             let (asker, op_type) = (entry.asked.asker(), entry.mutation.op_type());
             entry.recorded.record = self.shared.records.reserve(index, counter, asker, op_type);

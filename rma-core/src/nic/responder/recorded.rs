@@ -16,6 +16,7 @@ use crate::{
 };
 
 impl Responder {
+    //= channels#2.1-four-hops
     /// Hop 1 of a recorded mutation.
     pub(in crate::nic) fn handle_recorded_request(
         &mut self,
@@ -79,6 +80,7 @@ impl Responder {
     }
 }
 
+//= channels#2.1-not-ready-at-once
 /// Whether a receive is posted where an op on `region` needs one. Only a look: it is bound to the
 /// op by its data.
 fn look_for_receive(

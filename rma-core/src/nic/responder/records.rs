@@ -156,6 +156,7 @@ impl OutcomeRecords {
         Some(RecordIndex(index))
     }
 
+    //= channels#2.5-applied-is-kept
     /// The op has been applied, with `result`.
     pub(super) fn applied(&mut self, now: Instant, RecordIndex(index): RecordIndex, result: u64) {
         let record = &mut self.records[usize::from(index)];
@@ -208,6 +209,7 @@ impl OutcomeRecords {
         }
     }
 
+    //= channels#2.6-forgotten
     /// What is known of the op that `asker` calls `name`.
     pub(super) fn ask(&self, asker: &Asker, op_type: OpType, name: &OpName) -> Known {
         let forgotten = Known::Ended(Verdict::Forgotten, 0);
@@ -216,6 +218,7 @@ impl OutcomeRecords {
         if (record.counter, &record.asker, record.op_type) != (name.counter, asker, op_type) {
             return forgotten;
         }
+        //= channels#2.6-idempotent
         match record.state {
             State::Empty => forgotten,
             State::Reserved(entry) => Known::UnderWay(entry),

@@ -4,6 +4,10 @@
 use super::{stage::Stage, *};
 use crate::{command::RecordedOp, receive_queue::Receive, wire::Verdict};
 
+//= channels#2.2-row-of-the-region-table
+//= type=test
+//= channels#2.2-sender-is-known
+//= type=test
 #[test]
 fn a_message_arrives_whole_with_its_immediate_and_the_name_of_its_sender() {
     let mut stage = Stage::new();
@@ -26,6 +30,8 @@ fn a_message_arrives_whole_with_its_immediate_and_the_name_of_its_sender() {
     }
 }
 
+//= channels#2.1-not-ready-at-once
+//= type=test
 #[test]
 fn where_no_receive_is_posted_the_sender_is_told_at_once() {
     let mut stage = Stage::new();
@@ -40,6 +46,8 @@ fn where_no_receive_is_posted_the_sender_is_told_at_once() {
     assert_eq!(stage.event().immediate, 3);
 }
 
+//= channels#2.2-one-receive-each
+//= type=test
 #[test]
 fn a_notification_consumes_a_receive_and_a_write_with_imm_one_of_the_regions_queue() {
     let mut stage = Stage::new();
@@ -78,6 +86,8 @@ fn atomics_find_what_was_there_before() {
     stage.assert_settled_down();
 }
 
+//= channels#2.3-all-before-any
+//= type=test
 #[test]
 fn an_ordered_write_lands_in_one_step_after_the_last_of_its_frames() {
     let mut stage = Stage::new();
@@ -99,6 +109,14 @@ fn an_ordered_write_lands_in_one_step_after_the_last_of_its_frames() {
     assert_eq!(stage.pair.status(), OpStatus::Ok);
 }
 
+//= channels#2.4-reached
+//= type=test
+//= channels#2.5-applied-is-kept
+//= type=test
+//= channels#2.6-final
+//= type=test
+//= channels#2.6-idempotent
+//= type=test
 #[test]
 fn who_asks_after_a_timeout_learns_whether_the_op_was_applied_and_what_it_found() {
     for is_applied in [true, false] {

@@ -61,6 +61,8 @@ fn every_ordered_copy_of_whole_words_copies_just_those_and_others_copy_nothing()
 }
 
 /// Long copies, so that wide moves take part where there are some.
+//= channels#2.3-last-word-last
+//= type=test
 #[test]
 fn who_finds_the_last_word_of_an_ordered_copy_finds_all_of_it() {
     const ROUNDS: u64 = 5_000;
@@ -134,6 +136,8 @@ fn what_is_not_a_whole_word_of_the_region_is_refused_and_nothing_changes() {
 }
 
 /// With byte-wise copies to the other half of each word, which are not lost either.
+//= channels#2.4-one-instruction
+//= type=test
 #[test]
 fn what_several_threads_add_and_exchange_is_all_there() {
     const ROUNDS: u64 = 20_000;

@@ -126,6 +126,7 @@ impl Pending {
         Ok(())
     }
 
+    //= channels#2.2-bound-by-data
     /// Binds a receive to the op, if it needs one and has none.
     fn bind_receive(&mut self, tables: &mut Tables<'_>) -> Result<(), DropReason> {
         if !self.mutation.consumes_receive() || self.recorded.receive.is_some() {
@@ -151,6 +152,7 @@ impl Pending {
         }
     }
 
+    //= channels#2.3-all-before-any
     /// Keeps a part of the data until the others are there.
     fn stage(&mut self, part: &Part<'_>, staging: &mut Staging) {
         if self.recorded.staged.is_none() {
@@ -171,6 +173,7 @@ impl Pending {
         }
     }
 
+    //= channels#2.1-all-or-nothing
     /// Applies the op, all of whose data has come: with `part`, the last. Returns its result, or
     /// `None` if it cannot be applied any more.
     fn commit(
@@ -198,6 +201,7 @@ impl Pending {
             }
             Mutation::Send { .. } => self.publish(now, self.recorded.immediate, tables),
             Mutation::Notify => self.publish(now, operand(part.payload, 0), tables),
+            //= channels#2.4-one-instruction
             Mutation::CompareSwap { region_offset } => {
                 let [expected, new] = [0, 1].map(|index| operand(part.payload, index));
                 let memory = &tables.regions.get(self.asked.header.region)?.memory;
@@ -212,6 +216,7 @@ impl Pending {
         }
     }
 
+    //= channels#2.3-last-word-last
     /// Copies all of the op's bytes to where they are to be, the last word last.
     fn place_ordered(&self, part: &Part<'_>, staging: &Staging, tables: &Tables<'_>) -> Option<()> {
         let (offset, size) = self.mutation.span()?;
@@ -223,6 +228,7 @@ impl Pending {
         memory.copy_in_ordered(offset, bytes).ok()
     }
 
+    //= channels#2.2-sender-is-known
     /// Tells the application of the op: the receive that was bound to it is consumed.
     fn publish(&mut self, now: Instant, immediate: u64, tables: &mut Tables<'_>) -> Option<u64> {
         let (queue, receive) = self.recorded.receive?;
@@ -232,6 +238,7 @@ impl Pending {
             Mutation::Send { op_size } => (0, op_size),
             _ => (0, 0),
         };
+        //= channels#2.2-applied-by-publishing
         self.recorded.receive = None;
         port.publish(&Event {
             op_type: self.mutation.op_type(),
@@ -293,6 +300,7 @@ impl PendingWrites {
         self.shared.records.release(&asked.asker(), done);
     }
 
+    //= channels#2.6-final
     /// Says what became of the op that an authentic request asks about. One that is under way ends
     /// now, and is not applied any more: its data finds no entry.
     pub(in crate::nic::responder) fn settle(
