@@ -17,10 +17,10 @@ use rma_shm::Line;
 use crate::{
     addr::HostAddr,
     crypto::{DerivedRegionKey, RegionKey},
-    limits::{OP_SIZE_MAX, REGION_KEY_LEN},
+    limits::{OP_SIZE_MAX, REGION_KEY_LEN, WORD_LEN, are_words},
     op::{ClassOfService, Moves, OpType, TransferType},
+    outcome::{Done, OpName},
     region::RegionId,
-    wire::{Done, Mutation, OpName},
 };
 pub use completion::Completion;
 pub(crate) use completion::Ending;
@@ -115,46 +115,45 @@ impl RecordedOp {
         }
     }
 
-    /// What the target is asked for.
-    pub(crate) const fn mutation(&self) -> Mutation {
-        match *self {
-            Self::OrderedWrite(Transfer { remote_offset, op_size, .. }) => {
-                Mutation::OrderedWrite { region_offset: remote_offset, op_size: op_size as u16 }
-            }
-            Self::Send { message, .. } => Mutation::Send { op_size: message.op_size as u16 },
-            Self::WriteWithImm { transfer, ordered, .. } => Mutation::WriteWithImm {
-                region_offset: transfer.remote_offset,
-                op_size: transfer.op_size as u16,
-                ordered,
-            },
-            Self::Notify { .. } => Mutation::Notify,
-            Self::CompareSwap { remote_offset, .. } => {
-                Mutation::CompareSwap { region_offset: remote_offset }
-            }
-            Self::FetchAdd { remote_offset, .. } => {
-                Mutation::FetchAdd { region_offset: remote_offset }
-            }
+    /// How many bytes of data the op has.
+    #[must_use]
+    pub const fn op_size(&self) -> u32 {
+        match self {
+            Self::OrderedWrite(transfer)
+            | Self::Send { message: transfer, .. }
+            | Self::WriteWithImm { transfer, .. } => transfer.op_size,
+            Self::Notify { .. } | Self::FetchAdd { .. } => WORD_LEN as u32,
+            Self::CompareSwap { .. } => 2 * WORD_LEN as u32,
         }
     }
 
-    /// Whether sizes and offsets are such as the op may have, and `done` is a name.
-    #[cold]
+    /// Where in the remote region the op is, in bytes. 0 of what has no place there.
+    #[must_use]
+    pub const fn remote_offset(&self) -> u64 {
+        match *self {
+            Self::OrderedWrite(transfer)
+            | Self::Send { message: transfer, .. }
+            | Self::WriteWithImm { transfer, .. } => transfer.remote_offset,
+            Self::CompareSwap { remote_offset, .. } | Self::FetchAdd { remote_offset, .. } => {
+                remote_offset
+            }
+            Self::Notify { .. } => 0,
+        }
+    }
+
+    /// Whether sizes and offsets are such as the op may have.
     #[inline(never)]
-    const fn is_defined(&self, done: Option<Done>) -> bool {
-        let at_start = match self {
-            Self::Send { message, .. } => message.remote_offset == 0,
-            _ => true,
+    pub(crate) const fn is_defined(&self) -> bool {
+        let (offset, size) = (self.remote_offset(), self.op_size());
+        let is_placed = match self {
+            Self::Send { .. } => offset == 0,
+            Self::OrderedWrite(_) | Self::WriteWithImm { ordered: true, .. } => {
+                are_words(offset, size)
+            }
+            Self::CompareSwap { .. } | Self::FetchAdd { .. } => are_words(offset, 0),
+            Self::WriteWithImm { .. } | Self::Notify { .. } => true,
         };
-        // What a mutation says of its size is 16 bits wide.
-        let fits = match self.transfer() {
-            Some(transfer) => transfer.op_size <= OP_SIZE_MAX,
-            None => true,
-        };
-        let is_name = match done {
-            Some(done) => done.counter > 0,
-            None => true,
-        };
-        fits && self.mutation().is_defined() && at_start && is_name
+        1 <= size && size <= OP_SIZE_MAX && is_placed
     }
 
     /// The immediate that goes with the request: of an op whose data is no immediate itself.
@@ -259,10 +258,7 @@ impl CommandOp {
         match self {
             Self::Read(transfer) | Self::Write(transfer) => transfer.op_size,
             Self::Rekey(_) => REGION_KEY_LEN as u32,
-            Self::Recorded { op, .. } => match op.transfer() {
-                Some(transfer) => transfer.op_size,
-                None => op.mutation().op_size(),
-            },
+            Self::Recorded { op, .. } => op.op_size(),
             Self::Settle { .. } => 0,
         }
     }
@@ -275,7 +271,7 @@ impl CommandOp {
                 1 <= *op_size && *op_size <= OP_SIZE_MAX
             }
             Self::Rekey(_) => true,
-            Self::Recorded { op, done } => op.is_defined(*done),
+            Self::Recorded { op, .. } => op.is_defined(),
             Self::Settle { op_type, .. } => op_type.may_be_recorded(),
         }
     }
@@ -353,7 +349,7 @@ impl Command {
             CommandOp::Rekey(key) => (none, halves(key.expose())),
             CommandOp::Recorded { op, .. } => match op.transfer() {
                 Some(it) => (it.local_region, [it.remote_offset, it.local_offset]),
-                None => (none, [op.mutation().region_offset(), 0]),
+                None => (none, [op.remote_offset(), 0]),
             },
             CommandOp::Settle { name, .. } => {
                 (none, [name.counter, lines::place(name.engine, name.number)])

@@ -55,6 +55,7 @@ pub mod limits;
 pub mod nic;
 pub mod one_rma;
 pub mod op;
+pub mod outcome;
 pub mod packet;
 pub mod port;
 pub mod portal;

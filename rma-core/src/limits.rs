@@ -28,6 +28,13 @@ pub const REGION_KEY_LEN: usize = 16;
 /// results (not in the paper).
 pub const WORD_LEN: usize = 8;
 
+/// Whether so many bytes at this offset of a region are whole words, as those of ordered and atomic
+/// ops are.
+#[must_use]
+pub const fn are_words(offset: u64, size: u32) -> bool {
+    offset.is_multiple_of(WORD_LEN as u64) && size.is_multiple_of(WORD_LEN as u32)
+}
+
 /// Bytes of an AES-GCM tag, at the end of every frame.
 pub const TAG_LEN: usize = 16;
 

@@ -18,12 +18,8 @@
 //! number that names no receive, or one that is posted already, is counted and ignored (P8).
 
 use crate::{
-    addr::{HostAddr, Pid},
     error::ReceiveQueueError,
-    limits::{OP_SIZE_MAX, RECEIVES_MAX},
-    op::OpType,
-    region::RegionId,
-    time::Instant,
+    limits::{OP_SIZE_MAX, RECEIVES_MAX, WORD_LEN},
 };
 
 mod application;
@@ -84,7 +80,7 @@ impl ReceiveQueueLayout {
 
     /// How far apart buffers are: each begins a word, so that no two share one.
     const fn stride(self) -> usize {
-        (self.buffer_len as usize).next_multiple_of(crate::limits::WORD_LEN)
+        (self.buffer_len as usize).next_multiple_of(WORD_LEN)
     }
 
     /// Where the buffer of a receive begins in the queue's memory.

@@ -53,10 +53,10 @@ use mutation::{
 pub use mutation::{Acknowledgement, Mutation, MutationRequest, Solicitation, SolicitedData};
 use read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN};
 pub use read::{Request, Response};
-pub use recorded::{AcknowledgementWithResult, Done, OpName, RecordedRequest};
+pub use recorded::{AcknowledgementWithResult, RecordedRequest};
 use recorded::{RECORDED_REQUEST_HEADER_LEN, RESULT_HEADER_LEN};
 use settle::{SETTLE_REQUEST_HEADER_LEN, SETTLEMENT_HEADER_LEN};
-pub use settle::{SettleRequest, Settlement, Verdict};
+pub use settle::{SettleRequest, Settlement};
 
 use crate::{
     crypto::Direction,

@@ -6,7 +6,7 @@ use super::{CommandSlotId, lines::place};
 use crate::{
     crypto::EngineId,
     op::OpStatus,
-    wire::{OpName, Verdict},
+    outcome::{OpName, Verdict},
 };
 
 /// How an op ended, and its two delay measures (§4.5).

@@ -14,7 +14,7 @@ use super::{CommandOp, CommandSlotId, RecordedOp, Transfer};
 use crate::{
     crypto::EngineId,
     op::OpType,
-    wire::{Done, OpName},
+    outcome::{Done, OpName},
 };
 
 /// What the op type's octet has besides, if it is a recorded op's.

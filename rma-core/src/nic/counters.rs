@@ -9,9 +9,9 @@ use crate::{
     command::{CommandOp, Completion},
     error::{DropReason, NotSent},
     op::{OpStatus, OpType},
+    outcome::Verdict,
     packet::sizes::{PacketSizeCells, PacketSizes},
     tally::Tally,
-    wire::Verdict,
 };
 
 /// Counters of one NIC, written by the engine thread alone; a reader sees each counter whole, but

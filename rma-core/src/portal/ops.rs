@@ -43,9 +43,9 @@ pub struct WriteOp<'a> {
 /// Bytes of a local region.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The region.
+    /// The region that they are in.
     pub region: &'a RegisteredRegion,
-    /// Where in it, in bytes.
+    /// Where in it they begin, in bytes.
     pub offset: u64,
     /// How many bytes: 1 to [`OP_SIZE_MAX`](crate::limits::OP_SIZE_MAX).
     pub len: u32,

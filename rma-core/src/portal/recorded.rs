@@ -8,8 +8,8 @@ use crate::{
     error::SubmitError,
     grant::Grant,
     op::{ClassOfService, OpStatus},
+    outcome::{Done, OpName},
     region::{RegionId, RegisteredRegion},
-    wire::{Done, OpName},
 };
 
 /// What a slot remembers of the recorded op that it had last: the next one that it has on the same
@@ -217,11 +217,10 @@ impl CommandPortal {
                 command::RecordedOp::FetchAdd { remote_offset, addend }
             }
         };
-        let mutation = op.mutation();
-        if mutation.is_defined() {
+        if op.is_defined() {
             Ok(op)
         } else {
-            Err(SubmitError::Misaligned { remote_offset, op_size: mutation.op_size() })
+            Err(SubmitError::Misaligned { remote_offset, op_size: op.op_size() })
         }
     }
 

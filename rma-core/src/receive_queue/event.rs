@@ -2,7 +2,13 @@
 
 use rma_shm::Line;
 
-use super::{HostAddr, Instant, OpType, Pid, Receive, RegionId};
+use super::Receive;
+use crate::{
+    addr::{HostAddr, Pid},
+    op::OpType,
+    region::RegionId,
+    time::Instant,
+};
 
 /// An op that came, and was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

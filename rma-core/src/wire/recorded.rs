@@ -40,10 +40,11 @@ use super::{
     mutation::{ACKNOWLEDGEMENT_LEN, Mutation, MutationRequest, SOLICITATION_LEN},
 };
 use crate::{
-    crypto::EngineId,
+    command::{RecordedOp, Transfer},
     error::DropReason,
-    limits::{OP_SIZE_MAX, TAG_LEN, WORD_LEN},
+    limits::{OP_SIZE_MAX, TAG_LEN, WORD_LEN, are_words},
     op::{OpStatus, OpType},
+    outcome::Done,
 };
 
 mod field {
@@ -83,35 +84,6 @@ const _: () = assert!(
     "no answer to a request is longer than it"
 );
 
-//= channels#2.5-name
-/// A target's name for a recorded op: its solicitation's engine and counter, which no other frame
-/// ever has (P4), and where the target keeps its record. So a name that is old names nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OpName {
-    /// The engine of the target that solicited the op, and that knows what became of it.
-    pub engine: EngineId,
-    /// The counter of the solicitation.
-    pub counter: u64,
-    /// The number of the record: what stands for the pending write in the solicitation.
-    pub number: u16,
-}
-
-/// What a recorded request says of an earlier op: its end is known, and its record may go. The
-/// engine is the one that its number belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Done {
-    /// The counter of its solicitation: not 0.
-    pub counter: u64,
-    /// The number of its record.
-    pub number: u16,
-}
-
-impl From<OpName> for Done {
-    fn from(OpName { counter, number, .. }: OpName) -> Self {
-        Self { counter, number }
-    }
-}
-
 /// Hop 1 of a recorded mutation. The immediate is the frame's payload: see [`super::word_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedRequest {
@@ -142,7 +114,8 @@ impl RecordedRequest {
         assert!(mutation.is_recorded(), "other mutations have requests of their own");
         let common = out.first_chunk_mut().expect("a request is longer than the common header");
         self.header.emit(FrameType::RecordedRequest, 0, common);
-        let Done { counter, number } = self.done.unwrap_or(Done { counter: 0, number: 0 });
+        let done = self.done.filter(|done| done.counter > 0);
+        let Done { counter, number } = done.unwrap_or(Done { counter: 0, number: 0 });
         out[field::REGION_OFFSET].copy_from_slice(&mutation.region_offset().to_be_bytes());
         out[field::OP_SIZE].copy_from_slice(&(mutation.op_size() as u16).to_be_bytes());
         out[field::OP_TYPE] = mutation.op_type() as u8;
@@ -264,8 +237,29 @@ impl Mutation {
     #[must_use]
     pub(crate) const fn is_defined(&self) -> bool {
         let (size, offset) = (self.op_size(), self.region_offset());
-        let aligned =
-            size.is_multiple_of(WORD_LEN as u32) && offset.is_multiple_of(WORD_LEN as u64);
-        1 <= size && size <= OP_SIZE_MAX && (aligned || !(self.is_ordered() || self.has_result()))
+        let needs_words = self.is_ordered() || self.has_result();
+        1 <= size && size <= OP_SIZE_MAX && (are_words(offset, size) || !needs_words)
+    }
+
+    /// What a recorded op asks its target for.
+    pub(crate) const fn of(op: &RecordedOp) -> Self {
+        match *op {
+            RecordedOp::OrderedWrite(Transfer { remote_offset, op_size, .. }) => {
+                Self::OrderedWrite { region_offset: remote_offset, op_size: op_size as u16 }
+            }
+            RecordedOp::Send { message, .. } => Self::Send { op_size: message.op_size as u16 },
+            RecordedOp::WriteWithImm { transfer, ordered, .. } => Self::WriteWithImm {
+                region_offset: transfer.remote_offset,
+                op_size: transfer.op_size as u16,
+                ordered,
+            },
+            RecordedOp::Notify { .. } => Self::Notify,
+            RecordedOp::CompareSwap { remote_offset, .. } => {
+                Self::CompareSwap { region_offset: remote_offset }
+            }
+            RecordedOp::FetchAdd { remote_offset, .. } => {
+                Self::FetchAdd { region_offset: remote_offset }
+            }
+        }
     }
 }

@@ -28,13 +28,13 @@ use super::{
     FrameType, Meaning,
     failure::FAILURE_LEN,
     header::{HEADER_LEN, Header, HeaderView, read},
-    recorded::OpName,
 };
 use crate::{
     crypto::EngineId,
     error::DropReason,
     limits::{TAG_LEN, WORD_LEN},
     op::OpType,
+    outcome::{OpName, Verdict},
 };
 
 mod field {
@@ -66,51 +66,6 @@ const _: () = assert!(
     SETTLEMENT_LEN < SETTLE_REQUEST_LEN && FAILURE_LEN < SETTLE_REQUEST_LEN,
     "no answer to a request is longer than it"
 );
-
-/// What became of a recorded op. Final, whichever it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Verdict {
-    /// It was applied, once; its result is known.
-    Applied = 1,
-    /// It was not applied, and will not be.
-    NotApplied = 2,
-    /// The target knows nothing of it: its record is gone, or it never had one for this asker. The
-    /// op may have been applied.
-    Forgotten = 3,
-}
-
-impl Verdict {
-    /// All verdicts, in the order of their codes.
-    pub const ALL: [Self; 3] = [Self::Applied, Self::NotApplied, Self::Forgotten];
-
-    /// The verdict that `code` stands for.
-    #[must_use]
-    pub const fn from_code(code: u16) -> Option<Self> {
-        match code {
-            1 => Some(Self::Applied),
-            2 => Some(Self::NotApplied),
-            3 => Some(Self::Forgotten),
-            _ => None,
-        }
-    }
-
-    /// The verdict's name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Applied => "APPLIED",
-            Self::NotApplied => "NOT_APPLIED",
-            Self::Forgotten => "FORGOTTEN",
-        }
-    }
-}
-
-impl core::fmt::Display for Verdict {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Hop 1: which op the initiator asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use rma_core::{
     crypto::{Direction, Iv},
-    wire::{Done, FrameView, Header, Mutation, failure, mutation, read, recorded, settle},
+    outcome::Done,
+    wire::{FrameView, Header, Mutation, failure, mutation, read, recorded, settle},
 };
 use serde_json::{Value, json};
 

@@ -5,8 +5,9 @@ use rma_core::{
     command::{Command, CommandOp, CommandSlotId, RecordedOp, Transfer},
     crypto::RegionKey,
     op::{ClassOfService, OpStatus, OpType},
+    outcome::{Done, OpName, Verdict},
     receive_queue::Receive,
-    wire::{Done, FrameView, OpName, Verdict},
+    wire::FrameView,
 };
 
 use crate::{

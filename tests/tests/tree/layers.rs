@@ -202,6 +202,11 @@ const ROOMS: &[Room] = &[
         why: "a portal's two ends stand in the memory that both are made of",
     },
     Room {
+        name: "rma_core::receive_queue",
+        siblings: false,
+        why: "a queue's two ends stand in the memory that both are made of",
+    },
+    Room {
         name: "rma_core::service",
         siblings: false,
         why: "two services side by side are a service",

@@ -4,9 +4,9 @@ use rma_core::{
     command::CommandSlotId,
     error::SubmitError,
     grant::Grant,
+    outcome::OpName,
     portal::{RecordedOp, Source},
     region::RegisteredRegion,
-    wire::OpName,
 };
 
 use super::Portal;

@@ -22,9 +22,10 @@ use crate::{
         granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
     },
     op::ClassOfService,
+    outcome::OpName,
     time::{Clock, Instant},
     wire::{
-        Acknowledgement, Header, OpName, Solicitation, SolicitedData,
+        Acknowledgement, Header, Solicitation, SolicitedData,
         mutation::{DATA_HEADER_LEN, DATA_OVERHEAD},
     },
 };

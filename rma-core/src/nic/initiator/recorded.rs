@@ -17,8 +17,9 @@ use crate::{
     limits::WORD_LEN,
     nic::{security::Opened, solicitation_window::SolicitationWindow},
     op::{OpStatus, OpType},
+    outcome::Verdict,
     time::Instant,
-    wire::{AcknowledgementWithResult, Settlement, Verdict, word_of},
+    wire::{AcknowledgementWithResult, Mutation, Settlement, word_of},
 };
 
 impl Slot {
@@ -57,8 +58,8 @@ impl Slot {
             return !matches!(status, OpStatus::RemoteNotReady);
         };
         match status {
-            OpStatus::Ok => !op.mutation().has_result(),
-            OpStatus::RemoteNotReady => op.mutation().consumes_receive(),
+            OpStatus::Ok => !Mutation::of(op).has_result(),
+            OpStatus::RemoteNotReady => Mutation::of(op).consumes_receive(),
             _ => true,
         }
     }
@@ -89,7 +90,7 @@ impl Initiator {
         };
         let acknowledgement =
             opened.answer(&slot.solicited.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
-        if !op.mutation().has_result() {
+        if !Mutation::of(&op).has_result() {
             return Err(DropReason::NoticeStatus);
         }
         slot.ending = slot.ending.with_result(word_of(frame.bytes));

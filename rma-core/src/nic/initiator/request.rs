@@ -74,7 +74,7 @@ impl Initiator {
                 (security.write_request(key, request, out.bytes), MUTATION_REQUEST_LEN)
             }
             CommandOp::Recorded { op, done } => {
-                let (mutation, timeout_micros) = (op.mutation(), timeout_micros());
+                let (mutation, timeout_micros) = (Mutation::of(&op), timeout_micros());
                 let request = RecordedRequest { header, mutation, timeout_micros, done };
                 let immediate =
                     &mut out.bytes[RECORDED_REQUEST_HEADER_LEN..RECORDED_REQUEST_LEN - TAG_LEN];

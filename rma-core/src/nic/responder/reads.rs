@@ -22,9 +22,10 @@ use crate::{
         tables::Tables,
     },
     op::{ClassOfService, OpStatus},
+    outcome::Verdict,
     time::Instant,
     wire::{
-        Request, Response, SettleRequest, Settlement, Verdict,
+        Request, Response, SettleRequest, Settlement,
         read::{RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
         settle::{SETTLEMENT_HEADER_LEN, SETTLEMENT_LEN},
     },

@@ -24,9 +24,9 @@ use crate::{
     index_list::{IndexList, Links},
     nic::NicConfig,
     op::OpType,
+    outcome::{Done, OpName, Verdict},
     region::RegionId,
     time::Instant,
-    wire::{Done, OpName, Verdict},
 };
 
 /// For how many of this host's timeouts the record of an applied op is kept. Two SETTLEs for an
@@ -64,7 +64,7 @@ enum State {
     Applied,
     /// As that, and free.
     Released,
-    /// Free.
+    /// Free, and of an op that came to nothing.
     NotApplied,
 }
 

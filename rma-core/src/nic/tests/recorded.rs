@@ -2,7 +2,7 @@
 //! and what SETTLE says of them.
 
 use super::{stage::Stage, *};
-use crate::{command::RecordedOp, receive_queue::Receive, wire::Verdict};
+use crate::{command::RecordedOp, outcome::Verdict, receive_queue::Receive};
 
 //= channels#2.2-row-of-the-region-table
 //= type=test

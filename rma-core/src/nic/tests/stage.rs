@@ -7,7 +7,8 @@ use crate::{
     limits::TAG_LEN,
     receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::{NicTag, RegisteredRegion},
-    wire::{Done, Frame, Header, OpName, Solicitation},
+    outcome::{Done, OpName},
+    wire::{Frame, Header, Solicitation},
 };
 use rma_crypto::{SealJob, Text};
 

@@ -34,11 +34,12 @@ use crate::{
         tables::Tables,
     },
     op::OpStatus,
+    outcome::{Done, Verdict},
     receive_queue::{Event, Receive},
     region::RegionId,
     time::{Clock, Instant},
     wire::{
-        AcknowledgementWithResult, Done, Mutation, SettleRequest, Verdict,
+        AcknowledgementWithResult, Mutation, SettleRequest,
         recorded::{RESULT_HEADER_LEN, RESULT_LEN},
     },
 };
