@@ -1,5 +1,5 @@
-//! What a target says of an op that it records, long after it (not in the papers): the op's name, and
-//! what became of it.
+//! What a target says of an op that it records, long after it (not in the papers): the op's name,
+//! and what became of it.
 
 use crate::crypto::EngineId;
 

@@ -263,7 +263,8 @@ impl Portal {
     }
 
     /// A file descriptor that becomes readable when there is a completion to poll, or an event of a
-    /// receive queue that is bound to the portal, for applications with an event loop of their own. `None` if the engine is inline.
+    /// receive queue that is bound to the portal, for applications with an event loop of their own.
+    /// `None` if the engine is inline.
     ///
     /// It is readable only for those who have asked for it, so that the engine need not make a
     /// system call for everybody else:

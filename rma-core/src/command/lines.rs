@@ -1,5 +1,5 @@
-//! How commands that 1RMA does not have are encoded (not in the paper): recorded ops, into two lines,
-//! and SETTLE.
+//! How commands that 1RMA does not have are encoded (not in the paper): recorded ops, into two
+//! lines, and SETTLE.
 //!
 //! | word of the second line | holds |
 //! |---|---|

@@ -214,8 +214,8 @@ impl NicCounters {
         self.seals_refused.load()
     }
 
-    /// SETTLEs of others that were answered so. FORGOTTEN: records are kept for too short a time for
-    /// these initiators, or somebody asks about what never was.
+    /// SETTLEs of others that were answered so. FORGOTTEN: records are kept for too short a time
+    /// for these initiators, or somebody asks about what never was.
     pub fn settled(&self, verdict: Verdict) -> u64 {
         self.settled[verdict as usize - 1].load()
     }

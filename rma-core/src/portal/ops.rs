@@ -108,8 +108,8 @@ pub enum Change<'a> {
         /// What the event says.
         immediate: u64,
     },
-    /// An aligned word of the region: replaced by `new` if it is `expected`. The completion's result
-    /// is what was there.
+    /// An aligned word of the region: replaced by `new` if it is `expected`. The completion's
+    /// result is what was there.
     CompareSwap {
         /// Where in the remote region, in bytes: a multiple of 8.
         remote_offset: u64,

@@ -118,8 +118,8 @@ impl PortalPort {
         })
     }
 
-    /// Takes the first line of the next command; its second one, if it has one, is to follow. `None`
-    /// as [`PortalPort::take`].
+    /// Takes the first line of the next command; its second one, if it has one, is to follow.
+    /// `None` as [`PortalPort::take`].
     #[inline]
     pub(crate) fn take_line(&mut self) -> Option<Line> {
         if !self.has_command() {

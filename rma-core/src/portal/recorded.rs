@@ -23,8 +23,8 @@ pub(super) struct LastOp {
 }
 
 impl LastOp {
-    /// An op on `region` of `responder` is about to be issued, a recorded one or its SETTLE. Returns
-    /// the op that is done there.
+    /// An op on `region` of `responder` is about to be issued, a recorded one or its SETTLE.
+    /// Returns the op that is done there.
     fn begin(&mut self, responder: HostAddr, region: RegionId) -> Option<Done> {
         let on = Some((responder, region));
         let done = self.done.take().filter(|_| self.on == on);
@@ -118,8 +118,8 @@ impl CommandPortal {
         self.issue_change(grant, Change::CompareSwap { remote_offset, expected, new })
     }
 
-    /// Adds `addend` to a word of a region, modulo 2^64, in the latency class. What was there is the
-    /// completion's [`result`](Completion::result). See [`CommandPortal::issue_recorded`].
+    /// Adds `addend` to a word of a region, modulo 2^64, in the latency class. What was there is
+    /// the completion's [`result`](Completion::result). See [`CommandPortal::issue_recorded`].
     ///
     /// # Errors
     /// As [`CommandPortal::issue_recorded`].
@@ -166,8 +166,8 @@ impl CommandPortal {
     /// timeouts after the op was applied, and then may have forgotten.
     ///
     /// # Errors
-    /// If no slot is free, or the grant is not one for such an op from this portal. Then nothing was
-    /// issued.
+    /// If no slot is free, or the grant is not one for such an op from this portal. Then nothing
+    /// was issued.
     pub fn settle(&mut self, grant: &Grant, name: OpName) -> Result<CommandSlotId, SubmitError> {
         let op_type = grant.op_type;
         if !op_type.may_be_recorded() {

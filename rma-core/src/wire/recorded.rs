@@ -1,9 +1,9 @@
 //! Recorded mutations: ordered WRITE, SEND, WRITE_WITH_IMM, NOTIFY, COMPARE_SWAP and FETCH_ADD (not
 //! in 1RMA; what the channels of "Efficient RDMA communication protocols" are built of).
 //!
-//! They take the four hops of [`super::mutation`], with hops 2 and 3 as they are there, a request of
-//! their own, and, where the op has a result, an acknowledgement of its own. The target records how
-//! each of them ends, so that its initiator can ask: see [`super::settle`].
+//! They take the four hops of [`super::mutation`], with hops 2 and 3 as they are there, a request
+//! of their own, and, where the op has a result, an acknowledgement of its own. The target records
+//! how each of them ends, so that its initiator can ask: see [`super::settle`].
 //!
 //! Hop 1, request, after the common header; the immediate, which is encrypted, and the tag follow:
 //!

@@ -82,8 +82,9 @@ impl Portal {
         self.rings.compare_swap(grant, remote_offset, expected, new)
     }
 
-    /// Adds `addend` to a word of a region, modulo 2^64, in the latency class. What was there is the
-    /// completion's [`result`](rma_core::command::Completion::result). See [`Portal::issue_recorded`].
+    /// Adds `addend` to a word of a region, modulo 2^64, in the latency class. What was there is
+    /// the completion's [`result`](rma_core::command::Completion::result). See
+    /// [`Portal::issue_recorded`].
     ///
     /// # Errors
     /// As [`Portal::issue_recorded`].
@@ -99,9 +100,9 @@ impl Portal {
     /// Issues a recorded op. Its completion names the slot that is returned here.
     ///
     /// It is applied at most once. OK: it was. TIMEOUT with
-    /// [`may_have_changed`](rma_core::command::Completion::may_have_changed): it may have been, and never will be any
-    /// more; [`Portal::settle`] asks which. Any other status: it was not, and will not be
-    /// (but of a WRITE_WITH_IMM that is not ordered some bytes may have landed).
+    /// [`may_have_changed`](rma_core::command::Completion::may_have_changed): it may have been, and
+    /// never will be any more; [`Portal::settle`] asks which. Any other status: it was not, and
+    /// will not be (but of a WRITE_WITH_IMM that is not ordered some bytes may have landed).
     ///
     /// To issue it again after a TIMEOUT without asking applies it twice, if it was applied: where
     /// somebody consumes what it publishes, that is a second message.
@@ -117,13 +118,13 @@ impl Portal {
     /// its region and type, under the region's present key. Of an op that has not ended, it cancels
     /// what has not been applied.
     ///
-    /// OK brings a [`verdict`](rma_core::command::Completion::verdict), and of an atomic that was applied its result.
-    /// Any other status says nothing of the op: ask again. A target answers for four of its
-    /// timeouts after the op was applied, and then may have forgotten.
+    /// OK brings a [`verdict`](rma_core::command::Completion::verdict), and of an atomic that was
+    /// applied its result. Any other status says nothing of the op: ask again. A target answers for
+    /// four of its timeouts after the op was applied, and then may have forgotten.
     ///
     /// # Errors
-    /// If no slot is free, or the grant is not one for such an op from this portal. Then nothing was
-    /// issued.
+    /// If no slot is free, or the grant is not one for such an op from this portal. Then nothing
+    /// was issued.
     pub fn settle(&mut self, grant: &Grant, name: OpName) -> Result<CommandSlotId, SubmitError> {
         self.rings.settle(grant, name)
     }

@@ -1,5 +1,5 @@
-//! Recorded ops and SETTLE at their initiator (not in the paper): what they have besides the hops of
-//! other ops.
+//! Recorded ops and SETTLE at their initiator (not in the paper): what they have besides the hops
+//! of other ops.
 //!
 //! A recorded op is a mutation, and so ends by its acknowledgement or its timeout. After a TIMEOUT
 //! its initiator knows that nothing changes any more; whether something has changed it can ask by
@@ -35,8 +35,8 @@ impl Slot {
     }
 
     //= channels#2.4-reached
-    /// Whether an op that was solicited and ended with `status` may have changed its target. What is
-    /// recorded changes all or nothing, so where its target says that it was not applied, it has
+    /// Whether an op that was solicited and ended with `status` may have changed its target. What
+    /// is recorded changes all or nothing, so where its target says that it was not applied, it has
     /// changed nothing; but for the bytes of a WRITE_WITH_IMM, which land before its event. Of a
     /// plain WRITE a part may have landed before its region got another key.
     const fn may_have_changed(&self, status: OpStatus) -> bool {

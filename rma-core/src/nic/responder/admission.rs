@@ -190,7 +190,8 @@ impl Admission {
     //= 1rma#4.2-request-authentication-failure
     //= type=deviation
     /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so
-    /// under a previous one either; or if it was before the region got its key, in this very batch. Returns why it is dropped.
+    /// under a previous one either; or if it was before the region got its key, in this very batch.
+    /// Returns why it is dropped.
     #[inline(never)]
     fn refuse_unauthenticated<const HEADER: usize>(
         &mut self,

@@ -1,13 +1,13 @@
-//! What tests of recorded ops stand on: a pair whose responder has a receive queue, and a region for
-//! everything, which names it.
+//! What tests of recorded ops stand on: a pair whose responder has a receive queue, and a region
+//! for everything, which names it.
 
 use super::*;
 use crate::{
     command::RecordedOp,
     limits::TAG_LEN,
+    outcome::{Done, OpName},
     receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::{NicTag, RegisteredRegion},
-    outcome::{Done, OpName},
     wire::{Frame, Header, Solicitation},
 };
 use rma_crypto::{SealJob, Text};

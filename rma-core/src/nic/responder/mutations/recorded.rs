@@ -1,5 +1,5 @@
-//! Mutations that are recorded: how their data is collected and applied in one step, and how they end
-//! (not in the paper, but for the four hops).
+//! Mutations that are recorded: how their data is collected and applied in one step, and how they
+//! end (not in the paper, but for the four hops).
 //!
 //! | op | its data goes | applied by |
 //! |---|---|---|
