@@ -6,8 +6,9 @@ use core::time::Duration;
 use rma_sim::prng::{Chance, Prng};
 use rma_tests::hostile_wire::{
     attackers,
-    faults::Faults,
+    faults::{Fault, Faults},
     lab::{End, Ends, Setup},
+    recorded::{Tickets, Wholes},
     scenarios::{self, Report},
     seeds,
     table::{Circumstances, REFUSALS},
@@ -92,6 +93,49 @@ fn ops_that_find_small_tables_are_right_or_fail_for_a_reason() {
         let tight = Circumstances { tight: true, ..Circumstances::default() };
         show(seed, faults(seed), |faults| {
             scenarios::one_type(&Ends::new(setup), op_type, 1000, faults, tight)
+        });
+    });
+}
+
+//= channels#2.4-once
+//= type=test
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_fetch_add_is_applied_once_or_known_not_to_be() {
+    seeds::run("every_fetch_add_is_applied_once_or_known_not_to_be", 2, |seed| {
+        show(seed, faults(seed), |faults| {
+            scenarios::all_or_nothing::<Tickets>(&Ends::new(xdp(seed)), 2000, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_ordered_write_is_there_in_whole_or_not_at_all() {
+    seeds::run("every_ordered_write_is_there_in_whole_or_not_at_all", 2, |seed| {
+        show(seed, faults(seed), |faults| {
+            let setup = if seed.is_multiple_of(2) { udp(seed) } else { xdp(seed) };
+            scenarios::all_or_nothing::<Wholes>(&Ends::new(setup), 1500, faults)
+        });
+    });
+}
+
+/// Who replays what others have sent, as often as they send, has no key.
+//= channels#P13-no-starvation
+//= type=test
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_flood_of_replays_holds_up_no_recorded_op_for_good_and_applies_none_again() {
+    let name = "a_flood_of_replays_holds_up_no_recorded_op_for_good_and_applies_none_again";
+    seeds::run(name, 2, |seed| {
+        // Some are lost, so that there is something to ask about.
+        let faults = Faults::NONE
+            .with(Fault::Replay, Chance::ppm(500_000))
+            .with(Fault::Duplicate, Chance::ppm(100_000))
+            .with(Fault::Drop, Chance::ppm(20_000));
+        show(seed, faults, |faults| {
+            let ends = Ends::new(xdp(seed));
+            scenarios::all_or_nothing::<Tickets>(&ends, 2000, faults)
         });
     });
 }

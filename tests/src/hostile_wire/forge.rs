@@ -11,12 +11,13 @@ use rma_core::{
     command::CommandSlotId,
     crypto::{DerivedRegionKey, Direction, EngineId, Iv, fastest},
     limits::TAG_LEN,
-    op::{ClassOfService, OpStatus},
+    op::{ClassOfService, OpStatus, OpType},
     port::SourcePort,
     region::RegionId,
     wire::{
-        self, Acknowledgement, Failure, FrameView, Header, Mutation, MutationRequest, Request,
-        Response, Sealed, Solicitation, SolicitedData,
+        self, Acknowledgement, AcknowledgementWithResult, Done, Failure, FrameView, Header,
+        Mutation, MutationRequest, OpName, RecordedRequest, Request, Response, Sealed,
+        SettleRequest, Settlement, Solicitation, SolicitedData, Verdict,
         failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
         mutation::{
             ACKNOWLEDGEMENT_HEADER_LEN, ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, DATA_OVERHEAD,
@@ -24,6 +25,12 @@ use rma_core::{
             SOLICITATION_LEN,
         },
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
+        recorded::{
+            RECORDED_REQUEST_HEADER_LEN, RECORDED_REQUEST_LEN, RESULT_HEADER_LEN, RESULT_LEN,
+        },
+        settle::{
+            SETTLE_REQUEST_HEADER_LEN, SETTLE_REQUEST_LEN, SETTLEMENT_HEADER_LEN, SETTLEMENT_LEN,
+        },
     },
 };
 use rma_crypto::{SealJob, Text};
@@ -113,6 +120,18 @@ impl Store {
         Some((captured.clone(), *header, octets.clone()))
     }
 
+    /// One of the latest solicitations, and the packet that it came in.
+    fn solicitation(&self, port: u16, back: usize) -> Option<(Captured, Solicitation)> {
+        let seen = self.recent.iter().rev().flat_map(|captured| {
+            Seen::all(&captured.frame, port).map(move |seen| (captured, seen))
+        });
+        let mut solicitations = seen.filter_map(|(captured, seen)| match seen.view {
+            FrameView::Solicitation(solicitation) => Some((captured, solicitation.claims())),
+            _ => None,
+        });
+        solicitations.nth(back).map(|(captured, claims)| (captured.clone(), claims))
+    }
+
     /// All that is kept of what ever came by, in the order in which it is kept.
     #[must_use]
     pub fn ever(&self) -> &[Captured] {
@@ -139,6 +158,8 @@ impl Seen {
         match self.view {
             FrameView::ReadRequest(request) => Some(request.claims().header),
             FrameView::MutationRequest(request) => Some(request.claims().header),
+            FrameView::RecordedRequest(request) => Some(request.claims().header),
+            FrameView::SettleRequest(request) => Some(request.claims().header),
             _ => None,
         }
     }
@@ -260,7 +281,7 @@ impl Forger {
         let mut octets = self.octets(len);
         if octets.len() > 2 && self.prng.below(2) == 0 {
             octets[0] = wire::VERSION;
-            octets[field::FRAME_TYPE] %= 9;
+            octets[field::FRAME_TYPE] %= 13;
         }
         Some(self.like(&like, &octets))
     }
@@ -277,7 +298,20 @@ impl Forger {
             engine: EngineId(self.prng.below(2) as u16),
             counter: self.prng.next(),
         };
-        let octets = match self.prng.below(3) {
+        let octets = match self.prng.below(5) {
+            3 => {
+                let mut out: [u8; RECORDED_REQUEST_LEN] =
+                    *self.octets(RECORDED_REQUEST_LEN).first_chunk()?;
+                let request = self.recorded(header);
+                request.emit(out.first_chunk_mut().expect("it is longer"));
+                out.to_vec()
+            }
+            4 => {
+                let mut out: [u8; SETTLEMENT_LEN] = *self.octets(SETTLEMENT_LEN).first_chunk()?;
+                let verdict = self.prng.choose(&Verdict::ALL);
+                Settlement { header, verdict }.emit(out.first_chunk_mut().expect("it is longer"));
+                out.to_vec()
+            }
             0 => {
                 let mut out: [u8; REQUEST_LEN] = *self.octets(REQUEST_LEN).first_chunk()?;
                 let op_size = self.prng.between(1, 4096) as u16;
@@ -352,7 +386,26 @@ impl Forger {
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
         let op_size = self.prng.between(1, 4096) as u16;
         let region_offset = self.prng.below(4096);
-        let octets = match self.prng.below(3) {
+        let octets = match self.prng.below(5) {
+            3 => {
+                let request = self.recorded(header);
+                let mut octets = self.octets(RECORDED_REQUEST_LEN);
+                request.emit(octets.first_chunk_mut()?);
+                let iv = header.iv(Direction::ToResponder);
+                seal(&self.key(), iv, RECORDED_REQUEST_HEADER_LEN, &[], &mut octets);
+                octets
+            }
+            4 => {
+                // It names an op that there may be.
+                let name = self.name(store);
+                let op_type = self.prng.choose(&[OpType::Write, OpType::FetchAdd]);
+                let mut octets = [0; SETTLE_REQUEST_LEN];
+                SettleRequest { header, op_type, name }
+                    .emit(octets.first_chunk_mut().expect("it is longer"));
+                let iv = header.iv(Direction::ToResponder);
+                seal(&self.key(), iv, SETTLE_REQUEST_HEADER_LEN, &[], &mut octets);
+                octets.to_vec()
+            }
             0 => {
                 let request = Request { header, region_offset, op_size, payload_len_max: 1424 };
                 seal_request(&self.key(), &request).to_vec()
@@ -367,14 +420,49 @@ impl Forger {
         Some(self.like(&like, &octets))
     }
 
-    /// A response or a solicitation to one of the latest requests, bound to it, under a guessed
-    /// key.
+    /// A recorded request whose fields all have defined values.
+    fn recorded(&mut self, header: Header) -> RecordedRequest {
+        let region_offset = 8 * self.prng.below(512);
+        let op_size = 8 * self.prng.between(1, 512) as u16;
+        let mutation = self.prng.choose(&[
+            Mutation::OrderedWrite { region_offset, op_size },
+            Mutation::Send { op_size },
+            Mutation::WriteWithImm { region_offset, op_size, ordered: true },
+            Mutation::Notify,
+            Mutation::CompareSwap { region_offset },
+            Mutation::FetchAdd { region_offset },
+        ]);
+        let counter = self.prng.between(1, u64::MAX - 1);
+        let done = Some(Done { counter, number: self.prng.next() as u16 });
+        RecordedRequest { header, mutation, timeout_micros: u32::MAX, done }
+    }
+
+    /// The name of an op that was solicited lately, if one was.
+    fn name(&mut self, store: &Store) -> OpName {
+        let back = self.prng.below(4) as usize;
+        match store.solicitation(self.port, back) {
+            Some((_, Solicitation { header, pending, .. })) => {
+                OpName { engine: header.engine, counter: header.counter, number: pending }
+            }
+            None => OpName { engine: EngineId(0), counter: self.prng.next(), number: 0 },
+        }
+    }
+
+    /// A response, a solicitation or a settlement to one of the latest requests, bound to it, under
+    /// a guessed key.
     fn answer_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let (like, header, _) = store.request(self.port, &mut self.prng)?;
         let answered = header.iv(Direction::ToResponder);
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
         let iv = header.iv(Direction::ToInitiator);
-        let octets = if self.prng.below(2) == 0 {
+        let what = self.prng.below(3);
+        let octets = if what == 2 {
+            let mut octets = self.octets(SETTLEMENT_LEN);
+            let verdict = self.prng.choose(&Verdict::ALL);
+            Settlement { header, verdict }.emit(octets.first_chunk_mut()?);
+            seal(&self.key(), iv, SETTLEMENT_HEADER_LEN, answered.octets(), &mut octets);
+            octets
+        } else if what == 0 {
             let payload_len = self.prng.between(1, 1400) as u16;
             let mut octets = self.octets(RESPONSE_OVERHEAD + usize::from(payload_len));
             Response { header, op_offset: 0, payload_len }.emit(octets.first_chunk_mut()?);
@@ -391,27 +479,22 @@ impl Forger {
         Some(self.answer(&like, &octets))
     }
 
-    /// Data or an acknowledgement for one of the latest solicitations, bound to it, under a guessed
-    /// key.
+    /// Data or an acknowledgement, with a result or without, for one of the latest solicitations,
+    /// bound to it, under a guessed key.
     fn solicited_under_guessed_key(&mut self, store: &Store) -> Option<Captured> {
         let back = self.prng.below(4) as usize;
-        let (like, solicitation) = store
-            .recent
-            .iter()
-            .rev()
-            .flat_map(|captured| {
-                Seen::all(&captured.frame, self.port).map(move |it| (captured, it))
-            })
-            .filter_map(|(captured, seen)| match seen.view {
-                FrameView::Solicitation(solicitation) => Some((captured, solicitation.claims())),
-                _ => None,
-            })
-            .nth(back)?;
-        let like = like.clone();
+        let (like, solicitation) = store.solicitation(self.port, back)?;
         let Solicitation { header, pending, .. } = solicitation;
         let answered = header.iv(Direction::ToInitiator);
         let header = Header { counter: header.counter + self.prng.below(1000), ..header };
-        if self.prng.below(2) == 0 {
+        let what = self.prng.below(3);
+        if what == 2 {
+            let mut octets = self.octets(RESULT_LEN);
+            AcknowledgementWithResult { header }.emit(octets.first_chunk_mut()?);
+            let iv = header.iv(Direction::ToInitiator);
+            seal(&self.key(), iv, RESULT_HEADER_LEN, answered.octets(), &mut octets);
+            Some(self.like(&like, &octets))
+        } else if what == 0 {
             let payload_len = self.prng.between(1, 1400) as u16;
             let mut octets = self.octets(DATA_OVERHEAD + usize::from(payload_len));
             SolicitedData { header, pending, op_offset: 0, payload_len }

@@ -8,16 +8,17 @@ use core::{
 
 use std::collections::BTreeSet;
 
-use rma_sim::prng::Prng;
+use rma_sim::prng::{Chance, Prng};
 use rma_xdp::{
     Clock, DropReason, Grant, Host, MetricsSource, OpStatus, OpType, Portal, RegionKey, TscClock,
 };
 
 use super::{
-    faults::{Faults, Tally},
+    faults::{Fault, Faults, Tally},
     forge::Captured,
     frame,
     lab::Ends,
+    recorded::{Effect, RecordedWorker},
     table::{Circumstances, Kind, Outcomes, allows, stood_still},
     worker::Worker,
 };
@@ -98,6 +99,36 @@ pub fn both_types(ends: &Ends, count: usize, faults: &Faults) -> Report {
     }
     let [reads, writes] = &workers;
     report(ends, faults, &[(OpType::Read, reads), (OpType::Write, writes)])
+}
+
+/// `count` recorded ops of one type while the wire has `faults`; then what ever came by once more,
+/// requests and SETTLEs among it; then ops on a good wire.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn all_or_nothing<E: Effect>(ends: &Ends, count: usize, faults: &Faults) -> Report {
+    let mut worker = RecordedWorker::<E>::new(ends);
+    ends.wire().set_faults(*faults);
+    worker.run(count, faults);
+    let (applied, [settled, cancelled, _], unknown) = worker.known();
+    assert!(applied > count as u64 / 4, "most must get through: {}", worker.outcomes());
+    assert!(settled > 0 && cancelled > 0, "{settled} settled, {cancelled} were not applied");
+    assert!(unknown < applied / 16, "of {unknown} ops nothing is known, {applied} were applied");
+    ends.wire().calm();
+    ends.wire().replay_all(true);
+    worker.assert_at_rest();
+    worker.run(count / 8, &Faults::NONE.with(Fault::Replay, Chance::ppm(1)));
+    ends.wire().replay_all(true);
+    worker.assert_at_rest();
+    let mut report = Report { tally: ends.wire().tally(), ..Report::default() };
+    report.tally.assert_each_happened(faults);
+    let (applied, verdicts, unknown) = worker.known();
+    report.lines.push(format!(
+        "{}: {}{applied} applied, verdicts {verdicts:?}, {unknown} unknown",
+        E::OP_TYPE,
+        worker.outcomes()
+    ));
+    report
 }
 
 /// An engine that the scheduler stops between clock and copy breaks the promise, but it counts each

@@ -384,6 +384,7 @@ impl PendingWrites {
         }
         let granules = Granules::of(start, end);
         //= 1rma#5.1-replay
+        //= channels#2.4-once
         if entry.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }

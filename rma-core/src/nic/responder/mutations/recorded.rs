@@ -272,6 +272,7 @@ impl Pending {
         Some(())
     }
 
+    //= channels#P13-no-starvation
     /// Gives back what a recorded op has, now that it has ended. If it was not applied, it was not,
     /// and will not be.
     pub(super) fn end_recorded(&mut self, shared: &mut Shared, regions: &mut RegionTable) {
