@@ -165,7 +165,7 @@ impl RecordedOp {
     }
 
     /// The bytes that the op moves, if they are a region's.
-    const fn transfer(&self) -> Option<&Transfer> {
+    pub(crate) const fn transfer(&self) -> Option<&Transfer> {
         match self {
             Self::OrderedWrite(transfer)
             | Self::Send { message: transfer, .. }

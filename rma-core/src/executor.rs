@@ -33,7 +33,8 @@
 //!
 //! # What it is not
 //!
-//! No order among calls or within one, but for [`CommandExecutor::fence`]. No memory of its own:
+//! No order among calls or within one, but for [`CommandExecutor::fence`], [`Call::after`] and
+//! [`Call::publish`]. No memory of its own:
 //! data moves between registered regions. Nothing that one executor does is seen by another, also
 //! not its congestion windows.
 //!
@@ -45,12 +46,14 @@
 // and results that could hold one would go through memory (28 of the 115 ns that an op took
 // without, by `issue_ops_per_s` when this was written).
 
+mod after;
 mod call;
 mod calls;
 mod config;
 mod cut;
 mod paths;
 mod peers;
+mod publishing;
 mod silence;
 mod stalls;
 #[cfg(test)]
@@ -62,16 +65,19 @@ use std::{
 };
 
 pub use call::{
-    Call, CallError, CallId, CallStatus, Missing, Outcome, PIECES_MAX, Piece, RetryPolicy,
+    Call, CallError, CallId, CallStatus, Missing, OpCall, Outcome, PIECES_MAX, Piece, Publish,
+    RetryPolicy,
 };
 pub use config::{ExecutorConfig, ExecutorConfigError, PayloadLenMax};
 pub use peers::SilentPeers;
 
 use self::{
-    calls::{Calls, Course, End, Patience, Phase, Span, Terms},
+    after::After,
+    calls::{Calls, Course, End, Kind, Patience, Phase, Span, Terms},
     cut::Cut,
     paths::{Issue, Paths, Turn},
     peers::{Heard, Peers},
+    publishing::Publishing,
     stalls::Stalls,
 };
 use crate::{
@@ -196,6 +202,12 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     over: VecDeque<u16>,
     /// For those of one remote NIC, while they are looked at.
     waiting: Vec<u16>,
+    /// Who waits for whom.
+    after: After,
+    /// Publishing ops that wait for their time, by it.
+    resting: BinaryHeap<Reverse<(Instant, CallId)>>,
+    /// Calls that were given up and whose publishing ops are to be asked about at once.
+    urgent: Vec<CallId>,
     /// Whether the application has asked for something since the last [`CommandExecutor::poll`].
     asked: bool,
 }
@@ -238,6 +250,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             deadlines: BinaryHeap::with_capacity(2 * usize::from(config.calls)),
             over: VecDeque::with_capacity(config.calls.into()),
             waiting: Vec::with_capacity(config.calls.into()),
+            after: After::new(config.calls),
+            resting: BinaryHeap::with_capacity(config.calls.into()),
+            urgent: Vec::with_capacity(slots.len()),
             asked: false,
         })
     }
@@ -271,42 +286,70 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         is_fenced: bool,
     ) -> Result<CallId, CallError> {
         let transfer_type = self.check_transfer(call)?;
-        let index =
-            self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
-        let responder = call.pieces[0].grant.responder;
+        let publishes = !call.publish.is_plain();
+        let follows = call.after[0].is_some() || call.after[1].is_some();
+        if follows {
+            self.check_after(call.after)?;
+        }
         let moves = transfer_type.op_type().shape().moves;
-        let path = match self.cc.hold(responder, moves) {
-            Ok(Held { id, is_new }) => {
-                if is_new {
-                    self.begin_path(id, responder, moves);
-                }
-                id
-            }
-            Err(error) => {
-                self.calls.give_back(index);
-                return Err(error.into());
-            }
-        };
+        let responder = call.pieces[0].grant.responder;
+        let (index, path) = self.take_place(responder, moves)?;
         if is_fenced {
             // Nothing can fail any more.
             self.fence();
         }
         let cut = self.cuts[usize::from(!responder.is_ipv4())];
-        let terms = self.terms(now, call);
-        let id =
-            self.calls.begin(index, call, Course { path, transfer_type }, cut, self.fences, terms);
-        match (call.deadline, terms.patience) {
+        let terms = self.terms(now, call.deadline, call.retry);
+        let kind = if publishes { Kind::Publishing } else { transfer_type.into() };
+        let id = self.calls.begin(index, call, Course { path, kind }, cut, self.fences, terms);
+        if publishes {
+            self.publish_last(index, call);
+        }
+        if follows {
+            self.follow(index, call.after);
+        }
+        self.enter(now, id, call.deadline, terms);
+        Ok(id)
+    }
+
+    /// A place among the calls, and on the path to `responder`.
+    // Called for every call: a call of this costs more.
+    #[inline(always)]
+    fn take_place(
+        &mut self,
+        responder: HostAddr,
+        moves: Moves,
+    ) -> Result<(u16, RemoteWindowId), CallError> {
+        let index =
+            self.calls.take().ok_or(CallError::TooManyCalls { calls: self.calls.count() })?;
+        match self.cc.hold(responder, moves) {
+            Ok(Held { id, is_new }) => {
+                if is_new {
+                    self.begin_path(id, responder, moves);
+                }
+                Ok((index, id))
+            }
+            Err(error) => {
+                self.calls.give_back(index);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// A call has begun: it has its turns now, or waits.
+    #[inline(always)]
+    fn enter(&mut self, now: Instant, id: CallId, deadline: Option<Instant>, terms: Terms) {
+        match (deadline, terms.patience) {
             (Some(deadline), _) => self.expect(deadline, id),
             (None, Patience::Outlast) => self.expect(now.after_nanos(terms.outlast), id),
             (None, _) => {}
         }
         (self.asked, self.fence_parts) = (true, true);
         if self.fences == self.passed {
-            self.activate(now, index);
+            self.activate(now, id.index);
         } else {
             self.hold(id);
         }
-        Ok(id)
     }
 
     /// Which transfer a call is that can be right.
@@ -319,6 +362,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             let usable =
                 portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
             usable.map_err(|error| CallError::Submit { piece, error })?;
+        }
+        if !call.publish.is_plain() {
+            self.check_publish(call)?;
         }
         Ok(transfer_type)
     }
@@ -348,9 +394,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     /// How long a call may take.
     #[inline]
-    fn terms(&self, now: Instant, call: &Call<'_>) -> Terms {
-        let outlast = call.retry.outlast.map_or(self.outlast, nanos);
-        let patience = match call.deadline {
+    fn terms(&self, now: Instant, deadline: Option<Instant>, retry: RetryPolicy) -> Terms {
+        let outlast = retry.outlast.map_or(self.outlast, nanos);
+        let patience = match deadline {
             Some(_) => Patience::Deadline,
             None if outlast > self.stalls.stall() => Patience::Outlast,
             None => Patience::Stall,
@@ -400,7 +446,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         let deadline = self.deadlines.peek().map(|&Reverse((at, _))| at);
         let stalls = self.stalls.first(|call| self.calls[call].since).map(|(_, at)| at);
-        let times = [deadline, stalls, self.paths.poll_timeout(), self.peers.poll_timeout()];
+        let resting = self.resting.peek().map(|&Reverse((at, _))| at);
+        let times =
+            [deadline, stalls, resting, self.paths.poll_timeout(), self.peers.poll_timeout()];
         times.into_iter().flatten().min()
     }
 
@@ -456,9 +504,18 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         deadlines.push(Reverse((deadline, call)));
     }
 
-    /// Lets a call have its turns.
+    /// Lets a call have its turns, unless it waits for others.
     fn activate(&mut self, now: Instant, index: u16) {
         self.active += 1;
+        if (self.after.any() || self.after.has_resolved()) && self.after.waits(index) {
+            self.calls[index].phase = Phase::Awaiting;
+            return;
+        }
+        self.start(now, index);
+    }
+
+    /// Lets a call have its turns that waits for nothing.
+    fn start(&mut self, now: Instant, index: u16) {
         let call = &mut self.calls[index];
         call.phase = Phase::Active;
         call.since = now;
@@ -550,10 +607,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     fn stop(&mut self, index: u16, end: End) {
         let call = &mut self.calls[index];
         match call.phase {
-            Phase::Held => {
+            Phase::Held | Phase::Awaiting => {
+                self.active -= usize::from(call.phase == Phase::Awaiting);
                 call.end = Some(end);
+                self.after.forget(index);
                 self.finish(index, false);
             }
+            Phase::Active if call.kind == Kind::Publishing => self.stop_publishing(index, end),
             Phase::Active => {
                 call.end.get_or_insert(end);
                 self.forget_stall(index);
@@ -594,12 +654,18 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         call.phase = Phase::Over;
         self.over.push_back(index);
         self.active -= usize::from(was_active);
+        if self.after.any() {
+            self.tell_after(index);
+        }
     }
 
     fn complete(&mut self, now: Instant, completion: &Completion) {
         let op = usize::from(completion.slot.0 - self.first_slot);
         let Op { call: index, span, charge, outstanding, issued, is_probe } = self.ops[op];
         let call = &mut self.calls[index];
+        if call.kind == Kind::Publishing {
+            return self.complete_publishing(now, completion, self.ops[op]);
+        }
         let (path, class) = (call.path, call.class);
         let heard = self.peers.hear(now, path, completion.status, issued);
         // Silence is not congestion.
@@ -627,7 +693,16 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         // If it has nothing to issue, it has no turns either.
         if call.outstanding == 0 && !call.has_next() {
             self.finish(index, true);
-        } else if call.since != now {
+        } else {
+            self.renew(now, index);
+        }
+    }
+
+    /// A call that is not over has a success.
+    #[inline]
+    fn renew(&mut self, now: Instant, index: u16) {
+        let call = &mut self.calls[index];
+        if call.since != now {
             call.since = now;
             if call.patience == Patience::Stall {
                 self.stalls.renew(index);
@@ -639,11 +714,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// issue.
     //= 1rma#6-congestion-control
     fn issue(&mut self, now: Instant) -> usize {
-        let released = self.release_held(now);
-        self.paths.wake(now);
         let mut free = self.ops.len() - self.portal.as_mut().outstanding();
-        let mut issued = self.probe(now, free);
+        let mut issued = self.ask_urgently(now, free);
         free -= issued;
+        let released = self.release_after(now) + self.release_held(now) + self.wake_resting(now);
+        self.paths.wake(now);
+        let probes = self.probe(now, free);
+        (issued, free) = (issued + probes, free - probes);
         while free > 0
             && let Some(path) = self.paths.next()
         {
@@ -666,6 +743,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     fn issue_op(&mut self, now: Instant, issue: &Issue, is_probe: bool) {
         let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];
+        if call.kind == Kind::Publishing && call.publishing().is_some_and(Publishing::is_last) {
+            return self.issue_publishing(now, issue, is_probe);
+        }
         let span = call.take_next();
         let extent = call.extent(span.piece);
         let transfer = Transfer {
@@ -682,11 +762,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             responder: self.cc.addr(call.path),
             remote_region: extent.remote_region,
             key: extent.key,
-            op: CommandOp::part(call.transfer_type, transfer),
+            op: CommandOp::part(call.kind.transfer_type(), transfer),
         });
-        self.ops[usize::from(slot.0 - self.first_slot)] =
-            Op { call: index, span, charge, outstanding, issued: (self.issued, now), is_probe };
-        self.issued += 1;
+        let issued = (self.issued, now);
+        self.note_issued(slot, Op { call: index, span, charge, outstanding, issued, is_probe });
     }
 }
 

@@ -10,7 +10,9 @@ use crate::{
     cc::AllHeld,
     error::SubmitError,
     grant::Grant,
+    limits::WORD_LEN,
     op::{ClassOfService, Moves, OpStatus, OpType, TransferType},
+    portal::{Change, Placement},
     region::{RegionId, RegisteredRegion},
     time::Instant,
 };
@@ -53,6 +55,86 @@ pub struct Call<'a> {
     /// way are, which promise P1 bounds. `None`: when no op was OK for
     /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall).
     pub deadline: Option<Instant>,
+    /// How the last bytes of a write go, which tell that all of it is there.
+    pub publish: Publish<'a>,
+    /// Earlier calls that this one comes after: it begins when they are OK, and ends with
+    /// [`CallStatus::PredecessorFailed`] if one of them is not. No other call waits for that.
+    pub after: [Option<CallId>; 2],
+}
+
+/// How the last op of a write goes: the *publishing* one (not in the paper).
+///
+/// All others go before it, in parallel and in any order; it goes when they are done. It is
+/// recorded by its target and never repeated blindly: see [`RetryPolicy`].
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Publish<'a> {
+    /// As all others, with them: there is no publishing op.
+    #[default]
+    Plain,
+    /// As an ordered WRITE: who sees its last aligned word by a load that acquires sees all bytes
+    /// of the call. The last piece has at least 8 bytes, and its end in the remote region is a
+    /// multiple of 8.
+    Ordered,
+    /// As a WRITE_WITH_IMM: its event comes after all bytes of the call.
+    WithImmediate {
+        /// The permission for it, at the region of the last piece: K_d is bound to the op type.
+        grant: &'a Grant,
+        /// What the event says.
+        immediate: u64,
+        /// When the bytes of this op land. [`Placement::Ordered`] asks of the last piece what
+        /// [`Publish::Ordered`] does.
+        placement: Placement,
+    },
+}
+
+impl Publish<'_> {
+    /// Whether there is a publishing op.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain)
+    }
+
+    /// Whether the bytes of the publishing op land in order.
+    pub(super) const fn is_ordered(&self) -> bool {
+        matches!(self, Self::Ordered | Self::WithImmediate { placement: Placement::Ordered, .. })
+    }
+}
+
+/// A call of one recorded op: SEND, NOTIFY, COMPARE_SWAP, FETCH_ADD, an ordered WRITE or a
+/// WRITE_WITH_IMM (not in the paper).
+///
+/// It counts as the bytes that it moves, or as its operands if it moves none: those are what an
+/// [`Outcome`] tells as done or missing.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct OpCall<'a> {
+    /// The permission for it.
+    pub grant: &'a Grant,
+    /// What it changes.
+    pub change: Change<'a>,
+    /// With which class of service.
+    pub class: ClassOfService,
+    /// What to do when it fails.
+    pub retry: RetryPolicy,
+    /// As [`Call::deadline`].
+    pub deadline: Option<Instant>,
+    /// As [`Call::after`].
+    pub after: [Option<CallId>; 2],
+}
+
+impl<'a> OpCall<'a> {
+    /// A call of this op, in the latency class, with the default policy and no deadline of its own.
+    pub const fn of(grant: &'a Grant, change: Change<'a>) -> Self {
+        let (class, retry) = (ClassOfService::Latency, RetryPolicy::DEFAULT);
+        Self { grant, change, class, retry, deadline: None, after: [None; 2] }
+    }
+
+    /// This call as `change` leaves it.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }
 
 impl<'a> Call<'a> {
@@ -65,7 +147,14 @@ impl<'a> Call<'a> {
 
     /// A call of `pieces`, with the default policy and no deadline of its own.
     pub const fn of(pieces: &'a [Piece<'a>]) -> Self {
-        Self { pieces, class: None, retry: RetryPolicy::DEFAULT, deadline: None }
+        Self {
+            pieces,
+            class: None,
+            retry: RetryPolicy::DEFAULT,
+            deadline: None,
+            publish: Publish::Plain,
+            after: [None; 2],
+        }
     }
 }
 
@@ -75,6 +164,18 @@ impl<'a> Call<'a> {
 /// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion, loss and
 /// silence. A write may be repeated after any of them, as an op that was reported as failed changes
 /// nothing any more (promise P2). The others say that the same op would fail again.
+///
+/// # Recorded ops
+///
+/// An op that publishes, or is a call of its own ([`OpCall`]), is never repeated while it may have
+/// been applied: somebody may have consumed what it published (not in the paper). After NACK,
+/// DISPATCH_TIMEOUT, and a TIMEOUT before its data was sent, it was not, and is issued again as
+/// any. After any other TIMEOUT its target is asked what became of it (SETTLE), again and again,
+/// until it says so, the call's deadline is over, or the target may have forgotten, which takes
+/// four timeouts; `outlast` does not count meanwhile. Then it is done, or is issued again as after
+/// a TIMEOUT, or the call ends with [`CallStatus::Unknown`]. A call whose deadline comes while its
+/// op is under way is asked about once: so it is over by its deadline, the bound of its op and that
+/// of one SETTLE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -94,16 +195,23 @@ pub struct RetryPolicy {
     /// can be known). Shorter: the application can turn to another replica sooner; with zero, as
     /// soon as the remote NIC is known to be silent.
     pub outlast: Option<Duration>,
+    /// For how long an op is offered again to a queue that has no receive posted, which it says at
+    /// once (REMOTE_NOT_READY), counted from when it first said so. The op backs off, and no window
+    /// is cut: a slow application is no congestion. Longer: a slower receiver is waited for. With
+    /// zero the call fails with REMOTE_NOT_READY at once.
+    pub not_ready: Duration,
 }
 
 impl RetryPolicy {
-    /// Two timeouts, so that lost frames are made good, 100 refusals, and a pause of two timeouts
-    /// is outlasted.
-    pub const DEFAULT: Self = Self { timeouts: 2, refusals: 100, outlast: None };
+    /// Two timeouts, so that lost frames are made good, 100 refusals, a pause of two timeouts is
+    /// outlasted, and a receiver has a second to post a receive.
+    pub const DEFAULT: Self =
+        Self { timeouts: 2, refusals: 100, outlast: None, not_ready: Duration::from_secs(1) };
 
     /// Every failure ends the call, and so does a remote NIC that is silent: for applications that
     /// have another replica.
-    pub const NONE: Self = Self { timeouts: 0, refusals: 0, outlast: Some(Duration::ZERO) };
+    pub const NONE: Self =
+        Self { timeouts: 0, refusals: 0, outlast: Some(Duration::ZERO), not_ready: Duration::ZERO };
 }
 
 impl Default for RetryPolicy {
@@ -154,6 +262,12 @@ pub enum CallStatus {
     DeadlineExceeded,
     /// The application gave up.
     Cancelled,
+    /// The call's recorded op may have been applied, or not, and its target could not be asked: it
+    /// did not answer in time, or has forgotten. Which of the two is final: nothing changes any
+    /// more.
+    Unknown,
+    /// A call that this one was to come [`after`](Call::after) was not OK. Nothing was issued.
+    PredecessorFailed,
 }
 
 impl fmt::Display for CallStatus {
@@ -167,6 +281,8 @@ impl fmt::Display for CallStatus {
             }
             Self::DeadlineExceeded => f.write_str("the deadline has passed"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Unknown => f.write_str("it is not known whether the op was applied"),
+            Self::PredecessorFailed => f.write_str("a call before it failed"),
         }
     }
 }
@@ -226,6 +342,8 @@ pub struct Outcome {
     /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK,
     /// and only then.
     pub missing: Vec<Missing>,
+    /// What a COMPARE_SWAP or a FETCH_ADD found, if it is OK.
+    pub result: Option<u64>,
 }
 
 impl Outcome {
@@ -242,7 +360,8 @@ impl Outcome {
         let missing = missing.collect();
         let Grant { op_type, responder, region, .. } = *call.pieces[0].grant;
         let (call, retries) = (CallId::NONE, 0);
-        Self { call, op_type, responder, region, status, bytes_done: 0, retries, missing }
+        let (bytes_done, result) = (0, None);
+        Self { call, op_type, responder, region, status, bytes_done, retries, missing, result }
     }
 
     /// The part of `pieces`, those of the call, that is missing: what to ask of another replica,
@@ -389,6 +508,41 @@ pub enum CallError {
         /// What is wrong with it.
         error: SubmitError,
     },
+    /// A call that is to come first is none: its outcome has been taken, and tells.
+    #[error(
+        "a call that this one is to come after is over and its outcome was taken; look at that, and leave it out"
+    )]
+    NoSuchPredecessor {
+        /// What it was called.
+        call: CallId,
+    },
+    /// A read publishes nothing.
+    #[error(
+        "a call of {granted} publishes nothing; leave `publish` as it is, or ask for a grant for WRITE"
+    )]
+    NothingToPublish {
+        /// What its grants are for.
+        granted: OpType,
+    },
+    /// The publishing op would be at another region than the last piece.
+    #[error("the grant to publish is not for the region of the last piece, {piece}")]
+    PublishElsewhere {
+        /// The last piece, by its place in the call.
+        piece: usize,
+    },
+    /// The end of what is published in order is not the end of a word.
+    #[error(
+        "piece {piece}: {len} bytes at offset {offset} do not end with a whole word; the last piece of an ordered \
+         call ends at a multiple of {WORD_LEN} and has that many bytes at least"
+    )]
+    Misaligned {
+        /// The last piece, by its place in the call.
+        piece: usize,
+        /// Where it begins in the remote region.
+        offset: u64,
+        /// How many bytes it has.
+        len: u64,
+    },
     /// As many calls as there can be are not over, or their outcomes have not been taken.
     #[error("all {calls} calls of this executor are in use; take outcomes, or raise `calls`")]
     TooManyCalls {
@@ -417,6 +571,27 @@ pub(super) fn check(pieces: &[Piece<'_>]) -> Result<TransferType, CallError> {
         check_overlap(granted.shape().moves, pieces)?;
     }
     Ok(transfer_type)
+}
+
+/// Whether a call may publish as it says: what can be told without a portal.
+#[cold]
+pub(super) fn check_publish(call: &Call<'_>) -> Result<(), CallError> {
+    let piece = call.pieces.len() - 1;
+    let last = &call.pieces[piece];
+    let granted = last.grant.op_type;
+    if granted != OpType::Write {
+        return Err(CallError::NothingToPublish { granted });
+    }
+    if let Publish::WithImmediate { grant, .. } = call.publish
+        && (grant.responder, grant.region) != (last.grant.responder, last.grant.region)
+    {
+        return Err(CallError::PublishElsewhere { piece });
+    }
+    let (offset, len, word) = (last.remote_offset, last.len, WORD_LEN as u64);
+    if call.publish.is_ordered() && ((offset + len) % word != 0 || len < word) {
+        return Err(CallError::Misaligned { piece, offset, len });
+    }
+    Ok(())
 }
 
 #[inline]
@@ -459,6 +634,20 @@ fn check_overlap(moves: Moves, pieces: &[Piece<'_>]) -> Result<(), CallError> {
         }
     }
     Ok(())
+}
+
+/// How far the publishing op of `call`, which ends its last piece, reaches back, in bytes: what the
+/// last of its ops has if it is cut as any, and whole words if it is ordered.
+pub(super) fn tail_len(call: &Call<'_>, cut: super::cut::Cut) -> u32 {
+    let last = &call.pieces[call.pieces.len() - 1];
+    let tail = u64::from(cut.last(last.len));
+    let word = WORD_LEN as u64;
+    if !call.publish.is_ordered() {
+        return tail as u32;
+    }
+    let end = last.remote_offset + last.len;
+    let start = (end - tail).next_multiple_of(word).min(end - word);
+    (end - start) as u32
 }
 
 settings!(RetryPolicy);

@@ -13,12 +13,13 @@ use super::{
     cut::Cut,
     paths::Next,
     peers::Heard,
+    publishing::Publishing,
 };
 use crate::{
     addr::HostAddr,
     cc::RemoteWindowId,
     crypto::DerivedRegionKey,
-    op::{ClassOfService, OpStatus, TransferType},
+    op::{ClassOfService, OpStatus, OpType, TransferType},
     region::RegionId,
     time::Instant,
 };
@@ -31,15 +32,15 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    const NONE: Self = Self { timeouts: 0, refusals: 0 };
+    pub(super) const NONE: Self = Self { timeouts: 0, refusals: 0 };
 
-    const fn of(retry: RetryPolicy) -> Self {
+    pub(super) const fn of(retry: RetryPolicy) -> Self {
         Self { timeouts: retry.timeouts, refusals: retry.refusals }
     }
 
     /// What is left after an op that ended with `status`; `None` if the executor does not issue
     /// that op again.
-    const fn after(self, status: OpStatus) -> Option<Self> {
+    pub(super) const fn after(self, status: OpStatus) -> Option<Self> {
         let Self { timeouts, refusals } = self;
         match status {
             OpStatus::Timeout if timeouts > 0 => Some(Self { timeouts: timeouts - 1, ..self }),
@@ -65,9 +66,14 @@ pub(super) struct Span {
 impl Span {
     pub(super) const NONE: Self = Self { piece: 0, tries: Tries::NONE, len: 0, offset: 0 };
 
-    const fn missing(self, tried: OpStatus) -> Missing {
+    /// The bytes that a publishing op stands for.
+    pub(super) const fn new(piece: u16, offset: u64, len: u32) -> Self {
+        Self { piece, tries: Tries::NONE, len, offset }
+    }
+
+    pub(super) const fn missing(self, tried: Option<OpStatus>) -> Missing {
         let Self { piece, len, offset, .. } = self;
-        Missing { piece: piece as usize, offset, len: len as u64, tried: Some(tried) }
+        Missing { piece: piece as usize, offset, len: len as u64, tried }
     }
 }
 
@@ -79,11 +85,11 @@ pub(super) struct Extent {
     pub(super) key: DerivedRegionKey,
     pub(super) remote_offset: u64,
     pub(super) local_offset: u64,
-    len: u64,
+    pub(super) len: u64,
 }
 
 impl Extent {
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         remote_region: RegionId::from_bits(0),
         local_region: RegionId::from_bits(0),
         key: DerivedRegionKey::from_bytes([0; 16]),
@@ -115,11 +121,41 @@ pub(super) enum Patience {
     Outlast,
 }
 
+/// What the ops of a call do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    /// The last one publishes; if there are others, they are WRITEs.
+    Publishing,
+}
+
+impl Kind {
+    /// What ops are that publish nothing.
+    #[inline]
+    pub(super) const fn transfer_type(self) -> TransferType {
+        match self {
+            Self::Read => TransferType::Read,
+            Self::Write | Self::Publishing => TransferType::Write,
+        }
+    }
+}
+
+impl From<TransferType> for Kind {
+    #[inline]
+    fn from(transfer_type: TransferType) -> Self {
+        match transfer_type {
+            TransferType::Read => Self::Read,
+            TransferType::Write => Self::Write,
+        }
+    }
+}
+
 /// Where the ops of a call go, and what they do there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Course {
     pub(super) path: RemoteWindowId,
-    pub(super) transfer_type: TransferType,
+    pub(super) kind: Kind,
 }
 
 /// How long a call may take.
@@ -139,6 +175,8 @@ pub(super) enum End {
     Silent,
     DeadlineExceeded,
     Cancelled,
+    Unknown,
+    PredecessorFailed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +184,8 @@ pub(super) enum Phase {
     Free,
     /// Waits for what was submitted before a fence.
     Held,
+    /// Waits for calls that it comes after.
+    Awaiting,
     Active,
     /// Nothing of it is under way, and the application has not been told.
     Over,
@@ -161,7 +201,7 @@ pub(super) struct CallState {
     generation: u32,
     pub(super) path: RemoteWindowId,
     pub(super) class: ClassOfService,
-    pub(super) transfer_type: TransferType,
+    pub(super) kind: Kind,
     pub(super) patience: Patience,
     /// When an op of it was OK the last time; if none was, when it was let past the fences before
     /// it.
@@ -190,7 +230,7 @@ pub(super) struct CallState {
 
 const _: () = assert!(size_of::<CallState>() == 128);
 
-/// What only calls of several pieces have, and those of which ops have failed.
+/// What only calls of several pieces have, those that publish, and those of which ops have failed.
 #[derive(Debug, Default)]
 struct Rest {
     /// The pieces after the first.
@@ -202,6 +242,8 @@ struct Rest {
     /// How long its remote NIC had been silent when it was given up, in nanoseconds, and how many
     /// ops had timed out.
     silence: (u64, u32),
+    /// Of a call that publishes.
+    publishing: Option<Publishing>,
 }
 
 impl CallState {
@@ -211,7 +253,7 @@ impl CallState {
             generation: 0,
             path: RemoteWindowId::NONE,
             class: ClassOfService::Latency,
-            transfer_type: TransferType::Read,
+            kind: Kind::Read,
             patience: Patience::Deadline,
             since: Instant::ZERO,
             outlast: 0,
@@ -245,7 +287,8 @@ impl CallState {
     /// `None` if its time is over, as that has come when it was to be looked at; or else when to
     /// look again.
     pub(super) fn ends_at(&self, now: Instant) -> Option<Instant> {
-        let since = if self.phase == Phase::Held { now } else { self.since };
+        let waits = matches!(self.phase, Phase::Held | Phase::Awaiting);
+        let since = if waits { now } else { self.since };
         let at = since.after_nanos(self.outlast);
         (self.patience == Patience::Outlast && at > now).then_some(at)
     }
@@ -328,19 +371,95 @@ impl CallState {
             }
             End::DeadlineExceeded => CallStatus::DeadlineExceeded,
             End::Cancelled => CallStatus::Cancelled,
+            End::Unknown => CallStatus::Unknown,
+            End::PredecessorFailed => CallStatus::PredecessorFailed,
         })
     }
 
     /// What was not transferred, in order.
     fn missing(&self) -> Vec<Missing> {
-        let tried = self.rest.iter().flat_map(|rest| rest.failed.iter().chain(&rest.again));
-        let tried = tried.map(|&(span, status)| span.missing(status));
+        let publishing = self.publishing();
+        // What waits then is the publishing op, or what asks about it.
+        let again = if publishing.is_some_and(Publishing::is_last) { &[] } else { self.again() };
+        let tried = self.rest.iter().flat_map(|rest| &rest.failed).chain(again);
+        let tried = tried.map(|&(span, status)| span.missing(Some(status)));
+        let tried = tried.chain(publishing.and_then(Publishing::missing));
         let untried = (self.piece..self.pieces).map(|piece| {
             let offset = if piece == self.piece { self.offset } else { 0 };
             let len = self.extent(piece).len - offset;
             Missing { piece: piece.into(), offset, len, tried: None }
         });
         Missing::in_order(tried.chain(untried).collect())
+    }
+}
+
+/// What calls that publish have.
+impl CallState {
+    /// The call's last op goes by itself, when all others are done.
+    pub(super) fn publish(&mut self, publishing: Publishing) {
+        let Publishing { span, .. } = publishing;
+        let rest = self.rest.get_or_insert_default();
+        let last = match span.piece {
+            0 => &mut self.first,
+            piece => &mut rest.extents[usize::from(piece) - 1],
+        };
+        last.len -= u64::from(span.len);
+        if last.len == 0 {
+            self.pieces -= 1;
+        }
+        rest.publishing = Some(publishing);
+    }
+
+    pub(super) fn publishing(&self) -> Option<&Publishing> {
+        self.rest.as_ref()?.publishing.as_ref().filter(|_| self.kind == Kind::Publishing)
+    }
+
+    /// Of a call of [`Kind::Publishing`].
+    pub(super) fn publishing_mut(&mut self) -> &mut Publishing {
+        let rest = self.rest.get_or_insert_default();
+        rest.publishing.as_mut().expect("a call that publishes says what")
+    }
+
+    /// Whether all but the publishing op is done.
+    pub(super) fn is_body_done(&self) -> bool {
+        self.end.is_none() && self.outstanding == 0 && !self.has_next()
+    }
+
+    /// Has the publishing op, or what asks about it, issued in its turn.
+    pub(super) fn queue_publishing(&mut self, len: u32) {
+        let span = Span { len, ..self.publishing_mut().span };
+        let again = &mut self.rest.get_or_insert_default().again;
+        if again.is_empty() {
+            again.push((span, OpStatus::Ok));
+        }
+    }
+
+    /// Takes it out of its turn.
+    pub(super) fn unqueue_publishing(&mut self) {
+        self.rest.get_or_insert_default().again.clear();
+    }
+
+    /// Takes it. The first attempt, and what asks, are no retries.
+    pub(super) fn take_publishing(&mut self, is_retry: bool) -> Span {
+        let span = self.take_next();
+        self.retries -= u32::from(!is_retry);
+        span
+    }
+
+    /// The publishing op was applied.
+    pub(super) fn published(&mut self, result: Option<u64>) {
+        let len = self.publishing_mut().publish(result);
+        self.bytes_done += u64::from(len);
+    }
+
+    /// Whether all of it was transferred. It is over.
+    pub(super) fn went_well(&self) -> bool {
+        self.end.is_none() || self.missing().is_empty()
+    }
+
+    /// What its ops do, as its outcome says.
+    fn op_type(&self) -> OpType {
+        self.publishing().map_or(self.kind.transfer_type().op_type(), Publishing::call_type)
     }
 }
 
@@ -371,7 +490,7 @@ impl Calls {
     /// and are not looked at.
     pub(super) fn waiting(&self) -> usize {
         let waits = |call: &&CallState| match call.phase {
-            Phase::Held => true,
+            Phase::Held | Phase::Awaiting => true,
             Phase::Active => call.has_next(),
             Phase::Free | Phase::Over => false,
         };
@@ -402,7 +521,7 @@ impl Calls {
         let (first, others) = call.pieces.split_first().expect("a call has a piece");
         let state = &mut self[index];
         state.phase = Phase::Held;
-        Course { path: state.path, transfer_type: state.transfer_type } = course;
+        Course { path: state.path, kind: state.kind } = course;
         state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
         Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
         state.fence = fence;
@@ -414,6 +533,33 @@ impl Calls {
             rest.extents.extend(others.iter().map(Extent::of));
         }
         CallId { index, generation: state.generation }
+    }
+
+    /// Begins a call of one recorded op in an entry that was taken.
+    pub(super) fn begin_op(
+        &mut self,
+        index: u16,
+        (course, class): (Course, ClassOfService),
+        extent: Extent,
+        publishing: Publishing,
+        fence: u32,
+        terms: Terms,
+    ) -> CallId {
+        let state = &mut self[index];
+        state.phase = Phase::Held;
+        Course { path: state.path, kind: state.kind } = course;
+        state.class = class;
+        Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
+        state.fence = fence;
+        (state.cut, state.tries) = (Cut::NONE, Tries::NONE);
+        (state.first, state.pieces) = (extent, 1);
+        state.publish(publishing);
+        CallId { index, generation: state.generation }
+    }
+
+    /// What the call in an entry is called.
+    pub(super) fn id(&self, index: u16) -> CallId {
+        CallId { index, generation: self[index].generation }
     }
 
     /// Whether `call` names a call that is not over, or whose outcome has not been taken.
@@ -447,7 +593,7 @@ impl Calls {
         let piece = missing.first().map_or(0, |first| first.piece as u16);
         let outcome = Outcome {
             call: CallId { index, generation: state.generation },
-            op_type: state.transfer_type.op_type(),
+            op_type: state.op_type(),
             responder,
             region: state.extent(piece).remote_region,
             // One that was given up while its last ops were under way may have come to a good end.
@@ -455,6 +601,7 @@ impl Calls {
             bytes_done: state.bytes_done,
             retries: state.retries,
             missing,
+            result: state.publishing().and_then(Publishing::result),
         };
         state.phase = Phase::Free;
         state.generation = state.generation.wrapping_add(1);
@@ -464,6 +611,7 @@ impl Calls {
             rest.extents.clear();
             rest.again.clear();
             rest.failed.clear();
+            rest.publishing = None;
         }
         self.free.push(index);
         outcome

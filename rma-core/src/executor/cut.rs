@@ -52,6 +52,13 @@ impl Cut {
     pub(super) fn next(self, left: u64) -> u32 {
         if left <= self.op_size_max.into() { left as u32 } else { self.op_size }
     }
+
+    /// How many bytes the last op of `len` has, which is at least 1.
+    pub(super) fn last(self, len: u64) -> u32 {
+        let (most, op_size) = (u64::from(self.op_size_max), u64::from(self.op_size));
+        let before = len.saturating_sub(most).div_ceil(op_size);
+        (len - before * op_size) as u32
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +80,20 @@ mod tests {
             (63, 4096), // smaller than a granule: cannot be, and does no harm
         ] {
             assert_eq!(Cut::new(payload, OP_SIZE_MAX).op_size, op_size, "{payload}");
+        }
+    }
+
+    #[test]
+    fn the_last_op_is_what_cutting_leaves() {
+        for cut in [Cut::new(3316, OP_SIZE_MAX), Cut::new(1416, OP_SIZE_MAX), Cut::new(8944, 512)] {
+            for len in (1..20_000).step_by(7) {
+                let (mut left, mut last) = (len, 0);
+                while left > 0 {
+                    last = cut.next(left);
+                    left -= u64::from(last);
+                }
+                assert_eq!(cut.last(len), last, "{len}");
+            }
         }
     }
 

@@ -413,6 +413,11 @@ impl Peers {
         (id, &self.peers[id as usize])
     }
 
+    /// The NIC's timeout, in nanoseconds.
+    pub(super) const fn timeout(&self) -> u64 {
+        self.timeout
+    }
+
     /// When the next probe of `peer` is due.
     pub(super) fn probe_at(&self, peer: &Peer) -> Instant {
         let every = (self.timeout / 4 * PROBE_EVERY).min(PROBE_EVERY_MAX);

@@ -5,16 +5,12 @@ use core::cmp::Reverse;
 
 use super::{
     CommandExecutor,
-    calls::{CallState, End},
+    calls::{CallState, End, Kind},
     paths::Paths,
     peers::{Heard, Peer, SilentPeers},
+    publishing::Publishing,
 };
-use crate::{
-    cc::RemoteWindowId,
-    op::{Moves, OpStatus},
-    portal::CommandPortal,
-    time::Instant,
-};
+use crate::{cc::RemoteWindowId, op::OpStatus, portal::CommandPortal, time::Instant};
 
 impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// How many of the remote NICs that it has asked are silent: nothing has come from them since,
@@ -175,8 +171,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         issued
     }
 
-    /// The call whose next op is the probe of a silent remote NIC: a READ if there is one, as it
-    /// tells sooner and changes nothing, and the one with the most time left.
+    /// The call whose next op is the probe of a silent remote NIC: a READ or a SETTLE if there is
+    /// one, as these tell sooner and change nothing, and the one with the most time left.
     fn next_probe(&self, now: Instant, id: u32, fresh: Option<u16>) -> Option<u16> {
         let peer = self.peers.peer(id);
         let is_here =
@@ -187,8 +183,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 self.peers.may_probe(now, peer, since, outlast)
             };
             let order = |&call: &u16| {
-                let CallState { transfer_type, since, outlast, .. } = self.calls[call];
-                let reads = transfer_type.op_type().shape().moves == Moves::In;
+                let CallState { kind, since, outlast, .. } = self.calls[call];
+                let asks = self.calls[call].publishing().is_some_and(Publishing::is_settled);
+                let reads = kind == Kind::Read || asks;
                 (reads, peer.gives_up_at(since, outlast), Reverse(call))
             };
             waiting_calls(&self.paths, peer).filter(may).max_by_key(order)

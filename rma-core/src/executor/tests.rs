@@ -20,6 +20,7 @@ use crate::{
 
 mod bad_input;
 mod order;
+mod publishing;
 mod silence;
 mod trouble;
 
@@ -368,7 +369,7 @@ fn transient_failures_are_retried_as_often_as_the_policy_says_and_others_never()
     for status in OpStatus::ALL {
         for (timeouts, refusals) in [(0, 0), (2, 0), (0, 5), (3, 7)] {
             let mut bench = Bench::new(4, fixed(8.0));
-            let retry = RetryPolicy { timeouts, refusals, outlast: None };
+            let retry = RetryPolicy { timeouts, refusals, ..RetryPolicy::DEFAULT };
             let call = Call { retry, ..Call::of(&piece) };
             bench.executor.submit(bench.now, &call).unwrap();
             let issued = run(&mut bench, &mut core::iter::repeat(status));

@@ -143,7 +143,7 @@ impl Change<'_> {
     }
 
     /// Where it changes the remote region, in bytes. 0 of what changes no bytes.
-    pub(super) const fn remote_offset(&self) -> u64 {
+    pub(crate) const fn remote_offset(&self) -> u64 {
         match *self {
             Self::OrderedWrite { remote_offset, .. }
             | Self::WriteWithImm { remote_offset, .. }

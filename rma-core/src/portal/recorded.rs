@@ -191,8 +191,22 @@ impl CommandPortal {
         self.place(grant, class, CommandOp::Recorded { op, done })
     }
 
+    /// A recorded op, or the SETTLE of one, is about to be put into the ring from `slot`, which was
+    /// taken. Returns the op that is done there.
+    pub(crate) fn begin_recorded(
+        &mut self,
+        slot: CommandSlotId,
+        responder: HostAddr,
+        region: RegionId,
+    ) -> Option<Done> {
+        self.last_op(slot).begin(responder, region)
+    }
+
     /// What the command asks for, if it can be right.
-    fn command_of(&self, change: &Change<'_>) -> Result<command::RecordedOp, SubmitError> {
+    pub(crate) fn command_of(
+        &self,
+        change: &Change<'_>,
+    ) -> Result<command::RecordedOp, SubmitError> {
         let remote_offset = change.remote_offset();
         let transfer = |&Source { region, offset, len }: &Source<'_>| {
             let local_region = self.checked(region, offset, len)?;

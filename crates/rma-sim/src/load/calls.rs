@@ -449,6 +449,9 @@ impl<'a> Run<'a> {
             }
             CallStatus::DeadlineExceeded => report.late += 1,
             CallStatus::Cancelled => report.cancelled += 1,
+            CallStatus::Unknown | CallStatus::PredecessorFailed => {
+                return wrong("ended as a call does that publishes, or comes after another");
+            }
         }
         report.retries += u64::from(outcome.retries);
         report.bytes += outcome.bytes_done;
