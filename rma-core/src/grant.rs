@@ -43,8 +43,9 @@ pub struct Grant {
     pub responder: HostAddr,
     /// The region's name there.
     pub region: RegionId,
-    /// The region's length in bytes when the grant was made. For the holder's information: the
-    /// responder checks bounds itself.
+    /// The region's length in bytes when the grant was made; of a receive queue, the length of each
+    /// of its buffers, and so the longest message. For the holder's information: the responder
+    /// checks bounds itself.
     pub region_len: u64,
     /// The host that the key is bound to.
     pub initiator: HostAddr,

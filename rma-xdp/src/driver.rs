@@ -13,6 +13,7 @@ mod home;
 mod ledger;
 mod pool;
 mod questions;
+pub(crate) mod queues;
 mod shards;
 mod slots;
 pub(crate) mod tenant;
@@ -42,6 +43,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
+pub use self::ledger::ReceiveQueues;
 use self::{
     accounts::{Accounts, HOST},
     control::ControlPath,
@@ -49,7 +51,7 @@ use self::{
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
 };
 pub(crate) use self::{
-    ledger::{Books, Ledger, usages},
+    ledger::{Books, Ledger, receive_queues, usages},
     shards::{Shard, Shards},
 };
 use crate::error::HostError;
@@ -178,10 +180,24 @@ impl<P: ControlPath> Driver<P> {
         self.shards.settle_late(&mut self.ledger)?;
         self.ledger.accounts().close_abandoned();
         let account = self.account(tenant)?;
+        self.register_rows(account, memory, permissions, |memory, owner, _| {
+            RegionEntry::new(memory, &key, permissions, owner)
+        })
+    }
+
+    /// Registers `memory` for `account`, as the row that `row` makes of it, the account's PID and
+    /// the index of an engine.
+    fn register_rows(
+        &mut self,
+        account: TenantId,
+        memory: Arc<Region>,
+        permissions: Permissions,
+        mut row: impl FnMut(Arc<Region>, Pid, usize) -> RegionEntry,
+    ) -> Result<RegisteredRegion, HostError> {
         let charge = self.ledger.accounts().admit_region(account, memory.len() as u64)?;
         let owner = self.ledger.accounts().pid(account);
-        let entry = || RegionEntry::new(memory.clone(), &key, permissions, owner);
-        let result = self.shards.ask_all(|| Register(Box::new(entry())), &mut self.ledger)?;
+        let question = |engine| Register(Box::new(row(memory.clone(), owner, engine)));
+        let result = self.shards.ask_each(question, &mut self.ledger)?;
         let id = result.map_err(|(error, _entry)| error)?;
         self.ledger.accounts().registered(id, charge);
         tracing::debug!(region = %id, len = memory.len(), ?permissions, pid = %owner, "region registered");
@@ -226,11 +242,12 @@ impl<P: ControlPath> Driver<P> {
             .ok_or(HostError::NoAddressOfFamily { version: initiator.version() })?;
         let binding = KeyBinding { initiator, responder, pid, op_type };
         let key = self.shards.ask_any(Derive(region.id(), binding), &mut self.ledger)??;
+        let longest_message = self.ledger.accounts().buffer_len(region.id());
         tracing::debug!(region = %region.id(), %initiator, %pid, %op_type, "grant made");
         Ok(Grant {
             responder,
             region: region.id(),
-            region_len: region.len(),
+            region_len: longest_message.unwrap_or(region.len()),
             initiator,
             pid,
             op_type,
@@ -292,7 +309,8 @@ impl<P: ControlPath> Driver<P> {
         let mut unsettled = Vec::new();
         for _ in 0..self.ledger.home.retired.len() {
             let Some(slots) = self.ledger.home.retired.pop() else { break };
-            let answer = self.shards.ask_one(Detach(slots), &mut self.ledger)?;
+            let queues = self.ledger.accounts().queues_of(&slots);
+            let answer = self.shards.ask_one(Detach { slots, queues }, &mut self.ledger)?;
             if answer.port.is_none() {
                 unsettled.push(answer.slots.clone());
             }

@@ -6,6 +6,7 @@
 //! (`ShardState`). A host has one shard.
 
 mod executors;
+mod queues;
 mod tenants;
 
 use core::time::Duration;

@@ -41,6 +41,14 @@
 //! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for
 //! applications that own their core.
 //!
+//! # Messages, events and atomics
+//!
+//! [`Host::receive_queue`] has other hosts' SEND and NOTIFY make events for an application, and
+//! [`Host::register_with_events`] their WRITE_WITH_IMM. COMPARE_SWAP and FETCH_ADD, which are
+//! linearizable with the owner's own atomics on a [`RegisteredRegion`], and a WRITE whose last word
+//! lands last are ops of a [`Portal`] as READ is. They are not 1RMA's. Each is applied at most
+//! once; [`Portal::settle`] asks what became of one that timed out.
+//!
 //! # Several applications
 //!
 //! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application
@@ -80,6 +88,7 @@ pub use device::{
 };
 #[cfg(feature = "xdp")]
 pub use device::{net, xdp};
+pub use driver::ReceiveQueues;
 pub use driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
     TenantConfig, TenantUsage, Usage,
@@ -104,7 +113,7 @@ pub use rma_core::{
     cc,
     command::{CommandSlotId, Completion},
     crypto::{AeadProvider, DerivedRegionKey, ProviderKind, RegionKey},
-    error::{DropReason, NotSent, RegionError, SubmitError},
+    error::{DropReason, NotSent, ReceiveQueueError, RegionError, SubmitError},
     executor::{
         Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,
         PIECES_MAX, PayloadLenMax, Piece, RetryPolicy, SilentPeers,
@@ -116,9 +125,11 @@ pub use rma_core::{
         TableMemory, Timing,
     },
     op::{ClassOfService, Moves, OpShape, OpStatus, OpType},
+    outcome::{OpName, Verdict},
     packet::sizes::PacketSizes,
     port::{PORTS_MAX, Port, Ports, PortsError},
-    portal::{CommandPortal, ReadOp, WriteOp},
+    portal::{Change, CommandPortal, Placement, ReadOp, RecordedOp, Source, WriteOp},
+    receive_queue::{Event, Receive, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegionId, RegisteredRegion},
     time::{Clock, Instant},
     wire,

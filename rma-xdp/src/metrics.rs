@@ -27,6 +27,7 @@ use rma_core::{
     error::{DropReason, NotSent},
     nic::{DelayHistogram, NicCounters, NicGauges, OtherVersion},
     op::{OpStatus, OpType},
+    outcome::Verdict,
     packet::sizes::PacketSizes,
 };
 
@@ -36,7 +37,7 @@ use crate::{
         metrics::{DeviceMetrics, DeviceWatch},
     },
     driver::tenant::TenantUsage,
-    driver::{Books, Driver, usages},
+    driver::{Books, Driver, ReceiveQueues, receive_queues, usages},
 };
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one
@@ -83,6 +84,10 @@ pub struct Metrics {
     pub delays: Box<[OpDelays]>,
     /// How full the NIC was a moment ago.
     pub gauges: NicGauges,
+    /// SETTLEs of others that were answered, by verdict.
+    pub settled: Box<[(Verdict, u64)]>,
+    /// How full the receive queues are. All 0 once the host is gone.
+    pub receive_queues: ReceiveQueues,
     /// What the host's executors do.
     pub executors: ExecutorGauges,
     /// What the device counts.
@@ -124,6 +129,8 @@ pub struct NicTotals {
     pub seals_refused: u64,
     /// Previous keys of regions that were forgotten before their time.
     pub previous_keys_lost: u64,
+    /// Posts of receives that there are not, or that were posted already.
+    pub posts_refused: u64,
 }
 
 /// The delays of one type of op.
@@ -183,7 +190,8 @@ impl MetricsSource {
     pub fn metrics(&self) -> Metrics {
         let Self { shards, device, description, aead, books, executors } = self;
         let has_ended = shards.iter().any(|shard| shard.life.has_ended());
-        let tenants = books.upgrade().map(|books| usages(&books));
+        let books = books.upgrade();
+        let tenants = books.as_ref().map(usages);
         let delays = |op_type| OpDelays {
             op_type,
             issue: self.sum(|it| it.issue_delay(op_type)),
@@ -211,11 +219,14 @@ impl MetricsSource {
                 pushed_out: self.sum(NicCounters::pushed_out),
                 seals_refused: self.sum(NicCounters::seals_refused),
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
+                posts_refused: self.sum(NicCounters::posts_refused),
             },
             other_version: shards.iter().find_map(|shard| shard.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),
             gauges: self.sum(NicCounters::gauges),
+            settled: Verdict::ALL.map(|it| (it, self.sum(|nic| nic.settled(it)))).into(),
+            receive_queues: books.as_ref().map(receive_queues).unwrap_or_default(),
             executors: executors.gauges(),
             device: device.metrics(description),
             tenants: tenants.unwrap_or_default().into(),

@@ -21,7 +21,7 @@ use rma_tests::{
 use rma_xdp::{
     Call, CallStatus, Client, Clock, ExecutorGauges, Grant, HostConfig, IdlePolicy, InlineHost,
     Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
-    RegisteredRegion, RetryPolicy, SilentPeers, TenantConfig, Timing, TscClock,
+    ReceiveQueueLayout, RegisteredRegion, RetryPolicy, SilentPeers, TenantConfig, Timing, TscClock,
 };
 
 fn parse(metrics: &Metrics) -> Exposition {
@@ -394,6 +394,51 @@ fn an_inline_host_tells_what_is_now() {
     let after = parse(&a.metrics());
     assert_eq!(after.get("rma_ops_in_service"), 0.0);
     assert_eq!(after.get("rma_ops_completed_total{status=\"OK\"}"), 1.0);
+}
+
+#[test]
+fn a_host_tells_how_full_its_queues_and_records_are() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let (client, server) = (&hosts.client, hosts.server());
+    let layout = |receives| ReceiveQueueLayout::new(receives, 0).unwrap();
+    let register = |receives| server.receive_queue(None, layout(receives), Permissions::NOTIFY);
+    let [mut busy, mut quiet] = [register(8).unwrap(), register(2).unwrap()];
+    let queues = || {
+        let text = parse(&server.metrics());
+        ["rma_receive_queues", "rma_receives_posted", "rma_events_unread", "rma_events_unread_max"]
+            .map(|name| text.get(name))
+    };
+    assert_eq!(queues(), [2.0, 0.0, 0.0, 0.0]);
+    busy.post_all();
+    quiet.post_all();
+    let mut portal = client.portal(1).unwrap();
+    for (queue, events) in [(&busy, 3), (&quiet, 1)] {
+        let grant =
+            server.grant(queue.region(), hosts.client_addr, CLIENT_PID, OpType::Notify).unwrap();
+        for _ in 0..events {
+            portal.notify(&grant, 1).unwrap();
+            assert_eq!(portal.wait().unwrap().status, OpStatus::Ok);
+        }
+    }
+    assert_eq!(queues(), [2.0, 6.0, 4.0, 3.0]);
+    assert!(server.metrics().to_string().contains("2: 6 receives posted, 4 events unread"));
+    while busy.poll().is_some() {}
+    assert_eq!(queues(), [2.0, 6.0, 1.0, 1.0]);
+    // The last op's record is kept, as nothing has said that its end is known.
+    loop {
+        let text = parse(&server.metrics());
+        assert_eq!(text.get("rma_outcome_records_max"), 4096.0);
+        if text.get("rma_outcome_records") > 0.0 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let text = parse(&server.metrics());
+    assert_eq!(text.get("rma_staging_buffers"), 0.0);
+    assert_eq!(text.get("rma_settled_total{verdict=\"APPLIED\"}"), 0.0);
+    assert_eq!(text.get("rma_posts_refused_total"), 0.0);
+    server.deregister(busy.region()).unwrap();
+    assert_eq!(queues(), [1.0, 1.0, 1.0, 1.0]);
 }
 
 #[test]

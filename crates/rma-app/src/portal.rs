@@ -90,8 +90,9 @@ impl Portal {
     }
 
     /// Whether the maker with this home made it.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
+    pub fn is_of(&self, home: &dyn Home) -> bool {
         self.lease.is_of(home)
     }
 

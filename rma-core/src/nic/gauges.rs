@@ -44,12 +44,19 @@ pub struct NicGauges {
     pub pending_writes_parked: u64,
     /// The bytes of these ops: so much may come in addition to `window_debited`.
     pub parked_bytes: u64,
+    /// Entries of the table of outcome records.
+    pub outcome_records: u64,
+    /// Those of them that are of mutations under way, or kept for their initiators.
+    pub outcome_records_used: u64,
+    /// Buffers in which data of ordered mutations collects that comes in several frames. There is
+    /// one for each of `pending_writes`.
+    pub staging_used: u64,
     /// How many frames can be sealed with the counter values that are left.
     pub counter_values_left: u64,
 }
 
 /// How many numbers that are.
-const COUNT: usize = 18;
+const COUNT: usize = 21;
 
 impl AddAssign for NicGauges {
     /// How full two NICs of one host are together.
@@ -76,6 +83,9 @@ impl NicGauges {
             pending_writes_used: [pw0, pw1],
             pending_writes_parked,
             parked_bytes,
+            outcome_records,
+            outcome_records_used,
+            staging_used,
             counter_values_left,
         } = self;
         [
@@ -96,6 +106,9 @@ impl NicGauges {
             pw1,
             pending_writes_parked,
             parked_bytes,
+            outcome_records,
+            outcome_records_used,
+            staging_used,
             counter_values_left,
         ]
     }
@@ -119,6 +132,9 @@ impl NicGauges {
             pw1,
             pending_writes_parked,
             parked_bytes,
+            outcome_records,
+            outcome_records_used,
+            staging_used,
             counter_values_left,
         ] = array;
         Self {
@@ -135,6 +151,9 @@ impl NicGauges {
             pending_writes_used: [pw0, pw1],
             pending_writes_parked,
             parked_bytes,
+            outcome_records,
+            outcome_records_used,
+            staging_used,
             counter_values_left,
         }
     }
@@ -180,6 +199,9 @@ impl Nic {
             pending_writes_used: by_class(&|class| responder.writes().used(class)),
             pending_writes_parked: responder.writes().parked() as u64,
             parked_bytes: self.window_parked().into(),
+            outcome_records: settings.outcome_records.into(),
+            outcome_records_used: responder.writes().records().used() as u64,
+            staging_used: responder.writes().staged() as u64,
             counter_values_left: self.counter_values_left(),
         }
     }

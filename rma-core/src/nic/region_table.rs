@@ -13,6 +13,7 @@ use super::previous_keys::PreviousKeys;
 use crate::{
     addr::Pid,
     backend::BATCH,
+    command::CommandSlotId,
     crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
@@ -276,6 +277,32 @@ impl RegionTable {
         let RegionEntry { kind, memory, .. } = named_mut(&mut self.rows, queue)?;
         match kind {
             RegionKind::ReceiveQueue(port) => Some((port, memory)),
+            RegionKind::Memory { .. } => None,
+        }
+    }
+
+    /// Has events of the receive queue `queue` wake the portal that has `portal`, a command slot,
+    /// from now on; without one nobody's. To be called before the slots of a portal that the queue
+    /// is bound to become another's.
+    ///
+    /// # Errors
+    /// If no receive queue of that name is registered.
+    pub fn bind_queue(
+        &mut self,
+        queue: RegionId,
+        portal: Option<CommandSlotId>,
+    ) -> Result<(), RegionError> {
+        let (port, _) =
+            self.queue_mut(queue).ok_or(RegionError::NotRegistered { region: queue })?;
+        port.bind(portal);
+        Ok(())
+    }
+
+    /// The portal that events of the receive queue `queue` wake, by one of its slots.
+    #[must_use]
+    pub fn portal_of(&self, queue: RegionId) -> Option<CommandSlotId> {
+        match &self.get(queue)?.kind {
+            RegionKind::ReceiveQueue(port) => port.portal(),
             RegionKind::Memory { .. } => None,
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rma_shm::{Capacity, Label, LayoutError, LinesEach, Mapping, RingMemory};
 
-use super::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueuePort};
+use super::{QueueWatch, ReceiveQueue, ReceiveQueueLayout, ReceiveQueuePort};
 use crate::{command::CommandSlotId, region::RegisteredRegion};
 
 const POSTS: usize = Label::FOOTPRINT;
@@ -90,6 +90,12 @@ impl ReceiveQueueMemory {
         })
     }
 
+    /// How large the queue is.
+    #[must_use]
+    pub const fn layout(&self) -> ReceiveQueueLayout {
+        self.layout
+    }
+
     /// The ring of posts.
     #[must_use]
     pub const fn posts(&self) -> &RingMemory {
@@ -100,6 +106,17 @@ impl ReceiveQueueMemory {
     #[must_use]
     pub const fn events(&self) -> &RingMemory {
         &self.events
+    }
+
+    /// How full the queue is, by what the memory says: for who has neither end. The other sides may
+    /// be writing meanwhile, or nonsense, so no number is larger than the number of receives.
+    #[must_use]
+    pub fn watch(&self) -> QueueWatch {
+        let receives = usize::from(self.layout.receives());
+        // Each post that is accepted leads to one event.
+        let posted = self.posts.tail().wrapping_sub(self.events.tail()) as usize;
+        let unread = self.events.tail().wrapping_sub(self.events.head()) as usize;
+        QueueWatch { posted: posted.min(receives), unread: unread.min(receives) }
     }
 
     /// The application's end, once the queue is registered as `region`, whose memory its buffers

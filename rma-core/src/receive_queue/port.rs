@@ -35,7 +35,7 @@ pub struct ReceiveQueuePort {
 /// How full a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueWatch {
-    /// Receives that are posted, and bound to nothing.
+    /// Receives that are posted and whose events have not been published.
     pub posted: usize,
     /// Events that the application has not read.
     pub unread: usize,
@@ -73,10 +73,16 @@ impl ReceiveQueuePort {
         self.portal
     }
 
+    /// Events wake the portal that has `portal` from now on.
+    pub(crate) const fn bind(&mut self, portal: Option<CommandSlotId>) {
+        self.portal = portal;
+    }
+
     /// How full the queue is. Looks at the other side's memory.
     #[must_use]
     pub fn watch(&self) -> QueueWatch {
-        QueueWatch { posted: self.ready.len() + self.posts.len(), unread: self.events.len() }
+        let posted = self.ready.len() + self.bound + self.posts.len();
+        QueueWatch { posted, unread: self.events.len() }
     }
 
     /// Whether a receive can be taken. It stays there, whatever the application does, until it is

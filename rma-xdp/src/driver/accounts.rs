@@ -6,7 +6,11 @@
 use core::ops::Range;
 use std::{collections::BTreeMap, sync::Arc};
 
-use rma_core::{addr::Pid, region::RegionId};
+use rma_core::{
+    addr::Pid,
+    receive_queue::{QueueWatch, ReceiveQueueMemory},
+    region::RegionId,
+};
 
 use super::{
     pool::{Pool, Share, Source},
@@ -32,7 +36,7 @@ pub(crate) struct Accounts {
     next: u64,
     /// By their first slot.
     portals: BTreeMap<u16, PortalCharge>,
-    registered: BTreeMap<RegionId, RegionCharge>,
+    registered: BTreeMap<RegionId, Registered>,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,8 @@ impl Account {
 struct PortalCharge {
     tenant: TenantId,
     source: Source,
+    /// Receive queues whose events wake it.
+    queues: Vec<RegionId>,
 }
 
 /// Where a region and its bytes come from.
@@ -70,6 +76,23 @@ pub(super) struct RegionCharge {
     region: Source,
     bytes: Source,
     len: u64,
+}
+
+#[derive(Debug)]
+struct Registered {
+    charge: RegionCharge,
+    queue: Option<QueueAccount>,
+}
+
+/// What is known of a region that is a receive queue.
+#[derive(Debug)]
+pub(super) struct QueueAccount {
+    /// The index of the engine that serves it.
+    pub(super) engine: usize,
+    /// The first slot of the portal that its events wake.
+    pub(super) portal: Option<u16>,
+    /// Its rings, to look at.
+    pub(super) memory: ReceiveQueueMemory,
 }
 
 impl Accounts {
@@ -218,7 +241,7 @@ impl Accounts {
                 continue;
             };
             pool.charge(share, source, amount);
-            self.portals.insert(range.start, PortalCharge { tenant, source });
+            self.portals.insert(range.start, PortalCharge { tenant, source, queues: Vec::new() });
             return Ok(range);
         }
         if pool.source(share, amount, percent).is_none() {
@@ -257,8 +280,13 @@ impl Accounts {
 
     /// Takes back what `take_slots` has given.
     pub(super) fn give_slots_back(&mut self, slots: Range<u16>) {
-        let PortalCharge { tenant, source } =
+        let PortalCharge { tenant, source, queues } =
             self.portals.remove(&slots.start).expect("these slots are a portal's");
+        for queue in queues {
+            if let Some(queue) = self.queue_mut(queue) {
+                queue.portal = None;
+            }
+        }
         let account = self.tenants.get_mut(&tenant).expect("it has a portal");
         self.slots.refund(&mut account.slots, source, slots.len() as u64);
         match source {
@@ -289,7 +317,46 @@ impl Accounts {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has a handle");
         self.regions.charge(&mut account.regions, charge.region, 1);
         self.bytes.charge(&mut account.bytes, charge.bytes, charge.len);
-        self.registered.insert(id, charge);
+        self.registered.insert(id, Registered { charge, queue: None });
+    }
+
+    /// It is a receive queue.
+    pub(super) fn registered_queue(&mut self, id: RegionId, queue: QueueAccount) {
+        let portal = queue.portal.and_then(|first| self.portals.get_mut(&first));
+        portal.into_iter().for_each(|portal| portal.queues.push(id));
+        if let Some(registered) = self.registered.get_mut(&id) {
+            registered.queue = Some(queue);
+        }
+    }
+
+    /// The receive queues whose events wake the portal with these slots.
+    pub(super) fn queues_of(&self, slots: &Range<u16>) -> Box<[RegionId]> {
+        self.portals.get(&slots.start).map(|portal| &*portal.queues).unwrap_or_default().into()
+    }
+
+    /// Whose the portal with these slots is.
+    pub(super) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
+        self.portals.get(&slots.start).map(|portal| portal.tenant)
+    }
+
+    /// What is known of a receive queue, and whose it is.
+    pub(super) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
+        let Registered { charge, queue } = self.registered.get(&id)?;
+        queue.as_ref().map(|queue| (queue, charge.tenant))
+    }
+
+    /// The length of a receive queue's buffers.
+    pub(super) fn buffer_len(&self, id: RegionId) -> Option<u64> {
+        self.queue(id).map(|(queue, _)| queue.memory.layout().buffer_len().into())
+    }
+
+    fn queue_mut(&mut self, id: RegionId) -> Option<&mut QueueAccount> {
+        self.registered.get_mut(&id)?.queue.as_mut()
+    }
+
+    /// How full each receive queue is.
+    pub(super) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
+        self.registered.values().filter_map(|it| it.queue.as_ref()).map(|it| it.memory.watch())
     }
 
     /// Whether `id` is registered.
@@ -299,7 +366,9 @@ impl Accounts {
 
     /// A region is registered no longer.
     pub(super) fn deregistered(&mut self, id: RegionId) {
-        let Some(charge) = self.registered.remove(&id) else { return };
+        let Some(Registered { charge, queue }) = self.registered.remove(&id) else { return };
+        let portal = queue.and_then(|it| it.portal).and_then(|it| self.portals.get_mut(&it));
+        portal.into_iter().for_each(|portal| portal.queues.retain(|&queue| queue != id));
         let account = self.tenants.get_mut(&charge.tenant).expect("it has a region");
         self.regions.refund(&mut account.regions, charge.region, 1);
         self.bytes.refund(&mut account.bytes, charge.bytes, charge.len);

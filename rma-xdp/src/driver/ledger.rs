@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_core::region::RegionId;
+use rma_core::{receive_queue::QueueWatch, region::RegionId};
 
 use super::{accounts::Accounts, home::PortalHome, tenant::TenantUsage};
 
@@ -13,6 +13,35 @@ pub(crate) type Books = Arc<Mutex<Accounts>>;
 /// What every tenant has, and could have: the host itself first.
 pub(crate) fn usages(books: &Books) -> Vec<TenantUsage> {
     books.lock().unwrap_or_else(PoisonError::into_inner).usages().collect()
+}
+
+/// All receive queues of a host together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceiveQueues {
+    /// How many there are.
+    pub queues: u64,
+    /// Receives that are posted and whose events have not been published. 0 with queues: senders
+    /// are told REMOTE_NOT_READY.
+    pub receives_posted: u64,
+    /// Events that applications have not read.
+    pub events_unread: u64,
+    /// The most that one queue has of these: an application that does not keep up.
+    pub events_unread_max: u64,
+}
+
+/// How full the receive queues are, by what their memory says.
+pub(crate) fn receive_queues(books: &Books) -> ReceiveQueues {
+    let mut all = ReceiveQueues::default();
+    let books = books.lock().unwrap_or_else(PoisonError::into_inner);
+    for QueueWatch { posted, unread } in books.queues() {
+        let (posted, unread) = (posted as u64, unread as u64);
+        all.queues += 1;
+        all.receives_posted += posted;
+        all.events_unread += unread;
+        all.events_unread_max = all.events_unread_max.max(unread);
+    }
+    all
 }
 
 /// A driver's books, with what engines still have to give back.

@@ -166,7 +166,11 @@ impl Question for Attach {
 
 /// Takes a portal back that was dropped.
 #[derive(Debug)]
-pub(super) struct Detach(pub(super) Range<u16>);
+pub(super) struct Detach {
+    pub(super) slots: Range<u16>,
+    /// Receive queues whose events wake it: they stay, and wake nobody.
+    pub(super) queues: Box<[RegionId]>,
+}
 
 /// What became of a portal.
 #[derive(Debug)]
@@ -174,12 +178,14 @@ pub(super) struct Detached {
     pub(super) slots: Range<u16>,
     /// None while ops of the portal are in flight.
     pub(super) port: Option<PortalPort>,
+    /// Freed by who asks.
+    _queues: Box<[RegionId]>,
 }
 
 impl Detached {
     /// Frees the slots, or has them asked for again.
     pub(super) fn book(self, ledger: &mut Ledger) {
-        let Self { slots, port } = self;
+        let Self { slots, port, .. } = self;
         if port.is_some() {
             tracing::debug!(?slots, "slots of a dropped portal are free again");
             ledger.accounts().give_slots_back(slots);
@@ -191,7 +197,7 @@ impl Detached {
 
 impl ToOne for Detach {
     fn slots(&self) -> &Range<u16> {
-        &self.0
+        &self.slots
     }
 }
 
@@ -199,12 +205,19 @@ impl Question for Detach {
     type Answer = Detached;
 
     fn answer(self, engine: &mut dyn EngineSide) -> Detached {
-        let port = engine.detach(&self.0);
-        Detached { slots: self.0, port }
+        let Self { slots, queues } = self;
+        let port = engine.detach(&slots);
+        if port.is_some() {
+            for &queue in &queues {
+                // The one error is that it is registered no longer.
+                let _ = engine.regions().bind_queue(queue, None);
+            }
+        }
+        Detached { slots, port, _queues: queues }
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.retire(self.0);
+        ledger.retire(self.slots);
     }
 
     fn settle(answer: Detached, _: bool, ledger: &mut Ledger) {

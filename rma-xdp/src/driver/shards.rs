@@ -43,7 +43,7 @@ impl<P> Shards<P> {
         self.0.iter().map(|shard| shard.slots.clone())
     }
 
-    fn index_of(&self, slots: &Range<u16>) -> usize {
+    pub(super) fn index_of(&self, slots: &Range<u16>) -> usize {
         let is_of = |shard: &Shard<P>| shard.slots.contains(&slots.start);
         self.0.iter().position(is_of).expect("a portal's slots are one NIC's")
     }
@@ -79,7 +79,16 @@ impl<P: ControlPath> Shards<P> {
     /// done then is settled.
     pub(super) fn ask_all<Q: ToAll>(
         &mut self,
-        question: impl FnMut() -> Q,
+        mut question: impl FnMut() -> Q,
+        ledger: &mut Ledger,
+    ) -> Result<Q::Answer, HostError> {
+        self.ask_each(|_| question(), ledger)
+    }
+
+    /// Asks every engine what `question` makes for its index, as [`Shards::ask_all`].
+    pub(super) fn ask_each<Q: ToAll>(
+        &mut self,
+        question: impl FnMut(usize) -> Q,
         ledger: &mut Ledger,
     ) -> Result<Q::Answer, HostError> {
         self.settle_late(ledger)?;
@@ -101,12 +110,12 @@ impl<P: ControlPath> Shards<P> {
 
     fn round<Q: ToAll>(
         &mut self,
-        mut question: impl FnMut() -> Q,
+        mut question: impl FnMut(usize) -> Q,
         ledger: &mut Ledger,
     ) -> Result<Q::Answer, HostError> {
         let mut given = None;
-        for path in self.paths_mut() {
-            match ask(path, question(), ledger) {
+        for (index, path) in self.paths_mut().enumerate() {
+            match ask(path, question(index), ledger) {
                 Ok(answer) => given = Some(answer),
                 Err(error) => {
                     if let Some(answer) = given {
@@ -130,7 +139,7 @@ impl<P: ControlPath> Shards<P> {
         }
         while let Some(&region) = ledger.orphans.last() {
             // If an engine has not seen this, it is an orphan still.
-            self.round(|| Deregister(region), ledger)?.book(ledger);
+            self.round(|_| Deregister(region), ledger)?.book(ledger);
         }
         Ok(())
     }

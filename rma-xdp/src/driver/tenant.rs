@@ -371,6 +371,12 @@ pub enum AllocationError {
         /// Its quota.
         max: u64,
     },
+    /// Events wake their owner's threads alone.
+    #[error(
+        "events of the receive queue cannot wake this portal, which belongs to another tenant or another host; \
+         allocate one for the tenant that the queue is for"
+    )]
+    PortalOfAnother,
     /// The tenant is another host's.
     #[error("tenant `{tenant}` belongs to another host of this process; make one of this host")]
     TenantOfAnotherHost {

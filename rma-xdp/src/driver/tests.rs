@@ -1,12 +1,15 @@
 use core::time::Duration;
 
 use rma_core::{
+    command::CommandSlotId,
     nic::{Nic, NicConfigBuilder, NicPlace, RegionTable},
     portal::{Bell, PortalPort},
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
 };
 
 use super::{
     control::{AnyCall, Call, EngineSide, Question, Unanswered},
+    queues::QueueParts,
     *,
 };
 use crate::driver::tenant::Resource;
@@ -304,5 +307,109 @@ fn a_region_that_one_of_two_engines_has_not_heard_of_is_taken_out_of_the_other_o
     });
     for entry in entries {
         table.register(entry).expect("every row is free");
+    }
+}
+
+fn queue(
+    driver: &mut Driver<TestEngine>,
+    portal: Option<&Portal>,
+) -> Result<ReceiveQueue, HostError> {
+    let layout = ReceiveQueueLayout::new(2, 24).unwrap();
+    let memory = Arc::new(Region::new(layout.memory_len()).unwrap());
+    let (key, permissions) = (RegionKey::from_bytes([0; 16]), Permissions::SEND);
+    driver.receive_queue(None, portal, QueueParts { layout, memory, key, permissions })
+}
+
+fn region_beside(
+    driver: &mut Driver<TestEngine>,
+    queue: &RegisteredRegion,
+) -> Result<RegisteredRegion, HostError> {
+    let memory = Arc::new(Region::new(64).unwrap());
+    let permissions = Permissions::WRITE | Permissions::NOTIFY;
+    driver.register_with_events(queue, memory, RegionKey::from_bytes([0; 16]), permissions)
+}
+
+#[test]
+fn a_queue_is_charged_as_a_region_and_granted_with_the_length_of_its_buffers() {
+    let mut driver = host();
+    let queue = queue(&mut driver, None).unwrap();
+    let usage = driver.usage(None).unwrap();
+    assert_eq!((usage.regions.used, usage.bytes.used), (1, 48));
+    let initiator = "192.0.2.9".parse().unwrap();
+    let grant = driver.grant(queue.region(), initiator, Pid(2), OpType::Send).unwrap();
+    assert_eq!((grant.region, grant.region_len), (queue.id(), 24));
+    let region = region_beside(&mut driver, queue.region()).unwrap();
+    let refused = region_beside(&mut driver, &region).unwrap_err();
+    assert!(matches!(refused, HostError::Region(RegionError::NotRegistered { .. })), "{refused}");
+    driver.deregister(queue.region()).unwrap();
+    assert!(region_beside(&mut driver, queue.region()).is_err());
+    driver.deregister(&region).unwrap();
+    assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+}
+
+#[test]
+fn a_queue_outlives_its_portal_and_then_wakes_nobody() {
+    let mut driver = host();
+    let its = portal(&mut driver, None, SLOTS);
+    let [bound, gone] = [(); 2].map(|()| queue(&mut driver, Some(&its)).unwrap());
+    let bound_to = |driver: &mut Driver<TestEngine>| {
+        driver.engine().side.nic.regions_mut().portal_of(bound.id())
+    };
+    assert_eq!(bound_to(&mut driver), Some(CommandSlotId(0)));
+    driver.deregister(gone.region()).unwrap();
+    driver.engine().side.busy.push(its.slots().clone());
+    drop(its);
+    driver.usage(None).unwrap();
+    assert_eq!(bound_to(&mut driver), Some(CommandSlotId(0)), "its ops are under way");
+    driver.engine().side.busy.clear();
+    let next = portal(&mut driver, None, SLOTS);
+    assert_eq!(bound_to(&mut driver), None, "these slots are another portal's");
+    drop(next);
+    driver.deregister(bound.region()).unwrap();
+    assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+}
+
+#[test]
+fn a_queue_wakes_no_portal_of_another_tenant_or_host() {
+    let (mut driver, mut other) = (host(), host());
+    let tenant = driver.tenant(TenantConfig::named("other")).unwrap();
+    let portals = [portal(&mut driver, Some(&tenant), 1), portal(&mut other, None, 1)];
+    for portal in &portals {
+        let refused = queue(&mut driver, Some(portal)).unwrap_err();
+        let HostError::Allocation(AllocationError::PortalOfAnother) = refused else {
+            panic!("{refused}")
+        };
+    }
+    assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+}
+
+#[test]
+fn a_queue_is_one_engines_and_its_name_every_engines() {
+    let mut driver = host_of(2);
+    let portals = [SLOTS, SLOTS].map(|slots| portal(&mut driver, None, slots));
+    for (index, portal) in portals.iter().enumerate() {
+        let queue = queue(&mut driver, Some(portal)).unwrap();
+        let region = region_beside(&mut driver, queue.region()).unwrap();
+        for engine in 0..2 {
+            let table = driver.engine_at(engine).side.nic.regions_mut();
+            let is_served = table.bind_queue(queue.id(), None).is_ok();
+            assert_eq!(is_served, engine == index);
+            assert!(table.get(queue.id()).is_some() && table.get(region.id()).is_some());
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_was_registered_late_is_taken_out_of_the_table_again() {
+    for mood in [Mood::Late, Mood::Stuck] {
+        let mut driver = host();
+        let its = portal(&mut driver, None, 1);
+        driver.engine().mood = mood;
+        assert!(is_stuck(queue(&mut driver, Some(&its)).map(drop)));
+        driver.engine().mood = Mood::Prompt;
+        assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+        for _ in 0..REGIONS {
+            register(&mut driver).expect("every row is free");
+        }
     }
 }

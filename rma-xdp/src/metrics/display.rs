@@ -16,7 +16,10 @@ use rma_core::{
 };
 
 use super::{Metrics, NicTotals, OpDelays};
-use crate::driver::tenant::{PoolUsage, TenantUsage};
+use crate::driver::{
+    ReceiveQueues,
+    tenant::{PoolUsage, TenantUsage},
+};
 
 /// How wide the names at the left are.
 const NAME: usize = 12;
@@ -90,6 +93,7 @@ impl fmt::Display for Metrics {
             "nothing",
         )?;
         write_gauges(&mut lines, gauges)?;
+        write_receive_queues(&mut lines, &self.receive_queues)?;
         write_executors(&mut lines, executors)?;
         let counters = self.device.all();
         let counters = counters.iter().map(|it| (it.name.trim_end_matches("_total"), it.value));
@@ -141,6 +145,7 @@ fn write_totals(
         impossible_indexes,
         late_effects,
         seals_refused,
+        posts_refused,
         ..
     } = nic;
     lines.line(
@@ -155,6 +160,7 @@ fn write_totals(
         ("impossible indexes", impossible_indexes),
         ("late effects", late_effects),
         ("seals refused", seals_refused),
+        ("posts refused", posts_refused),
         ("octets in packets' tails", tail_octets),
     ];
     lines.counts("trouble", trouble.into_iter(), "none")
@@ -176,11 +182,27 @@ fn write_gauges(lines: &mut Lines<'_, '_>, gauges: &NicGauges) -> fmt::Result {
     lines.line(
         "incoming",
         format_args!(
-            "{} reads with {} to send, {} of {} pending writes",
+            "{} reads with {} to send, {} of {} pending writes, {} of {} outcome records",
             gauges.inbound_reads.iter().sum::<u64>(),
             Bytes(gauges.inbound_read_bytes.iter().sum()),
             gauges.pending_writes_used.iter().sum::<u64>(),
             gauges.pending_writes,
+            gauges.outcome_records_used,
+            gauges.outcome_records,
+        ),
+    )
+}
+
+fn write_receive_queues(lines: &mut Lines<'_, '_>, queues: &ReceiveQueues) -> fmt::Result {
+    let &ReceiveQueues { queues, receives_posted, events_unread, events_unread_max } = queues;
+    if queues == 0 {
+        return Ok(());
+    }
+    lines.line(
+        "queues",
+        format_args!(
+            "{queues}: {receives_posted} receives posted, {events_unread} events unread, at most \
+             {events_unread_max} in one"
         ),
     )
 }

@@ -16,7 +16,10 @@ use rma_core::{
 use super::{Metrics, NicTotals};
 use crate::{
     device::status::{InterfaceState, InterfaceStatus},
-    driver::tenant::{PoolUsage, TenantUsage, Usage},
+    driver::{
+        ReceiveQueues,
+        tenant::{PoolUsage, TenantUsage, Usage},
+    },
 };
 
 impl Metrics {
@@ -39,6 +42,7 @@ impl Metrics {
         self.write_ops(&mut text)?;
         write_totals(&self.nic, &mut text)?;
         write_gauges(&self.gauges, &mut text)?;
+        write_receive_queues(&self.receive_queues, &mut text)?;
         write_executors(&self.executors, &mut text)?;
         for counter in self.device.all() {
             text.one(COUNTER, counter.name, counter.help, counter.value)?;
@@ -67,6 +71,11 @@ impl Metrics {
         text.family(COUNTER, name, "Frames that the NIC was to send and has not, by reason.")?;
         for (reason, count) in &self.not_sent {
             text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+        }
+        let name = "rma_settled_total";
+        text.family(COUNTER, name, "Answers to others that asked what became of ops, by verdict.")?;
+        for (verdict, count) in &self.settled {
+            text.sample(name, &[("verdict", verdict.name())], *count)?;
         }
         let name = "rma_issue_delay_seconds";
         text.family(HISTOGRAM, name, "Time until ops that ended with OK entered service.")?;
@@ -115,6 +124,7 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
         pushed_out,
         seals_refused,
         previous_keys_lost,
+        posts_refused,
     } = nic;
     let rows = [
         ("rma_frames_received_total", "Frames that the NIC was given.", frames_received),
@@ -174,6 +184,11 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
             "Previous keys of regions that were forgotten before their time: too many rotations.",
             previous_keys_lost,
         ),
+        (
+            "rma_posts_refused_total",
+            "Posts of receives that there are not or that are posted: a broken or hostile application.",
+            posts_refused,
+        ),
     ];
     rows.into_iter().try_for_each(|(name, help, value)| text.one(COUNTER, name, help, value))
 }
@@ -204,6 +219,21 @@ fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fm
             "rma_parked_bytes",
             "Bytes of these writes: so much may come besides the window.",
             gauges.parked_bytes,
+        ),
+        (
+            "rma_outcome_records_max",
+            "Entries of the table of outcome records.",
+            gauges.outcome_records,
+        ),
+        (
+            "rma_outcome_records",
+            "Outcome records of ops that are under way, or whose initiators may ask.",
+            gauges.outcome_records_used,
+        ),
+        (
+            "rma_staging_buffers",
+            "Buffers with data of ordered writes of others that are not whole.",
+            gauges.staging_used,
         ),
         (
             "rma_counter_values_left",
@@ -239,6 +269,24 @@ fn write_gauges(gauges: &NicGauges, text: &mut Exposition<'_, impl Write>) -> fm
         }
     }
     Ok(())
+}
+
+fn write_receive_queues(
+    queues: &ReceiveQueues,
+    text: &mut Exposition<'_, impl Write>,
+) -> fmt::Result {
+    let &ReceiveQueues { queues, receives_posted, events_unread, events_unread_max } = queues;
+    let rows = [
+        ("rma_receive_queues", "Receive queues that are registered.", queues),
+        ("rma_receives_posted", "Receives that are posted and not consumed.", receives_posted),
+        ("rma_events_unread", "Events that applications have not read.", events_unread),
+        (
+            "rma_events_unread_max",
+            "The most of them in one receive queue: its application is behind.",
+            events_unread_max,
+        ),
+    ];
+    rows.into_iter().try_for_each(|(name, help, value)| text.one(GAUGE, name, help, value))
 }
 
 fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write>) -> fmt::Result {

@@ -192,6 +192,11 @@ impl PendingWrites {
         &self.shared.records
     }
 
+    /// How many buffers have data of ordered ops that are not whole.
+    pub(in crate::nic) fn staged(&self) -> usize {
+        self.shared.staging.used()
+    }
+
     /// How many ops are parked.
     pub(in crate::nic) fn parked(&self) -> usize {
         self.parked.len()

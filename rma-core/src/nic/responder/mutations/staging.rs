@@ -32,6 +32,11 @@ impl Staging {
         }
     }
 
+    /// How many buffers are in use.
+    pub(super) fn used(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+
     /// A buffer. There is one for each entry.
     pub(super) fn take(&mut self) -> Option<Staged> {
         self.free.pop().map(Staged)

@@ -1,0 +1,137 @@
+//! What hosts do for receive queues: [`ReceiveQueue`] (not in the paper).
+
+use std::sync::Arc;
+
+use rma_app::Portal;
+use rma_core::{
+    crypto::RegionKey,
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
+    region::{Permissions, RegisteredRegion},
+};
+use rma_shm::Region;
+
+#[cfg(doc)]
+use super::Host;
+use super::HostOf;
+use crate::{
+    driver::{control::ControlPath, queues::QueueParts, tenant::Tenant},
+    error::HostError,
+    random::random_region_key,
+};
+
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostOf<P> {
+    /// Registers a receive queue under a fresh region key: where SEND, NOTIFY and WRITE_WITH_IMM of
+    /// other hosts make events. It counts as a region, and its buffers as registered bytes.
+    /// `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
+    /// [`Permissions::REKEY`].
+    ///
+    /// Each event wakes the thread that waits for completions of `portal`, so that one descriptor
+    /// is for both. Without a portal an application looks for events now and then. Once the portal
+    /// is dropped the queue goes on, and its events wake nobody.
+    ///
+    /// Senders get a [`Host::grant`] for [`ReceiveQueue::region`], which also
+    /// [`Host::rekey`] and [`Host::deregister`] take. A queue that is dropped and not deregistered
+    /// stays: its senders are told REMOTE_NOT_READY.
+    ///
+    /// ```
+    /// # use rma_xdp::{Host, HostConfig, OpStatus, OpType, Permissions, ReceiveQueueLayout};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sender = Host::open(HostConfig::udp([127, 0, 0, 32]))?;
+    /// let host = Host::open(HostConfig::udp([127, 0, 0, 31]))?;
+    /// let layout = ReceiveQueueLayout::new(16, 256)?; // 16 messages of up to 256 bytes
+    /// let mut queue = host.receive_queue(None, layout, Permissions::SEND)?;
+    /// queue.post_all(); // what comes before is refused
+    ///
+    /// let grant = host.grant(queue.region(), [127, 0, 0, 32].into(), sender.pid(), OpType::Send)?;
+    /// assert_eq!(grant.region_len, 256);
+    /// # let message = sender.register(256, Permissions::NONE)?;
+    /// # message.write(0, b"hello")?;
+    /// # let mut portal = sender.portal(1)?;
+    /// portal.send(&grant, &message, 0, 5, 7)?; // 7 is the immediate: a number beside the message
+    /// assert_eq!(portal.wait()?.status, OpStatus::Ok);
+    ///
+    /// let event = queue.poll().expect("the event was there before the op was OK");
+    /// let mut bytes = [0; 5];
+    /// queue.read(&event, &mut bytes)?;
+    /// assert_eq!((&bytes, event.immediate), (b"hello", 7));
+    /// assert_eq!(event.initiator, [127, 0, 0, 32].into());
+    /// queue.post(event.receive)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the host has no region or bytes left ([`crate::AllocationError`]), or `permissions` or
+    /// `portal` are not such as the queue can have.
+    pub fn receive_queue(
+        &self,
+        portal: Option<&Portal>,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, HostError> {
+        self.receive_queue_as(None, portal, layout, permissions)
+    }
+
+    /// [`Host::receive_queue`] for a tenant, whose `portal` is, too.
+    ///
+    /// # Errors
+    /// As [`Host::receive_queue`], by the tenant's quotas.
+    pub fn receive_queue_for(
+        &self,
+        tenant: &Tenant,
+        portal: Option<&Portal>,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, HostError> {
+        self.receive_queue_as(Some(tenant), portal, layout, permissions)
+    }
+
+    fn receive_queue_as(
+        &self,
+        tenant: Option<&Tenant>,
+        portal: Option<&Portal>,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, HostError> {
+        self.driver().admits(tenant, layout.memory_len())?;
+        let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
+        let parts = QueueParts { layout, memory, key, permissions };
+        self.driver().receive_queue(tenant, portal, parts)
+    }
+
+    /// [`Host::register`] of a region whose WRITE_WITH_IMMs make events in `queue`. They need
+    /// [`Permissions::WRITE`] and [`Permissions::NOTIFY`] of the region, and a grant for it. The
+    /// region is charged to whom the queue is for. Once the queue is deregistered, such ops are
+    /// refused with REMOTE_PERMISSION_DENIED; all others go on.
+    ///
+    /// # Errors
+    /// As [`Host::register`]; and if the queue is not registered at this host.
+    pub fn register_with_events(
+        &self,
+        queue: &ReceiveQueue,
+        len: usize,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.driver().admits_beside(queue.region(), len)?;
+        let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
+        self.register_memory_with_events(queue, memory, key, permissions)
+    }
+
+    /// [`Host::register_memory`] of a region with events, as [`Host::register_with_events`].
+    ///
+    /// # Errors
+    /// As [`Host::register_with_events`].
+    pub fn register_memory_with_events(
+        &self,
+        queue: &ReceiveQueue,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.driver().register_with_events(queue.region(), memory, key, permissions)
+    }
+}
