@@ -26,6 +26,8 @@ mod application;
 mod event;
 mod memory;
 mod port;
+#[cfg(test)]
+mod tests;
 
 pub use application::ReceiveQueue;
 pub use event::Event;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use rma_shm::Doorbell;
 
 mod bursts;
+mod events;
 mod hostile_process;
 mod packets;
 mod refusals;

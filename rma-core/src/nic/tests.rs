@@ -19,16 +19,20 @@ use crate::{
     wire::FrameView,
 };
 
+mod atomics;
 mod batch;
 mod counter_blocks;
 mod gather;
 mod mutation;
 mod overload;
 mod read;
+mod receive_queues;
 mod recorded;
+mod recorded_steps;
 mod refusals;
 mod regions;
 mod rekey;
+mod settle;
 mod stage;
 mod statuses;
 mod tables;

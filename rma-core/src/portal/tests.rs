@@ -3,11 +3,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::*;
 use crate::{
     addr::HostAddr,
-    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
-    crypto::{DerivedRegionKey, RegionKey},
+    command::{self, Command, CommandOp, CommandSlotId, Completion, Ending, Transfer},
+    crypto::{DerivedRegionKey, EngineId, RegionKey},
     error::SubmitError,
     grant::Grant,
     op::{ClassOfService, OpStatus, OpType},
+    outcome::OpName,
     region::{RegionId, RegisteredRegion},
 };
 use rma_shm::{Flags, LayoutError, Region};
@@ -294,4 +295,128 @@ fn a_mapping_that_holds_no_such_portal_is_refused_with_what_is_there() {
         word.store(right, Relaxed);
     }
     assert!(PortalMemory::join(&mapping, 4).is_ok());
+}
+
+fn fetch_add(slot: CommandSlotId, addend: u64) -> Command {
+    let op = command::RecordedOp::FetchAdd { remote_offset: 8, addend };
+    let op = CommandOp::Recorded { op, done: None };
+    Command { slot, op, ..command_of(&grant(), &sink(64)) }
+}
+
+#[test]
+fn a_lone_line_of_a_command_that_has_two_is_an_unreadable_command() {
+    let (mut portal, mut port) = pair(0..8);
+    let slot = CommandSlotId(3);
+    let command = fetch_add(slot, 5);
+    let (first, second) = (command.to_line(), command.to_second_line().unwrap());
+    let read = command_of(&grant(), &sink(64)).to_line();
+    let taken = |lines: &[rma_shm::Line], portal: &mut CommandPortal, port: &mut PortalPort| {
+        lines.iter().for_each(|line| portal.commands.push(line).unwrap());
+        let taken: Vec<_> = core::iter::from_fn(|| port.take()).collect();
+        for _ in &taken {
+            port.complete(&Completion::new(slot, OpStatus::InvalidCommand, 0, 0));
+            assert!(portal.completions.pop().is_some());
+        }
+        taken
+    };
+    let mut taken = |lines: &[rma_shm::Line]| taken(lines, &mut portal, &mut port);
+    assert_eq!(taken(&[first]), [Err(slot)]);
+    assert_eq!(taken(&[second]), [Err(slot)]);
+    assert_eq!(taken(&[second, first]), [Err(slot); 2]);
+    // What stands in the place of the second line is no command of its own.
+    assert_eq!(taken(&[first, read]), [Err(slot)]);
+    assert_eq!(taken(&[first, first]), [Err(slot)]);
+    let mut other = second;
+    other.0[0] ^= 1;
+    assert_eq!(taken(&[first, other]), [Err(slot)], "another slot's");
+    assert_eq!(taken(&[first, second]), [Ok(command)], "and then all is well again");
+}
+
+#[test]
+fn the_ring_has_room_for_commands_of_two_lines_in_every_slot_wherever_it_begins() {
+    let (mut portal, mut port) = pair(0..4);
+    let (sink, to_add) = (sink(64), Grant { op_type: OpType::FetchAdd, ..grant() });
+    for round in 0..9 {
+        // An odd number of lines before, so that pairs lie across the end of the ring, too.
+        portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+        let read = port.take().unwrap().unwrap();
+        port.complete(&Completion::new(read.slot, OpStatus::Ok, 0, 0));
+        portal.poll().unwrap();
+        let slots = [0, 1, 2, 3].map(|addend| portal.fetch_add(&to_add, 8, addend).unwrap());
+        let full = SubmitError::NoFreeCommandSlot { slots: 4 };
+        assert_eq!(portal.fetch_add(&to_add, 8, 9), Err(full), "round {round}");
+        for (addend, slot) in slots.into_iter().enumerate() {
+            let taken = port.take().unwrap().unwrap();
+            assert_eq!(
+                taken,
+                Command { responder: to_add.responder, ..fetch_add(slot, addend as u64) }
+            );
+            port.complete(&Completion::new(slot, OpStatus::Nack, 0, 0));
+        }
+        assert!(port.take().is_none());
+        assert_eq!(core::iter::from_fn(|| portal.poll()).count(), 4);
+    }
+}
+
+#[test]
+fn the_next_op_of_a_slot_on_the_same_region_says_that_the_last_is_done_if_its_end_is_known() {
+    let (mut portal, mut port) = pair(0..1);
+    let here = Grant { op_type: OpType::FetchAdd, ..grant() };
+    let elsewhere = Grant { region: RegionId::from_bits(4), ..here };
+    let name = |counter| OpName { engine: EngineId(1), counter, number: 300 };
+    let mut issue = |grant: &Grant, counter, status| {
+        let slot = portal.fetch_add(grant, 8, 1).unwrap();
+        let CommandOp::Recorded { done, .. } = port.take().unwrap().unwrap().op else {
+            panic!("a recorded op")
+        };
+        let ending = Ending::NONE.reached().named(name(counter));
+        port.complete(&Completion::new(slot, status, 0, 0).ending(ending));
+        portal.poll().unwrap();
+        done.map(|it| it.counter)
+    };
+    assert_eq!(issue(&here, 1, OpStatus::Ok), None);
+    assert_eq!(issue(&here, 2, OpStatus::Timeout), Some(1));
+    assert_eq!(issue(&here, 3, OpStatus::Ok), None, "what timed out may be asked about");
+    assert_eq!(issue(&elsewhere, 4, OpStatus::Ok), None);
+    assert_eq!(issue(&here, 5, OpStatus::RemoteAuthenticationFailure), None);
+    assert_eq!(issue(&here, 6, OpStatus::Ok), Some(5));
+}
+
+#[test]
+fn recorded_ops_that_cannot_be_right_are_refused_with_their_values() {
+    let (mut portal, mut port) = pair(0..4);
+    let sink = sink(100);
+    let of = |op_type| Grant { op_type, ..grant() };
+    for remote_offset in [1, 4, u64::MAX] {
+        let error = portal.fetch_add(&of(OpType::FetchAdd), remote_offset, 1).unwrap_err();
+        assert_eq!(error, SubmitError::Misaligned { remote_offset, op_size: 8 });
+        let error = portal.compare_swap(&of(OpType::CompareSwap), remote_offset, 0, 1).unwrap_err();
+        assert_eq!(error, SubmitError::Misaligned { remote_offset, op_size: 16 });
+    }
+    let source = |len| Source { region: &sink, offset: 0, len };
+    for (remote_offset, len) in [(0, 12), (4, 8), (1, 1)] {
+        let error = portal.write_ordered(&of(OpType::Write), remote_offset, source(len));
+        assert_eq!(error, Err(SubmitError::Misaligned { remote_offset, op_size: len }));
+    }
+    for len in [0, 4097, u32::MAX] {
+        let error = portal.send(&of(OpType::Send), &sink, 0, len, 1).unwrap_err();
+        assert_eq!(error, SubmitError::OpSize { op_size: len });
+        let imm = of(OpType::WriteWithImm);
+        let error = portal.write_with_imm(&imm, 0, source(len), 1).unwrap_err();
+        assert_eq!(error, SubmitError::OpSize { op_size: len });
+    }
+    let error = portal.send(&of(OpType::Send), &sink, 37, 64, 1).unwrap_err();
+    assert!(matches!(error, SubmitError::LocalOutOfBounds { .. }), "{error}");
+    for granted in OpType::ALL.into_iter().filter(|&it| it != OpType::Notify) {
+        let error = portal.notify(&of(granted), 1).unwrap_err();
+        let wanted = OpType::Notify;
+        assert_eq!(error, SubmitError::GrantForAnotherOpType { granted, wanted });
+    }
+    let name = OpName { engine: EngineId(1), counter: 1, number: 300 };
+    for op_type in [OpType::Read, OpType::Rekey] {
+        let error = portal.settle(&of(op_type), name).unwrap_err();
+        assert_eq!(error, SubmitError::NotRecorded { op_type });
+    }
+    assert_eq!(portal.outstanding(), 0);
+    assert!(port.take().is_none(), "nothing was issued");
 }

@@ -171,7 +171,11 @@ impl ReceiveQueuePort {
         let ready: std::collections::BTreeSet<_> = self.ready.iter().collect();
         assert_eq!(ready.len(), self.ready.len(), "each once");
         assert!(self.bound + self.events.len() <= self.events.capacity(), "events have room");
-        assert_eq!(self.ready.capacity(), self.layout.receives.into(), "nothing was allocated");
+        assert_eq!(
+            self.ready.capacity(),
+            usize::from(self.layout.receives),
+            "nothing was allocated"
+        );
         self.bound
     }
 }

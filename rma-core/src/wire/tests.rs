@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::{mutation::*, *};
+use super::{mutation::*, recorded::*, settle::*, *};
 use crate::{
     addr::Pid,
     command::CommandSlotId,
     crypto::EngineId,
     error::DropReason,
     op::{ClassOfService, OpStatus},
+    outcome::{OpName, Verdict},
     region::RegionId,
 };
 
@@ -223,6 +224,98 @@ fn undefined_values_of_a_mutation_are_dropped() {
     assert_eq!(with(&frame, 31, &[1]), DropReason::Field, "reserved");
     for status in OpStatus::ALL.into_iter().filter(|&it| !Acknowledgement::may_carry(it)) {
         assert_eq!(with(&frame, 3, &[status as u8]), DropReason::NoticeStatus, "{status}");
+    }
+}
+
+#[test]
+fn undefined_values_of_a_recorded_request_are_dropped() {
+    let ops = [
+        Mutation::OrderedWrite { region_offset: 64, op_size: 8 },
+        Mutation::Send { op_size: 4096 },
+        Mutation::WriteWithImm { region_offset: 3, op_size: 5, ordered: false },
+        Mutation::WriteWithImm { region_offset: 8, op_size: 4096, ordered: true },
+        Mutation::Notify,
+        Mutation::CompareSwap { region_offset: 8 },
+        Mutation::FetchAdd { region_offset: u64::MAX - 7 },
+    ];
+    for mutation in ops {
+        let request = RecordedRequest { header: header(), mutation, timeout_micros: 1, done: None };
+        let mut frame = [0; RECORDED_REQUEST_LEN];
+        request.emit(frame.first_chunk_mut().expect("it is longer"));
+        match FrameView::parse(&frame) {
+            Ok(FrameView::RecordedRequest(view)) => assert_eq!(view.claims(), request),
+            other => panic!("{other:?}"),
+        }
+        let with = |at: usize, octets: &[u8]| {
+            let mut frame = frame;
+            frame[at..at + octets.len()].copy_from_slice(octets);
+            FrameView::parse(&frame).err()
+        };
+        let wrong = Some(DropReason::Field);
+        for op_type in [0, 1, 3, 9, 255] {
+            assert_eq!(with(38, &[op_type]), wrong, "{mutation:?} of type {op_type}");
+        }
+        for flags in [2, 3, 128] {
+            assert_eq!(with(39, &[flags]), wrong, "{mutation:?} with flags {flags}");
+        }
+        assert_eq!(with(3, &[1]), wrong, "status");
+        assert_eq!(with(36, &[0, 0]), wrong, "op size 0");
+        assert_eq!(with(36, &[16, 1]), wrong, "op size 4097");
+        assert_eq!(with(40, &[0; 4]), wrong, "no time");
+        assert_eq!(with(53, &[1]), wrong, "the number of no op");
+        assert_eq!(with(51, &[1, 0, 1]), None, "op 1, with a number");
+        assert_eq!(with(54, &[1]), wrong, "reserved");
+        let unaligned = if mutation.is_ordered() || mutation.has_result() {
+            [with(35, &[4]), with(36, &[0, 12])]
+        } else {
+            [wrong; 2]
+        };
+        assert_eq!(unaligned, [wrong; 2], "{mutation:?}");
+        if matches!(mutation, Mutation::Send { .. } | Mutation::Notify) {
+            assert_eq!(with(35, &[8]), wrong, "a queue has no places");
+            assert_eq!(with(39, &[1]), wrong, "nor an order");
+        }
+    }
+}
+
+#[test]
+fn undefined_values_of_results_and_settlements_are_dropped() {
+    let with = |frame: &[u8], at: usize, octet: u8| {
+        let mut frame = frame.to_vec();
+        frame[at] = octet;
+        FrameView::parse(&frame).err()
+    };
+    let wrong = Some(DropReason::Field);
+    let mut frame = [0; RESULT_LEN];
+    AcknowledgementWithResult { header: header() }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
+    assert!(FrameView::parse(&frame).is_ok());
+    for status in 1..=9 {
+        assert_eq!(with(&frame, 3, status), wrong, "only what was applied has a result");
+    }
+    assert_eq!(with(&frame, 31, 1), wrong, "reserved");
+
+    let name = OpName { engine: EngineId(1), counter: 2, number: 3 };
+    let mut frame = [0; SETTLE_REQUEST_LEN];
+    SettleRequest { header: header(), op_type: crate::op::OpType::Send, name }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
+    assert!(FrameView::parse(&frame).is_ok());
+    for op_type in [0, 1, 3, 9, 255] {
+        assert_eq!(with(&frame, 38, op_type), wrong, "{op_type} is not recorded");
+    }
+    for at in [3, 39, 42, 43] {
+        assert_eq!(with(&frame, at, 1), wrong, "{at}");
+    }
+
+    let mut frame = [0; SETTLEMENT_LEN];
+    Settlement { header: header(), verdict: Verdict::Forgotten }
+        .emit(frame.first_chunk_mut().expect("it is longer"));
+    assert!(FrameView::parse(&frame).is_ok());
+    for verdict in [0, 4, 255] {
+        assert_eq!(with(&frame, 29, verdict), wrong, "verdict {verdict}");
+    }
+    for at in [3, 30, 31] {
+        assert_eq!(with(&frame, at, 1), wrong, "{at}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{stage::Stage, *};
 
 const NEW: [u8; 16] = [0x42; 16];
 
@@ -253,6 +253,35 @@ fn a_request_under_the_key_that_its_own_batch_installs_is_served_and_one_under_t
     completions.sort_by_key(|completion| completion.slot);
     let old = OpStatus::RemoteAuthenticationFailure;
     assert_eq!(completions.map(|it| it.status), [OpStatus::Ok, OpStatus::Ok, old]);
+}
+
+/// An immediate is decrypted where it lies, under the key of before. So its tag is right no more,
+/// and its sender is no stranger all the same (P11).
+#[test]
+fn a_recorded_request_is_told_of_the_key_that_its_own_batch_has_replaced_or_served_under_it() {
+    let mut stage = Stage::new();
+    stage.queue.post_all();
+    let queue = stage.queue.id();
+    let rekey = Command { remote_region: queue, ..stage.pair.rekey(0, NEW) };
+    let (new, old) = (stage.send(1, 64, 0x1234), stage.send(2, 64, 0x5678));
+    let key = stage.pair.key_under(&RegionKey::from_bytes(NEW), OpType::Send);
+    let pair = &mut stage.pair;
+    let mut flights = pair.data_of(rekey);
+    pair.issue(Command { key, ..new });
+    pair.issue(old);
+    flights.extend(pair.requests());
+    assert_eq!(flights.len(), 3, "the key, and two requests");
+    deliver_together(&mut pair.b.nic, pair.now, &flights);
+    assert_eq!(pair.b.nic.counters().drops(DropReason::OldKey), 1);
+    assert_eq!(pair.b.nic.counters().drops(DropReason::RequestUnauthenticated), 0);
+    pair.exchange();
+    let mut completions = [pair.completion(), pair.completion(), pair.completion()];
+    completions.sort_by_key(|completion| completion.slot);
+    let refused = OpStatus::RemoteAuthenticationFailure;
+    assert_eq!(completions.map(|it| it.status), [OpStatus::Ok, OpStatus::Ok, refused]);
+    assert_eq!(stage.event().immediate, 0x1234);
+    assert!(stage.queue.poll().is_none());
+    stage.assert_settled_down();
 }
 
 #[test]

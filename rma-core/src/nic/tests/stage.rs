@@ -49,6 +49,8 @@ impl Stage {
 
     pub(super) fn with(settings: NicConfigBuilder) -> Self {
         let layout = ReceiveQueueLayout::new(RECEIVES, BUFFER_LEN).unwrap();
+        // A name with counter 0 is none that anything can be said of.
+        let settings = NicConfigBuilder { counter_start: 1, ..settings };
         Self::of(Pair::with(settings), layout).0
     }
 
