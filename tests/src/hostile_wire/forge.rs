@@ -12,12 +12,13 @@ use rma_core::{
     crypto::{DerivedRegionKey, Direction, EngineId, Iv, fastest},
     limits::TAG_LEN,
     op::{ClassOfService, OpStatus, OpType},
+    outcome::{Done, OpName, Verdict},
     port::SourcePort,
     region::RegionId,
     wire::{
-        self, Acknowledgement, AcknowledgementWithResult, Done, Failure, FrameView, Header,
-        Mutation, MutationRequest, OpName, RecordedRequest, Request, Response, Sealed,
-        SettleRequest, Settlement, Solicitation, SolicitedData, Verdict,
+        self, Acknowledgement, AcknowledgementWithResult, Failure, FrameView, Header, Mutation,
+        MutationRequest, RecordedRequest, Request, Response, Sealed, SettleRequest, Settlement,
+        Solicitation, SolicitedData,
         failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
         mutation::{
             ACKNOWLEDGEMENT_HEADER_LEN, ACKNOWLEDGEMENT_LEN, DATA_HEADER_LEN, DATA_OVERHEAD,

@@ -10,8 +10,8 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use rma_core::{
+    outcome::{OpName, Verdict},
     portal::{Change, RecordedOp, Source},
-    wire::{OpName, Verdict},
 };
 use rma_lab::Pattern;
 use rma_sim::prng::Prng;
