@@ -115,8 +115,8 @@ pub use rma_core::{
     crypto::{AeadProvider, DerivedRegionKey, ProviderKind, RegionKey},
     error::{DropReason, NotSent, ReceiveQueueError, RegionError, SubmitError},
     executor::{
-        Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, Outcome,
-        PIECES_MAX, PayloadLenMax, Piece, RetryPolicy, SilentPeers,
+        Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, OpCall,
+        Outcome, PIECES_MAX, PayloadLenMax, Piece, Publish, RetryPolicy, SilentPeers,
     },
     grant::Grant,
     limits::OP_SIZE_MAX,

@@ -19,7 +19,7 @@ use std::{collections::VecDeque, sync::Arc};
 use rma_core::{
     executor::{
         Call, CallError, CallId, CallStatus, CommandExecutor, ExecutorConfig, ExecutorConfigError,
-        Outcome,
+        OpCall, Outcome,
     },
     grant::Grant,
     op::{ClassOfService, OpType},
@@ -116,7 +116,7 @@ impl Executor {
     /// # Errors
     /// If the call cannot be right, or there is no room for it. Then nothing was issued.
     pub fn submit(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
-        self.begin(call, CommandExecutor::submit)
+        self.begin(|inner, now| inner.submit(now, call))
     }
 
     /// [`Executor::fence`] and then [`Executor::submit`]; but if the call is refused, there is no
@@ -125,18 +125,27 @@ impl Executor {
     /// # Errors
     /// As [`Executor::submit`].
     pub fn submit_fenced(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
-        self.begin(call, CommandExecutor::submit_fenced)
+        self.begin(|inner, now| inner.submit_fenced(now, call))
+    }
+
+    /// Takes a call of one recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an atomic
+    /// (not in the paper). It is issued in the next [`Executor::poll`], and never repeated while it
+    /// may have been applied: see [`RetryPolicy`](rma_core::executor::RetryPolicy).
+    ///
+    /// # Errors
+    /// As [`Executor::submit`].
+    pub fn submit_op(&mut self, call: &OpCall<'_>) -> Result<CallId, CallError> {
+        self.begin(|inner, now| inner.submit_op(now, call))
     }
 
     fn begin(
         &mut self,
-        call: &Call<'_>,
-        submit: fn(&mut CommandExecutor, Instant, &Call<'_>) -> Result<CallId, CallError>,
+        submit: impl FnOnce(&mut CommandExecutor, Instant) -> Result<CallId, CallError>,
     ) -> Result<CallId, CallError> {
         if self.calls() >= self.calls.into() {
             return Err(CallError::TooManyCalls { calls: self.calls });
         }
-        let id = submit(&mut self.inner, self.clock.now(), call)?;
+        let id = submit(&mut self.inner, self.clock.now())?;
         if self.calls() == 1 {
             // Nobody knows when it will be polled.
             self.told.tell_calls(1);

@@ -15,7 +15,7 @@ use std::{
 
 use rma_core::{
     command::Completion,
-    executor::{Call, Outcome},
+    executor::{Call, OpCall, Outcome},
     receive_queue::{Event, ReceiveQueue},
 };
 
@@ -94,6 +94,19 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     ) -> Result<Outcome, TransferError> {
         self.check(executor)?;
         executor.run_with(call, Some(&mut self.turn))
+    }
+
+    /// Submits a call of one recorded op and waits until it is over: [`Executor::run_op`].
+    ///
+    /// # Errors
+    /// As [`Turning::run`].
+    pub fn run_op(
+        mut self,
+        executor: &mut Executor,
+        call: &OpCall<'_>,
+    ) -> Result<Outcome, TransferError> {
+        self.check(executor)?;
+        executor.run_op_with(call, Some(&mut self.turn))
     }
 
     /// Waits until any call is over: [`Executor::wait_any`].

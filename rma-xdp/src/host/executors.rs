@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rma_app::{BufferPool, Client, Executor, TransferError, WaitError};
 use rma_core::{
-    executor::{Call, ExecutorConfig, Outcome},
+    executor::{Call, ExecutorConfig, OpCall, Outcome},
     region::Permissions,
 };
 
@@ -87,6 +87,18 @@ impl InlineHost {
         call: &Call<'_>,
     ) -> Result<Outcome, TransferError> {
         self.turning().run(executor, call)
+    }
+
+    /// [`Executor::run_op`], turning the engine meanwhile.
+    ///
+    /// # Errors
+    /// If the call is refused, or the executor is another host's.
+    pub fn run_op(
+        &mut self,
+        executor: &mut Executor,
+        call: &OpCall<'_>,
+    ) -> Result<Outcome, TransferError> {
+        self.turning().run_op(executor, call)
     }
 
     /// [`Executor::wait_any`], turning the engine meanwhile.

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
 use rma_core::{
-    executor::{Call, CallId, Outcome, Piece},
+    executor::{Call, CallError, CallId, OpCall, Outcome, Piece},
     grant::Grant,
     op::OpType,
     region::RegisteredRegion,
@@ -139,6 +139,15 @@ impl Executor {
         self.run_with(call, None)
     }
 
+    /// Submits a call of one recorded op and waits until it is over: [`Executor::submit_op`]. Other
+    /// calls go on meanwhile, and their outcomes are kept.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub fn run_op(&mut self, call: &OpCall<'_>) -> Result<Outcome, TransferError> {
+        self.run_op_with(call, None)
+    }
+
     /// Waits until any call is over: spins, then sleeps, as [`Executor::set_idle`] says.
     ///
     /// # Errors
@@ -171,11 +180,27 @@ impl Executor {
         call: &Call<'_>,
         engine: Option<Turn<'_>>,
     ) -> Result<Outcome, TransferError> {
+        self.submit_and_wait(engine, |executor| executor.submit(call))
+    }
+
+    pub(crate) fn run_op_with(
+        &mut self,
+        call: &OpCall<'_>,
+        engine: Option<Turn<'_>>,
+    ) -> Result<Outcome, TransferError> {
+        self.submit_and_wait(engine, |executor| executor.submit_op(call))
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        engine: Option<Turn<'_>>,
+        submit: impl FnOnce(&mut Self) -> Result<CallId, CallError>,
+    ) -> Result<Outcome, TransferError> {
         if engine.is_none() {
             // Before there is a call that nobody would end.
             self.lease.ended()?;
         }
-        let id = self.submit(call)?;
+        let id = submit(self)?;
         let waited = self.wait_with(Some(id), engine);
         if waited.is_err() {
             self.cancel(id);
