@@ -34,8 +34,8 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// How long a target can tell what became of an op, from the op's end, in its timeouts: taken to
-/// be those of the own NIC. Longer: it is asked in vain. Shorter: an outcome stays unknown that could
+/// How long a target can tell what became of an op, from the op's end, in its timeouts: taken to be
+/// those of the own NIC. Longer: it is asked in vain. Shorter: an outcome stays unknown that could
 /// have been known.
 const RETENTION: u64 = 4;
 
@@ -49,8 +49,8 @@ const ASK_AGAIN_PART: u64 = 16;
 /// then is found later.
 const NOT_READY_MIN: u64 = 20_000;
 
-/// The longest such wait, in nanoseconds. Shorter: a receiver that stands still is asked more often.
-/// Longer: when it goes on, it waits.
+/// The longest such wait, in nanoseconds. Shorter: a receiver that stands still is asked more
+/// often. Longer: when it goes on, it waits.
 const NOT_READY_MAX: u64 = 5_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

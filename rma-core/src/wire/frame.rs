@@ -109,7 +109,7 @@ macro_rules! frames {
 /// What stands between header and tag, encrypted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::wire) enum Payload {
-    /// Nothing.
+    /// No octets: the tag follows at once.
     None,
     /// Bytes of the op. The header says how many.
     Bytes,

@@ -49,7 +49,7 @@ pub enum Known {
     Applied(Option<u64>),
     /// It has not happened, and will not.
     NotApplied,
-    /// Either.
+    /// Once or never: nobody can tell.
     Unknown,
 }
 

@@ -182,6 +182,16 @@ const ROOMS: &[Room] = &[
         why: "the controller is an enum of its algorithms, which speak in its signals",
     },
     Room {
+        name: "rma_core::command",
+        siblings: false,
+        why: "how commands and completions are encoded stands beside what they are",
+    },
+    Room {
+        name: "rma_core::executor",
+        siblings: true,
+        why: "a call holds what is left of its publishing op, which moves its call on",
+    },
+    Room {
         name: "rma_core::nic",
         siblings: false,
         why: "one `impl Nic` in several files, which lends its parts to those that stand in it",
