@@ -54,6 +54,7 @@ fn network(nodes: u8) -> Options {
         liveness_ops: 20,
         gap: Duration::from_micros(2),
         mutations: Chance::NEVER,
+        recorded: Chance::NEVER,
         rekeys: Chance::NEVER,
         hopeless: Chance::NEVER,
         old_keys: Chance::NEVER,
@@ -394,42 +395,63 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 84744bcb3c4ab354, 658 events, 43968170 ns
-391 frames sent, 384 copies received, 7 had no room
-389 packets, 4 frames in shared ones, 0 in none
+digest 41856c535cbd7311, 558 events, 37415672 ns
+317 frames sent, 311 copies received, 6 had no room
+315 packets, 4 frames in shared ones, 0 in none
 0 tails without frames
 3 bursts received, 0 turns with requests that gathered
-9 pauses, 6 crashes, 5 changes, 5 stalls
+9 pauses, 6 crashes, 5 changes, 3 stalls
 0 late effects counted
 0 parked, 0 of them forgotten; 0 pushed out
+36 words, 72 ops on them, 0 unknown
+       0 settled: APPLIED
+       0 settled: NOT_APPLIED
+       0 settled: FORGOTTEN
 at most 4096 B solicited and in flight; 5 refused
-      12 Read OK
+      13 Read OK
        4 Read REMOTE_AUTHENTICATION_FAILURE
-       5 Read TIMEOUT
+       4 Read TIMEOUT
        2 Read DISPATCH_TIMEOUT
        1 Read REMOTE_OUT_OF_BOUNDS
        1 Read REMOTE_PERMISSION_DENIED
        3 Read INVALID_COMMAND
-      21 Write OK
-       6 Write REMOTE_AUTHENTICATION_FAILURE
-       6 Write NACK
-       6 Write TIMEOUT
+       9 Write OK
+       1 Write REMOTE_AUTHENTICATION_FAILURE
+       5 Write NACK
+       3 Write TIMEOUT
        3 Write REMOTE_OUT_OF_BOUNDS
-       4 Write INVALID_COMMAND
-       8 Rekey OK
+       2 Write INVALID_COMMAND
+       7 Rekey OK
        2 Rekey REMOTE_AUTHENTICATION_FAILURE
        1 Rekey NACK
        5 Rekey TIMEOUT
-       2 Rekey REMOTE_PERMISSION_DENIED
+       1 Rekey REMOTE_PERMISSION_DENIED
+       1 Send REMOTE_AUTHENTICATION_FAILURE
+       1 Send NACK
+       1 Send TIMEOUT
+       2 Send INVALID_COMMAND
+       1 WriteWithImm NACK
+       1 Notify OK
+       1 Notify REMOTE_AUTHENTICATION_FAILURE
+       2 Notify REMOTE_PERMISSION_DENIED
+       3 CompareSwap NACK
+       1 CompareSwap TIMEOUT
+       1 CompareSwap INVALID_COMMAND
+       6 FetchAdd OK
+       1 FetchAdd REMOTE_AUTHENTICATION_FAILURE
+       2 FetchAdd NACK
+       1 FetchAdd TIMEOUT
        4 dropped: UnknownRegion
       13 dropped: RequestUnauthenticated
        4 dropped: RequestOutOfBounds
        4 dropped: RequestNotPermitted
        2 dropped: PendingWritesFull
        3 dropped: LateOrUnsolicited
-       6 dropped: OldKey
-       3 dropped: PendingWriteShareFull
-       2 dropped: NotSolicitedInTime
+       4 dropped: OldKey
+       4 dropped: PendingWriteShareFull
+       5 dropped: NotSolicitedInTime
+       2 dropped: OutcomeRecordShareFull
+       1 dropped: NoReceivePosted
        9 not sent: NoticeRateLimited
 ";
 

@@ -127,13 +127,18 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     }
     for (op_type, status) in OpType::ALL.into_iter().flat_map(|it| OpStatus::ALL.map(|st| (it, st)))
     {
-        // All that a Rekey says makes sense: it has no bounds and no local region.
-        let cannot = matches!(status, OpStatus::InvalidCommand | OpStatus::RemoteOutOfBounds);
+        let cannot = match status {
+            // All that these say makes sense: they have no bounds and no local region.
+            OpStatus::InvalidCommand | OpStatus::RemoteOutOfBounds => {
+                matches!(op_type, OpType::Rekey | OpType::Notify)
+            }
+            OpStatus::RemoteNotReady => {
+                !matches!(op_type, OpType::Send | OpType::Notify | OpType::WriteWithImm)
+            }
+            _ => false,
+        };
         let reached = total.ended(op_type, status) > 0;
-        assert!(
-            reached || cannot && op_type == OpType::Rekey,
-            "no {op_type:?} ended with {status}"
-        );
+        assert_ne!(reached, cannot, "{op_type:?} that ended with {status}");
     }
     // What an honest network does not cause, or hardly ever.
     let elsewhere = [DropReason::NotForThisHost, DropReason::OutsideOp, DropReason::TooManyFrames];
@@ -148,5 +153,6 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     assert!(total.made_room.iter().all(|&count| count > 0), "{total}");
     assert!(total.changes > 0 && total.stalls > 0 && total.late_effects > 0, "{total}");
     assert!(total.shared > 0 && total.tails > 0 && total.unpaid > 0, "{total}");
+    assert!(total.verdicts.iter().chain(&total.atomics).all(|&count| count > 0), "{total}");
     assert!(total.bursts > 0 && total.gathers > 0, "{total}");
 }

@@ -141,6 +141,12 @@ impl History {
         &mut self.words.get_mut(&word).expect("it has an op").ops[index]
     }
 
+    /// The words that were added.
+    #[must_use]
+    pub fn words(&self) -> Vec<Word> {
+        self.words.keys().copied().collect()
+    }
+
     /// Looks at all words, by their values where these tell the order, and by trying elsewhere.
     ///
     /// # Errors

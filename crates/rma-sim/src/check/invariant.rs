@@ -14,6 +14,10 @@
 //! | P11 gentle rekey | once a region's key has changed, nothing under the old one is admitted, served or applied; nothing else is refused for it |
 //! | P13 unstarved | mutations have no more than their share of the window, parked ones aside; a read of a running node waits for the window only while its own reads hold it, or mutations that were solicited within G |
 //!
+//! Ops that their targets record, and SETTLE, keep all of them. Besides, of these: what is applied
+//! is so in one step, with the last of the data; a completion says how far its op got, and by what
+//! name; a SETTLE is told what is so, or that it was forgotten, and that only where it may be.
+//!
 //! Besides: two classes of service take turns wherever ops wait, and a read is NACKed if and only
 //! if its answer would come too late, or there is no place for it. What has begun of an op of the
 //! latency class goes on in the same turn. A packet has 1 to 32 frames that go the same way, and is
@@ -28,6 +32,7 @@ mod fairness;
 mod initiator;
 mod ivs;
 mod notices;
+mod records;
 mod responder;
 mod state;
 #[cfg(test)]
@@ -41,6 +46,7 @@ use rma_core::{
     nic::NicConfigBuilder,
     op::{ClassOfService, OpStatus, OpType},
     packet::FRAMES_MAX,
+    region::RegionId,
     time::Instant,
     wire::FrameView,
 };
@@ -54,6 +60,7 @@ use crate::{
         trace::{Seen, What},
     },
 };
+pub(crate) use initiator::name_of;
 use ivs::FreshIvs;
 use responder::Applied;
 use state::{FrameNumber, NodeState, Op, OpIndex};
@@ -69,6 +76,12 @@ pub struct Checker {
     meant: Vec<Meant>,
     ivs: FreshIvs,
     peak_in_flight: u64,
+    /// Commands that were issued, taken or not.
+    issued: u64,
+    /// Recorded ops that were applied, and nobody has asked about.
+    commits: Vec<Commit>,
+    /// Regions whose ops found no receive when their data came, and nobody has asked about.
+    not_ready: Vec<RegionId>,
 }
 
 /// What a frame is for.
@@ -86,6 +99,17 @@ impl Meant {
     }
 }
 
+/// A recorded op was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// How many commands had been issued before the op's, on all nodes.
+    pub number: u64,
+    /// Its target.
+    pub node: NodeId,
+    /// When it was applied, by the target's clock: not before, and not after.
+    pub at: [Instant; 2],
+}
+
 /// An op, as software knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpName {
@@ -93,6 +117,8 @@ pub struct OpName {
     pub initiator: NodeId,
     /// Its command slot.
     pub slot: u16,
+    /// How many commands were issued before its own, on all nodes.
+    pub number: u64,
     /// The type of the op.
     pub op_type: OpType,
     /// Whether it still has the slot.
@@ -138,9 +164,35 @@ impl Checker {
         Some(OpName {
             initiator: op.initiator,
             slot: op.slot,
+            number: op.number,
             op_type: op.op_type,
             is_under_way: op.end.is_none(),
         })
+    }
+
+    /// The recorded ops that were applied since the last call, in that order.
+    pub fn take_commits(&mut self) -> Vec<Commit> {
+        core::mem::take(&mut self.commits)
+    }
+
+    /// The regions whose ops found no receive when their data came, since the last call.
+    pub fn take_not_ready(&mut self) -> Vec<RegionId> {
+        core::mem::take(&mut self.not_ready)
+    }
+
+    /// How many receives of `node` may be bound to ops on one of `regions`.
+    #[must_use]
+    pub fn bound_receives(&self, node: NodeId, regions: [RegionId; 2]) -> usize {
+        let is_of = |op: &Op| op.target.is_some_and(|(_, region)| regions.contains(&region));
+        let pending = self.nodes[node.index()].pending.iter();
+        pending.filter(|it| it.bound && is_of(&self.ops[it.op])).count()
+    }
+
+    /// Whether `node` may have no record left for an op on `region`.
+    #[must_use]
+    pub fn may_lack_records(&self, sim: &Sim, node: NodeId, region: RegionId) -> bool {
+        let records = &self.nodes[node.index()].records;
+        records.may_lack(Some(region), sim.local_now(node), settings(sim, node))
     }
 
     /// Somebody replays the request of a mutation, which has been taken in.
@@ -332,10 +384,36 @@ impl Checker {
                 self.notice_sent(sim, seen, frame, &failure)?;
                 (failure.header, ToInitiator, Some(Meant::default()))
             }
-            FrameView::RecordedRequest(_)
-            | FrameView::AcknowledgementWithResult(_)
-            | FrameView::SettleRequest(_)
-            | FrameView::Settlement(_) => return Err(wrong),
+            FrameView::RecordedRequest(view) => {
+                let request = view.claims();
+                let (op_type, size) = (request.mutation.op_type(), request.mutation.op_size());
+                let op = self.entered_service(seen, &request.header, op_type, size, copies);
+                let op = op.filter(|&op| self.ops[op].is_recorded());
+                self.served(sim, seen, Turn::Service, request.header.class, op_type)?;
+                (request.header, ToResponder, op.map(of))
+            }
+            FrameView::SettleRequest(view) => {
+                let request = view.claims();
+                let op = self.entered_service(seen, &request.header, request.op_type, 0, copies);
+                let op = op.filter(|&op| self.ops[op].is_settle());
+                self.served(sim, seen, Turn::Service, request.header.class, request.op_type)?;
+                (request.header, ToResponder, op.map(of))
+            }
+            FrameView::AcknowledgementWithResult(view) => {
+                let header = view.claims().header;
+                let meant = self.result_sent(frame, &header);
+                (header, ToInitiator, meant)
+            }
+            FrameView::Settlement(view) => {
+                let settlement = view.claims();
+                let op = self.settlement_sent(sim, seen, frame, &settlement)?;
+                if let Some(op) = op {
+                    let class = settlement.header.class;
+                    self.served(sim, seen, Turn::Response, class, OpType::Read)?;
+                    self.request_answered(sim, seen, op);
+                }
+                (settlement.header, ToInitiator, op.map(of))
+            }
         };
         self.sent_in_turn(sim, node, part)?;
         let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
@@ -389,16 +467,26 @@ impl Checker {
         let Ok(view) = FrameView::parse(&frame.bytes) else { return Ok(()) };
         if let Some(altered) = altered {
             self.request_came(sim, seen, frame, altered, None, *result)?;
-        } else if matches!(view, FrameView::ReadRequest(_) | FrameView::MutationRequest(_)) {
+        } else if matches!(
+            view,
+            FrameView::ReadRequest(_)
+                | FrameView::MutationRequest(_)
+                | FrameView::RecordedRequest(_)
+                | FrameView::SettleRequest(_)
+        ) {
             let op = self.meant[frame.number as usize].op;
             self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
         }
         let is_nacked = result.is_err_and(|why| why.refused_with() == Some(OpStatus::Nack));
-        if let FrameView::ReadRequest(view) = view
+        let queued = match view {
+            FrameView::ReadRequest(view) => Some(view.claims().header.class),
+            FrameView::SettleRequest(view) => Some(view.claims().header.class),
+            _ => None,
+        };
+        if let Some(class) = queued
             && (result.is_ok() || is_nacked)
         {
-            let nacked = is_nacked || *pushed_out;
-            self.check_queue(sim, seen, view.claims().header.class, nacked)?;
+            self.check_queue(sim, seen, class, is_nacked || *pushed_out)?;
         }
         self.nodes[node.index()].pushed_out += u64::from(*pushed_out);
         match (view, *result) {
@@ -408,34 +496,54 @@ impl Checker {
             (FrameView::MutationRequest(view), Ok(())) => {
                 self.request_accepted(sim, seen, frame, &view.claims().header)
             }
-            (FrameView::ReadRequest(_) | FrameView::MutationRequest(_), Err(_)) => {
+            (FrameView::RecordedRequest(view), result) => {
+                let request = view.claims();
+                if altered.is_none()
+                    && let Some(done) = request.done
+                {
+                    self.done_said(node, frame, &request.header, done);
+                }
+                match result {
+                    Ok(()) => self.request_accepted(sim, seen, frame, &request.header),
+                    Err(_) => {
+                        self.request_dropped(frame);
+                        Ok(())
+                    }
+                }
+            }
+            (FrameView::SettleRequest(view), Ok(())) => {
+                self.settle_accepted(sim, seen, frame, &view.claims())
+            }
+            (
+                FrameView::ReadRequest(_)
+                | FrameView::MutationRequest(_)
+                | FrameView::SettleRequest(_),
+                Err(_),
+            ) => {
                 self.request_dropped(frame);
                 Ok(())
             }
             (FrameView::SolicitedData(view), result) => {
                 let over_at = seen.at + *stalled;
                 let applied = Applied { result, over_at, counted: *counted_late };
-                self.data_received(seen, frame, &view.claims(), &applied)
+                self.data_received(sim, seen, frame, &view.claims(), &applied)
             }
             (_, Err(_)) => Ok(()),
             (FrameView::ReadResponse(view), Ok(())) => {
                 self.response_accepted(node, frame, &view.claims())
             }
-            (FrameView::Solicitation(_), Ok(())) => {
+            (FrameView::Solicitation(view), Ok(())) => {
                 let at = sim.local_at(node, seen.at + *stalled);
-                self.solicitation_accepted(sim, node, frame, at)
+                self.solicitation_accepted(sim, node, frame, &view.claims(), at)
             }
             (FrameView::Acknowledgement(view), Ok(())) => {
-                self.acknowledgement_accepted(node, frame, &view.claims())
+                self.acknowledgement_accepted(node, frame, view.claims().status)
             }
             (FrameView::Failure(view), Ok(())) => self.failure_accepted(node, &view.claims()),
-            (
-                FrameView::RecordedRequest(_)
-                | FrameView::AcknowledgementWithResult(_)
-                | FrameView::SettleRequest(_)
-                | FrameView::Settlement(_),
-                Ok(()),
-            ) => Ok(()),
+            (FrameView::AcknowledgementWithResult(_), Ok(())) => self.result_accepted(node, frame),
+            (FrameView::Settlement(view), Ok(())) => {
+                self.settlement_accepted(node, frame, &view.claims())
+            }
         }
     }
 }

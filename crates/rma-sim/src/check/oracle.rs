@@ -31,6 +31,15 @@ pub(crate) struct Effect<'a> {
     pub(crate) offset: usize,
     /// The bytes that it transfers; none if it must fail.
     pub(crate) data: &'a [u8],
+    /// How much of them changes in one step.
+    pub(crate) unit: usize,
+}
+
+impl<'a> Effect<'a> {
+    /// Of an op whose bytes land granule by granule.
+    pub(crate) const fn new(offset: usize, data: &'a [u8]) -> Self {
+        Self { offset, data, unit: GRANULE as usize }
+    }
 }
 
 impl Area {
@@ -67,10 +76,10 @@ impl Area {
         effect: Effect<'_>,
     ) -> Result<(), Violation> {
         let now = self.read();
-        let Effect { offset, data } = effect;
+        let Effect { offset, data, unit } = effect;
         let mut expected = core::mem::replace(&mut self.known, now);
-        for (index, granule) in data.chunks(GRANULE as usize).enumerate() {
-            let start = offset + index * GRANULE as usize;
+        for (index, granule) in data.chunks(unit).enumerate() {
+            let start = offset + index * unit;
             let span = start..start + granule.len();
             let landed = status == OpStatus::Ok || self.known[span.clone()] == *granule;
             if landed {
@@ -107,7 +116,7 @@ mod tests {
     #[test]
     fn right_data_is_accepted_and_a_wrong_byte_anywhere_is_found() {
         let data: Vec<u8> = (0..200).map(|i| i as u8 + 1).collect();
-        let effect = Effect { offset: 10, data: &data };
+        let effect = Effect::new(10, &data);
         let mut fresh = area();
         fresh.memory.copy_in(110, &data).unwrap();
         assert_eq!(fresh.check_effect(OpStatus::Ok, effect), Ok(()));
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn a_failed_op_may_land_whole_granules_only() {
         let data = [9; 200];
-        let effect = Effect { offset: 0, data: &data };
+        let effect = Effect::new(0, &data);
         let mut whole = area();
         whole.memory.copy_in(164, &[9; 64]).unwrap();
         assert_eq!(whole.check_effect(OpStatus::Timeout, effect), Ok(()));
@@ -135,7 +144,7 @@ mod tests {
         assert!(area().check_effect(OpStatus::Ok, effect).is_err(), "nothing landed");
         let mut refused = area();
         refused.memory.copy_in(164, &[9; 64]).unwrap();
-        let nothing = Effect { offset: 0, data: &[] };
+        let nothing = Effect::new(0, &[]);
         assert!(refused.check_effect(OpStatus::RemoteOutOfBounds, nothing).is_err());
     }
 

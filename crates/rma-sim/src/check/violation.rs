@@ -6,6 +6,7 @@ use rma_core::{
     addr::HostAddr,
     error::CommandError,
     op::{ClassOfService, OpStatus},
+    outcome::Verdict,
     time::Instant,
 };
 use thiserror::Error;
@@ -89,6 +90,65 @@ pub enum Violation {
         slot: u16,
         /// The status.
         status: OpStatus,
+    },
+    /// A completion says something else of how far its op got than was seen: whether data was sent,
+    /// whether it may have changed anything, what its target calls it, or the answer to a SETTLE.
+    #[error("{node} slot {slot}, {status}: what its completion says besides is not so")]
+    Ending {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// The status.
+        status: OpStatus,
+    },
+    /// A SETTLE was answered with what is not so, or forgotten too early.
+    #[error("{node} answered a SETTLE with {told}, and {known} is right")]
+    Verdict {
+        /// The target.
+        node: NodeId,
+        /// What it said.
+        told: Verdict,
+        /// What was seen.
+        known: Verdict,
+    },
+    /// A recorded op was applied that must not be, or twice; or it was not, and says so.
+    #[error("{node} op {number}, recorded, ended with {status:?}; applied: {applied}")]
+    Recorded {
+        /// The target.
+        node: NodeId,
+        /// How many commands were issued before it.
+        number: u64,
+        /// How it ended, if it has.
+        status: Option<OpStatus>,
+        /// Whether it was applied.
+        applied: bool,
+    },
+    /// A receive queue has no event for an op that was applied, or another one.
+    #[error("a receive queue of {node} has not the events of the ops that were applied: {events}")]
+    Event {
+        /// Whose queue.
+        node: NodeId,
+        /// How many events had not been read.
+        events: usize,
+    },
+    /// REMOTE_NOT_READY where a receive was posted.
+    #[error("{node} refused an op for want of a receive, and had {posted}, {bound} of them bound")]
+    NotReady {
+        /// The target.
+        node: NodeId,
+        /// Receives that were posted and not consumed.
+        posted: usize,
+        /// The most that can have been bound to ops.
+        bound: usize,
+    },
+    /// A word did not behave as one that clients change one after the other.
+    #[error("the word at {offset} of a region of {node} was not used by one after the other")]
+    Word {
+        /// The target.
+        node: NodeId,
+        /// Where in its region.
+        offset: u64,
     },
     /// P3: the NIC debits its window otherwise than by what is in service.
     #[error("P3: {node} debits {debited} bytes for {solicited} in service, window {window}")]

@@ -13,8 +13,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use rma_core::{
-    command::{Command, CommandSlotId, Completion},
+    command::{Command, CommandOp, CommandSlotId, Completion},
     crypto::CounterBlock,
+    error::DropReason,
     nic::ConfigError,
     op::OpStatus,
     region::RegionId,
@@ -25,7 +26,7 @@ use thiserror::Error;
 
 use crate::{
     check::{
-        invariant::{Checker, OpName},
+        invariant::{Checker, OpName, name_of},
         violation::Violation,
     },
     load::workload::{Bias, Planned, World, notices_unsent},
@@ -97,6 +98,8 @@ struct Run<'a, W> {
     seen: Vec<Seen>,
     /// What is outstanding, by node and slot, in the order of both.
     planned: std::collections::BTreeMap<(NodeId, u16), Planned>,
+    /// Commands that were issued, taken or not.
+    issued: u64,
     report: Report,
     watch: W,
     /// Requests of mutations that somebody has recorded, and which is replayed next.
@@ -151,6 +154,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             outstanding_max: options.outstanding_max(),
             seen: Vec::new(),
             planned: Default::default(),
+            issued: 0,
             report: Report::default(),
             watch,
             recorded: Vec::new(),
@@ -168,7 +172,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         self.sim.set_stalls(StallOptions::default());
         self.counters.hurry();
         self.phase = Phase::Liveness;
-        self.phase(self.options.liveness_ops)
+        let nodes: Vec<NodeId> = self.sim.nodes().collect();
+        nodes.into_iter().try_for_each(|node| self.world.serve(node))?;
+        self.phase(self.options.liveness_ops)?;
+        self.report.take_checked(&self.world.check_words(&self.sim)?);
+        Ok(())
     }
 
     /// Every node issues `ops` ops; then the network comes to rest.
@@ -179,6 +187,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             .map(|_| Pace { at: self.sim.now() + self.draw_gap(), left: ops })
             .collect();
         loop {
+            let mut stepped = None;
             let ready = |&(node, pace): &(&NodeId, &Pace)| pace.left > 0 && self.may_issue(*node);
             let next = nodes.iter().zip(&paces).filter(ready);
             let next = next.map(|(&node, pace)| (pace.at.max(self.sim.now()), node)).min();
@@ -202,6 +211,9 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 }
                 (_, Some((at, node))) if is_first(at) => {
                     self.sim.advance_to(at);
+                    if self.phase == Phase::Safety {
+                        self.world.tend(&self.sim, node)?;
+                    }
                     let issued = self.issue_lot(node, paces[node.index()].left)?;
                     self.supply(node);
                     self.replay();
@@ -213,6 +225,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 _ if event.is_some() => {
                     if let Some(node) = self.sim.step() {
                         self.supply(node);
+                        stepped = Some(node);
                     }
                     self.report.steps += 1;
                     if self.report.steps > STEPS_MAX {
@@ -222,6 +235,9 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 _ => break,
             }
             self.take_seen()?;
+            if let Some(node) = stepped.filter(|_| self.phase == Phase::Liveness) {
+                self.world.serve(node)?;
+            }
         }
         // Nothing will happen any more, so whatever is outstanding is so for ever.
         if let Some(&(node, slot)) = self.planned.keys().next() {
@@ -306,20 +322,23 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             let planned = self.world.plan(&self.sim, node, slot, bias);
             let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
             let refused = self.sim.issue(node, command).is_err();
+            self.issued += 1;
             self.report.refused += u64::from(refused);
         }
         let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
         let free = (slot..slots as u16).chain(0..slot).find(is_free);
         let slot = free.expect("asked by the caller");
-        let planned = self.world.plan(&self.sim, node, slot, bias);
-        self.world.begin(node, &planned);
+        let mut planned = self.world.plan(&self.sim, node, slot, bias);
+        planned.number = self.issued;
+        self.world.begin(&self.sim, node, &planned);
         let _ = self.sim.issue(node, planned.command);
+        self.issued += 1;
         self.planned.insert((node, slot), planned);
     }
 
     const fn bias(&self) -> Bias {
-        let Options { hopeless, old_keys, mutations, rekeys, .. } = *self.options;
-        Bias { responder: None, hopeless, old_keys, mutations, rekeys }
+        let Options { hopeless, old_keys, mutations, rekeys, recorded, .. } = *self.options;
+        Bias { responder: None, hopeless, old_keys, mutations, rekeys, recorded }
     }
 
     /// Does to `node` what is scheduled for it now.
@@ -340,18 +359,19 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     self.world.orphan(node, planned)?;
                 }
                 self.world.check_local(node)?;
+                self.world.crashed(node)?;
             }
             Mishap::Change(change) => {
                 self.report.changes += 1;
                 let changed = match change {
-                    Change::Key => Some(self.world.rotate(&mut self.sim, node)),
-                    Change::Target => Some(self.world.churn(&mut self.sim, node)),
+                    Change::Key => vec![self.world.rotate(&mut self.sim, node)],
+                    Change::Target => self.world.churn(&mut self.sim, node)?.to_vec(),
                     Change::Local => {
                         self.world.churn_local(&mut self.sim, node);
-                        None
+                        Vec::new()
                     }
                 };
-                if let Some(region) = changed {
+                for region in changed {
                     self.region_changed(node, region, None);
                 }
             }
@@ -382,10 +402,17 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
 
     /// Solicited data was accepted: of a Rekey, it changes a region.
     fn applied(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
-        let Some(OpName { initiator, slot, op_type, is_under_way }) = self.checker.op_of(frame)
+        let Some(OpName { initiator, slot, number, op_type, is_under_way }) =
+            self.checker.op_of(frame)
         else {
             return Ok(());
         };
+        for commit in self.checker.take_commits() {
+            self.world.applied(&commit)?;
+        }
+        if let Ok(FrameView::Solicitation(view)) = FrameView::parse(&frame.bytes) {
+            self.world.named(number, name_of(&view.claims()));
+        }
         if op_type.shape().is_secret
             && let Ok(FrameView::SolicitedData(view)) = FrameView::parse(&frame.bytes)
         {
@@ -394,6 +421,16 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             self.region_changed(node, region, is_under_way.then_some((initiator, slot)));
         }
         Ok(())
+    }
+
+    /// An op was refused for want of a receive.
+    fn not_ready(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
+        let mut regions = self.checker.take_not_ready();
+        if let Ok(FrameView::RecordedRequest(view)) = FrameView::parse(&frame.bytes) {
+            regions.push(view.claims().header.region);
+        }
+        let bound = |names| self.checker.bound_receives(node, names);
+        regions.iter().try_for_each(|&region| self.world.check_refusal(node, region, bound))
     }
 
     /// Takes in what has happened, and checks what must hold between events.
@@ -417,11 +454,22 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 }
                 What::Completed(completion) => self.completed(seen.node, completion)?,
                 What::Sent { frame, .. } if self.recorded.len() < RECORDED_MAX => {
-                    if let Ok(FrameView::MutationRequest(_)) = FrameView::parse(&frame.bytes) {
+                    if let Ok(
+                        FrameView::MutationRequest(_)
+                        | FrameView::RecordedRequest(_)
+                        | FrameView::SettleRequest(_),
+                    ) = FrameView::parse(&frame.bytes)
+                    {
                         self.recorded.push(frame.clone());
                     }
                 }
                 What::Received { frame, result: Ok(()), .. } => self.applied(seen.node, frame)?,
+                What::Received {
+                    frame,
+                    altered: None,
+                    result: Err(DropReason::NoReceivePosted | DropReason::NoReceiveLeft),
+                    ..
+                } => self.not_ready(seen.node, frame)?,
                 _ => {}
             }
         }
@@ -437,13 +485,19 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             let expected = planned.expected;
             return Err(Violation::Status { node, slot: slot.0, status, expected });
         }
-        self.report.count_end(planned.command.op.op_type(), status);
-        self.world.end(&self.sim, node, status, &planned)
+        match planned.command.op {
+            CommandOp::Settle { .. } => {
+                self.report.count_settle(status, completion.verdict());
+            }
+            _ => self.report.count_end(planned.command.op.op_type(), status),
+        }
+        self.world.end(&self.sim, node, completion, &planned)
     }
 
     fn may_end_with(&self, planned: &Planned, status: OpStatus) -> bool {
         use OpStatus::{
-            DispatchTimeout, InvalidCommand, Nack, Ok, RemoteAuthenticationFailure, Timeout,
+            DispatchTimeout, InvalidCommand, Nack, Ok, RemoteAuthenticationFailure, RemoteNotReady,
+            Timeout,
         };
         let expected = planned.expected;
         if status == expected {
@@ -466,7 +520,20 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         match status {
             RemoteAuthenticationFailure => may_be_refused && expected != InvalidCommand,
             Timeout | DispatchTimeout => in_safety && expected != InvalidCommand,
-            Nack => in_safety && expected == Ok,
+            Nack => {
+                let responder = planned.responder;
+                let region = planned.command.remote_region;
+                let lacks_record = planned.is_recorded()
+                    && self.checker.may_lack_records(&self.sim, responder, region);
+                // Whether there is a receive is looked at last.
+                let is_last = planned.consumes_receive() && expected != InvalidCommand;
+                in_safety && (expected == Ok || is_last) || expected == Ok && lacks_record
+            }
+            // What is posted may be bound to ops that are under way.
+            RemoteNotReady => {
+                let is_scarce = self.world.may_lack_receives(planned, self.outstanding_max);
+                expected == Ok && planned.consumes_receive() && (in_safety || is_scarce)
+            }
             _ => false,
         }
     }

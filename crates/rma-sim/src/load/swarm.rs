@@ -45,6 +45,7 @@ impl Options {
         let prng = Prng::new(seed);
         let [mut prng, mut mishaps, mut clocks, mut floods, mut counters, mut useless, mut paces] =
             [0, 1, 2, 3, 4, 5, 6].map(|part| prng.fork(0x5eed + part));
+        let mut records = Prng::new(seed).fork(0x5eed + 8);
         let count = prng.between(2, 6);
         let (v4, v6) = prng.choose(&[(true, false), (false, true), (true, true)]);
         let link = draw_link(&mut prng);
@@ -69,7 +70,10 @@ impl Options {
                 let timing = draw_timing(&mut prng, turnaround);
                 longest = longest.max(timing.timeout);
                 let drawn = draw_node(&mut prng, addresses, timing, rate);
-                let nic = drawn.nic.with(|it| it.rtt = turnaround / 2);
+                let nic = drawn.nic.with(|it| {
+                    it.rtt = turnaround / 2;
+                    it.outcome_records = records.choose(&[1, 4, 64, 64]);
+                });
                 let turn = Duration::from_nanos(paces.below(turn_max + 1));
                 NodeOptions { clock, nic, pace: Pace::Engine { turn }, ..drawn }
             })
@@ -89,6 +93,7 @@ impl Options {
             liveness_ops: prng.between(1, 6) as u32,
             mutations: Chance::ppm(prng.choose(&[0, 300_000, 700_000, 1_000_000])),
             rekeys: Chance::ppm(prng.choose(&[0, 50_000, 300_000])),
+            recorded: Chance::ppm(records.choose(&[0, 0, 500_000, 1_000_000])),
             gap,
             together: 1,
             hopeless: Chance::ppm(hopeless),
@@ -334,6 +339,7 @@ pub fn load() -> Options {
         together: 1,
         mutations: Chance::ppm(400_000),
         rekeys: Chance::ppm(10_000),
+        recorded: Chance::NEVER,
         hopeless: Chance::ppm(10_000),
         old_keys: Chance::NEVER,
         recordings: 0,

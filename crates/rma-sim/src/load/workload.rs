@@ -5,26 +5,41 @@
 //! of the host. The other is *restless*: others may rekey it, its owner rotates its key, or takes
 //! it away and registers it anew. In both, the first bytes are only ever read, and then come areas
 //! of which each write under way has one to itself. So what memory must hold is known exactly,
-//! whatever the order in which ops end.
+//! whatever the order in which ops end. Last come words that atomics are on, those of the host's
+//! own processor among them: what became of each is judged by a history of all. Each target names a
+//! receive queue, whose application posts and reads at its own pace.
 
 mod host;
 mod plan;
+mod queue;
+mod recorded;
 
 use rma_core::{
-    addr::HostAddr, command::CommandSlotId, error::NotSent, op::OpStatus, region::RegionId,
+    addr::HostAddr,
+    command::{CommandSlotId, Completion},
+    error::NotSent,
+    limits::GRANULE,
+    op::OpStatus,
+    region::RegionId,
 };
 
 use crate::{
-    check::{oracle::Effect, violation::Violation},
+    check::{
+        history::{Checked, History, Kind, OpId, Outcome, Word},
+        oracle::Effect,
+        violation::Violation,
+    },
     net::{frame::NodeId, sim::Sim},
-    prng::Prng,
+    prng::{Chance, Prng},
 };
 use host::{Host, Target};
-use plan::Use;
+use plan::recorded::{draw_addend, swapped_value};
 pub(crate) use plan::{Bias, Planned};
+use plan::{Place, Use};
+use recorded::{AllTold, word};
 
 /// Regions that each node registers: what a table must have room for.
-pub(crate) const REGIONS_PER_NODE: u32 = TARGETS as u32 + 1 + PIDS as u32;
+pub(crate) const REGIONS_PER_NODE: u32 = 2 * TARGETS as u32 + 1 + PIDS as u32;
 
 const TARGETS: usize = 2;
 const PIDS: usize = 2;
@@ -39,6 +54,16 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     /// Ops whose applications have crashed: their data may still be on its way.
     orphans: Vec<(NodeId, Planned)>,
+    /// What was seen of recorded ops.
+    told: AllTold,
+    /// What was seen of words.
+    history: History,
+    /// Points of the run that histories have had.
+    events: u64,
+    /// Atomics of hosts on their own words.
+    local_ops: u64,
+    /// Values that were swapped into words.
+    values: u64,
 }
 
 impl World {
@@ -46,7 +71,18 @@ impl World {
     pub(crate) fn new(sim: &mut Sim, prng: Prng) -> Self {
         let nodes: Vec<NodeId> = sim.nodes().collect();
         let start = |node: NodeId| Host::new(sim, node, prng.fork(node.0.into()));
-        Self { hosts: nodes.into_iter().map(start).collect(), prng, orphans: Vec::new() }
+        let mut world = Self {
+            hosts: nodes.iter().copied().map(start).collect(),
+            prng,
+            orphans: Vec::new(),
+            told: AllTold::default(),
+            history: History::new(),
+            events: 0,
+            local_ops: 0,
+            values: 0,
+        };
+        nodes.into_iter().for_each(|node| world.add_words(node));
+        world
     }
 
     /// How often `node` has started.
@@ -59,12 +95,31 @@ impl World {
     /// Each op draws from a generator of its own, so that one more draw here shifts no later op.
     pub(crate) fn plan(&mut self, sim: &Sim, node: NodeId, slot: u16, bias: Bias) -> Planned {
         let seed = self.hosts[node.index()].prng.next();
-        plan::plan(&self.hosts, sim, Prng::new(seed), (node, slot), bias)
+        let mut recorded = Prng::new(seed).fork(1);
+        if recorded.chance(bias.recorded)
+            && recorded.chance(Chance::ppm(300_000))
+            && let Some(planned) = self.plan_settle(sim, (node, slot), &mut recorded)
+        {
+            return planned;
+        }
+        let value = swapped_value(self.values);
+        let mut planned =
+            plan::plan(&self.hosts, sim, Prng::new(seed), (node, slot), (bias, value));
+        self.values += u64::from(planned.swaps());
+        if planned.is_recorded() && recorded.chance(Chance::ppm(700_000)) {
+            planned.set_done(self.done_for(node, &planned));
+        }
+        planned
     }
 
     /// Software is about to issue `planned`.
-    pub(crate) fn begin(&mut self, node: NodeId, planned: &Planned) {
+    pub(crate) fn begin(&mut self, sim: &Sim, node: NodeId, planned: &Planned) {
+        self.begin_recorded(sim, node, planned);
         match planned.purpose {
+            Use::Send => {
+                let slot = planned.command.slot;
+                self.area_mut(node, slot).fill(planned.area_offset, planned.data());
+            }
             Use::Write { area, .. } => {
                 let slot = planned.command.slot;
                 self.area_mut(node, slot).fill(planned.area_offset, planned.data());
@@ -73,22 +128,28 @@ impl World {
             Use::Rekey { key } if planned.expected == OpStatus::Ok => {
                 self.target_mut(planned).rekeying = Some(key);
             }
-            Use::Read | Use::Rekey { .. } => {}
+            Use::Read
+            | Use::Rekey { .. }
+            | Use::Notify
+            | Use::Atomic { .. }
+            | Use::Settle { .. } => {}
         }
     }
 
-    /// An op has ended with `status`. Checks what it did, and that it did nothing else.
+    /// An op has ended as `completion` says. Checks what it did, and that it did nothing else.
     pub(crate) fn end(
         &mut self,
         sim: &Sim,
         node: NodeId,
-        status: OpStatus,
+        completion: &Completion,
         planned: &Planned,
     ) -> Result<(), Violation> {
+        let status = completion.status;
         let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
         let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
-        let local = Effect { offset: planned.area_offset, data: local };
+        let local = Effect::new(planned.area_offset, local);
         self.area_mut(node, planned.command.slot).check_effect(status, local)?;
+        self.end_recorded(sim, node, completion, planned)?;
         self.end_at_target(sim, status, planned)
     }
 
@@ -101,13 +162,25 @@ impl World {
         let honest = planned.expected == OpStatus::Ok;
         let responder = planned.responder;
         let is_present = planned.contents == self.hosts[responder.index()].contents;
+        let (is_applied, is_recorded) = (self.is_applied(planned), planned.is_recorded());
         let target = self.target_mut(planned);
         match planned.purpose {
-            Use::Read => Ok(()),
-            Use::Write { area, offset } => {
+            Use::Read | Use::Send | Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => Ok(()),
+            Use::Write { area, offset, place } => {
                 target.areas_in_use[area] = false;
-                let data = if honest { planned.data() } else { &[] };
-                target.areas[area].check_effect(status, Effect { offset, data })
+                // Of an op that is recorded it is known whether it was applied.
+                let (status, lands) = match (is_recorded, place) {
+                    (true, _) if is_applied => (OpStatus::Ok, true),
+                    (true, Place::Whole) => (status, false),
+                    (true, Place::Granules) => (status, status != OpStatus::RemoteNotReady),
+                    (false, _) => (status, true),
+                };
+                let data = if honest && lands { planned.data() } else { &[] };
+                let unit = match place {
+                    Place::Granules => GRANULE as usize,
+                    Place::Whole => planned.data().len().max(1),
+                };
+                target.areas[area].check_effect(status, Effect { offset, data, unit })
             }
             Use::Rekey { .. } if !is_present => Ok(()),
             Use::Rekey { key } => {
@@ -128,7 +201,7 @@ impl World {
     pub(crate) fn orphan(&mut self, node: NodeId, planned: Planned) -> Result<(), Violation> {
         let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
         let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
-        let local = Effect { offset: planned.area_offset, data: local };
+        let local = Effect::new(planned.area_offset, local);
         self.area_mut(node, planned.command.slot).check_effect(OpStatus::Timeout, local)?;
         self.orphans.push((node, planned));
         Ok(())
@@ -153,6 +226,14 @@ impl World {
     pub(crate) fn rotate(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
         let host = &mut self.hosts[node.index()];
         let key = host::draw_key(&mut host.prng);
+        let mut which = host.prng.fork(2);
+        if which.chance(Chance::ppm(300_000)) {
+            let queue = &mut host.queues[host.contents][RESTLESS];
+            queue.set_key(key);
+            let regions = sim.nic_mut(node).regions_mut();
+            regions.rekey(queue.id, &key).expect("registered when the host started");
+            return queue.id;
+        }
         let target = &mut host.targets_mut()[RESTLESS];
         target.set_key(key);
         let regions = sim.nic_mut(node).regions_mut();
@@ -160,17 +241,27 @@ impl World {
         target.id
     }
 
-    /// The owner takes its restless region away and registers it anew, with another key. Returns
-    /// the name that it had.
-    pub(crate) fn churn(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
+    /// The owner takes its restless region and its queue away and registers them anew, with other
+    /// keys. Returns the names that they had.
+    pub(crate) fn churn(
+        &mut self,
+        sim: &mut Sim,
+        node: NodeId,
+    ) -> Result<[RegionId; 2], Violation> {
         let host = &mut self.hosts[node.index()];
         let key = host::draw_key(&mut host.prng);
         let target = &mut host.targets_mut()[RESTLESS];
         let before = target.id;
         target.set_key(key);
-        sim.nic_mut(node).regions_mut().deregister(before).expect("registered until now");
-        target.register(sim, node);
-        before
+        let queue = &mut host.queues[host.contents][RESTLESS];
+        queue.check_rest(node)?;
+        queue.set_key(host::draw_key(&mut host.prng.fork(2)));
+        let before = [before, queue.id];
+        for region in before {
+            sim.nic_mut(node).regions_mut().deregister(region).expect("registered until now");
+        }
+        host.register_target(sim, node, RESTLESS);
+        Ok(before)
     }
 
     /// A process takes the local end of its ops away and registers it anew.
@@ -186,15 +277,133 @@ impl World {
     pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) -> Vec<RegionId> {
         let seeds = self.prng.fork(node.0.into());
         let host = &mut self.hosts[node.index()];
-        let before: Vec<RegionId> = host.targets().iter().map(|target| target.id).collect();
+        let names = |host: &Host| {
+            let queues = host.queues[host.contents].iter().map(|queue| queue.id);
+            host.targets().iter().map(|target| target.id).chain(queues).collect::<Vec<_>>()
+        };
+        let before = names(host);
         host.restart(sim, node, seeds, new_keys);
-        let now = host.targets().iter().map(|target| target.id);
+        let now = names(host);
+        if new_keys {
+            self.add_words(node);
+        }
         before
             .into_iter()
             .zip(now)
             .filter(|(old, new)| new_keys || old != new)
             .map(|(id, _)| id)
             .collect()
+    }
+
+    /// The words of a host's targets, which are new, come into the history.
+    fn add_words(&mut self, node: NodeId) {
+        let host = &self.hosts[node.index()];
+        for (number, target) in host.targets().iter().enumerate() {
+            for offset in (0..host::WORDS).map(|it| target.word_offset(it)) {
+                let word = word(node, host.contents, number, offset);
+                self.history.add_word(word, target.load(offset));
+            }
+        }
+    }
+
+    /// The applications of `node` do something of their own accord: they post receives, read
+    /// events, and change words.
+    pub(crate) fn tend(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+        let mut prng = self.hosts[node.index()].prng.fork(3);
+        let contents = self.hosts[node.index()].contents;
+        for queue in &mut self.hosts[node.index()].queues[contents] {
+            queue.tend(node, &mut prng)?;
+        }
+        let (is_busy, is_swap) =
+            (prng.chance(Chance::ppm(200_000)), prng.chance(Chance::ppm(300_000)));
+        let value = swapped_value(self.values);
+        if is_busy {
+            let number = prng.below(TARGETS as u64) as usize;
+            let host = &self.hosts[node.index()];
+            let target = &host.targets()[number];
+            let offset = target.word_offset(prng.below(host::WORDS as u64) as usize);
+            let word = word(node, contents, number, offset);
+            let there = target.load(offset);
+            let kind = match value {
+                Some(new) if is_swap && prng.below(2) > 0 => Kind::Store { new },
+                Some(new) if is_swap => Kind::CompareSwap { expected: there, new },
+                _ if is_swap => Kind::Load,
+                _ => Kind::FetchAdd { addend: draw_addend(&mut prng) },
+            };
+            self.values += u64::from(matches!(kind, Kind::Store { .. } | Kind::CompareSwap { .. }));
+            self.change_word(sim, word, kind);
+        }
+        Ok(())
+    }
+
+    /// The host of a word does something to it.
+    fn change_word(&mut self, sim: &Sim, word: Word, kind: Kind) {
+        let id = OpId { client: word.target, number: 2 * self.local_ops };
+        self.local_ops += 1;
+        let at = self.moment(sim);
+        self.history.invoke(id, word, kind, at);
+        let host = &self.hosts[word.target.index()];
+        let bits = word.region.to_bits() as usize;
+        let memory = host.epochs[bits >> 8][bits & 0xff].memory();
+        let offset = word.offset;
+        let applied = |before| Outcome::Applied { before };
+        let outcome = match kind {
+            Kind::Load => memory.load_acquire(offset).map(applied),
+            Kind::Store { new } => memory.store_release(offset, new).map(|()| Outcome::Stored),
+            Kind::FetchAdd { addend } => memory.fetch_add(offset, addend).map(applied),
+            Kind::CompareSwap { expected, new } => {
+                memory.compare_exchange(offset, expected, new).map(applied)
+            }
+        };
+        let at = self.moment(sim);
+        self.history.respond(id, outcome.expect("a word of the region"), at);
+    }
+
+    /// The application of `node` reads all events and posts all receives.
+    pub(crate) fn serve(&mut self, node: NodeId) -> Result<(), Violation> {
+        let host = &mut self.hosts[node.index()];
+        host.queues[host.contents].iter_mut().try_for_each(|queue| queue.serve(node))
+    }
+
+    /// A NIC has crashed: what it has published can be read, and no more comes.
+    pub(crate) fn crashed(&mut self, node: NodeId) -> Result<(), Violation> {
+        self.forget_told(node);
+        let host = &mut self.hosts[node.index()];
+        host.queues[host.contents].iter_mut().try_for_each(|queue| queue.check_rest(node))
+    }
+
+    /// `node` has refused an op on `region` for want of a receive.
+    pub(crate) fn check_refusal(
+        &self,
+        node: NodeId,
+        region: RegionId,
+        bound: impl FnOnce([RegionId; 2]) -> usize,
+    ) -> Result<(), Violation> {
+        let host = &self.hosts[node.index()];
+        let names = |it: usize| [host.targets()[it].id, host.queue(it).id];
+        match (0..TARGETS).find(|&it| names(it).contains(&region)) {
+            Some(target) => host.queue(target).check_refusal(node, bound(names(target))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a planned op may find no receive posted, where as many are posted as can be, and at
+    /// most so many ops are under way.
+    pub(crate) fn may_lack_receives(&self, planned: &Planned, ops: usize) -> bool {
+        let host = &self.hosts[planned.responder.index()];
+        host.queues[planned.contents][planned.target].may_lack_receives(ops)
+    }
+
+    /// Looks at all that was done to words.
+    pub(crate) fn check_words(&mut self, sim: &Sim) -> Result<Checked, Violation> {
+        let words = self.history.words();
+        for &word in &words {
+            self.change_word(sim, word, Kind::Load);
+        }
+        self.history.check().map_err(|found| {
+            let word = found.word();
+            Violation::Word { node: word.target, offset: word.offset }
+        })
     }
 
     fn target_mut(&mut self, planned: &Planned) -> &mut Target {
@@ -222,11 +431,12 @@ impl World {
         for (_, planned) in core::mem::take(&mut self.orphans) {
             self.end_at_target(sim, OpStatus::Timeout, &planned)?;
         }
-        for (index, host) in self.hosts.iter().enumerate() {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
             let node = NodeId(index as u16);
-            self.check_local(node)?;
+            host.areas.iter().try_for_each(|area| area.check_rest())?;
             host.epochs.iter().flatten().try_for_each(|target| target.check_rest(node))?;
             host.forbidden.check_rest(node)?;
+            host.queues.iter_mut().flatten().try_for_each(|queue| queue.check_rest(node))?;
             host.targets().iter().try_for_each(|target| target.check_key(sim, node))?;
         }
         Ok(())

@@ -111,6 +111,23 @@ pub enum Violation {
     },
 }
 
+impl Violation {
+    /// Which word it is about.
+    #[must_use]
+    pub const fn word(&self) -> Word {
+        match *self {
+            Self::Order { word, .. }
+            | Self::Fork { word, .. }
+            | Self::Passed { word, .. }
+            | Self::Gap { word, .. }
+            | Self::Alien { word, .. }
+            | Self::Interleaved { word, .. }
+            | Self::NoOrder { word, .. }
+            | Self::Undecided { word, .. } => word,
+        }
+    }
+}
+
 /// What a value that nobody can have put there looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspicion {

@@ -130,6 +130,8 @@ impl Checker {
             }),
             // Who has made room waits no more; nobody sees who it is before his notice goes.
             Turn::Response | Turn::Solicitation if state.pushed_out > 0 => false,
+            // Who is refused for want of a record takes a turn that cannot be seen.
+            Turn::Solicitation if state.records.may_lack(None, now, settings(sim, node)) => false,
             Turn::Response => state.any_job_waits(other, since, now, timing.timeout),
             Turn::Solicitation => {
                 state.any_pending_waits(other, since, now, timing.dispatch_timeout)

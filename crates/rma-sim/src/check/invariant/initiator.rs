@@ -2,11 +2,12 @@
 //! completions.
 
 use rma_core::{
-    command::{Command, Completion},
+    command::{Command, CommandOp, Completion},
     error::CommandError,
     op::{Moves, OpStatus, OpType},
+    outcome::{OpName, Verdict},
     time::Instant,
-    wire::{Acknowledgement, Failure, Header, Response, SolicitedData},
+    wire::{Failure, Header, Response, Settlement, Solicitation, SolicitedData},
 };
 
 use super::{
@@ -22,6 +23,39 @@ use crate::{
     },
 };
 
+/// What the sender of a solicitation calls its op.
+pub(crate) const fn name_of(solicitation: &Solicitation) -> OpName {
+    let Solicitation { header, pending, .. } = solicitation;
+    OpName { engine: header.engine, counter: header.counter, number: *pending }
+}
+
+impl Op {
+    /// Whether a completion says what was seen of the op, besides its status.
+    fn is_told_right(&self, told: &Completion) -> bool {
+        let is_ok = told.status == OpStatus::Ok;
+        let reached = self.solicited.is_some();
+        let name = match (self.command, &self.solicited) {
+            (CommandOp::Settle { name, .. }, _) => is_ok.then_some(name),
+            (CommandOp::Recorded { .. }, Some(solicited)) => Some(solicited.name),
+            _ => None,
+        };
+        let is_unsure = match told.status {
+            OpStatus::Timeout => reached,
+            OpStatus::RemoteAuthenticationFailure => {
+                reached && self.lands_in_parts() && !self.op_type.shape().is_secret
+            }
+            _ => false,
+        };
+        let is_atomic = matches!(self.op_type, OpType::CompareSwap | OpType::FetchAdd);
+        let has_result = match self.verdict {
+            Some(verdict) => is_atomic && verdict == Verdict::Applied,
+            None => is_ok && self.has_result(),
+        };
+        (told.reached(), told.may_have_changed(), told.name()) == (reached, is_unsure, name)
+            && (told.verdict(), told.result().is_some()) == (self.verdict, has_result)
+    }
+}
+
 impl Checker {
     pub(super) fn issued(
         &mut self,
@@ -32,6 +66,8 @@ impl Checker {
     ) -> Result<(), Violation> {
         let (node, slot) = (seen.node, command.slot.0);
         let busy = self.is_outstanding(node, slot);
+        let number = self.issued;
+        self.issued += 1;
         match result {
             Ok(()) if busy => Err(Violation::SlotTakenTwice { node, slot }),
             Err(CommandError::SlotBusy { .. }) if busy => Ok(()),
@@ -44,12 +80,18 @@ impl Checker {
             Ok(()) => {
                 let op_type = command.op.op_type();
                 let issued_at = seen.local;
-                let due = sim.when(node, issued_at + settings(sim, node).timing.bound(op_type));
+                let shape = match command.op {
+                    CommandOp::Settle { .. } => OpType::Read,
+                    _ => op_type,
+                };
+                let due = sim.when(node, issued_at + settings(sim, node).timing.bound(shape));
                 let target = sim.node_at(command.responder).map(|at| (at, command.remote_region));
                 self.deadlines.insert((due, node, slot));
                 let state = &mut self.nodes[node.index()];
                 state.slots[usize::from(slot)] = Some(Outstanding {
+                    number,
                     op_type,
+                    command: command.op,
                     class: command.class,
                     key: command.key,
                     target,
@@ -77,6 +119,7 @@ impl Checker {
         let state = &mut self.nodes[seen.node.index()];
         let outstanding = state.outstanding(header.slot.0)?;
         if outstanding.op_type != op_type
+            || outstanding.command.op_size() != size
             || outstanding.entered.replace((seen.local, index)).is_some()
         {
             return None;
@@ -85,7 +128,9 @@ impl Checker {
             initiator: seen.node,
             slot: header.slot.0,
             generation: header.generation,
+            number: outstanding.number,
             op_type,
+            command: outstanding.command,
             key: outstanding.key,
             size,
             target: outstanding.target,
@@ -94,6 +139,7 @@ impl Checker {
             refused: false,
             acknowledged: None,
             solicited: None,
+            verdict: None,
             request_copies: copies,
             accepted: 0,
             dropped: 0,
@@ -164,13 +210,15 @@ impl Checker {
         sim: &Sim,
         node: NodeId,
         frame: &Frame,
+        solicitation: &Solicitation,
         at: Instant,
     ) -> Result<(), Violation> {
         let op = &mut self.ops[self.meant[frame.number as usize].op()];
         if op.end.is_some() || op.initiator != node || op.refused || op.solicited.is_some() {
             return Err(Violation::AcceptedTwice { node, slot: op.slot });
         }
-        op.solicited = Some(Solicited { frame: frame.number, at, sent: 0 });
+        op.solicited =
+            Some(Solicited { frame: frame.number, name: name_of(solicitation), at, sent: 0 });
         // Later than it was only if the node did not run meanwhile.
         let slot = op.slot;
         let ends_at = sim.when(node, at + settings(sim, node).timing.timeout);
@@ -184,12 +232,33 @@ impl Checker {
         Ok(())
     }
 
+    /// Hop 4 was accepted, with a result.
+    pub(super) fn result_accepted(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
+        self.acknowledgement_accepted(node, frame, OpStatus::Ok)
+    }
+
+    /// The answer to a SETTLE was accepted.
+    pub(super) fn settlement_accepted(
+        &mut self,
+        node: NodeId,
+        frame: &Frame,
+        settlement: &Settlement,
+    ) -> Result<(), Violation> {
+        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        if op.end.is_some() || op.initiator != node || op.acknowledged.is_some() {
+            return Err(Violation::AcceptedTwice { node, slot: op.slot });
+        }
+        op.acknowledged = Some(OpStatus::Ok);
+        op.verdict = Some(settlement.verdict);
+        Ok(())
+    }
+
     /// Hop 4 was accepted.
     pub(super) fn acknowledgement_accepted(
         &mut self,
         node: NodeId,
         frame: &Frame,
-        acknowledgement: &Acknowledgement,
+        status: OpStatus,
     ) -> Result<(), Violation> {
         let super::Meant { op, solicitation } = self.meant[frame.number as usize];
         let op = &mut self.ops[op.expect("set when it was sent")];
@@ -201,7 +270,7 @@ impl Checker {
         {
             return Err(Violation::AcceptedTwice { node, slot: op.slot });
         }
-        op.acknowledged = Some(acknowledgement.status);
+        op.acknowledged = Some(status);
         Ok(())
     }
 
@@ -257,6 +326,7 @@ impl Checker {
         let in_time = |waited, limit| {
             waited >= limit && (waited <= limit + sim.wake_slack(node) || just_resumed)
         };
+        let mut told_right = completion.name().is_none() && !completion.reached();
         let explained = match (status, entered) {
             (OpStatus::InvalidCommand, None) => measured.1.is_zero(),
             (OpStatus::DispatchTimeout, None) => in_time(measured.1, timing.dispatch_timeout),
@@ -264,6 +334,7 @@ impl Checker {
             (status, Some((served_at, index))) => {
                 self.end(index);
                 let op = &self.ops[index];
+                told_right = op.is_told_right(completion);
                 if status != OpStatus::Ok && op.changed_until > at {
                     return Err(Violation::SilentlyLate { node, slot });
                 }
@@ -281,7 +352,11 @@ impl Checker {
                 }
             }
         };
-        if explained { Ok(()) } else { Err(Violation::Unexplained { node, slot, status }) }
+        match (explained, told_right) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Violation::Ending { node, slot, status }),
+            (false, _) => Err(Violation::Unexplained { node, slot, status }),
+        }
     }
 
     /// An op is over: nothing that is on its way counts for it any more.

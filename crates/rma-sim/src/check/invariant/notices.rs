@@ -18,6 +18,7 @@ use rma_core::{
     limits::TAG_LEN,
     nic::NicConfigBuilder,
     op::{Moves, OpStatus},
+    region::RegionId,
     time::Instant,
     wire::{Failure, FrameView, Header, failure::FAILURE_HEADER_LEN},
 };
@@ -25,7 +26,7 @@ use rma_crypto::{OpenJob, Text};
 
 use super::{
     Checker, is_for_stranger, settings,
-    state::{Op, OpIndex},
+    state::{NodeState, Op, OpIndex},
 };
 use crate::{
     check::violation::Violation,
@@ -180,6 +181,8 @@ impl Checker {
         let header = match FrameView::parse(arrived) {
             Ok(FrameView::ReadRequest(view)) => view.claims().header,
             Ok(FrameView::MutationRequest(view)) => view.claims().header,
+            Ok(FrameView::RecordedRequest(view)) => view.claims().header,
+            Ok(FrameView::SettleRequest(view)) => view.claims().header,
             _ => return Ok(()),
         };
         let node = seen.node;
@@ -252,6 +255,14 @@ impl Checker {
         left.ok_or(Violation::UnpaidPacket { node, destination })
     }
 
+    /// The regions for whose ops `node` may have no record, of those that ops wait for.
+    fn lacking(&self, node: NodeId, now: Instant, settings: &NicConfigBuilder) -> Vec<RegionId> {
+        let NodeState { notices, records, .. } = &self.nodes[node.index()];
+        let ops = notices.accepted.iter().filter_map(|cause| cause.op);
+        let regions = ops.filter_map(|op| Some(self.ops[op].target?.1));
+        regions.filter(|&region| records.may_lack(Some(region), now, settings)).collect()
+    }
+
     /// A failure notice was sent.
     pub(super) fn notice_sent(
         &mut self,
@@ -268,7 +279,14 @@ impl Checker {
         let pushed_out = self.nodes[node.index()].pushed_out;
         let has_waited = |cause: &Cause, op: &Op| {
             let waited = now.since(cause.arrived_at);
-            op.op_type.shape().moves == Moves::Out && waited >= settings.timing.dispatch_timeout
+            op.op_type.shape().moves == Moves::Out
+                && !op.is_settle()
+                && waited >= settings.timing.dispatch_timeout
+        };
+        let lacking: Vec<RegionId> =
+            if status == OpStatus::Nack { self.lacking(node, now, settings) } else { Vec::new() };
+        let has_no_record = |op: &Op| {
+            op.is_recorded() && op.target.is_some_and(|(_, region)| lacking.contains(&region))
         };
         let explains = |cause: &Cause| {
             let waited = now.since(cause.arrived_at);
@@ -283,7 +301,7 @@ impl Checker {
                 }
                 (Verdict::Accepted, Some(op)) => match status {
                     OpStatus::RemoteAuthenticationFailure => op.stale && frame.transmit.may_resolve,
-                    OpStatus::Nack => pushed_out > 0 || has_waited(cause, op),
+                    OpStatus::Nack => pushed_out > 0 || has_waited(cause, op) || has_no_record(op),
                     _ => false,
                 },
                 (Verdict::Accepted, None) => false,
@@ -325,9 +343,10 @@ impl Checker {
             }
             if let Some(op) = cause.op {
                 // What has waited for too long, or is stale, is told apart by that.
-                let was_pushed = status == OpStatus::Nack && !has_waited(&cause, &ops[op]);
-                let is_known = was_pushed && state.forget(op);
-                state.pushed_out -= u64::from(is_known);
+                let was_in_time = status == OpStatus::Nack && !has_waited(&cause, &ops[op]);
+                let is_known = was_in_time && state.forget(op);
+                let was_pushed = is_known && !has_no_record(&ops[op]);
+                state.pushed_out -= u64::from(was_pushed);
             }
             found = Ok(cause);
         }

@@ -3,21 +3,26 @@
 use core::time::Duration;
 
 use rma_core::{
+    addr::HostAddr,
     error::DropReason,
     limits::OP_SIZE_MAX,
     op::{Moves, OpStatus},
+    outcome::{Done, Verdict},
     region::RegionId,
     wire::{
-        Acknowledgement, Header, Response, Solicitation, SolicitedData,
+        Acknowledgement, Header, Response, SettleRequest, Settlement, Solicitation, SolicitedData,
         mutation::SOLICITATION_HEADER_LEN, read::RESPONSE_HEADER_LEN,
+        settle::SETTLEMENT_HEADER_LEN,
     },
 };
 
 use super::{
-    Checker, Meant,
+    Checker, Commit, Meant,
     binding::{binds, request_iv},
+    initiator::name_of,
+    records::Asker,
     settings,
-    state::{End, Job, NodeState, OpIndex, Pending, PendingState, all_granules, granules},
+    state::{End, Job, NodeState, Op, OpIndex, Pending, PendingState, all_granules, granules},
 };
 use crate::{
     check::violation::Violation,
@@ -28,6 +33,11 @@ use crate::{
         trace::Seen,
     },
 };
+
+/// Who asks with a request from `initiator`, or is answered there.
+const fn asker_of(initiator: HostAddr, header: &Header) -> Asker {
+    Asker { initiator, pid: header.pid, region: header.region }
+}
 
 impl Checker {
     /// A region of `node` is gone, or has another key from now on: nothing that came under the old
@@ -45,7 +55,7 @@ impl Checker {
             .jobs
             .iter_mut()
             .flatten()
-            .filter(|job| is_of(job.op))
+            .filter(|job| is_of(job.op) && job.settles.is_none())
             .for_each(|job| job.stale = true);
         let pending = state.pending.iter_mut().filter(|pending| is_of(pending.op));
         pending.for_each(|pending| pending.stale = true);
@@ -70,7 +80,8 @@ impl Checker {
         if op.op_type.shape().moves == Moves::In {
             let from = frame.transmit.source;
             let request = request_iv(header);
-            let job = Job { op: index, from, request, arrived_at, sent: 0, stale: false };
+            let (sent, stale, settles) = (0, false, None);
+            let job = Job { op: index, from, request, arrived_at, sent, stale, settles };
             state.jobs[header.class as usize].push(job);
         } else {
             let [own, its] = [node, op.initiator].map(|it| settings(sim, it).timing.timeout);
@@ -83,7 +94,9 @@ impl Checker {
                 arrived_at,
                 stale: false,
                 state: PendingState::Waiting,
-                refused: false,
+                refused: None,
+                name: None,
+                bound: false,
                 arrived: 0,
                 in_flight: 0,
             });
@@ -110,6 +123,7 @@ impl Checker {
         let may_be = |job: &Job| {
             let op = &self.ops[job.op];
             !job.stale
+                && job.settles.is_none()
                 && job.from == frame.transmit.destination
                 && seen.local.since(job.arrived_at) < timeout
                 && (op.initiator, op.slot, op.generation, job.sent)
@@ -202,7 +216,15 @@ impl Checker {
         };
         let pending = waiting.get_mut(place)?;
         pending.state = PendingState::Solicited(frame.number, seen.local);
-        Some(pending.op)
+        let op = pending.op;
+        if ops[op].is_recorded() {
+            let name = name_of(solicitation);
+            pending.name = Some(name);
+            let asker = asker_of(frame.transmit.destination, &solicitation.header);
+            let records = &mut self.nodes[frame.from.index()].records;
+            records.solicited(name, asker, ops[op].op_type, seen.local);
+        }
+        Some(op)
     }
 
     /// Hop 4 was sent. `None` if not all data has come, or something else became of it than it
@@ -212,16 +234,129 @@ impl Checker {
         frame: &Frame,
         acknowledgement: &Acknowledgement,
     ) -> Option<Meant> {
-        let is_refused = acknowledgement.status != OpStatus::Ok;
+        let status = acknowledgement.status;
+        let meant = self.answer_sent(frame, &acknowledgement.header, status)?;
+        let has_result = status == OpStatus::Ok && self.ops[meant.op?].has_result();
+        (!has_result).then_some(meant)
+    }
+
+    /// Hop 4 was sent, with a result. `None` if the op has none, or as
+    /// [`Checker::acknowledgement_sent`].
+    pub(super) fn result_sent(&mut self, frame: &Frame, header: &Header) -> Option<Meant> {
+        let meant = self.answer_sent(frame, header, OpStatus::Ok)?;
+        self.ops[meant.op?].has_result().then_some(meant)
+    }
+
+    fn answer_sent(&mut self, frame: &Frame, header: &Header, status: OpStatus) -> Option<Meant> {
         let is_answering = |pending: &Pending| {
-            matches!(pending.state, PendingState::Answering(_)) && pending.refused == is_refused
+            matches!(pending.state, PendingState::Answering(_))
+                && pending.refused.unwrap_or(OpStatus::Ok) == status
         };
-        let pending = self.find(frame, &acknowledgement.header, is_answering)?;
+        let pending = self.find(frame, header, is_answering)?;
         let PendingState::Answering(solicitation) = pending.state else { return None };
         let op = Some(pending.op);
         let answered = |pending: &Pending| pending.state == PendingState::Answering(solicitation);
         self.nodes[frame.from.index()].pending.retain(|pending| !answered(pending));
         Some(Meant { op, solicitation: Some(solicitation) })
+    }
+
+    /// A request says that its initiator knows the end of an earlier op.
+    pub(super) fn done_said(&mut self, node: NodeId, frame: &Frame, header: &Header, done: Done) {
+        let asker = asker_of(frame.transmit.source, header);
+        self.nodes[node.index()].records.done(&asker, done);
+    }
+
+    /// A SETTLE was accepted. What it asks about is not under way any more.
+    pub(super) fn settle_accepted(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        claims: &SettleRequest,
+    ) -> Result<(), Violation> {
+        let op = self.meant[frame.number as usize].op();
+        self.ops[op].accepted += 1;
+        let (node, arrived_at, from) = (seen.node, seen.local, frame.transmit.source);
+        let Op { stale, initiator, slot, .. } = self.ops[op];
+        if stale {
+            return Err(Violation::OldKey { node, initiator, slot });
+        }
+        let SettleRequest { header, op_type, name } = *claims;
+        let asker = asker_of(from, &header);
+        let ops = &self.ops;
+        let state = &mut self.nodes[node.index()];
+        let settings = settings(sim, node);
+        let is_it =
+            |it: &Pending| matches!(it.state, PendingState::Solicited(..)) && it.name == Some(name);
+        let mut due = state.records.ask(&asker, (op_type, name), arrived_at, settings);
+        if due.verdict == Verdict::NotApplied
+            && let Some(place) = state.pending.iter().position(is_it)
+        {
+            let pending = state.pending.remove(place);
+            debug_assert!(ops[pending.op].is_recorded());
+            state.in_flight -= pending.in_flight;
+            let PendingState::Solicited(_, at) = pending.state else { return Ok(()) };
+            // Until then it cannot have made room for others.
+            due.may_be_forgotten = arrived_at.since(at) >= sim.nic(node).config().hold();
+        }
+        let request = request_iv(&header);
+        let (sent, stale, settles) = (0, false, Some(due));
+        let job = Job { op, from, request, arrived_at, sent, stale, settles };
+        state.jobs[header.class as usize].push(job);
+        Ok(())
+    }
+
+    /// The answer to a SETTLE was sent. The op is `None` if it answers nothing that was asked.
+    pub(super) fn settlement_sent(
+        &mut self,
+        sim: &Sim,
+        seen: &Seen,
+        frame: &Frame,
+        settlement: &Settlement,
+    ) -> Result<Option<OpIndex>, Violation> {
+        let Some(to) = frame.to else { return Ok(None) };
+        let Header { slot, generation, class, .. } = settlement.header;
+        let timeout = settings(sim, seen.node).timing.timeout;
+        let ops = &self.ops;
+        let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
+        let jobs = &mut jobs[class as usize];
+        let may_be = |job: &&Job| {
+            let op = &ops[job.op];
+            let header = (&settlement.header, SETTLEMENT_HEADER_LEN);
+            job.settles.is_some()
+                && job.from == frame.transmit.destination
+                && seen.local.since(job.arrived_at) < timeout
+                && (op.initiator, op.slot, op.generation) == (to, slot.0, generation)
+                && binds(&frame.bytes, header, &job.request, &op.key)
+        };
+        // Of copies of one request it may be any: those before may have made room.
+        let told = settlement.verdict;
+        let mut found = None;
+        let mut known = None;
+        for (place, job) in jobs.iter().enumerate().filter(|(_, job)| may_be(job)) {
+            let due = job.settles.expect("a SETTLE's");
+            known = Some(due.verdict);
+            if due.allows(told) {
+                found = Some(place);
+                break;
+            }
+        }
+        let Some(place) = found else {
+            let node = seen.node;
+            return known.map_or(Ok(None), |known| Err(Violation::Verdict { node, told, known }));
+        };
+        let Job { op, from, .. } = jobs.remove(place);
+        let mut before = place;
+        jobs.retain(|job| {
+            let is_before = before > 0;
+            before = before.saturating_sub(1);
+            let is_overtaken = is_before && job.from == from;
+            if is_overtaken {
+                overtaken.push(job.op);
+            }
+            !is_overtaken
+        });
+        Ok(Some(op))
     }
 
     /// The first mutation at the sender of `frame` that is of its receiver's op, and `is_it`.
@@ -244,6 +379,7 @@ impl Checker {
     /// it.
     pub(super) fn data_received(
         &mut self,
+        sim: &Sim,
         seen: &Seen,
         frame: &Frame,
         data: &SolicitedData,
@@ -255,40 +391,73 @@ impl Checker {
         let slot = op.slot;
         let solicitation = solicitation.expect("set when it was sent");
         let state = &mut self.nodes[node.index()];
-        let is_old = applied.result == Err(DropReason::OldKey);
-        if applied.result.is_err() && !is_old {
-            return Ok(());
-        }
+        let refused = match applied.result {
+            Ok(()) => None,
+            Err(DropReason::OldKey) => Some(OpStatus::RemoteAuthenticationFailure),
+            Err(DropReason::NoReceiveLeft) => Some(OpStatus::RemoteNotReady),
+            Err(reason) => {
+                // What is too late has a receive all the same.
+                if reason == DropReason::DataLate
+                    && let Some(pending) = state.solicited(solicitation)
+                {
+                    pending.bound |= op.consumes_receive();
+                }
+                return Ok(());
+            }
+        };
         let twice = Violation::AcceptedTwice { node, slot };
         let pending = state.solicited(solicitation).ok_or(twice)?;
         let granules = granules(data.span());
         if pending.arrived & granules != 0 {
             return Err(twice);
         }
-        if is_old {
+        pending.arrived |= granules;
+        let is_whole = pending.arrived == all_granules(op.size);
+        let changes = is_whole || op.lands_in_parts();
+        if refused == Some(OpStatus::RemoteNotReady) {
+            if !op.consumes_receive() || pending.bound {
+                return Err(twice);
+            }
+            if pending.refused.is_none() {
+                self.not_ready.push(data.header.region);
+            }
+            pending.refused = refused;
+        } else if refused.is_some() {
             if !pending.stale {
                 return Err(Violation::NotOld { node, initiator: op.initiator, slot });
             }
-            pending.refused = true;
+            pending.refused = refused;
         } else {
             if pending.stale {
                 return Err(Violation::OldKey { node, initiator: op.initiator, slot });
             }
-            if op.end == Some(End::Reported) {
+            if pending.refused.is_some() {
+                return Err(twice);
+            }
+            pending.bound |= op.consumes_receive();
+            if changes && op.end == Some(End::Reported) {
                 return Err(Violation::AppliedLate { node, initiator: op.initiator, slot });
             }
             if applied.counted && applied.over_at == seen.at {
                 return Err(Violation::FalseAlarm { node });
             }
-            if !applied.counted {
+            if changes && !applied.counted {
                 op.changed_until = op.changed_until.max(applied.over_at);
             }
         }
-        pending.arrived |= granules;
-        if pending.arrived != all_granules(op.size) {
+        if !is_whole {
             return Ok(());
         }
         pending.state = PendingState::Answering(solicitation);
+        pending.bound = false;
+        if let Some(name) = pending.name
+            && pending.refused.is_none()
+        {
+            let at = [seen.local, sim.local_at(node, applied.over_at)];
+            self.commits.push(Commit { number: op.number, node, at });
+            state.records.applied(name, seen.local);
+        }
+        let pending = state.answering(solicitation).ok_or(twice)?;
         let in_flight = core::mem::take(&mut pending.in_flight);
         state.in_flight -= in_flight;
         // Answers are sent in the order in which there came to be something to answer.

@@ -4,20 +4,29 @@ use core::time::Duration;
 
 use rma_core::{
     addr::HostAddr,
+    command::{CommandOp, RecordedOp},
     crypto::{DerivedRegionKey, Iv},
     limits::GRANULE,
     op::{ClassOfService, OpStatus, OpType},
+    outcome::{OpName, Verdict},
     region::RegionId,
     time::Instant,
 };
 
-use super::{fairness::Fairness, notices::Notices};
+use super::{
+    fairness::Fairness,
+    notices::Notices,
+    records::{DueVerdict, Records},
+};
 use crate::net::frame::NodeId;
 
 /// A command whose completion has not been seen. Times are by its node's clock but for `due`.
 #[derive(Debug)]
 pub(super) struct Outstanding {
+    /// How many commands were issued before it, on all nodes.
+    pub(super) number: u64,
     pub(super) op_type: OpType,
+    pub(super) command: CommandOp,
     pub(super) class: ClassOfService,
     /// K_d, right or wrong.
     pub(super) key: DerivedRegionKey,
@@ -51,6 +60,8 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Solicited {
     pub(super) frame: FrameNumber,
+    /// What the target calls the op.
+    pub(super) name: OpName,
     /// When it had been accepted, by the initiator's clock.
     pub(super) at: Instant,
     /// Bytes of the op that have been sent.
@@ -63,7 +74,10 @@ pub(super) struct Op {
     pub(super) initiator: NodeId,
     pub(super) slot: u16,
     pub(super) generation: u32,
+    /// The number of its command.
+    pub(super) number: u64,
     pub(super) op_type: OpType,
+    pub(super) command: CommandOp,
     pub(super) key: DerivedRegionKey,
     pub(super) size: u32,
     pub(super) target: Option<(NodeId, RegionId)>,
@@ -74,6 +88,8 @@ pub(super) struct Op {
     /// An acknowledgement with this status was accepted.
     pub(super) acknowledged: Option<OpStatus>,
     pub(super) solicited: Option<Solicited>,
+    /// What was said by the settlement that was accepted.
+    pub(super) verdict: Option<Verdict>,
     /// Copies of its request that the network delivers, at most.
     pub(super) request_copies: u64,
     /// How often a responder accepted its request.
@@ -90,6 +106,39 @@ pub(super) struct Op {
     pub(super) changed_until: Instant,
 }
 
+impl Op {
+    /// Whether it asks what became of another.
+    pub(super) const fn is_settle(&self) -> bool {
+        matches!(self.command, CommandOp::Settle { .. })
+    }
+
+    /// Whether its target records it.
+    pub(super) const fn is_recorded(&self) -> bool {
+        matches!(self.command, CommandOp::Recorded { .. })
+    }
+
+    /// Whether it consumes a posted receive.
+    pub(super) const fn consumes_receive(&self) -> bool {
+        self.is_recorded()
+            && matches!(self.op_type, OpType::Send | OpType::Notify | OpType::WriteWithImm)
+    }
+
+    /// Whether its acknowledgement has a result.
+    pub(super) const fn has_result(&self) -> bool {
+        self.is_recorded() && matches!(self.op_type, OpType::CompareSwap | OpType::FetchAdd)
+    }
+
+    /// Whether each part of its data changes its target; otherwise the last part does, in one step.
+    pub(super) const fn lands_in_parts(&self) -> bool {
+        matches!(
+            self.command,
+            CommandOp::Write(_)
+                | CommandOp::Rekey(_)
+                | CommandOp::Recorded { op: RecordedOp::WriteWithImm { ordered: false, .. }, .. }
+        )
+    }
+}
+
 /// A read request that a responder accepted and has not answered in full.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -103,6 +152,8 @@ pub(super) struct Job {
     pub(super) sent: u32,
     /// Its region has another key by now, or is gone.
     pub(super) stale: bool,
+    /// What a SETTLE is answered with; `None` of a read.
+    pub(super) settles: Option<DueVerdict>,
 }
 
 /// A mutation request that a responder accepted and that is not over there.
@@ -117,8 +168,12 @@ pub(super) struct Pending {
     pub(super) limit: Duration,
     pub(super) stale: bool,
     pub(super) state: PendingState,
-    /// Data of it came after its region had changed, and was not applied.
-    pub(super) refused: bool,
+    /// Data of it came and was not applied: what the acknowledgement has to say.
+    pub(super) refused: Option<OpStatus>,
+    /// What the target calls it, once it is solicited, if it is recorded.
+    pub(super) name: Option<OpName>,
+    /// A receive is bound to it.
+    pub(super) bound: bool,
     /// One bit for each granule that has come, applied or not.
     pub(super) arrived: u64,
     /// Payload that is on its way to it.
@@ -158,6 +213,7 @@ pub(super) struct NodeState {
     /// Reads that a later one of the same initiator has overtaken: they had made room, and their
     /// notices follow.
     pub(super) overtaken: Vec<OpIndex>,
+    pub(super) records: Records,
 }
 
 impl NodeState {
@@ -197,6 +253,11 @@ impl NodeState {
     pub(super) fn solicited(&mut self, frame: FrameNumber) -> Option<&mut Pending> {
         let is_it = |pending: &&mut Pending| matches!(pending.state, PendingState::Solicited(by, _) if by == frame);
         self.pending.iter_mut().find(is_it)
+    }
+
+    /// The mutation that was solicited by `frame`, and is to be acknowledged.
+    pub(super) fn answering(&mut self, frame: FrameNumber) -> Option<&mut Pending> {
+        self.pending.iter_mut().find(|it| it.state == PendingState::Answering(frame))
     }
 }
 

@@ -45,6 +45,9 @@ pub struct Options {
     pub mutations: Chance,
     /// How many of those are rekeys.
     pub rekeys: Chance,
+    /// How many of the other mutations are recorded at their targets: SEND, NOTIFY, atomics and so
+    /// on.
+    pub recorded: Chance,
     /// How many of the ops are bound to fail: wrong keys, unknown regions, out of bounds, and so
     /// on.
     pub hopeless: Chance,
@@ -87,7 +90,7 @@ impl fmt::Display for Options {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
         let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, old_keys, .. } =
             self;
-        let Self { recordings, silent, together, .. } = self;
+        let Self { recordings, silent, together, recorded, .. } = self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -96,7 +99,7 @@ impl fmt::Display for Options {
             writeln!(
                 f,
                 "  n{number} {addresses:?} mtu {} rate {} B/s {:?} window {} slots {} regions {} inbound queue {} \
-                 pending writes {} receive ring {} notices {}/s dispatch timeout {:?} timeout {:?} RTT {:?} bandwidth {} B/s counter from {:#x} \
+                 pending writes {} records {} receive ring {} notices {}/s dispatch timeout {:?} timeout {:?} RTT {:?} bandwidth {} B/s counter from {:#x} \
                  clock from {} ns {:+} ppm",
                 node.mtu,
                 node.rate,
@@ -106,6 +109,7 @@ impl fmt::Display for Options {
                 nic.regions,
                 nic.inbound_queue,
                 nic.pending_writes,
+                nic.outcome_records,
                 node.receive_ring,
                 nic.notices_per_second,
                 nic.timing.dispatch_timeout,
@@ -143,7 +147,7 @@ impl fmt::Display for Options {
         write!(
             f,
             "  ops: {safety_ops} + {liveness_ops} a node, {together} every {gap:?}, {mutations} mutations, of these \
-             {rekeys} rekeys, {hopeless} hopeless, of these {old_keys} under old keys; {recordings} recordings \
+             {rekeys} rekeys, of others {recorded} recorded, {hopeless} hopeless, of these {old_keys} under old keys; {recordings} recordings \
              replayed with each, {silent} nodes silent"
         )
     }

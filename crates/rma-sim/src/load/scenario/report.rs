@@ -6,12 +6,16 @@ use rma_core::{
     error::{DropReason, NotSent},
     nic::NicCounters,
     op::{OpStatus, OpType},
+    outcome::Verdict,
     time::Instant,
 };
 
-use crate::net::{
-    frame::NodeId,
-    trace::{Digest, Place, Seen, What},
+use crate::{
+    check::history::Checked,
+    net::{
+        frame::NodeId,
+        trace::{Digest, Place, Seen, What},
+    },
 };
 
 /// Frames that were dropped by NICs, by reason code.
@@ -41,7 +45,7 @@ impl core::ops::DerefMut for Drops {
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code.
+    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code. Without SETTLEs.
     pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: Drops,
@@ -80,6 +84,15 @@ pub struct Report {
     /// Mutations that were parked, and those of them whose entries were given to others; requests
     /// that made room for others.
     pub made_room: [u64; 3],
+    /// How SETTLEs ended, by status code.
+    pub settles: [u64; OpStatus::ALL.len()],
+    /// Answers to SETTLEs, in the order of [`Verdict::ALL`].
+    pub verdicts: [u64; Verdict::ALL.len()],
+    /// Words whose histories were checked.
+    pub words: u64,
+    /// Atomics on them, those of their own hosts among them, and how many of these were judged as
+    /// of unknown outcome.
+    pub atomics: [u64; 2],
     /// Events that the simulator took from its heap.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
@@ -124,6 +137,10 @@ impl Report {
         self.gathers += other.gathers;
         self.late_effects += other.late_effects;
         self.made_room.iter_mut().zip(other.made_room).for_each(|(own, other)| *own += other);
+        self.verdicts.iter_mut().zip(other.verdicts).for_each(|(own, other)| *own += other);
+        self.settles.iter_mut().zip(other.settles).for_each(|(own, other)| *own += other);
+        self.words += other.words;
+        self.atomics.iter_mut().zip(other.atomics).for_each(|(own, other)| *own += other);
         self.steps += other.steps;
         self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
         self.end = self.end.max(other.end);
@@ -198,6 +215,20 @@ impl Report {
             .map_or(0, |row| self.statuses[row][status as usize])
     }
 
+    /// Takes in what was found in order.
+    pub(super) fn take_checked(&mut self, checked: &Checked) {
+        self.words += checked.words as u64;
+        self.atomics[0] += checked.ops as u64;
+        self.atomics[1] += checked.unknown as u64;
+    }
+
+    pub(super) fn count_settle(&mut self, status: OpStatus, verdict: Option<Verdict>) {
+        self.settles[status as usize] += 1;
+        if let Some(place) = verdict.and_then(|it| Verdict::ALL.iter().position(|&of| of == it)) {
+            self.verdicts[place] += 1;
+        }
+    }
+
     pub(super) fn count_end(&mut self, op_type: OpType, status: OpStatus) {
         if let Some(row) = OpType::ALL.iter().position(|&it| it == op_type) {
             self.statuses[row][status as usize] += 1;
@@ -220,6 +251,14 @@ impl fmt::Display for Report {
         writeln!(f, "{late_effects} late effects counted")?;
         let [parked, forgotten, pushed_out] = self.made_room;
         writeln!(f, "{parked} parked, {forgotten} of them forgotten; {pushed_out} pushed out")?;
+        let [atomics, unknown] = self.atomics;
+        writeln!(f, "{} words, {atomics} ops on them, {unknown} unknown", self.words)?;
+        for (verdict, count) in Verdict::ALL.into_iter().zip(self.verdicts) {
+            writeln!(f, "{count:>8} settled: {verdict}")?;
+        }
+        for status in OpStatus::ALL.into_iter().filter(|&s| self.settles[s as usize] > 0) {
+            writeln!(f, "{:>8} SETTLE {status}", self.settles[status as usize])?;
+        }
         writeln!(f, "at most {peak_in_flight} B solicited and in flight; {refused} refused")?;
         for (op_type, counts) in OpType::ALL.into_iter().zip(&self.statuses) {
             for status in OpStatus::ALL.into_iter().filter(|&s| counts[s as usize] > 0) {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rma_core::{
     addr::Pid,
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
-    limits::OP_SIZE_MAX,
+    limits::{OP_SIZE_MAX, WORD_LEN},
     nic::RegionEntry,
     op::OpType,
     region::{Permissions, RegionId},
 };
 use rma_shm::Region;
 
-use super::{PIDS, TARGETS, pid};
+use super::{PIDS, TARGETS, pid, queue::Queue};
 use crate::{
     check::{
         oracle::{Area, first_difference},
@@ -27,6 +27,9 @@ pub(super) const AREA_LEN: usize = OP_SIZE_MAX as usize + 128;
 
 /// How many writes to one target may be under way at once.
 const AREAS_PER_TARGET: usize = 6;
+
+/// How many words of a target atomics are on.
+pub(super) const WORDS: usize = 2;
 
 /// The longest part of a target that is only read.
 const CONTENT_LEN_MAX: u64 = 16 << 10;
@@ -45,7 +48,7 @@ pub(super) struct Target {
     memory: Arc<Region>,
     /// Its first bytes, which nobody writes to.
     pub(super) content: Arc<[u8]>,
-    /// The rest, an area for each write.
+    /// Behind it, an area for each write; then words for atomics.
     pub(super) areas: Vec<Area>,
     pub(super) areas_in_use: [bool; AREAS_PER_TARGET],
 }
@@ -60,6 +63,8 @@ pub(super) struct Host {
     pub(super) contents: usize,
     /// Targets, with all that they ever were: nobody may write to those of the past, either.
     pub(super) epochs: Vec<[Target; TARGETS]>,
+    /// The receive queues of the targets.
+    pub(super) queues: Vec<[Queue; TARGETS]>,
     /// Registered, without any permission.
     pub(super) forbidden: Target,
     /// The name of a region that was deregistered.
@@ -80,6 +85,7 @@ impl Host {
             life: 0,
             contents: 0,
             epochs: vec![draw_targets(node, &mut prng)],
+            queues: vec![draw_queues(&seeds, 0)],
             forbidden,
             stale: RegionId::from_bits(0),
             local: core::array::from_fn(|_| (RegionId::from_bits(0), Arc::new(small_region()))),
@@ -95,11 +101,11 @@ impl Host {
         for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
             sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
         }
-        self.forbidden.register(sim, node);
+        self.forbidden.register(sim, node, None);
         self.stale = self.forbidden.id;
         sim.nic_mut(node).regions_mut().deregister(self.stale).expect("registered above");
-        self.targets_mut().iter_mut().for_each(|target| target.register(sim, node));
-        self.forbidden.register(sim, node);
+        (0..TARGETS).for_each(|target| self.register_target(sim, node, target));
+        self.forbidden.register(sim, node, None);
         let len = usize::from(slots.div_ceil(2)) * AREA_LEN;
         for process in 0..PIDS {
             self.local[process].1 = Arc::new(Region::new(len).expect("a few KiB a slot"));
@@ -119,8 +125,21 @@ impl Host {
             self.contents += 1;
             let mut prng = seeds.fork(1 + self.contents as u64);
             self.epochs.push(draw_targets(node, &mut prng));
+            self.queues.push(draw_queues(&seeds, self.contents as u64));
         }
         self.start(sim, node);
+    }
+
+    /// Registers a target, and before it the queue that it names.
+    pub(super) fn register_target(&mut self, sim: &mut Sim, node: NodeId, target: usize) {
+        let queue = &mut self.queues[self.contents][target];
+        queue.register(sim, node);
+        let events = queue.id;
+        self.epochs[self.contents][target].register(sim, node, Some(events));
+    }
+
+    pub(super) fn queue(&self, target: usize) -> &Queue {
+        &self.queues[self.contents][target]
     }
 
     fn register_local(&mut self, sim: &mut Sim, node: NodeId, process: usize) {
@@ -166,8 +185,14 @@ fn small_region() -> Region {
 }
 
 fn draw_targets(node: NodeId, prng: &mut Prng) -> [Target; TARGETS] {
-    let both = Permissions::READ | Permissions::WRITE;
+    let both = Permissions::READ | Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
     [both, both | Permissions::REKEY].map(|permissions| Target::new(node, prng, permissions))
+}
+
+/// From a generator of their own: what targets are does not depend on them.
+fn draw_queues(seeds: &Prng, epoch: u64) -> [Queue; TARGETS] {
+    let mut prng = seeds.fork(0x9e0e + epoch);
+    core::array::from_fn(|_| Queue::new(&mut prng))
 }
 
 pub(super) fn draw_key(prng: &mut Prng) -> RegionKey {
@@ -182,7 +207,8 @@ impl Target {
         prng.fill(&mut content);
         let writable = permissions.contains(Permissions::WRITE);
         let areas = if writable { AREAS_PER_TARGET } else { 0 };
-        let len = content.len() + areas * AREA_LEN;
+        let len = (content.len() + areas * AREA_LEN).next_multiple_of(WORD_LEN);
+        let len = len + WORDS * WORD_LEN;
         let memory = Arc::new(Region::new(len).expect("a few KiB"));
         memory.copy_in(0, &content).expect("the region is longer");
         let area = |area: usize| {
@@ -204,10 +230,14 @@ impl Target {
         }
     }
 
-    pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
+    fn register(&mut self, sim: &mut Sim, node: NodeId, events: Option<RegionId>) {
         // A process of its own: no command has it as its local region.
         let Self { memory, key_bytes, permissions, .. } = self;
         let entry = RegionEntry::new(memory.clone(), key_bytes, *permissions, Pid(1));
+        let entry = match events {
+            Some(queue) => entry.with_events(queue),
+            None => entry,
+        };
         self.id = register(sim, node, entry);
     }
 
@@ -224,6 +254,21 @@ impl Target {
     /// Where `area` begins.
     pub(super) fn area_start(&self, area: usize) -> u64 {
         (self.content.len() + area * AREA_LEN) as u64
+    }
+
+    /// Where word number `word` is.
+    pub(super) fn word_offset(&self, word: usize) -> u64 {
+        self.len() - ((WORDS - word) * WORD_LEN) as u64
+    }
+
+    /// What the word at `offset` holds.
+    pub(super) fn load(&self, offset: u64) -> u64 {
+        self.memory.load_acquire(offset).expect("a word of the target")
+    }
+
+    /// The memory that atomics of its owner are on.
+    pub(super) fn memory(&self) -> &Region {
+        &self.memory
     }
 
     /// Checks that the NIC has the key that it must have.
@@ -249,7 +294,7 @@ impl Target {
     }
 }
 
-fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
+pub(super) fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
     let registered = sim.nic_mut(node).regions_mut().register(Box::new(entry));
     registered.map_err(|(error, _)| error).expect("the table has room for `REGIONS_PER_NODE`")
 }

@@ -1,13 +1,16 @@
 //! One op: what it asks for, how it must end on a network without faults, and what it does then.
 
+pub(super) mod recorded;
+
 use std::sync::Arc;
 
 use rma_core::{
     addr::{HostAddr, Pid},
-    command::{Command, CommandOp, CommandSlotId, Transfer},
+    command::{Command, CommandOp, CommandSlotId, RecordedOp, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
-    limits::OP_SIZE_MAX,
+    limits::{OP_SIZE_MAX, WORD_LEN},
     op::{ClassOfService, Moves, OpStatus, OpType},
+    outcome::Done,
     region::RegionId,
     time::Instant,
 };
@@ -35,6 +38,8 @@ pub(crate) struct Bias {
     pub(crate) mutations: Chance,
     /// How many of those are rekeys.
     pub(crate) rekeys: Chance,
+    /// How many of the others are recorded.
+    pub(crate) recorded: Chance,
 }
 
 /// What an op does if it ends as it should.
@@ -43,15 +48,37 @@ pub(super) enum Use {
     /// Bytes of the target go to the slot's area.
     Read,
     /// Bytes of the slot's area go to one of the target's.
-    Write { area: usize, offset: usize },
+    Write { area: usize, offset: usize, place: Place },
     /// The target gets this key.
     Rekey { key: RegionKey },
+    /// Bytes of the slot's area go into a buffer.
+    Send,
+    /// An event.
+    Notify,
+    /// The word at this place is changed.
+    Atomic { offset: u64 },
+    /// Asks about the op with this number; `None` if that is another process's.
+    Settle { of: Option<u64> },
+}
+
+/// How the bytes of an op land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// As they come.
+    Granules,
+    /// All of them or none.
+    Whole,
 }
 
 /// An op, and how it must end on a network without faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
+    /// How many commands were issued before it, on all nodes.
+    pub(crate) number: u64,
     pub(crate) command: Command,
+    /// Who asks.
+    pub(super) initiator: HostAddr,
+    pub(super) pid: Pid,
     pub(crate) expected: OpStatus,
     pub(crate) responder: NodeId,
     /// Which life of the responder it was planned for.
@@ -81,9 +108,67 @@ impl Planned {
             // What an op that must fail asks for may lie elsewhere.
             Use::Read if self.expected != OpStatus::Ok => 0,
             Use::Read => self.command.op.op_size() as usize,
-            Use::Write { .. } | Use::Rekey { .. } => self.content.len(),
+            Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => 0,
+            Use::Write { .. } | Use::Rekey { .. } | Use::Send => self.content.len(),
         };
         &self.content[self.content_offset..self.content_offset + len]
+    }
+
+    /// Whether its target records it.
+    pub(crate) const fn is_recorded(&self) -> bool {
+        matches!(self.command.op, CommandOp::Recorded { .. })
+    }
+
+    /// Whether it consumes a receive.
+    pub(crate) const fn consumes_receive(&self) -> bool {
+        self.is_recorded()
+            && matches!(
+                self.command.op.op_type(),
+                OpType::Send | OpType::Notify | OpType::WriteWithImm
+            )
+    }
+
+    /// Whether it is recorded, and its bytes land as they come.
+    const fn lands_in_parts(&self) -> bool {
+        matches!(
+            self.command.op,
+            CommandOp::Recorded { op: RecordedOp::WriteWithImm { ordered: false, .. }, .. }
+        )
+    }
+
+    /// Whether it may swap a value into a word that nobody else does.
+    pub(super) const fn swaps(&self) -> bool {
+        matches!(self.command.op, CommandOp::Recorded { op: RecordedOp::CompareSwap { .. }, .. })
+    }
+
+    pub(super) fn set_done(&mut self, known: Option<Done>) {
+        if let CommandOp::Recorded { done, .. } = &mut self.command.op {
+            *done = known;
+        }
+    }
+
+    /// A SETTLE that is planned now for an op that went before.
+    pub(super) fn as_settle(
+        &self,
+        sim: &Sim,
+        command: Command,
+        of: Option<u64>,
+        (responder_life, contents): (u32, usize),
+    ) -> Self {
+        Self {
+            command,
+            expected: OpStatus::Ok,
+            responder_life,
+            stale: false,
+            planned_at: sim.local_now(self.responder),
+            notices_unsent: notices_unsent(sim, self.responder),
+            contents,
+            purpose: Use::Settle { of },
+            area_offset: 0,
+            content: Arc::from([]),
+            content_offset: 0,
+            ..self.clone()
+        }
     }
 }
 
@@ -93,8 +178,9 @@ pub(super) fn plan(
     sim: &Sim,
     mut prng: Prng,
     (node, slot): (NodeId, u16),
-    bias: Bias,
+    (bias, value): (Bias, Option<u64>),
 ) -> Planned {
+    let mut extra = prng.fork(2);
     let local = &hosts[node.index()];
     let anybody = NodeId(prng.below(hosts.len() as u64) as u16);
     let responder = bias.responder.unwrap_or(anybody);
@@ -122,7 +208,7 @@ pub(super) fn plan(
     let (is_whole, some) = (prng.chance(Chance::ppm(250_000)), prng.magnitude(largest));
     let op_size = (if is_whole { largest } else { some }) as u32;
     let slack = AREA_LEN - op_size as usize + 1;
-    let [area_offset, offset] = [0, 1].map(|_| prng.below(slack as u64) as usize);
+    let [mut area_offset, offset] = [0, 1].map(|_| prng.below(slack as u64) as usize);
     let read_offset = prng.below(content_len.saturating_sub(op_size.into()) + 1);
     let new_key = draw_key(&mut prng);
     let transfer = Transfer {
@@ -131,7 +217,19 @@ pub(super) fn plan(
         local_region: local.local[process].0,
         local_offset: local.local_offset(slot) + area_offset as u64,
     };
+    let (mut remote_region, mut region_key) = (wanted.id, &wanted.key);
     let (op, purpose, content, content_offset) = match (op_type, free) {
+        (OpType::Read | OpType::Write, free)
+            if is_mutation && !is_rekey && extra.chance(bias.recorded) =>
+        {
+            // The size may be rounded up to whole words.
+            area_offset = area_offset.min(AREA_LEN - op_size as usize - WORD_LEN);
+            let local_offset = local.local_offset(slot) + area_offset as u64;
+            let transfer = Transfer { local_offset, ..transfer };
+            let drawn = recorded::draw(&mut extra, remote, (target, free), transfer, value);
+            (remote_region, region_key) = (drawn.region, drawn.key);
+            (drawn.op, drawn.purpose, drawn.bytes, 0)
+        }
         (OpType::Rekey, _) => {
             (CommandOp::Rekey(new_key), Use::Rekey { key: new_key }, Arc::from([]), 0)
         }
@@ -140,7 +238,7 @@ pub(super) fn plan(
             prng.fill(&mut data);
             let remote_offset = wanted.area_start(area) + offset as u64;
             let op = CommandOp::Write(Transfer { remote_offset, ..transfer });
-            (op, Use::Write { area, offset }, data.into(), 0)
+            (op, Use::Write { area, offset, place: Place::Granules }, data.into(), 0)
         }
         _ => {
             let content = wanted.content.clone();
@@ -148,15 +246,18 @@ pub(super) fn plan(
         }
     };
     let op_type = op.op_type();
-    let binding =
-        KeyBinding { initiator, responder: responder_addr, pid: pid(node, process), op_type };
+    let pid = pid(node, process);
+    let binding = KeyBinding { initiator, responder: responder_addr, pid, op_type };
     let planned = Planned {
+        number: 0,
+        initiator,
+        pid,
         command: Command {
             slot: CommandSlotId(slot),
             class: prng.choose(&ClassOfService::ALL),
             responder: responder_addr,
-            remote_region: wanted.id,
-            key: wanted.key.derive(&binding),
+            remote_region,
+            key: region_key.derive(&binding),
             op,
         },
         expected: OpStatus::Ok,
@@ -214,6 +315,18 @@ enum Flaw {
 }
 
 impl Flaw {
+    /// Whether it is about what the command says of sizes and places.
+    const fn is_of_places(self) -> bool {
+        matches!(
+            self,
+            Self::RemoteOutOfBounds
+                | Self::WrongSize
+                | Self::NoLocalRegion
+                | Self::LocalRegionOfAnotherProcess
+                | Self::LocalOutOfBounds
+        )
+    }
+
     /// All of them, to draw one. The remote bounds have two places, so that they are drawn twice as
     /// often. The order is part of what a seed means.
     const ALL: [Self; 14] = [
@@ -244,12 +357,20 @@ fn spoil(
     remote: &Host,
     binding: &KeyBinding,
 ) -> Planned {
+    let is_recorded = planned.is_recorded() && flaw.is_of_places() && !planned.lands_in_parts();
+    if is_recorded {
+        return recorded::spoil(prng, flaw, planned, local, remote, binding);
+    }
     let mut spoiled = planned;
     let target = &remote.targets()[spoiled.target];
     let command = &mut spoiled.command;
     spoiled.expected = OpStatus::RemoteAuthenticationFailure;
     let transfer = match &mut command.op {
         CommandOp::Read(transfer) | CommandOp::Write(transfer) => Some(transfer),
+        CommandOp::Recorded {
+            op: RecordedOp::WriteWithImm { transfer, ordered: false, .. },
+            ..
+        } => Some(transfer),
         CommandOp::Rekey(_) | CommandOp::Recorded { .. } | CommandOp::Settle { .. } => None,
     };
     match (flaw, transfer) {

@@ -1,0 +1,221 @@
+//! A host's receive queue, and the application that has it: what it posts and when, and what events
+//! it must find.
+//!
+//! Each op that was applied and consumes a receive leaves one event, in the order in which they
+//! were applied, with its fields and bytes; nothing else leaves one. A receive that is posted is
+//! consumed by one op, or still posted.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use rma_core::{
+    addr::Pid,
+    crypto::{RegionKey, RegionKeySchedule},
+    limits::WORD_LEN,
+    nic::RegionEntry,
+    receive_queue::{Event, ReceiveQueueLayout, ReceiveQueueMemory},
+    region::{Permissions, RegionId},
+    time::Instant,
+};
+use rma_shm::{Consumer, Line, Producer, Region};
+
+use super::host::{draw_key, register};
+use crate::{
+    check::violation::Violation,
+    net::{frame::NodeId, sim::Sim},
+    prng::{Chance, Prng},
+};
+
+/// How its application behaves where ops may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Habit {
+    /// It posts what it can, and reads all events.
+    Prompt,
+    /// It posts and reads one now and then.
+    Slow,
+    /// As that, and posts what makes no sense as well.
+    Garbage,
+    /// It never posts anything.
+    Dead,
+}
+
+/// An event that must come.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    /// All its fields but which receive it consumes, and when.
+    pub(super) event: Event,
+    /// When, by the clock of its host: not before, and not after.
+    pub(super) at: [Instant; 2],
+    /// A SEND's message.
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) id: RegionId,
+    pub(super) key: RegionKeySchedule,
+    key_bytes: RegionKey,
+    layout: ReceiveQueueLayout,
+    memory: Arc<Region>,
+    ends: Option<(Producer, Consumer)>,
+    /// By receive: whether it is posted, and its event has not been read.
+    posted: Vec<bool>,
+    /// What was applied, and has not been read.
+    awaited: VecDeque<Awaited>,
+    habit: Habit,
+    /// Since it was registered, posts were made that make no sense.
+    has_garbage: bool,
+}
+
+impl Queue {
+    pub(super) fn new(prng: &mut Prng) -> Self {
+        let receives = prng.choose(&[1, 4, 16, 16]);
+        let buffer_len = prng.choose(&[0, 100, 1024, 4096, 4096]);
+        let layout = ReceiveQueueLayout::new(receives, buffer_len).expect("small ones");
+        let key_bytes = draw_key(prng);
+        let memory = Region::new(layout.memory_len()).expect("a few KiB");
+        Self {
+            id: RegionId::from_bits(0),
+            key: RegionKeySchedule::new(&key_bytes),
+            key_bytes,
+            layout,
+            memory: Arc::new(memory),
+            ends: None,
+            posted: vec![false; receives.into()],
+            awaited: VecDeque::new(),
+            has_garbage: false,
+            habit: prng.choose(&[
+                Habit::Prompt,
+                Habit::Prompt,
+                Habit::Slow,
+                Habit::Slow,
+                Habit::Garbage,
+                Habit::Dead,
+            ]),
+        }
+    }
+
+    pub(super) const fn layout(&self) -> ReceiveQueueLayout {
+        self.layout
+    }
+
+    /// Whether an op may find no receive though all are posted that can be, and so many ops are
+    /// under way at most: what makes no sense may have filled the ring of posts.
+    pub(super) fn may_lack_receives(&self, ops: usize) -> bool {
+        self.has_garbage || usize::from(self.layout.receives()) < ops
+    }
+
+    /// Registers it with fresh rings.
+    pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
+        let rings = ReceiveQueueMemory::heap(self.layout);
+        let port = rings.clone().into_port(None);
+        let permissions = Permissions::SEND | Permissions::NOTIFY;
+        let (memory, key) = (self.memory.clone(), &self.key_bytes);
+        let entry = RegionEntry::receive_queue(port, memory, key, permissions, Pid(1));
+        self.id = register(sim, node, entry);
+        let ends = (rings.posts().clone().into_producer(), rings.events().clone().into_consumer());
+        self.ends = Some(ends);
+        self.posted.fill(false);
+        self.has_garbage = false;
+        self.awaited.clear();
+    }
+
+    pub(super) fn set_key(&mut self, key: RegionKey) {
+        self.key = RegionKeySchedule::new(&key);
+        self.key_bytes = key;
+    }
+
+    /// What its application does where ops may fail.
+    pub(super) fn tend(&mut self, node: NodeId, prng: &mut Prng) -> Result<(), Violation> {
+        let is_awake = prng.chance(Chance::ppm(300_000));
+        match self.habit {
+            Habit::Prompt => self.serve(node),
+            _ if !is_awake => Ok(()),
+            Habit::Slow => {
+                self.post(1);
+                self.poll(node, 1)
+            }
+            Habit::Garbage => {
+                let receives = self.layout.receives();
+                // What is posted twice may become right as soon as its event is published.
+                let number = prng.choose(&[receives.into(), 1 << 16, u64::MAX]);
+                self.push(number);
+                self.has_garbage = true;
+                self.post(1);
+                self.poll(node, 1)
+            }
+            Habit::Dead => self.poll(node, 1),
+        }
+    }
+
+    /// Reads all events and posts all receives.
+    pub(super) fn serve(&mut self, node: NodeId) -> Result<(), Violation> {
+        self.poll(node, usize::MAX)?;
+        self.post(usize::MAX);
+        Ok(())
+    }
+
+    /// Posts up to `most` receives that are not posted.
+    fn post(&mut self, most: usize) {
+        let mut left = most;
+        for receive in 0..self.posted.len() {
+            if left > 0 && !self.posted[receive] && self.push(receive as u64) {
+                self.posted[receive] = true;
+                left -= 1;
+            }
+        }
+    }
+
+    /// Whether the ring of posts has taken `number`.
+    fn push(&mut self, number: u64) -> bool {
+        let Some((posts, _)) = &mut self.ends else { return false };
+        posts.push(&Line([number, 0, 0, 0, 0, 0, 0, 0])).is_ok()
+    }
+
+    /// Reads up to `most` events, and checks them.
+    pub(super) fn poll(&mut self, node: NodeId, most: usize) -> Result<(), Violation> {
+        let Some((_, events)) = &mut self.ends else { return Ok(()) };
+        let wrong = Violation::Event { node, events: self.awaited.len() };
+        for _ in 0..most {
+            let Some(line) = events.pop() else { break };
+            let event = Event::from_line(&line).ok_or(wrong)?;
+            let Awaited { event: right, at, bytes } = self.awaited.pop_front().ok_or(wrong)?;
+            let right = Event { receive: event.receive, at: event.at, ..right };
+            let posted = self.posted.get_mut(usize::from(event.receive.0)).ok_or(wrong)?;
+            let in_time = at[0] <= event.at && event.at <= at[1];
+            if event != right || !in_time || !core::mem::take(posted) {
+                return Err(wrong);
+            }
+            let stride = (self.layout.buffer_len() as usize).next_multiple_of(WORD_LEN);
+            let start = usize::from(event.receive.0) * stride;
+            let mut message = vec![0; bytes.len()];
+            self.memory.copy_out(start as u64, &mut message).map_err(|_short| wrong)?;
+            if message != bytes {
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that there is an event for each op that was applied, and no other.
+    pub(super) fn check_rest(&mut self, node: NodeId) -> Result<(), Violation> {
+        self.poll(node, usize::MAX)?;
+        let events = self.awaited.len();
+        if events == 0 { Ok(()) } else { Err(Violation::Event { node, events }) }
+    }
+
+    /// An op was applied that consumes a receive.
+    pub(super) fn applied(&mut self, awaited: Awaited) {
+        self.awaited.push_back(awaited);
+    }
+
+    /// An op was refused for want of a receive, while at most so many were bound to others.
+    pub(super) fn check_refusal(&self, node: NodeId, bound: usize) -> Result<(), Violation> {
+        let unread = self.awaited.len();
+        let posted = self.posted.iter().filter(|&&posted| posted).count() - unread;
+        let entries = usize::from(self.layout.receives()).next_power_of_two();
+        if posted > bound && unread + bound < entries {
+            return Err(Violation::NotReady { node, posted, bound });
+        }
+        Ok(())
+    }
+}
