@@ -14,6 +14,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
+use super::recorded::Ends;
 use rma_sim::prng::Prng;
 
 pub(super) const PID: Pid = Pid(77);
@@ -42,6 +43,14 @@ pub(super) enum Expected {
     Written { host: usize, offset: u64, size: u32, fill: u8 },
     /// The target had another key for a while at least.
     Rekeyed,
+    /// That host's queue has an event with this immediate.
+    Event { host: usize, immediate: u64 },
+    /// A ticket was drawn from that host's word.
+    Ticket { host: usize },
+    /// Anything that such an op may end with.
+    Any,
+    /// The target says what became of the op with this counter.
+    Settled { counter: u64 },
 }
 
 pub(super) struct Host {
@@ -53,6 +62,8 @@ pub(super) struct Host {
     pub(super) sink: RegionId,
     /// Others may write to it and rekey it.
     pub(super) target: RegionId,
+    /// What recorded ops are on.
+    pub(super) ends: Ends,
     key: RegionKey,
     source_memory: Arc<Region>,
     sink_memory: Arc<Region>,
@@ -100,6 +111,7 @@ impl Host {
             source: none,
             sink: none,
             target: none,
+            ends: Ends::new(),
             key: RegionKey::from_bytes(key),
             source_memory,
             sink_memory: memory(AREAS as u64 * u64::from(OP_SIZE_MAX)),
@@ -110,6 +122,8 @@ impl Host {
         host.source = host.register(Which::Source);
         host.sink = host.register(Which::Sink);
         host.target = host.register(Which::Target);
+        let others = Pid(PID.0 + 1);
+        host.ends.register(&mut host.nic, &host.key, others);
         host
     }
 
@@ -159,6 +173,15 @@ impl Host {
             && self.taken.get(slot).is_some_and(Option::is_none)
         {
             let area = [fill; OP_SIZE_MAX as usize];
+            let offset = slot as u64 * u64::from(OP_SIZE_MAX);
+            self.sink_memory.copy_in(offset, &area).expect("a slot's own part");
+        }
+    }
+
+    /// Fills the local memory of a slot with what a message has, if the slot is free.
+    pub(super) fn fill(&mut self, slot: usize, byte: u8) {
+        if self.taken.get(slot).is_some_and(Option::is_none) {
+            let area = [byte; OP_SIZE_MAX as usize];
             let offset = slot as u64 * u64::from(OP_SIZE_MAX);
             self.sink_memory.copy_in(offset, &area).expect("a slot's own part");
         }

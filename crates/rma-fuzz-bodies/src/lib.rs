@@ -10,6 +10,7 @@ mod host;
 mod nic;
 mod packet;
 mod portals;
+mod recorded;
 mod ring;
 mod script;
 

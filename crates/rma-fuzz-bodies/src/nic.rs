@@ -19,6 +19,7 @@ use rma_shm::Line;
 
 use super::{
     host::{AREAS, Expected, Host, PID, SLOTS_MAX, SOURCE_LEN, Taken},
+    recorded::Ledger,
     script::Script,
 };
 use rma_sim::prng::Prng;
@@ -40,9 +41,9 @@ pub fn nic(data: &[u8]) -> [u64; OpStatus::ALL.len()] {
 }
 
 /// A frame that a NIC sealed.
-struct Sealed {
-    transmit: Transmit,
-    bytes: Vec<u8>,
+pub(super) struct Sealed {
+    pub(super) transmit: Transmit,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// A clock that jumps between its first and its second reading: the engine was stopped in the midst
@@ -59,16 +60,17 @@ impl Clock for Jumping {
     }
 }
 
-struct World {
-    now: Instant,
+pub(super) struct World {
+    pub(super) now: Instant,
     /// For how long engines were stopped in the midst of frames: no bound holds for that time.
     stopped: Duration,
     /// How the next frame's engine is stopped.
     jump: Duration,
-    hosts: [Host; 2],
-    sealed: Vec<Sealed>,
+    pub(super) hosts: [Host; 2],
+    pub(super) sealed: Vec<Sealed>,
+    pub(super) ledger: Ledger,
     timing: Timing,
-    statuses: [u64; OpStatus::ALL.len()],
+    pub(super) statuses: [u64; OpStatus::ALL.len()],
 }
 
 /// Frames that are kept to be delivered, so that a long input does not cost memory without end.
@@ -91,7 +93,8 @@ impl World {
         let timing = Timing::new(dispatch_timeout, timeout);
         let settings = NicConfigBuilder::default().with(|it| {
             it.command_slots = 1 + (shape as u32 >> 1) % SLOTS_MAX as u32;
-            it.regions = 4;
+            it.regions = 6;
+            it.outcome_records = 1 + (shape as u32 >> 3) % 4;
             it.inbound_queue = 1 + (shape as u32 >> 4) % 4;
             it.pending_writes = 1 + (shape as u32 >> 4) % 4;
             it.rtt = Duration::ZERO;
@@ -104,13 +107,26 @@ impl World {
         let hosts = addrs.map(|addr| Host::new(addr, settings, receive_len_max, &mut prng));
         let statuses = [0; OpStatus::ALL.len()];
         let (stopped, jump) = (Duration::ZERO, Duration::ZERO);
-        Self { now: Instant::ZERO, stopped, jump, hosts, sealed: Vec::new(), timing, statuses }
+        Self {
+            now: Instant::ZERO,
+            stopped,
+            jump,
+            hosts,
+            sealed: Vec::new(),
+            ledger: Ledger::default(),
+            timing,
+            statuses,
+        }
     }
 
     fn step(&mut self, step: u8, script: &mut Script<'_>) {
         let host = usize::from(step >> 7);
         if step & 0x10 != 0 {
             self.jump = Duration::from_nanos(script.wide() * 8);
+        }
+        if step & 0x20 != 0 {
+            self.recorded_step(step & 0x0f, host, script);
+            return;
         }
         match step & 0x0f {
             0 | 1 => self.issue(host, script),
@@ -338,7 +354,7 @@ impl World {
         let head = script.number();
         let len = script.number();
         let mut bytes = script.take(len).to_vec();
-        if let (1..=8, Some(start)) = (head, bytes.first_chunk_mut::<2>()) {
+        if let (1..=12, Some(start)) = (head, bytes.first_chunk_mut::<2>()) {
             *start = [VERSION, head as u8];
         }
         let (destination, source) = (self.hosts[host].addr, self.hosts[1 - host].addr);
@@ -391,7 +407,10 @@ impl World {
                 // Both sources have the same content.
                 assert!(read == self.hosts[host].source_bytes(offset, size), "wrong data was read");
             }
-            Expected::Read { .. } => {}
+            Expected::Read { .. } | Expected::Any => {}
+            Expected::Event { host, immediate } => self.event_ended(host, immediate, &done),
+            Expected::Ticket { host } => self.ticket_ended(host, &done),
+            Expected::Settled { counter } => self.settled(counter, &done),
             Expected::Written { host: target, offset, size, fill } => {
                 let target = &mut self.hosts[target];
                 target.remember_area(offset);
@@ -426,6 +445,7 @@ impl World {
             assert_eq!(host.nic.poll_timeout(), None);
             host.check_areas();
         }
+        self.check_ledger();
         self.statuses
     }
 }

@@ -18,6 +18,12 @@ pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
         });
         run.expect("the swarm has run these seeds");
     }
+    // What the swarm does not send, the golden vectors have.
+    for frame in golden() {
+        if let Some(name) = name(&frame) {
+            files.entry(name).or_insert(frame);
+        }
+    }
     let request = files["request-throughput"].clone();
     let changed = |at: usize, octets: &[u8]| {
         let mut frame = request.clone();
@@ -26,6 +32,13 @@ pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
     };
     files.insert("version-1".into(), changed(0, &[1]));
     files.insert("type-9".into(), changed(1, &[9]));
+    files.insert("type-13".into(), changed(1, &[13]));
+    let recorded = files["recorded-fetchadd"].clone();
+    for (name, at, octet) in [("flags-2", 39, 2), ("type-rekey", 38, 3), ("misaligned", 35, 4)] {
+        let mut frame = recorded.clone();
+        frame[at] = octet;
+        files.insert(format!("recorded-{name}"), frame);
+    }
     files.insert("class-2".into(), changed(2, &[2]));
     files.insert("request-op-size-0".into(), changed(36, &[0, 0]));
     files.insert("request-op-size-4097".into(), changed(36, &[0x10, 0x01]));
@@ -34,6 +47,21 @@ pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
     files.insert("header-only".into(), request[..28].to_vec());
     files.insert("empty".into(), Vec::new());
     files
+}
+
+/// The golden frames of recorded ops and of SETTLE.
+fn golden() -> Vec<Vec<u8>> {
+    let vectors = include_str!("../../../../docs/vectors/1rma-v2.json");
+    let octets = |hex: &str| -> Vec<u8> {
+        let pairs = (0..hex.len()).step_by(2);
+        pairs.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")).collect()
+    };
+    let frames = vectors.lines().filter_map(|line| {
+        let hex = line.trim().strip_prefix("\"frame\": \"")?;
+        let hex = hex.trim_end_matches(',').trim_end_matches('"');
+        hex.starts_with("02").then(|| octets(hex))
+    });
+    frames.filter(|frame| (9..=12).contains(&frame[1])).collect()
 }
 
 fn name(frame: &[u8]) -> Option<String> {

@@ -8,7 +8,12 @@ use crate::story::{SHAPE, Story};
 /// All stories by name.
 pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
     let stories = reads().into_iter().chain(writes()).chain(mutations_gone_wrong());
-    let stories = stories.chain(refusals()).chain(full_tables()).chain(wires()).chain(changes());
+    let stories = stories
+        .chain(refusals())
+        .chain(full_tables())
+        .chain(wires())
+        .chain(changes())
+        .chain(recorded());
     stories.map(|(name, story)| (name.to_owned(), story.told())).collect()
 }
 
@@ -71,6 +76,35 @@ fn mutations_gone_wrong() -> Vec<Named> {
             "write-too-late",
             solicited(100).sends().pass([255, 255], 1).deliver(0).pass([255, 255], 2).complete(),
         ),
+    ]
+}
+
+fn recorded() -> Vec<Named> {
+    let op = |kind, size| Story::new().b_posts().recorded(kind, 0, 0, size);
+    let reached = || op(5, 1).serve(1).answer(1).sends();
+    let late = |story: Story| story.pass([255, 255], 2).complete();
+    let garbage = Story::new().b_posts_garbage(&[3, 3, 7, 8, 0]);
+    vec![
+        ("ordered-write", op(0, 4096).four_hops(3)),
+        ("send", op(1, 1000).four_hops(1).b_takes_events()),
+        ("send-too-long", op(1, 1025).four_hops(0)),
+        ("send-not-ready", Story::new().recorded(1, 0, 0, 9).four_hops(0)),
+        ("write-with-imm", op(2, 1000).four_hops(1).b_takes_events()),
+        ("write-with-imm-ordered", Story::new().b_posts().recorded(2, 16, 0, 900).four_hops(1)),
+        ("notify", op(3, 1).four_hops(1).recorded(3, 0x40, 1, 1).four_hops(1)),
+        ("compare-swap", op(4, 1).four_hops(1)),
+        ("compare-swap-misaligned", Story::new().recorded(4, 0x20, 0, 1).complete()),
+        ("fetch-add", op(5, 1).four_hops(1).recorded(5, 0x40, 0, 1).four_hops(1)),
+        ("recorded-wrong-key", Story::new().recorded(5, 2, 0, 1).four_hops(0)),
+        ("settle-cancels", reached().settle(5, 1).serve(1).answer(1).complete().deliver(1)),
+        ("settle-applied", late(reached().deliver(0)).settle(5, 1).serve(1).answer(1).complete()),
+        ("settle-other-type", late(reached()).settle(1, 1).serve(1).answer(1).complete()),
+        ("recorded-rekeyed", reached().b_rekeys(7, 0).deliver(0).answer(1).complete()),
+        ("queue-rekeyed", op(1, 9).serve(1).answer(1).b_rekeys(7, 1).serve(1).answer(1)),
+        ("posts-garbage", garbage.recorded(3, 0, 0, 1).four_hops(1).recorded(1, 0, 1, 9)),
+        ("lines-whole", Story::new().lines(0, 0, 0, [0, 0, 0]).serve(1)),
+        ("lines-changed", Story::new().lines(0, 1, 0, [1, 0, 1]).lines(1, 0, 0, [9, 0, 1])),
+        ("lines-first-alone", Story::new().lines(0, 2, 7, [0, 0, 1]).complete()),
     ]
 }
 

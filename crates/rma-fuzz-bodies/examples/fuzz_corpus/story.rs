@@ -23,6 +23,19 @@ const RENEW: u8 = 14;
 const MTU: u8 = 15;
 /// Before a step: the engine that takes the next frame is stopped in the midst of it.
 const STOPPED: u8 = 0x10;
+/// Recorded ops, and what belongs to them.
+const ORDERED: u8 = 0x20;
+const SEND: u8 = 0x21;
+const IMM: u8 = 0x22;
+const NOTIFY: u8 = 0x23;
+const SWAP: u8 = 0x24;
+const ADD: u8 = 0x25;
+const POST: u8 = 0x27;
+const EVENTS: u8 = 0x28;
+const GARBAGE: u8 = 0x29;
+const SETTLE: u8 = 0x2a;
+const LINES: u8 = 0x2c;
+const REKEY_RECORDED: u8 = 0x2e;
 /// In a step: B does it.
 const B: u8 = 0x80;
 /// Flags of an issued command that make it a write or a rekey.
@@ -71,6 +84,47 @@ impl Story {
     /// A rekey is issued.
     pub(crate) fn rekey(self, flags: u8, slot: u8, key: u16) -> Self {
         self.issue(REKEY | flags, slot, 0, key)
+    }
+
+    /// A recorded op of some kind is issued: 0 ordered WRITE, 1 SEND, 2 WRITE_WITH_IMM, 3 NOTIFY, 4
+    /// COMPARE_SWAP, 5 FETCH_ADD.
+    pub(crate) fn recorded(self, kind: u8, flags: u8, slot: u8, size: u16) -> Self {
+        let step = [ORDERED, SEND, IMM, NOTIFY, SWAP, ADD][usize::from(kind)];
+        let [s0, s1] = (size - 1).to_be_bytes();
+        let story = self.step(&[step, flags, slot, s0, s1]);
+        if step == SWAP { story.step(&[0, 0, 0, 1]) } else { story }
+    }
+
+    /// B posts all receives.
+    pub(crate) fn b_posts(self) -> Self {
+        self.step(&[B | POST])
+    }
+
+    /// B posts what makes no sense.
+    pub(crate) fn b_posts_garbage(self, numbers: &[u8]) -> Self {
+        let story = self.step(&[B | GARBAGE, numbers.len() as u8]);
+        numbers.iter().fold(story, |story, &number| story.step(&[0, number]))
+    }
+
+    /// B takes its events.
+    pub(crate) fn b_takes_events(self) -> Self {
+        self.step(&[B | EVENTS])
+    }
+
+    /// The op of the last solicitation is asked about, as of one type: 0 WRITE, 1 SEND, 2
+    /// WRITE_WITH_IMM, 3 NOTIFY, 4 COMPARE_SWAP, 5 FETCH_ADD.
+    pub(crate) fn settle(self, op_type: u8, slot: u8) -> Self {
+        self.step(&[SETTLE, 0, op_type, slot])
+    }
+
+    /// Two lines of a command are issued, with a word of one of them changed; or the first alone.
+    pub(crate) fn lines(self, slot: u8, which: u8, word: u8, by: [u8; 3]) -> Self {
+        self.step(&[LINES, slot, which, word]).step(&by)
+    }
+
+    /// B's words (0) or its queue (1) get another key.
+    pub(crate) fn b_rekeys(self, key: u8, which: u8) -> Self {
+        self.step(&[B | REKEY_RECORDED, key, which])
     }
 
     /// 64 octets are issued, whatever they say.

@@ -148,7 +148,7 @@ impl Hostile {
         // The engine must not believe what it has written there itself. Another value shows when it
         // writes again.
         let would_be = self.commands.head().wrapping_sub(self.taken);
-        if (1..=COMMANDS_PER_TURN).contains(&would_be) {
+        if (1..=2 * COMMANDS_PER_TURN).contains(&would_be) {
             self.commands.set_head(self.taken);
         }
         Before { head: self.commands.head(), tail: self.completions.tail() }
@@ -159,7 +159,9 @@ impl Hostile {
         let entries = self.identity.slots.len().next_power_of_two() as u32;
         let head = self.commands.head();
         if head != before.head {
-            let taken = head.wrapping_sub(self.taken);
+            let lines = head.wrapping_sub(self.taken);
+            assert!((1..=2 * COMMANDS_PER_TURN).contains(&lines), "took {lines} lines");
+            let taken = self.commands_in(lines);
             assert!((1..=COMMANDS_PER_TURN).contains(&taken), "took {taken} commands");
             self.taken = head;
             self.outstanding += taken;
@@ -181,11 +183,26 @@ impl Hostile {
         assert_eq!(self.completions.tail(), self.given, "a completion was lost or doubled");
     }
 
+    /// How many commands the engine has made of the next `lines` lines, which nobody has changed
+    /// since: what looks like the first line of two takes the next one along, if there is one.
+    fn commands_in(&self, lines: u32) -> u32 {
+        let (mut commands, mut line) = (0, 0);
+        while line < lines {
+            let first = self.commands.line(self.taken.wrapping_add(line));
+            line += if first.0[0] >> 16 & FIRST_OF_TWO != 0 { 2 } else { 1 };
+            commands += 1;
+        }
+        commands
+    }
+
     /// Nothing more is published, but for what the engine has seen already.
     pub(super) fn stop(&self) {
         self.commands.set_tail(self.taken);
     }
 }
+
+/// What the op type of a command has besides that is followed by a second line.
+const FIRST_OF_TWO: u64 = 0x40;
 
 /// One of the keys that its regions ever have.
 fn hostile_key(which: u8) -> RegionKey {
