@@ -437,7 +437,10 @@ impl<B> Future for Transfer<B> {
                     let only = order.only.clone();
                     match state.begin(order, bufs) {
                         Ok(task) => (task, only),
-                        Err((error, bufs)) => return Poll::Ready((Err(error), bufs)),
+                        Err(refused) => {
+                            let (error, bufs) = *refused;
+                            return Poll::Ready((Err(error), bufs));
+                        }
                     }
                 }
                 Phase::Submitted { task, only } => (task, only),

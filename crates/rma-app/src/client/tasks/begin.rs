@@ -30,9 +30,9 @@ impl State {
         &mut self,
         order: Order,
         bufs: Bufs,
-    ) -> Result<TaskId, (TransferError, Bufs)> {
+    ) -> Result<TaskId, Box<(TransferError, Bufs)>> {
         if let Some(gone) = self.gone {
-            return Err((gone.into(), bufs));
+            return Err(Box::new((gone.into(), bufs)));
         }
         let deadline = order.options.timeout.map(|timeout| self.executor.now() + timeout);
         match self.begin_or_wait(&order, &bufs, deadline) {
@@ -53,7 +53,7 @@ impl State {
                 self.tell_waiting();
                 Ok(TaskId(id))
             }
-            Err(error) => Err((error, bufs)),
+            Err(error) => Err(Box::new((error, bufs))),
         }
     }
 
