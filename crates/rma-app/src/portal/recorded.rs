@@ -114,9 +114,9 @@ impl Portal {
     }
 
     /// Asks what became of the recorded op that its target calls `name`
-    /// ([`Completion::name`]) and that ended with TIMEOUT, in the latency class. `grant` is one for
-    /// its region and type, under the region's present key. Of an op that has not ended, it cancels
-    /// what has not been applied.
+    /// ([`Completion::name`](rma_core::command::Completion::name)) and that ended with TIMEOUT, in
+    /// the latency class. `grant` is one for its region and type, under the region's present key.
+    /// Of an op that has not ended, it cancels what has not been applied.
     ///
     /// OK brings a [`verdict`](rma_core::command::Completion::verdict), and of an atomic that was
     /// applied its result. Any other status says nothing of the op: ask again. A target answers for

@@ -45,7 +45,8 @@ impl core::ops::DerefMut for Drops {
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code. Without SETTLEs.
+    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code. Without
+    /// SETTLEs.
     pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: Drops,
