@@ -399,9 +399,8 @@ impl<B> Transfer<B> {
     /// ```no_run
     /// # use rma_xdp::{Client, Grant, RegionBuf};
     /// # async fn join<A: Future, B: Future>(_: A, _: B) -> (A::Output, B::Output) { todo!() }
-    /// /// Reads a record, and then its sequence number again. No time is lost between the two, as
-    /// nobody has to be woken. async fn read(client: &Client, grant: &Grant, record: RegionBuf,
-    /// sequence: RegionBuf) {
+    /// /// Reads a record, and then its sequence number again. No time is lost between the two, as nobody has to be woken.
+    /// async fn read(client: &Client, grant: &Grant, record: RegionBuf, sequence: RegionBuf) {
     ///     let record = client.read(grant, 0, record);
     ///     let sequence = client.read(grant, 0, sequence).fenced();
     ///     let both = join(record, sequence).await; // polls its futures in their order

@@ -6,11 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod aead;
-mod host;
 mod nic;
 mod packet;
 mod portals;
-mod recorded;
 mod ring;
 mod script;
 

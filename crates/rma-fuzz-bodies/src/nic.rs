@@ -1,5 +1,8 @@
 //! Two NICs, and whatever the bytes say.
 
+mod host;
+mod recorded;
+
 use core::{cell::Cell, time::Duration};
 
 use rma_core::{
@@ -17,11 +20,9 @@ use rma_core::{
 };
 use rma_shm::Line;
 
-use super::{
-    host::{AREAS, Expected, Host, PID, SLOTS_MAX, SOURCE_LEN, Taken},
-    recorded::Ledger,
-    script::Script,
-};
+use crate::script::Script;
+use host::{AREAS, Expected, Host, PID, SLOTS_MAX, SOURCE_LEN, Taken};
+use recorded::Ledger;
 use rma_sim::prng::Prng;
 
 /// Two NICs, and whatever the bytes say: commands, frames (honest, changed, invented), time,
@@ -61,16 +62,16 @@ impl Clock for Jumping {
 }
 
 pub(super) struct World {
-    pub(super) now: Instant,
+    now: Instant,
     /// For how long engines were stopped in the midst of frames: no bound holds for that time.
     stopped: Duration,
     /// How the next frame's engine is stopped.
     jump: Duration,
-    pub(super) hosts: [Host; 2],
-    pub(super) sealed: Vec<Sealed>,
-    pub(super) ledger: Ledger,
+    hosts: [Host; 2],
+    sealed: Vec<Sealed>,
+    ledger: Ledger,
     timing: Timing,
-    pub(super) statuses: [u64; OpStatus::ALL.len()],
+    statuses: [u64; OpStatus::ALL.len()],
 }
 
 /// Frames that are kept to be delivered, so that a long input does not cost memory without end.

@@ -77,8 +77,8 @@ pub enum EndpointError {
 /// ```no_run
 /// # use rma_xdp::{Host, MetricsEndpoint};
 /// # fn start(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
-/// let endpoint = MetricsEndpoint::start(([127, 0, 0, 1], 9090).into(),
-/// host.metrics_source().clone())?; println!("http://{}/metrics", endpoint.address());
+/// let endpoint = MetricsEndpoint::start(([127, 0, 0, 1], 9090).into(), host.metrics_source().clone())?;
+/// println!("http://{}/metrics", endpoint.address());
 /// # Ok(())
 /// # }
 /// ```

@@ -262,6 +262,11 @@ const ROOMS: &[Room] = &[
         why: "one attacked wire: who forges, who forwards, and between which ends",
     },
     Room {
+        name: "rma_fuzz_bodies::nic",
+        siblings: true,
+        why: "one world in several files: its hosts, and what recorded ops are on at them",
+    },
+    Room {
         name: "rma_fuzz_bodies::portals",
         siblings: false,
         why: "an honest and a hostile application of one engine",

@@ -13,6 +13,7 @@ mod host;
 mod plan;
 mod queue;
 mod recorded;
+mod rows;
 
 use rma_core::{
     addr::HostAddr,
@@ -225,7 +226,7 @@ impl World {
     /// The owner rotates the key of its restless region. Returns that region's name.
     pub(crate) fn rotate(&mut self, sim: &mut Sim, node: NodeId) -> RegionId {
         let host = &mut self.hosts[node.index()];
-        let key = host::draw_key(&mut host.prng);
+        let key = rows::draw_key(&mut host.prng);
         let mut which = host.prng.fork(2);
         if which.chance(Chance::ppm(300_000)) {
             let queue = &mut host.queues[host.contents][RESTLESS];
@@ -249,13 +250,13 @@ impl World {
         node: NodeId,
     ) -> Result<[RegionId; 2], Violation> {
         let host = &mut self.hosts[node.index()];
-        let key = host::draw_key(&mut host.prng);
+        let key = rows::draw_key(&mut host.prng);
         let target = &mut host.targets_mut()[RESTLESS];
         let before = target.id;
         target.set_key(key);
         let queue = &mut host.queues[host.contents][RESTLESS];
         queue.check_rest(node)?;
-        queue.set_key(host::draw_key(&mut host.prng.fork(2)));
+        queue.set_key(rows::draw_key(&mut host.prng.fork(2)));
         let before = [before, queue.id];
         for region in before {
             sim.nic_mut(node).regions_mut().deregister(region).expect("registered until now");

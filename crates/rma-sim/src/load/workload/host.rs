@@ -12,7 +12,11 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::{PIDS, TARGETS, pid, queue::Queue};
+use super::{
+    PIDS, TARGETS, pid,
+    queue::Queue,
+    rows::{draw_key, register},
+};
 use crate::{
     check::{
         oracle::{Area, first_difference},
@@ -195,12 +199,6 @@ fn draw_queues(seeds: &Prng, epoch: u64) -> [Queue; TARGETS] {
     core::array::from_fn(|_| Queue::new(&mut prng))
 }
 
-pub(super) fn draw_key(prng: &mut Prng) -> RegionKey {
-    let mut key = [0; 16];
-    prng.fill(&mut key);
-    RegionKey::from_bytes(key)
-}
-
 impl Target {
     fn new(node: NodeId, prng: &mut Prng, permissions: Permissions) -> Self {
         let mut content = vec![0; prng.magnitude(CONTENT_LEN_MAX) as usize];
@@ -292,9 +290,4 @@ impl Target {
             None => Ok(()),
         }
     }
-}
-
-pub(super) fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
-    let registered = sim.nic_mut(node).regions_mut().register(Box::new(entry));
-    registered.map_err(|(error, _)| error).expect("the table has room for `REGIONS_PER_NODE`")
 }

@@ -17,8 +17,9 @@ use rma_core::{
 
 use super::{
     RESTLESS, TARGETS, addresses,
-    host::{AREA_LEN, Host, draw_key},
+    host::{AREA_LEN, Host},
     notices_unsent, pid,
+    rows::draw_key,
 };
 use crate::{
     net::{frame::NodeId, sim::Sim},

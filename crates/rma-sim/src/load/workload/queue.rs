@@ -18,7 +18,7 @@ use rma_core::{
 };
 use rma_shm::{Consumer, Line, Producer, Region};
 
-use super::host::{draw_key, register};
+use super::rows::{draw_key, register};
 use crate::{
     check::violation::Violation,
     net::{frame::NodeId, sim::Sim},

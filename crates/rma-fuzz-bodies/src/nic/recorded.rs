@@ -26,10 +26,10 @@ use rma_core::{
 use rma_shm::{Line, Region};
 
 use super::{
+    World,
     host::{AREAS, Expected, PID, SLOTS_MAX, Taken},
-    nic::World,
-    script::Script,
 };
+use crate::script::Script;
 
 const RECEIVES: u16 = 4;
 const BUFFER_LEN: u32 = 1024;
