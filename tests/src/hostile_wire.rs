@@ -13,7 +13,7 @@
 //! | [`table`] | which status each fault explains |
 //! | [`places`] | memory that ops change, and the model of it |
 //! | [`worker`] | READs or WRITEs over the wire, every byte held against the model |
-//! | [`recorded`] | FETCH_ADDs and ordered WRITEs, and a SETTLE for each whose end is not known |
+//! | [`recorded`] | recorded ops of each type, and a SETTLE for each whose end is not known |
 //! | [`scenarios`] | READ, WRITE, Rekey, recorded ops and restarts |
 //! | [`attackers`] | A1 and A2 of the paper's section 4.2 |
 //! | [`seeds`] | which seeds are run, and the line that repeats one |

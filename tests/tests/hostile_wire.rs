@@ -8,7 +8,11 @@ use rma_tests::hostile_wire::{
     attackers,
     faults::{Fault, Faults},
     lab::{End, Ends, Setup},
-    recorded::{Tickets, Wholes},
+    recorded::{
+        Tickets, Wholes,
+        events::{Events, Notify, Send, WriteWithImm},
+        swaps::Swaps,
+    },
     scenarios::{self, Report},
     seeds,
     table::{Circumstances, REFUSALS},
@@ -116,6 +120,64 @@ fn every_ordered_write_is_there_in_whole_or_not_at_all() {
         show(seed, faults(seed), |faults| {
             let setup = if seed.is_multiple_of(2) { udp(seed) } else { xdp(seed) };
             scenarios::all_or_nothing::<Wholes>(&Ends::new(setup), 1500, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_compare_swap_is_a_link_of_the_chain_of_its_word_or_known_not_to_be() {
+    let name = "every_compare_swap_is_a_link_of_the_chain_of_its_word_or_known_not_to_be";
+    seeds::run(name, 2, |seed| {
+        show(seed, faults(seed), |faults| {
+            let setup = if seed.is_multiple_of(2) { udp(seed) } else { xdp(seed) };
+            scenarios::all_or_nothing::<Swaps>(&Ends::new(setup), 1500, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_message_is_delivered_once_and_whole_or_known_not_to_be() {
+    let name = "every_message_is_delivered_once_and_whole_or_known_not_to_be";
+    seeds::run(name, 3, |seed| {
+        show(seed, faults(seed), |faults| {
+            let ends = Ends::new(xdp(seed));
+            scenarios::all_or_nothing::<Events<Send>>(&ends, 2000, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_message_over_udp_is_delivered_once_and_whole_or_known_not_to_be() {
+    let name = "every_message_over_udp_is_delivered_once_and_whole_or_known_not_to_be";
+    seeds::run(name, 1, |seed| {
+        show(seed, faults(seed), |faults| {
+            let ends = Ends::new(udp(seed));
+            scenarios::all_or_nothing::<Events<Send>>(&ends, 1500, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_notification_is_one_event_or_known_to_be_none() {
+    seeds::run("every_notification_is_one_event_or_known_to_be_none", 2, |seed| {
+        show(seed, faults(seed), |faults| {
+            let setup = if seed.is_multiple_of(2) { xdp(seed) } else { udp(seed) };
+            scenarios::all_or_nothing::<Events<Notify>>(&Ends::new(setup), 1500, faults)
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn every_event_of_a_write_comes_once_and_after_its_bytes_or_never() {
+    seeds::run("every_event_of_a_write_comes_once_and_after_its_bytes_or_never", 2, |seed| {
+        show(seed, faults(seed), |faults| {
+            let setup = if seed.is_multiple_of(2) { udp(seed) } else { xdp(seed) };
+            scenarios::all_or_nothing::<Events<WriteWithImm>>(&Ends::new(setup), 1500, faults)
         });
     });
 }

@@ -1,5 +1,6 @@
-//! Recorded ops over a hostile wire: FETCH_ADDs and ordered WRITEs, and a SETTLE for each whose end
-//! its initiator does not know.
+//! Recorded ops over a hostile wire, and a SETTLE for each whose end its initiator does not know:
+//! FETCH_ADDs and ordered WRITEs are here, those that tell an application of themselves in
+//! [`events`], COMPARE_SWAPs in [`swaps`].
 //!
 //! What must hold, whatever the wire does: an op is applied once or not at all, in whole; what its
 //! status or a SETTLE says of it is true, and stays so. So much is promised of plain WRITEs that
@@ -26,6 +27,9 @@ use super::{
     table::{Circumstances, Kind, Outcomes, allows, stood_still},
 };
 use crate::hosts::CLIENT_PID;
+
+pub mod events;
+pub mod swaps;
 
 const SLOTS: u16 = 16;
 const SOURCE_LEN: u64 = 1 << 20;
@@ -72,11 +76,25 @@ pub trait Effect {
         prng: &mut Prng,
     ) -> (CommandSlotId, u64);
 
+    /// That op has ended with TIMEOUT, and may have been applied. From now on it changes nothing.
+    fn timed_out(&mut self, _op: u64) {}
+
     /// That op has ended. Panics if its effect is not as it must be.
     fn ended(&mut self, op: u64, known: Known, prng: &mut Prng);
 
     /// No op is under way. Panics if anything has changed that no op has.
-    fn assert_at_rest(&self);
+    fn assert_at_rest(&mut self);
+
+    /// How often something has changed after its op had timed out, at least. The server's NIC must
+    /// have counted each.
+    fn late_effects(&self) -> u64 {
+        0
+    }
+
+    /// What ops carry that the wire must not see.
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
 }
 
 /// What a slot is busy with.
@@ -178,6 +196,7 @@ impl<E: Effect> RecordedWorker<E> {
             OpStatus::Ok => self.ended(op, Known::Applied(completion.result())),
             OpStatus::Timeout if completion.may_have_changed() => {
                 let name = completion.name().expect("it was solicited");
+                self.effect.timed_out(op);
                 self.ask((op, name, 0));
             }
             _ => {
@@ -221,8 +240,20 @@ impl<E: Effect> RecordedWorker<E> {
     ///
     /// # Panics
     /// If anything has.
-    pub fn assert_at_rest(&self) {
+    pub fn assert_at_rest(&mut self) {
         self.effect.assert_at_rest();
+    }
+
+    /// How often something has changed too late, at least: [`Effect::late_effects`].
+    #[must_use]
+    pub fn late_effects(&self) -> u64 {
+        self.effect.late_effects()
+    }
+
+    /// What the wire must not have seen: [`Effect::secrets`].
+    #[must_use]
+    pub fn secrets(&self) -> Vec<Vec<u8>> {
+        self.effect.secrets()
     }
 
     /// How many ops were applied, as far as is known; how often each verdict was heard; and of how
@@ -288,7 +319,7 @@ impl Effect for Tickets {
         }
     }
 
-    fn assert_at_rest(&self) {
+    fn assert_at_rest(&mut self) {
         let mut bytes = vec![0; 4096];
         self.words.read(0, &mut bytes).expect("inside");
         let place = TICKET_AT as usize..TICKET_AT as usize + 8;
@@ -406,7 +437,7 @@ impl Effect for Wholes {
         self.free.push(place);
     }
 
-    fn assert_at_rest(&self) {
+    fn assert_at_rest(&mut self) {
         for &place in &self.free {
             let model = &self.model[place * PLACE..][..PLACE];
             assert!(self.there(place) == *model, "place {place} changed after its op");
