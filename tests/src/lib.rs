@@ -4,5 +4,6 @@ pub mod exposition;
 pub mod frames;
 pub mod hostile_wire;
 pub mod hosts;
+pub mod messages;
 pub mod scenario;
 pub mod services;

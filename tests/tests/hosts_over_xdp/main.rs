@@ -1,10 +1,11 @@
-//! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host; and what
-//! only such a host meets: an interface that goes away, a mode that is chosen, capabilities that
-//! are missing, and a peer to whom no way is known.
+//! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host, those of
+//! messages and atomics among them; and what only such a host meets: an interface that goes away, a
+//! mode that is chosen, capabilities that are missing, and a peer to whom no way is known.
 
 mod capabilities;
 mod interface_lost;
 mod jumbo;
+mod messages;
 mod modes;
 mod stale_grants;
 
