@@ -5,5 +5,6 @@ pub mod frames;
 pub mod hostile_wire;
 pub mod hosts;
 pub mod messages;
+pub mod replays;
 pub mod scenario;
 pub mod services;
