@@ -1,7 +1,7 @@
-//! A host that reads and writes: verified random ops, latencies, and a whole region from one end to
-//! the other.
+//! A host that reads and writes: verified random ops, and a whole region from one end to the other.
 //!
-//! Everything happens on the calling thread, which turns the engine meanwhile.
+//! Everything happens on the calling thread, which turns the engine meanwhile. How long ops take
+//! that are alone is measured in [`alone`](crate::alone).
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -18,15 +18,11 @@ use crate::{
     error::{PairError, count_failure, hint},
     grants::Grants,
     interrupt::Interrupt,
-    latency::Latencies,
     model::Model,
 };
 
 /// The largest op.
 const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
-
-/// Bytes of a cache line, which measured ops begin at.
-const LINE: u64 = 64;
 
 /// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart,
 /// and then once more when the next frame wants it.
@@ -43,7 +39,7 @@ pub struct Client {
     pub local: RegisteredRegion,
     /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once
     /// more.
-    source: RegisteredRegion,
+    pub(crate) source: RegisteredRegion,
     /// What it may do.
     pub grants: Grants,
     /// What the granted region held before anybody wrote to it.
@@ -101,32 +97,47 @@ impl Client {
         let local = host.register(local_len, Permissions::NONE)?;
         let source = host.register(WARM as usize + OP_SIZE_MAX as usize, Permissions::NONE)?;
         let mut bytes = vec![0; WARM as usize];
-        Pattern::new(!pattern.seed()).fill(0, &mut bytes);
+        Self::source_pattern(pattern).fill(0, &mut bytes);
         source.write(0, &bytes).expect("inside");
         source.write(WARM, &bytes[..OP_SIZE_MAX as usize]).expect("inside");
         let clock = TscClock::new();
         Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
     }
 
+    /// What such clients write and send where a region has the pattern `held`.
+    pub(crate) fn source_pattern(held: Pattern) -> Pattern {
+        Pattern::new(!held.seed())
+    }
+
     /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may
     /// still be asking for this host's hardware address, and drop what it would send meanwhile.
     ///
-    /// It asks for a byte behind the region's end, which is refused and changes nothing.
+    /// It asks for what changes nothing: a byte behind the region's end, which is refused, or an atomic
+    /// that leaves its word as it is. Where SEND alone is granted it sends a message as any other.
     ///
     /// # Errors
     /// [`PairError::Failing`] if no answer came at all; what an answer says is not looked at.
-    pub fn reach(&mut self, op_type: OpType, interrupt: &Interrupt) -> Result<(), PairError> {
+    pub fn reach(&mut self, interrupt: &Interrupt) -> Result<(), PairError> {
+        const TRIED: [OpType; 5] =
+            [OpType::Read, OpType::Write, OpType::CompareSwap, OpType::FetchAdd, OpType::Send];
+        let Some(op_type) = TRIED.into_iter().find(|&it| self.grants.has(it)) else {
+            return Ok(());
+        };
         let grant = self.grants.get(op_type)?;
         let end = grant.region_len;
         let beyond = Grant { region_len: end.saturating_add(1), ..grant };
+        let word = self.word(0);
         let began = self.clock.now();
         let mut failures = 0;
         loop {
-            if op_type.shape().moves == Moves::Out {
-                self.portal.write(&beyond, end, &self.source, 0, 1)?;
-            } else {
-                self.portal.read(&beyond, end, &self.local, 0, 1)?;
-            }
+            let Self { portal, source, local, .. } = self;
+            match op_type {
+                OpType::Read => portal.read(&beyond, end, local, 0, 1)?,
+                OpType::Send => portal.send(&grant, source, 0, 1, 0)?,
+                OpType::CompareSwap => portal.compare_swap(&grant, 0, word, word)?,
+                OpType::FetchAdd => portal.fetch_add(&grant, 0, 0)?,
+                _ => portal.write(&beyond, end, source, 0, 1)?,
+            };
             let Completion { status, .. } = self.host.wait(&mut self.portal)?;
             if !matches!(status, OpStatus::Timeout | OpStatus::DispatchTimeout) {
                 return Ok(());
@@ -202,7 +213,7 @@ impl Client {
     }
 
     /// How much of the region ops go to.
-    fn span(&self) -> u64 {
+    pub(crate) fn span(&self) -> u64 {
         self.model.as_ref().map_or(self.grants.any().region_len, Model::len)
     }
 
@@ -310,69 +321,6 @@ impl Client {
     pub(crate) fn place(&self, slot: CommandSlotId) -> u64 {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }
-
-    /// Runs ops of `op_type`, READ or WRITE, of `size` bytes at random offsets in the first `span`
-    /// bytes of the region, one after the other: `warm_up` times, then `count` times with the clock
-    /// running. From before the command is issued until its completion has been polled.
-    ///
-    /// What is written depends on its place alone, and the model is told of it afterwards.
-    ///
-    /// # Errors
-    /// If op after op fails, or such ops are not granted.
-    pub fn measure(
-        &mut self,
-        op_type: OpType,
-        (size, span): (u32, u64),
-        (warm_up, count): (u64, u64),
-        interrupt: &Interrupt,
-    ) -> Result<Latencies, PairError> {
-        let grant = self.grants.get(op_type)?;
-        let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ u64::from(size));
-        let mut latencies = Latencies::new();
-        let (mut failures, mut done, mut again) = (0, 0, None);
-        // Whole cache lines, as one would lay out what is to be read fast.
-        let span = span.min(self.span());
-        let places = span.saturating_sub(size.into()) / LINE;
-        let mut written = vec![false; places as usize + 1];
-        while done < warm_up + count {
-            let place = again.take().unwrap_or_else(|| random.random_range(0..=places));
-            let offset = place * LINE;
-            let start = self.clock.now();
-            if op_type.shape().moves == Moves::Out {
-                self.portal.write(&grant, offset, &self.source, offset % WARM, size)?;
-            } else {
-                self.portal.read(&grant, offset, &self.local, 0, size)?;
-            }
-            let Completion { status, .. } = self.host.wait(&mut self.portal)?;
-            let took: Duration = self.clock.now().since(start);
-            if status == OpStatus::Ok {
-                failures = 0;
-                done += 1;
-                if done > warm_up {
-                    latencies.record(took);
-                }
-                if op_type.shape().moves == Moves::Out {
-                    written[place as usize] = true;
-                }
-            } else {
-                // The same place: some of a write that failed may have landed.
-                again = Some(place);
-                failures = count_failure(failures, status)?;
-            }
-            if done % 4096 == 0 && interrupt.is_set() {
-                return Err(PairError::Interrupted);
-            }
-        }
-        if let Some(model) = &mut self.model {
-            let mut bytes = vec![0; size as usize];
-            for (place, _) in written.iter().enumerate().filter(|(_, written)| **written) {
-                let offset = place as u64 * LINE;
-                self.source.read(offset % WARM, &mut bytes).expect("inside");
-                model.apply(offset, &bytes);
-            }
-        }
-        Ok(latencies)
-    }
 }
 
 /// How many ops the first `len` bytes of a region are.
@@ -433,7 +381,7 @@ mod tests {
                     server.turn();
                 }
             });
-            let reached = client.reach(OpType::Read, &stop);
+            let reached = client.reach(&stop);
             let verified = client.verify(OpType::Read, 100, &stop, |_| ());
             stop.set();
             reached.unwrap();

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     aead,
+    alone::LoneOp,
     amount::Amount,
     client::Verified,
     error::PairError,
@@ -168,8 +169,8 @@ fn over_xdp(
     let mut pair = open(place, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let (read, write) = (OpType::Read, OpType::Write);
-    let everywhere = |size| What::Ops { op_type: read, size, span: REGION_LEN as u64 };
+    let (read, write) = (LoneOp::Read, LoneOp::Write);
+    let everywhere = |size| What::Ops { op: read, size, span: REGION_LEN as u64 };
     let small = [
         What::warm(read, 64),
         What::Raw(Floor::TwoSmall),
@@ -246,9 +247,9 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     let mut pair = open(Place::Loopback, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let (read, write) = (OpType::Read, OpType::Write);
+    let (read, write) = (LoneOp::Read, LoneOp::Write);
     let whats = [(read, 64), (write, 64), (read, 4096), (write, 4096)];
-    let whats = whats.map(|(op_type, size)| What::warm(op_type, size));
+    let whats = whats.map(|(op, size)| What::warm(op, size));
     let turns = in_turns(&mut pair, Links::default(), whats, amount, interrupt)?;
     let rotations = rotate(&mut pair, Place::Loopback, args, interrupt)?;
     let names = ["READ 64 B", "WRITE 64 B", "READ 4 KiB", "WRITE 4 KiB"];

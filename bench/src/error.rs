@@ -31,6 +31,25 @@ pub enum PairError {
         /// Where in the remote region.
         at: u64,
     },
+    /// Nobody knows any more whether an op was applied.
+    #[error(
+        "a {op_type} ended with TIMEOUT, and its target has forgotten what became of it: its word may have been changed; \
+         start `rma-bench serve` again, which fills the region anew"
+    )]
+    Forgotten {
+        /// The type of the op.
+        op_type: OpType,
+    },
+    /// Ops were OK whose events the receiver has not seen.
+    #[error(
+        "{ops} ops with an event were OK, and {events} events came: this must never happen, please report it"
+    )]
+    MissingEvents {
+        /// How many ops were OK.
+        ops: u64,
+        /// How many events came.
+        events: u64,
+    },
     /// Too many ops in a row did not complete with OK.
     #[error("{failures} ops in a row ended with {status}; {hint}")]
     Failing {
@@ -154,6 +173,9 @@ pub(crate) const fn hint(status: OpStatus) -> &'static str {
         }
         OpStatus::RemoteAuthenticationFailure => {
             "the grant is for an older key of the region: make a new one"
+        }
+        OpStatus::RemoteNotReady => {
+            "the other host has no receive posted: look whether it is too busy"
         }
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
         _ => "the documentation of `OpStatus` in rma-core says what this status means",

@@ -5,6 +5,7 @@
 //! happens when a limit is missed in `check`.
 
 mod beside;
+mod changes;
 mod check;
 mod conditions;
 mod crypto;

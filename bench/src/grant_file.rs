@@ -310,8 +310,7 @@ impl GrantFile {
         let mut grants: Option<Grants> = None;
         for (name, key) in &text.keys {
             let op_type = OpType::ALL.into_iter().find(|op_type| op_type.name() == name);
-            let op_type = op_type
-                .ok_or_else(|| field("keys", name, "a type of op: one of READ, WRITE and Rekey"))?;
+            let op_type = op_type.ok_or_else(|| field("keys", name, "a type of op, as READ"))?;
             // The value is not shown: it is, or was meant to be, a secret.
             let key = unhex(key).ok_or_else(|| field("keys", "(secret)", "32 hex digits"))?;
             let key = DerivedRegionKey::from_bytes(key);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
+    atomic_lat::{self, AtomicLatArgs},
     crypto::{self, CryptoArgs},
     curve::{self, CurveArgs},
     demo::{self, DemoArgs},
@@ -13,10 +14,12 @@ use rma_bench::{
     figures::{self, FiguresArgs},
     flows::{self, FlowsArgs},
     interrupt::Interrupt,
+    lat::{self, LatArgs},
     mode::XdpMode,
     out,
     phases::{self, PhasesArgs},
-    serve::{self, LatArgs, ServeArgs},
+    send_lat::{self, SendLatArgs},
+    serve::{self, ServeArgs},
     verify::{self, VerifyArgs},
     write_lat,
 };
@@ -49,6 +52,12 @@ enum Command {
     ReadLat(LatArgs),
     /// Writes to a host that serves, reads it back, and shows the latency.
     WriteLat(LatArgs),
+    /// Sends to a host that serves a receive queue, and shows the latency.
+    SendLat(SendLatArgs),
+    /// Swaps words of a host that serves, and shows the latency.
+    CasLat(AtomicLatArgs),
+    /// Adds to words of a host that serves, and shows the latency.
+    FetchAddLat(AtomicLatArgs),
     /// Verifies reads and writes of a host that serves, also while it is restarted, its key
     /// rotated, a link lost.
     Verify(VerifyArgs),
@@ -112,8 +121,11 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
         Command::Demo(args) => demo::run(args, &interrupt)?,
         Command::Serve(args) => serve::serve(args, &interrupt)?,
-        Command::ReadLat(args) => serve::read_lat(args, &interrupt)?,
+        Command::ReadLat(args) => lat::read_lat(args, &interrupt)?,
         Command::WriteLat(args) => write_lat::write_lat(args, &interrupt)?,
+        Command::SendLat(args) => send_lat::send_lat(args, &interrupt)?,
+        Command::CasLat(args) => atomic_lat::cas_lat(args, &interrupt)?,
+        Command::FetchAddLat(args) => atomic_lat::fetch_add_lat(args, &interrupt)?,
         Command::Verify(args) => verify::verify(args, &interrupt)?,
         Command::Crypto(args) => crypto::crypto(args),
         Command::Figures(args) => figures::run(args, &interrupt)?,

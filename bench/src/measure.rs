@@ -5,7 +5,7 @@
 //! alike, so that a machine whose speed drifts drifts under all of it.
 
 use rma_xdp::{
-    Moves, OpType,
+    Moves, ReceiveQueue,
     wire::{
         mutation::{DATA_OVERHEAD, MUTATION_REQUEST_LEN},
         read::{REQUEST_LEN, RESPONSE_OVERHEAD},
@@ -14,6 +14,7 @@ use rma_xdp::{
 
 use crate::{
     aead,
+    alone::LoneOp,
     amount::{Amount, SMALL, WARM},
     client::Client,
     compare::{self, Sockets, Transport},
@@ -22,6 +23,7 @@ use crate::{
     interrupt::Interrupt,
     latency::Latencies,
     lone,
+    one_way::{Push, one_way},
     pair::{Pair, cores, pinned},
     rates::Rates,
 };
@@ -29,16 +31,17 @@ use crate::{
 /// Something to measure.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// Ops of a type, READ or WRITE, of so many bytes, at random places of the region's first
-    /// `span` bytes.
+    /// Ops of so many bytes, at random places of the region's first `span` bytes.
     Ops {
-        /// Which type.
-        op_type: OpType,
+        /// Which ops.
+        op: LoneOp,
         /// Bytes of each.
         size: u32,
         /// Of how much of the region.
         span: u64,
     },
+    /// Messages of so many bytes, until their receiver sees them.
+    OneWay(Push, u32),
     /// The raw floor, without a protocol.
     Raw(Floor),
     /// Messages of so many bytes there and back over the kernel's own sockets, both sides spinning.
@@ -50,8 +53,8 @@ pub enum What {
 impl What {
     /// Ops in memory that a cache holds.
     #[must_use]
-    pub const fn warm(op_type: OpType, size: u32) -> Self {
-        Self::Ops { op_type, size, span: WARM }
+    pub const fn warm(op: LoneOp, size: u32) -> Self {
+        Self::Ops { op, size, span: WARM }
     }
 }
 
@@ -62,8 +65,8 @@ pub enum Floor {
     TwoSmall,
     /// Four of them, each sent when the last has come: two each way.
     FourSmall,
-    /// As many frames of the same lengths as an op of this type and size has.
-    FramesOf(OpType, u32),
+    /// As many frames of the same lengths as such an op of this size has.
+    FramesOf(LoneOp, u32),
 }
 
 /// Where it is measured what is not an op.
@@ -149,10 +152,12 @@ fn one(
     interrupt: &Interrupt,
 ) -> Result<u64, PairError> {
     let round_trips = match what {
-        What::Ops { op_type, size, span } => {
-            let ops =
-                |client: &mut Client| client.measure(op_type, (size, span), counts, interrupt);
-            latencies.merge(&pair.run(ops)?);
+        What::Ops { op, size, span } => {
+            latencies.merge(&ops(pair, op, (size, span), counts, interrupt)?);
+            return Ok(0);
+        }
+        What::OneWay(push, size) => {
+            latencies.merge(&one_way(pair, push, size, counts, interrupt)?);
             return Ok(0);
         }
         What::LoneTurns => {
@@ -173,9 +178,36 @@ fn one(
     Ok(round_trips.lost)
 }
 
+/// Measures ops, whose events the server's application takes between turns.
+fn ops(
+    pair: &mut Pair,
+    op: LoneOp,
+    (size, span): (u32, u64),
+    counts: (u64, u64),
+    interrupt: &Interrupt,
+) -> Result<Latencies, PairError> {
+    let measure = |client: &mut Client| client.measure(op, (size, span), counts, interrupt);
+    if op != LoneOp::WriteWithImm {
+        return pair.run(measure);
+    }
+    let mut events = 0;
+    let mut take = |queue: &mut ReceiveQueue| {
+        while let Some(event) = queue.poll() {
+            events += 1;
+            queue.post(event.receive).expect("its event has come");
+        }
+    };
+    let latencies = pair.run_beside(|_, queue| take(queue), measure)?;
+    take(&mut pair.queue);
+    let (warm_up, count) = counts;
+    let ops = warm_up + count;
+    // More are possible: an op that ended with TIMEOUT may have made one.
+    if events < ops { Err(PairError::MissingEvents { ops, events }) } else { Ok(latencies) }
+}
+
 /// How many frames with data an op has on the wire: seen, not computed.
-fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
-    let moves = op_type.shape().moves;
+fn data_frames(pair: &mut Pair, op: LoneOp, size: u32) -> usize {
+    let moves = op.moves();
     let received = |pair: &Pair| match moves {
         Moves::In => pair.client.host.counters().frames_received(),
         Moves::Out => pair.server.counters().frames_received(),
@@ -184,8 +216,7 @@ fn data_frames(pair: &mut Pair, op_type: OpType, size: u32) -> usize {
     let others = u64::from(moves == Moves::Out);
     let before = received(pair) + others;
     let counts = (0, 1);
-    let run =
-        |client: &mut Client| client.measure(op_type, (size, WARM), counts, &Interrupt::default());
+    let run = |client: &mut Client| client.measure(op, (size, WARM), counts, &Interrupt::default());
     if pair.run(run).is_ok() { received(pair).saturating_sub(before).max(1) as usize } else { 1 }
 }
 
@@ -196,7 +227,7 @@ fn raw(
     counts: (u64, u64),
 ) -> Result<RoundTrips, PairError> {
     let data = match floor {
-        Floor::FramesOf(op_type, size) => data_frames(pair, op_type, size),
+        Floor::FramesOf(op, size) => data_frames(pair, op, size),
         Floor::TwoSmall | Floor::FourSmall => 1,
     };
     let Sides { client, server, port } = link.sides();
@@ -209,7 +240,7 @@ fn raw(
             let hops = FourHops { small_len: SMALL, data_len: SMALL, data: 1 };
             floor::four_hops(client, server, port, hops, counts)
         }
-        Floor::FramesOf(op_type, size) => match op_type.shape().moves {
+        Floor::FramesOf(op, size) => match op.moves() {
             Moves::In => {
                 let response_len = (size as usize).div_ceil(data) + RESPONSE_OVERHEAD;
                 let exchange = Exchange { request_len: REQUEST_LEN, response_len, responses: data };

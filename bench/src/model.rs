@@ -34,6 +34,12 @@ impl Model {
         self.0[start..][..bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Copies what the region should hold from `offset` on into `bytes`, as far as it is modelled.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) {
+        let held = self.0.get(offset as usize..).unwrap_or_default();
+        bytes.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
+    }
+
     /// Where `bytes` differ from the model's from `offset` on; `None` if nowhere.
     ///
     /// # Panics

@@ -1,5 +1,5 @@
-//! Two inline hosts in one process: a server with a region that holds the pattern, and a client
-//! that reads and writes it.
+//! Two inline hosts in one process: a server with a region that holds the pattern and a receive
+//! queue, and a client that reads, writes and sends.
 //!
 //! Each runs on a thread of its own, pinned to a core of its own where there are two. Nothing else
 //! happens on those threads, so what is measured is the engines and the device.
@@ -11,14 +11,28 @@ use std::{
 
 use rma_lab::{Lab, Pattern};
 use rma_xdp::{
-    DeviceInfo, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OpType, Permissions,
-    RegisteredRegion,
+    DeviceInfo, Grant, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OP_SIZE_MAX, OpType,
+    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion,
 };
 
 use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
 
 /// Ops that a verifying client keeps in flight.
 pub const VERIFY_DEPTH: u16 = 16;
+
+/// Receives of the server's queue, each of the largest op: more than are under way at once, so that
+/// whoever takes events between turns is never too late.
+const RECEIVES: u16 = 64;
+
+/// Types of op that the region is granted for: all but those for the queue.
+const ON_REGION: [OpType; 6] = [
+    OpType::Read,
+    OpType::Write,
+    OpType::Rekey,
+    OpType::WriteWithImm,
+    OpType::CompareSwap,
+    OpType::FetchAdd,
+];
 
 /// Where the two hosts are.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +93,12 @@ pub struct Pair {
     pub client: Client,
     /// The one that has the region.
     pub server: InlineHost,
-    /// The region. It permits everything.
+    /// The region. It permits everything that a region can.
     pub region: RegisteredRegion,
+    /// Where the client's SEND goes, and the events of its WRITE_WITH_IMM. All receives are posted.
+    pub queue: ReceiveQueue,
+    /// For SEND to the queue.
+    pub send: Grant,
     /// Their UDP port.
     pub port: u16,
 }
@@ -119,7 +137,8 @@ pub fn pinned<R: Send>(core: Option<usize>, work: impl FnOnce() -> R + Send) -> 
 }
 
 impl Pair {
-    /// Opens both hosts, fills the server's region, and makes grants of all types for the client.
+    /// Opens both hosts, fills the server's region, posts its receives, and makes grants of all types
+    /// for the client.
     ///
     /// # Errors
     /// What could not be opened, and why.
@@ -159,16 +178,21 @@ impl Pair {
             client_host
         };
         let pattern = Pattern::new(config.seed);
-        let everything = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
-        let region = server_host.register(config.region_len, everything)?;
+        let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("a power of two");
+        let mut queue = server_host.receive_queue(None, layout, Permissions::SEND)?;
+        queue.post_all();
+        let everything =
+            ON_REGION.iter().fold(Permissions::NONE, |all, it| all | it.shape().permission);
+        let region = server_host.register_with_events(&queue, config.region_len, everything)?;
         pattern.fill_region(&region);
         let initiator = (client, client_host.pid());
-        let grants = Grants::make(&mut server_host, &region, initiator, &OpType::ALL)?;
+        let grants = Grants::make(&mut server_host, &region, initiator, &ON_REGION)?;
+        let send = server_host.grant(queue.region(), initiator.0, initiator.1, OpType::Send)?;
         let mut client = Client::new(client_host, grants, pattern, VERIFY_DEPTH)?;
         let mut bytes = vec![0; config.region_len];
         pattern.fill(0, &mut bytes);
         client.model = Some(Model::new(bytes));
-        Ok(Self { client, server: server_host, region, port: config.port })
+        Ok(Self { client, server: server_host, region, queue, send, port: config.port })
     }
 
     /// Compares the whole region with what it should hold. Returns how many bytes that were.
@@ -194,7 +218,7 @@ impl Pair {
         &mut self,
         client: impl FnOnce(&mut Client) -> Result<T, PairError> + Send,
     ) -> Result<T, PairError> {
-        self.run_beside(|_| (), client)
+        self.run_beside(|_, _| (), client)
     }
 
     /// [`Pair::run`], with something to do for the server between any two turns of its engine.
@@ -206,10 +230,10 @@ impl Pair {
     /// If `client` does.
     pub fn run_beside<T: Send>(
         &mut self,
-        mut between_turns: impl FnMut(&mut InlineHost) + Send,
+        mut between_turns: impl FnMut(&mut InlineHost, &mut ReceiveQueue) + Send,
         client: impl FnOnce(&mut Client) -> Result<T, PairError> + Send,
     ) -> Result<T, PairError> {
-        let Self { client: initiator, server, .. } = self;
+        let Self { client: initiator, server, queue, .. } = self;
         let (client_core, server_core) = cores();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -219,7 +243,7 @@ impl Pair {
                     if server.turn() == 0 && server_core.is_none() {
                         thread::yield_now();
                     }
-                    between_turns(server);
+                    between_turns(server, queue);
                 }
             });
             let client = scope.spawn(|| {

@@ -20,14 +20,15 @@ use std::{
 
 use rand::{SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    Clock, DerivedRegionKey, Grant, InlineHost, OpStatus, OpType, Permissions, Portal, RegionKey,
-    RegisteredRegion, SubmitError, TscClock,
+    Clock, DerivedRegionKey, Grant, InlineHost, OpStatus, OpType, Permissions, Portal,
+    ReceiveQueue, RegionKey, RegisteredRegion, SubmitError, TscClock,
 };
 use serde::Serialize;
 
 mod run;
 
 use crate::{
+    alone::LoneOp,
     amount::Amount,
     client::Client,
     error::PairError,
@@ -294,7 +295,7 @@ impl Stage {
         let mailbox = &Mailbox::default();
         let asks_for = reader.grant;
         let mut looks = 0_u32;
-        let between_turns = |server: &mut InlineHost| {
+        let between_turns = |server: &mut InlineHost, _: &mut ReceiveQueue| {
             mailbox.empty(|key| server.rekey(probed, key).expect("the region is registered"));
             looks = looks.wrapping_add(1);
             if next_grant == NextGrant::Fetched && looks.is_multiple_of(TURNS_PER_LOOK) {
@@ -327,7 +328,7 @@ pub fn beside_reads(
         kinds.iter().map(|&(by, next_grant)| Rotations::new(by, next_grant)).collect();
     let reads = Amount { count: reads, rounds: 1 };
     for round in 0..amount.rounds {
-        let read = [What::warm(OpType::Read, SIZE)];
+        let read = [What::warm(LoneOp::Read, SIZE)];
         latencies.merge(&in_turns(pair, Links::default(), read, reads, interrupt)?.latencies[0]);
         let (_, count) = amount.of_round(round);
         for (kind, rotations) in kinds.iter().zip(&mut all) {

@@ -1,30 +1,27 @@
-//! `rma-bench serve` and `rma-bench read-lat`: two processes, on two machines or in two namespaces.
+//! `rma-bench serve`: a region or a receive queue for another process, on another machine or in
+//! another namespace. What measures there is [`lat`](crate::lat) and its siblings.
 
 use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rma_lab::Pattern;
 use rma_xdp::{
     Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, NotSent,
-    OpStatus, OpType, Permissions, Pid, TscClock, net::PathError,
+    OpType, Permissions, Pid, RegisteredRegion, TscClock,
 };
-use serde::Serialize;
 
 use crate::{
-    client::{Client, REACH},
     error::PairError,
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
+    inbox::Inbox,
     interrupt::Interrupt,
-    latency::{Summary, Table},
-    line,
-    machine::{Machine, mode_and_mtu},
-    mode,
-    pair::{VERIFY_DEPTH, pin},
+    line, mode,
+    pair::pin,
 };
 
 /// Which device carries the frames.
@@ -61,6 +58,12 @@ pub enum Op {
     Write,
     /// Rekey: install a new key for the region.
     Rekey,
+    /// SEND: messages into a receive queue. Served alone.
+    Send,
+    /// COMPARE_SWAP: replace a word of the region by another if it is what is expected.
+    CompareSwap,
+    /// FETCH_ADD: add to a word of the region.
+    FetchAdd,
 }
 
 impl Op {
@@ -69,6 +72,9 @@ impl Op {
             Self::Read => OpType::Read,
             Self::Write => OpType::Write,
             Self::Rekey => OpType::Rekey,
+            Self::Send => OpType::Send,
+            Self::CompareSwap => OpType::CompareSwap,
+            Self::FetchAdd => OpType::FetchAdd,
         }
     }
 }
@@ -85,7 +91,7 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 1)]
     pid: u32,
     /// What it may do, separated by commas. `write-lat` wants read and write: it reads back what it
-    /// wrote.
+    /// wrote. `send` is served alone: it goes to a receive queue, of 64 messages of up to 4096 B.
     #[arg(
         long = "op",
         value_enum,
@@ -113,32 +119,6 @@ pub struct ServeArgs {
     /// Stop after so many seconds; without it, serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-}
-
-/// Arguments of `read-lat` and `write-lat`.
-#[derive(Args, Clone, Debug)]
-pub struct LatArgs {
-    #[command(flatten)]
-    pub(crate) host: HostArgs,
-    /// The grant that `serve` wrote.
-    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
-    pub(crate) grant: PathBuf,
-    /// Bytes of each op: 1 to 4096.
-    #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) size: u32,
-    /// How many ops to measure.
-    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
-    pub(crate) iters: u64,
-    /// Go to random places of the region's first so many bytes. More than a cache holds measures
-    /// the server's memory as well.
-    #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) span: u64,
-    /// How many random ops to verify first, byte by byte; 0: none.
-    #[arg(long, default_value_t = 10_000)]
-    pub(crate) verify: u64,
-    /// Print one line of JSON instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Why an address is no host's.
@@ -232,6 +212,23 @@ pub enum ServeError {
         /// The grant file.
         grant: PathBuf,
     },
+    /// Ops for a queue and ops for a region cannot be granted in one.
+    #[error(
+        "--op send is for a receive queue and the others are for a region: serve send alone, and the others from another \
+         `rma-bench serve`"
+    )]
+    QueueAndRegion,
+    /// Messages were not what they should be.
+    #[error(
+        "{wrong} of {messages} messages were not what they should be: unless somebody else sends here, this must never \
+         happen, please report it"
+    )]
+    WrongMessages {
+        /// How many were not.
+        wrong: u64,
+        /// How many came.
+        messages: u64,
+    },
     /// An op of that size does not fit the region.
     #[error(
         "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
@@ -246,7 +243,7 @@ pub enum ServeError {
 
 /// Opens the host. The caller pins itself afterwards: threads that the host starts must not share
 /// the engine's core.
-fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
+pub(crate) fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {
         (Some(interface), _) => mode::host(interface),
@@ -262,14 +259,78 @@ fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
     }))
 }
 
-fn introduce(host: &InlineHost) {
+pub(crate) fn introduce(host: &InlineHost) {
     line!("  device    {}", host.info());
     for fallback in host.fallbacks() {
         line!("  fallback  {fallback}");
     }
 }
 
-/// Serves a region until interrupted.
+/// What is served.
+enum Served {
+    Region(RegisteredRegion),
+    Queue(Box<Inbox>),
+}
+
+impl Served {
+    fn open(host: &InlineHost, args: &ServeArgs) -> Result<Self, ServeError> {
+        let permissions = args
+            .ops
+            .iter()
+            .fold(Permissions::NONE, |all, op| all | op.op_type().shape().permission);
+        if args.ops.contains(&Op::Send) {
+            if args.ops.iter().any(|&op| op != Op::Send) {
+                return Err(ServeError::QueueAndRegion);
+            }
+            return Ok(Self::Queue(Box::new(Inbox::open(host, args.seed, permissions)?)));
+        }
+        let len = usize::try_from(args.region_len)
+            .ok()
+            .ok_or(ServeError::RegionLen { len: args.region_len })?;
+        let region = host.register(len, permissions)?;
+        Pattern::new(args.seed).fill_region(&region);
+        Ok(Self::Region(region))
+    }
+
+    const fn region(&self) -> &RegisteredRegion {
+        match self {
+            Self::Region(region) => region,
+            Self::Queue(inbox) => inbox.queue().region(),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Region(region) => format!("{} bytes as region", region.len()),
+            Self::Queue(inbox) => {
+                let layout = inbox.queue().layout();
+                let (receives, len) = (layout.receives(), layout.buffer_len());
+                format!("{receives} receives of {len} bytes as queue")
+            }
+        }
+    }
+
+    /// What its application does between turns.
+    fn between_turns(&mut self) {
+        if let Self::Queue(inbox) = self {
+            inbox.take();
+        }
+    }
+}
+
+/// Which measurement uses such grants.
+fn command(grants: &Grants) -> &'static str {
+    let commands = [
+        (OpType::Write, "write-lat"),
+        (OpType::Read, "read-lat"),
+        (OpType::Send, "send-lat"),
+        (OpType::CompareSwap, "cas-lat"),
+        (OpType::FetchAdd, "fetch-add-lat"),
+    ];
+    commands.into_iter().find(|&(op_type, _)| grants.has(op_type)).map_or("verify", |(_, it)| it)
+}
+
+/// Serves a region or a receive queue until interrupted.
 ///
 /// # Errors
 /// What could not be set up, and why.
@@ -282,22 +343,16 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let metrics = args.metrics.map(start).transpose()?;
     pin(args.host.core);
     introduce(&host);
-    let len = usize::try_from(args.region_len)
-        .ok()
-        .ok_or(ServeError::RegionLen { len: args.region_len })?;
+    let mut served = Served::open(&host, args)?;
     let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
-    let permissions =
-        op_types.iter().fold(Permissions::NONE, |all, &op_type| all | op_type.shape().permission);
-    let region = host.register(len, permissions)?;
-    let pattern = Pattern::new(args.seed);
-    pattern.fill_region(&region);
-    let grants = Grants::make(&mut host, &region, (args.initiator, Pid(args.pid)), &op_types)?;
+    let initiator = (args.initiator, Pid(args.pid));
+    let grants = Grants::make(&mut host, served.region(), initiator, &op_types)?;
     let file = GrantFile { grants, port: args.port, seed: args.seed };
     let replaced = file.save(&args.grant)?;
     let grant = grants.any();
     line!(
-        "  serving   {} bytes as region {} at {}, port {}",
-        args.region_len,
+        "  serving   {} {} at {}, port {}",
+        served.words(),
         grant.region,
         grant.responder,
         args.port
@@ -317,9 +372,9 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
             old.pid
         );
     }
-    let command = if grants.has(OpType::Write) { "write-lat" } else { "read-lat" };
     line!(
-        "            carry it over as a secret, then there: rma-bench {command} --grant FILE ..."
+        "            carry it over as a secret, then there: rma-bench {} --grant FILE ...",
+        command(&grants)
     );
     if let Some(metrics) = &metrics {
         line!("  metrics   http://{}/metrics", metrics.address());
@@ -330,6 +385,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let mut turns: u32 = 0;
     while !interrupt.is_set() {
         host.turn();
+        served.between_turns();
         turns = turns.wrapping_add(1);
         if turns.is_multiple_of(4096)
             && end.is_some_and(|end| Duration::from_nanos(clock.now().as_nanos()) >= end)
@@ -348,190 +404,8 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
             line!("  not sent  {count} ({reason:?})");
         }
     }
-    Ok(())
-}
-
-/// Which server a client talks to, and why it may: what to look at if it does not answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Remote {
-    responder: HostAddr,
-    port: u16,
-    grant: PathBuf,
-}
-
-impl Remote {
-    /// What `error` means between two machines.
-    pub(crate) fn explain(&self, error: PairError) -> ServeError {
-        let Self { responder, port, grant } = self.clone();
-        match error {
-            PairError::Failing { failures, status: OpStatus::Timeout, .. } => {
-                ServeError::Unanswered { failures, responder, port, grant }
-            }
-            PairError::Failing { status: OpStatus::RemoteAuthenticationFailure, .. } => {
-                ServeError::Refused { responder, grant }
-            }
-            other => other.into(),
-        }
-    }
-}
-
-/// Finds the way to the server. A link that has just come up may lose its carrier once more, and
-/// neighbours are not asked for meanwhile: that is waited for, for up to `patience`; for nothing
-/// else.
-fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result<(), HostError> {
-    let clock = TscClock::new();
-    loop {
-        let result = host.resolve(responder);
-        let passing = matches!(
-            result,
-            Err(HostError::Path(
-                PathError::LinkDown { .. } | PathError::NeighbourUnresolved { .. }
-            ))
-        );
-        if !passing || Duration::from_nanos(clock.now().as_nanos()) >= patience {
-            return result;
-        }
-        // A link takes longer than this to come up.
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
-
-/// Opens this host for what a grant file allows.
-pub(crate) fn open_client(
-    args: &LatArgs,
-    interrupt: &Interrupt,
-) -> Result<(Client, Remote), ServeError> {
-    let file = GrantFile::load(&args.grant)?;
-    let region_len = file.grants.any().region_len;
-    if u64::from(args.size) > region_len {
-        return Err(ServeError::Size { size: args.size, region_len });
-    }
-    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
-    let op_type = [OpType::Read, OpType::Write].into_iter().find(|&it| file.grants.has(it));
-    if let Some(op_type) = op_type {
-        client.reach(op_type, interrupt).map_err(|error| remote.explain(error))?;
-    }
-    Ok((client, remote))
-}
-
-/// Opens a host for what is in a grant file, and says which device it has unless it is to be
-/// `quiet`. Looks again for a way to the responder for as long as `patience`, where there is none.
-pub(crate) fn open_granted(
-    host_args: &HostArgs,
-    (path, file): (&Path, GrantFile),
-    patience: Duration,
-    quiet: bool,
-) -> Result<(Client, Remote), ServeError> {
-    let GrantFile { grants, port, seed } = file;
-    let grant = grants.any();
-    let host = open(host_args, port, grant.pid)?;
-    pin(host_args.core);
-    if !host.addresses().contains(grant.initiator) {
-        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
-        return Err(ServeError::NotThisHost {
-            path: path.to_owned(),
-            granted: grant.initiator,
-            here: here.join(" and "),
-        });
-    }
-    resolve(&host, grant.responder, patience)?;
-    if !quiet {
-        introduce(&host);
-    }
-    let remote = Remote { responder: grant.responder, port, grant: path.to_owned() };
-    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
-}
-
-/// What `read-lat --json` and `write-lat --json` print.
-#[derive(Debug, Serialize)]
-struct Report<V> {
-    #[serde(flatten)]
-    machine: Machine,
-    device: String,
-    mode: String,
-    mtu: u32,
-    size: u32,
-    #[serde(flatten)]
-    verified: V,
-    core: Option<usize>,
-    #[serde(flatten)]
-    latency: Summary,
-}
-
-/// Prints the line of JSON that `--json` asks for, with what was `verified`.
-pub(crate) fn print_json<V: Serialize>(
-    args: &LatArgs,
-    client: &Client,
-    verified: V,
-    latency: Summary,
-) {
-    let (mode, mtu) = mode_and_mtu(client.host.info());
-    let report = Report {
-        machine: Machine::here(),
-        device: client.host.info().to_string(),
-        mode,
-        mtu,
-        size: args.size,
-        verified,
-        core: args.host.core,
-        latency,
-    };
-    line!("{}", serde_json::to_string(&report).expect("plain data"));
-}
-
-/// What `read-lat` has verified.
-#[derive(Debug, Serialize)]
-struct VerifiedReads {
-    verified_reads: u64,
-}
-
-/// Verifies some reads and measures many.
-///
-/// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails.
-pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let (mut client, remote) = open_client(args, interrupt)?;
-    let grant = client.grants.get(OpType::Read)?;
-    let verified = client.verify(OpType::Read, args.verify, interrupt, |_| ());
-    let verified = verified.map_err(|error| remote.explain(error))?;
-    let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(OpType::Read, (args.size, args.span), counts, interrupt);
-    let latencies = latencies.map_err(|error| remote.explain(error))?;
-    let latency = latencies.summary(&format!("READ {} B", args.size));
-    if args.json {
-        print_json(args, &client, VerifiedReads { verified_reads: verified.reads }, latency);
-    } else {
-        line!(
-            "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",
-            verified.reads,
-            grant.responder,
-            verified.bytes as f64 / 1e6,
-            if verified.retried > 0 { ", some repeated" } else { "" }
-        );
-        line!("{}", Table(&[latency]));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
-        let remote = Remote {
-            responder: HostAddr::from([192, 0, 2, 9]),
-            port: 10_999,
-            grant: "here/grant.json".into(),
-        };
-        let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
-        let explain = |error| remote.explain(error).to_string();
-        let text = explain(failing(OpStatus::Timeout));
-        for part in ["50 ops", "TIMEOUT", "192.0.2.9", "10999", "here/grant.json", "carry"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
-        assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
-        assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
+    match &served {
+        Served::Region(_) => Ok(()),
+        Served::Queue(inbox) => inbox.report(),
     }
 }

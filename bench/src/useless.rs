@@ -142,7 +142,7 @@ struct Stage {
 
 impl Stage {
     fn open(lab: &Lab, useless: Useless, op_type: OpType) -> Result<Self, PairError> {
-        let Pair { client, server: mut other, region, port } =
+        let Pair { client, server: mut other, region, port, .. } =
             Pair::open(Place::Lab(lab), &PairConfig::default())?;
         let Client { host: mut target, clock, .. } = client;
         let written = target.register(SIZE as usize, Permissions::WRITE)?;

@@ -22,8 +22,9 @@ use crate::{
     error::{PairError, hint},
     grant_file::{GrantFile, GrantFileError},
     interrupt::Interrupt,
+    lat::open_granted,
     model::Model,
-    serve::{HostArgs, ServeError, open_granted},
+    serve::{HostArgs, ServeError},
 };
 
 mod events;

@@ -10,13 +10,15 @@ use rma_xdp::OpType;
 use serde::Serialize;
 
 use crate::{
+    alone::LoneOp,
     client::{Client, Verified},
     error::PairError,
     interrupt::Interrupt,
+    lat::{LatArgs, SizeArgs, SpanArgs, open_client, print_json},
     latency::{Latencies, Table},
     line,
     model::Model,
-    serve::{LatArgs, ServeError, open_client, print_json},
+    serve::ServeError,
 };
 
 /// How much of the region is written to: all of it, if it is not longer than this.
@@ -35,15 +37,16 @@ struct VerifiedWrites {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let (mut client, remote) = open_client(args, interrupt)?;
+    let LatArgs { client: common, size: SizeArgs { size }, .. } = args;
+    let (mut client, remote) = open_client(common, *size, interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
     let (verified, latencies) =
         write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;
-    let latency = latencies.summary(&format!("WRITE {} B", args.size));
-    if args.json {
+    let latency = latencies.summary(&format!("WRITE {size} B"));
+    if common.json {
         let Verified { writes: verified_writes, compared: compared_bytes, .. } = verified;
         let verified = VerifiedWrites { verified_writes, compared_bytes };
-        print_json(args, &client, verified, latency);
+        print_json(common, *size, &client, verified, latency);
         return Ok(());
     }
     if verified.compared > 0 {
@@ -70,15 +73,16 @@ fn write(
     args: &LatArgs,
     interrupt: &Interrupt,
 ) -> Result<(Verified, Latencies), PairError> {
+    let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
     let mut found = Vec::new();
     let mut verified = Verified::default();
-    if args.verify > 0 {
+    if *verify > 0 {
         found = client.read_all(client.grants.any().region_len.min(SPAN_MAX), interrupt)?;
         client.model = Some(Model::new(found.clone()));
-        verified = client.verify(OpType::Write, args.verify, interrupt, |_| ())?;
+        verified = client.verify(OpType::Write, *verify, interrupt, |_| ())?;
     }
-    let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(OpType::Write, (args.size, args.span), counts, interrupt)?;
+    let counts = (common.iters / 10, common.iters);
+    let latencies = client.measure(LoneOp::Write, (*size, *span), counts, interrupt)?;
     if let Some(model) = &client.model {
         verified.compared = model.len();
         let now = client.read_all(verified.compared, interrupt)?;

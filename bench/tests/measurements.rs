@@ -6,14 +6,21 @@ use core::time::Duration;
 use std::net::UdpSocket;
 
 use rma_bench::{
+    alone::LoneOp,
+    amount::Amount,
+    clients::{self, Work},
     compare::{self, Sockets, Transport},
     death::{self, Death},
+    error::PairError,
     floor::{self, Exchange, Link, Side, Sides},
     interrupt::Interrupt,
+    measure::{Links, What, in_turns},
+    one_way::Push,
     pair::{Pair, PairConfig, Place},
     phases::{self, Op, PhasesArgs},
     pipelined,
     rotation::{By, NextGrant, Stage},
+    settle,
 };
 use rma_lab::{Lab, LabConfig};
 use rma_xdp::{DeviceInfo, NicConfigBuilder, OpStatus, OpType, Timing};
@@ -62,7 +69,7 @@ fn assert_writes(place: Place<'_>) {
     let sizes = [1, 64, 4096];
     for size in sizes {
         let counts = (0, 200);
-        pair.run(|client| client.measure(OpType::Write, (size, u64::MAX), counts, &uninterrupted))
+        pair.run(|client| client.measure(LoneOp::Write, (size, u64::MAX), counts, &uninterrupted))
             .unwrap();
     }
     assert_eq!(pair.compare().unwrap(), 1 << 20);
@@ -80,6 +87,60 @@ fn assert_writes(place: Place<'_>) {
     // A byte that nobody wrote is found.
     pair.region.write(777, &[!held[777]]).unwrap();
     assert!(pair.compare().unwrap_err().to_string().contains("byte 777 "));
+}
+
+/// Every op that is measured alone, messages one way, and clients that share a word: the region holds
+/// afterwards what the model says, and each number was given once.
+fn assert_changes(place: Place<'_>) {
+    let mut pair = Pair::open(place, &config(PATIENT)).unwrap();
+    let (amount, uninterrupted) = (Amount { count: 200, rounds: 2 }, Interrupt::default());
+    let ops = [
+        LoneOp::OrderedWrite,
+        LoneOp::WriteWithImm,
+        LoneOp::CompareSwap,
+        LoneOp::FetchAdd,
+        LoneOp::Write,
+        LoneOp::Read,
+    ];
+    for size in [64, 4096] {
+        let [send, write] = [Push::Send, Push::OrderedWrite].map(|push| What::OneWay(push, size));
+        let whats = [send, write, What::warm(LoneOp::Read, size)];
+        let turns = in_turns(&mut pair, Links::default(), whats, amount, &uninterrupted).unwrap();
+        assert_eq!(turns.latencies.map(|it| it.count()), [200; 3]);
+        let whats = ops.map(|op| What::warm(op, size));
+        let turns = in_turns(&mut pair, Links::default(), whats, amount, &uninterrupted).unwrap();
+        assert_eq!(turns.latencies.map(|it| it.count()), [200; 6]);
+    }
+    let mut portals: Vec<_> = (0..3).map(|_| pair.client.host.portal(1).unwrap()).collect();
+    for work in [Work::Count, Work::Write] {
+        let rate =
+            pair.run(|client| clients::per_second(client, &mut portals, work, (10, 300))).unwrap();
+        assert!(rate > 0.0);
+    }
+    assert_eq!(pair.compare().unwrap(), 1 << 20);
+    assert_eq!(pair.queue.posted(), usize::from(pair.queue.layout().receives()));
+    // An atomic that finds another word than should be there says so.
+    for place in 0..=(64 << 10) / 64 {
+        pair.region.fetch_add(place * 64, 1).unwrap();
+    }
+    for op in [LoneOp::CompareSwap, LoneOp::FetchAdd] {
+        let found = pair.run(|client| client.measure(op, (8, 64), (0, 1), &uninterrupted));
+        assert!(matches!(found, Err(PairError::WrongByte { .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn changes_and_messages_are_measured_and_leave_what_the_model_says() {
+    assert_changes(Place::Loopback);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_became_of_ops_is_known_whichever_frame_was_lost() {
+    let lab = Lab::new(&LabConfig::default()).unwrap();
+    let settled = settle::run(&lab, 1500, 10, &Interrupt::default()).unwrap();
+    assert_eq!((settled.applied, settled.not_applied), (5, 5), "{settled:?}");
+    assert!(settled.slowest > Duration::ZERO, "{settled:?}");
 }
 
 #[test]
@@ -105,6 +166,7 @@ fn over_xdp_as_well() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let place = Place::Lab(&lab);
     assert_writes(place);
+    assert_changes(place);
     assert_rotations(place);
     let config = config(Duration::from_millis(20));
     let death = death::run(place, &config, 2000, &Interrupt::default()).unwrap();

@@ -216,6 +216,62 @@ fn two_processes_write_over_udp_and_read_back_every_byte() {
     write_and_read_back(&["--udp", &client], None, &grant);
 }
 
+#[test]
+fn two_processes_send_swap_and_add_over_udp() {
+    let folder = Folder::new();
+    let (grant, Loopback { client, server: address, port }) = (folder.grant(), Loopback::unused());
+    let grant_arg = grant.to_str().unwrap();
+    let start = |ops: &str| {
+        let _ = fs::remove_file(&grant);
+        let args = ["serve", "--udp", &address, "--initiator", &client, "--pid", "7", "--op", ops];
+        let more = ["--port", &port, "--grant", grant_arg, "--region-len", "1000"];
+        let mut server = Running::start(bench(None, &[&args[..], &more].concat()));
+        wait_for_grant(&mut server, &grant);
+        server
+    };
+    let run = |command: &str, more: &[&str]| {
+        let args = [&[command, "--udp", &client, "--grant", grant_arg, "-n", "500"], more].concat();
+        bench(None, &args).output().unwrap()
+    };
+    let json = |output: Output| -> serde_json::Value {
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+
+    let server = start("send");
+    let sent = json(run("send-lat", &["-s", "4096", "--json"]));
+    assert_eq!((&sent["delivered"], &sent["count"]), (&550.into(), &500.into()));
+    let output = run("send-lat", &[]);
+    assert!(text(&output.stdout).contains("delivered 550 messages"), "{output:?}");
+    let refused = run("read-lat", &[]);
+    assert!(text(&refused.stderr).contains("READ is not granted"), "{refused:?}");
+    server.signal(Signal::INT);
+    let served = server.output();
+    assert!(served.status.success(), "{served:?}");
+    let said = text(&served.stdout);
+    // Each of the three commands sends one more, to see whether the server answers. On a busy machine
+    // some of all these come twice: as ops of their own, as the first ended with TIMEOUT.
+    let (_, messages) = said.split_once("messages  ").unwrap();
+    let came: u64 = messages.split(' ').next().unwrap().parse().unwrap();
+    assert!(came >= 2 * 550 + 3 && messages.contains("every byte right"), "{said}");
+
+    // What cas-lat changes it restores, so that fetch-add-lat and read-lat find the pattern.
+    let server = start("compare-swap,fetch-add,read");
+    for command in ["cas-lat", "fetch-add-lat"] {
+        let found = json(run(command, &["--verify", "200", "--json"]));
+        let counts = (&found["verified_atomics"], &found["count"], &found["size"]);
+        assert_eq!(counts, (&200.into(), &500.into(), &8.into()), "{command}");
+    }
+    assert_read(&run("read-lat", &["--verify", "200"]));
+    let output = run("fetch-add-lat", &["--verify", "200"]);
+    assert!(text(&output.stdout).contains("every word what it had been left as"), "{output:?}");
+    drop(server);
+
+    let both = ["serve", "--udp", &address, "--initiator", &client, "--op", "send,read"];
+    let output = bench(None, &[&both[..], &["--grant", grant_arg]].concat()).output().unwrap();
+    assert!(text(&output.stderr).contains("serve send alone"), "{output:?}");
+}
+
 /// The next event of a `verify` that is `wanted`. Rounds may end meanwhile.
 fn event(said: &mut impl Iterator<Item = String>, wanted: &str) -> serde_json::Value {
     let mut events = said.map(|line| serde_json::from_str(&line).unwrap());

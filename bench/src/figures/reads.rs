@@ -1,12 +1,11 @@
 //! READs one at a time, over the raw exchange of their frames and over the kernel's own sockets.
 
-use rma_xdp::OpType;
-
 use super::{
     conditions::{AMOUNT, CONDITIONS, MTU, lab, link, sockets},
     spec::Measured,
 };
 use crate::{
+    alone::LoneOp,
     compare::Transport,
     error::PairError,
     interrupt::Interrupt,
@@ -24,7 +23,7 @@ pub(super) fn read64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
     let (mut link, sockets) = (link()?, sockets()?);
     let links = Links { raw: Some(&mut link), sockets: Some(&sockets) };
-    let read = What::warm(OpType::Read, 64);
+    let read = What::warm(LoneOp::Read, 64);
     let whats = [
         read,
         What::Raw(Floor::TwoSmall),
@@ -66,14 +65,14 @@ pub(super) fn read64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
 }
 
 pub(super) fn read4096(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let what = What::warm(OpType::Read, 4096);
-    let turns = over_floor(what, Floor::FramesOf(OpType::Read, 4096), interrupt)?;
+    let what = What::warm(LoneOp::Read, 4096);
+    let turns = over_floor(what, Floor::FramesOf(LoneOp::Read, 4096), interrupt)?;
     Ok(vec![figure("read4096_over_floor", what, &turns, 0.5, SAME)])
 }
 
 /// Reads all over the region.
 const fn cold(size: u32) -> What {
-    What::Ops { op_type: OpType::Read, size, span: u64::MAX }
+    What::Ops { op: LoneOp::Read, size, span: u64::MAX }
 }
 
 pub(super) fn read64_cold(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -82,7 +81,7 @@ pub(super) fn read64_cold(interrupt: &Interrupt) -> Result<Vec<Measured>, PairEr
 }
 
 pub(super) fn read4096_cold(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let turns = over_floor(cold(4096), Floor::FramesOf(OpType::Read, 4096), interrupt)?;
+    let turns = over_floor(cold(4096), Floor::FramesOf(LoneOp::Read, 4096), interrupt)?;
     Ok(vec![figure("read4096_cold_over_floor", cold(4096), &turns, 0.5, SAME)])
 }
 
@@ -105,7 +104,7 @@ fn figure<const N: usize>(
     let span = match what {
         What::Ops { span: u64::MAX, .. } => "all of 64 MiB".to_owned(),
         What::Ops { span, .. } => format!("{} KiB", span >> 10),
-        What::Raw(_) | What::Kernel(..) | What::LoneTurns => String::new(),
+        What::OneWay(..) | What::Raw(_) | What::Kernel(..) | What::LoneTurns => String::new(),
     };
     let detail = format!(
         "p{} of {} READs in {span} {:.2} us, of {} times a {floor_is} {:.2} us; medians of {} rounds in turns; veth MTU {MTU}, \

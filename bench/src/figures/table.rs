@@ -4,8 +4,8 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    beside, crypto, death, failover, floors, flows, goodput, issue, rate, reads, rekey, scale,
-    simulator,
+    beside, changes, crypto, death, failover, floors, flows, goodput, issue, rate, reads, rekey,
+    scale, simulator,
     spec::{Benchmark, Spec},
     turn, useless, writes,
 };
@@ -36,6 +36,34 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: writes::write64,
         figures: &[Spec::new("write64_over_read64", "ratio").at_most(2.2)],
+    },
+    Benchmark {
+        run: changes::send64,
+        figures: &[Spec::new("send64_over_write_poll", "ratio").at_most(1.15)],
+    },
+    Benchmark {
+        run: changes::imm64,
+        figures: &[Spec::new("imm64_over_write64", "ratio").at_most(1.1)],
+    },
+    Benchmark {
+        run: changes::ordered4096,
+        figures: &[Spec::new("ordered4096_over_write4096", "ratio").at_most(1.1)],
+    },
+    Benchmark {
+        run: changes::cas,
+        figures: &[Spec::new("cas_over_write64", "ratio").at_most(1.1)],
+    },
+    Benchmark {
+        run: changes::fetch_add,
+        figures: &[Spec::new("fetch_add_over_write64", "ratio").at_most(1.1)],
+    },
+    Benchmark {
+        run: changes::fetch_add_rate,
+        figures: &[Spec::new("fetch_add_rate_over_write64_rate", "ratio").at_least(0.9)],
+    },
+    Benchmark {
+        run: changes::settle,
+        figures: &[Spec::new("settle_over_read_bound", "ratio").at_most(1.0)],
     },
     Benchmark {
         run: rekey::rekey,

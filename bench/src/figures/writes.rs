@@ -1,12 +1,11 @@
 //! WRITEs over READs.
 
-use rma_xdp::OpType;
-
 use super::{
     conditions::{AMOUNT, CONDITIONS, MTU, lab, link},
     spec::Measured,
 };
 use crate::{
+    alone::LoneOp,
     error::PairError,
     interrupt::Interrupt,
     measure::{Floor, Links, What, in_turns},
@@ -17,7 +16,7 @@ pub(super) fn write64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
     let mut link = link()?;
-    let (read, write) = (What::warm(OpType::Read, 64), What::warm(OpType::Write, 64));
+    let (read, write) = (What::warm(LoneOp::Read, 64), What::warm(LoneOp::Write, 64));
     let whats = [read, write, What::Raw(Floor::TwoSmall), What::Raw(Floor::FourSmall)];
     let turns = in_turns(&mut pair, Links::raw(&mut link), whats, AMOUNT, interrupt)?;
     let compared = pair.compare()?;

@@ -1,35 +1,28 @@
 //! Two engines over AF_XDP that are looked into, a portal, and a region.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{sync::Arc, thread};
+use std::thread;
 
 use rma_core::{
-    addr::{HostAddr, Pid},
-    crypto::{KeyBinding, RegionKeySchedule},
+    addr::HostAddr,
+    crypto::KeyBinding,
     engine::Engine,
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry},
-    one_rma::OneRma,
+    nic::NicConfigBuilder,
     op::{ClassOfService, OpStatus, OpType},
-    port::Port,
     portal::{CommandPortal, PortalConfig, ReadOp, WriteOp, portal},
-    region::{NicTag, Permissions, RegionId, RegisteredRegion},
+    region::{NicTag, Permissions, RegisteredRegion},
     time::Clock,
 };
 use rma_lab::{Lab, Netns};
-use rma_xdp::{
-    HostError, Region, TscClock,
-    net::{Path, PathTable},
-    random_region_key,
-    xdp::{XdpBackend, XdpConfig},
-};
+use rma_xdp::{TscClock, xdp::XdpBackend};
 
 use super::probe::{Phase, Spent, Timed, TimedAead, take, timed, turn};
 use crate::{
     aead,
     amount::WARM,
+    bare::{BareNic, PID, engine, register},
     error::{PairError, hint},
-    mode,
     pair::{cores, pin},
 };
 
@@ -37,7 +30,6 @@ use crate::{
 const SLOTS: u16 = 256;
 /// Bytes of an op's place in local memory.
 const PLACE: u64 = 4096;
-const PID: Pid = Pid(7);
 
 type Looked = Engine<Timed<XdpBackend>, TscClock>;
 
@@ -51,48 +43,15 @@ pub(super) struct Hosts {
     mode: String,
 }
 
-fn engine(to: (&Netns, HostAddr), at: (&Netns, HostAddr), mtu: u32) -> Result<Looked, PairError> {
-    let (netns, address) = at;
-    let path = Path {
-        source_mac: netns.interface_mac(Lab::INTERFACE)?,
-        next_hop_mac: to.0.interface_mac(Lab::INTERFACE)?,
-        mtu,
-    };
-    let paths = PathTable::fixed(mtu, &[(to.1, path)]).expect("one path");
-    let backend = {
-        let _inside = netns.enter()?;
-        let config = XdpConfig::new(Lab::INTERFACE, &[Port::ONE_RMA], &[address]);
-        let config = mode::sockets(config);
-        XdpBackend::open(&config, paths).map_err(HostError::from)?
-    };
-    let place =
-        NicPlace::at(address).with(|it| it.receive_len_max = ReceiveLenMax::of_mtu(mtu as usize));
-    let config = NicConfigBuilder::default().build(place).expect("the defaults work");
-    // Lives as long as the program, as providers do.
-    let timed_aead: &'static TimedAead = Box::leak(Box::new(TimedAead(aead::chosen())));
-    let service = OneRma::new(Nic::with_aead(config, timed_aead));
-    Ok(Engine::new(service, Timed(backend), TscClock::new()))
-}
-
-/// Registers `len` bytes with an engine's NIC.
-fn register(
-    engine: &mut Looked,
-    len: u64,
-    permissions: Permissions,
-) -> (RegionId, Arc<Region>, RegionKeySchedule) {
-    let memory = Arc::new(Region::new(len as usize).expect("a size that can be had"));
-    let key = random_region_key().expect("the kernel has random octets");
-    let entry = Box::new(RegionEntry::new(Arc::clone(&memory), &key, permissions, PID));
-    let regions = engine.service_mut().nic_mut().regions_mut();
-    (regions.register(entry).expect("there is room"), memory, RegionKeySchedule::new(&key))
-}
-
 impl Hosts {
     pub(super) fn open(lab: &Lab, mtu: u32) -> Result<Self, PairError> {
         let a: (&Netns, HostAddr) = (lab.a(), Lab::A_V4.into());
         let b: (&Netns, HostAddr) = (lab.b(), Lab::B_V4.into());
-        let mut responder = engine(a, b, mtu)?;
-        let mut initiator = engine(b, a, mtu)?;
+        // Lives as long as the program, as providers do.
+        let aead: &'static TimedAead = Box::leak(Box::new(TimedAead(aead::chosen())));
+        let nic = BareNic { mtu, settings: NicConfigBuilder::default(), aead };
+        let mut responder = engine(a, b, nic, Timed)?;
+        let mut initiator = engine(b, a, nic, Timed)?;
         let everything = Permissions::READ | Permissions::WRITE;
         let (region, _, schedule) = register(&mut responder, WARM, everything);
         let grants = [OpType::Read, OpType::Write].map(|op_type| {

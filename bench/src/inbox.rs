@@ -1,0 +1,80 @@
+//! The receiving application of `rma-bench serve --op send`: it takes every message as it comes,
+//! compares it byte by byte, and posts its receive again.
+//!
+//! A message is what the sender's pattern has at the place that its immediate names, so the
+//! receiver knows what each should be. Invariant: whatever was told OK to its sender was counted
+//! here.
+
+use rma_lab::Pattern;
+use rma_xdp::{HostError, InlineHost, OP_SIZE_MAX, Permissions, ReceiveQueue, ReceiveQueueLayout};
+
+use crate::{client::Client, line, serve::ServeError};
+
+/// Receives: messages that may have come between two turns, and more.
+pub const RECEIVES: u16 = 64;
+
+/// A receive queue, and what came into it.
+#[derive(Debug)]
+pub struct Inbox {
+    queue: ReceiveQueue,
+    pattern: Pattern,
+    bytes: Vec<u8>,
+    /// Messages that came, and the bytes of all of them.
+    received: (u64, u64),
+    /// Messages that were not what they should be.
+    wrong: u64,
+}
+
+impl Inbox {
+    /// A queue of `host` for whoever sends the pattern of `seed`. All receives are posted.
+    ///
+    /// # Errors
+    /// If the host has no room for it.
+    ///
+    /// # Panics
+    /// Never: a queue can be as large as this one.
+    pub fn open(host: &InlineHost, seed: u64, permissions: Permissions) -> Result<Self, HostError> {
+        let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("within the limits");
+        let mut queue = host.receive_queue(None, layout, permissions)?;
+        queue.post_all();
+        let pattern = Client::source_pattern(Pattern::new(seed));
+        let bytes = vec![0; OP_SIZE_MAX as usize];
+        Ok(Self { queue, pattern, bytes, received: (0, 0), wrong: 0 })
+    }
+
+    /// The queue.
+    #[must_use]
+    pub const fn queue(&self) -> &ReceiveQueue {
+        &self.queue
+    }
+
+    /// Takes what has come.
+    ///
+    /// # Panics
+    /// Never: events are of receives that were posted, and no longer than they are.
+    pub fn take(&mut self) {
+        let Self { queue, pattern, bytes, received, wrong } = self;
+        while let Some(event) = queue.poll() {
+            let message = &mut bytes[..event.len as usize];
+            queue.read(&event, message).expect("of a SEND, and no longer than a receive");
+            queue.post(event.receive).expect("its event has come");
+            received.0 += 1;
+            received.1 += u64::from(event.len);
+            *wrong += u64::from(pattern.first_difference(event.immediate, message).is_some());
+        }
+    }
+
+    /// Says what came.
+    ///
+    /// # Errors
+    /// If a message was not what it should be.
+    pub fn report(&self) -> Result<(), ServeError> {
+        let &Self { received: (messages, bytes), wrong, .. } = self;
+        if wrong > 0 {
+            return Err(ServeError::WrongMessages { wrong, messages });
+        }
+        let megabytes = bytes as f64 / 1e6;
+        line!("\n  messages  {messages} came, {megabytes:.1} MB, every byte right");
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! The side that measures against a host that serves: what `rma-bench read-lat` and its siblings
+//! share, and `read-lat` itself.
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rma_lab::Pattern;
+use rma_xdp::{Clock, HostAddr, HostError, InlineHost, OpStatus, OpType, TscClock, net::PathError};
+use serde::Serialize;
+
+use crate::{
+    alone::LoneOp,
+    client::{Client, REACH},
+    error::PairError,
+    grant_file::GrantFile,
+    interrupt::Interrupt,
+    latency::{Summary, Table},
+    line,
+    machine::{Machine, mode_and_mtu},
+    pair::{VERIFY_DEPTH, pin},
+    serve::{HostArgs, ServeError, introduce, open},
+};
+
+/// What all of them are told.
+#[derive(Args, Clone, Debug)]
+pub struct ClientArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// The grant that `serve` wrote.
+    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    pub(crate) grant: PathBuf,
+    /// How many ops to measure.
+    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) iters: u64,
+    /// Print one line of JSON instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What those are told whose ops go all over a region.
+#[derive(Args, Clone, Debug)]
+pub struct SpanArgs {
+    /// Go to random places of the region's first so many bytes. More than a cache holds measures
+    /// the server's memory as well.
+    #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) span: u64,
+    /// How many random ops to verify first, byte by byte; 0: none.
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) verify: u64,
+}
+
+/// What those are told whose ops have a size.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SizeArgs {
+    /// Bytes of each op: 1 to 4096.
+    #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) size: u32,
+}
+
+/// Arguments of `read-lat` and `write-lat`.
+#[derive(Args, Clone, Debug)]
+pub struct LatArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) size: SizeArgs,
+    #[command(flatten)]
+    pub(crate) span: SpanArgs,
+}
+
+/// Which server a client talks to, and why it may: what to look at if it does not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    responder: HostAddr,
+    port: u16,
+    grant: PathBuf,
+}
+
+impl Remote {
+    /// What `error` means between two machines.
+    pub(crate) fn explain(&self, error: PairError) -> ServeError {
+        let Self { responder, port, grant } = self.clone();
+        match error {
+            PairError::Failing { failures, status: OpStatus::Timeout, .. } => {
+                ServeError::Unanswered { failures, responder, port, grant }
+            }
+            PairError::Failing { status: OpStatus::RemoteAuthenticationFailure, .. } => {
+                ServeError::Refused { responder, grant }
+            }
+            other => other.into(),
+        }
+    }
+}
+
+/// Finds the way to the server. A link that has just come up may lose its carrier once more, and
+/// neighbours are not asked for meanwhile: that is waited for, for up to `patience`; for nothing
+/// else.
+fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result<(), HostError> {
+    let clock = TscClock::new();
+    loop {
+        let result = host.resolve(responder);
+        let passing = matches!(
+            result,
+            Err(HostError::Path(
+                PathError::LinkDown { .. } | PathError::NeighbourUnresolved { .. }
+            ))
+        );
+        if !passing || Duration::from_nanos(clock.now().as_nanos()) >= patience {
+            return result;
+        }
+        // A link takes longer than this to come up.
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Opens this host for what a grant file allows, for ops of `size` bytes.
+pub(crate) fn open_client(
+    args: &ClientArgs,
+    size: u32,
+    interrupt: &Interrupt,
+) -> Result<(Client, Remote), ServeError> {
+    let file = GrantFile::load(&args.grant)?;
+    let region_len = file.grants.any().region_len;
+    if u64::from(size) > region_len {
+        return Err(ServeError::Size { size, region_len });
+    }
+    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
+    client.reach(interrupt).map_err(|error| remote.explain(error))?;
+    Ok((client, remote))
+}
+
+/// Opens a host for what is in a grant file, and says which device it has unless it is to be
+/// `quiet`. Looks again for a way to the responder for as long as `patience`, where there is none.
+pub(crate) fn open_granted(
+    host_args: &HostArgs,
+    (path, file): (&Path, GrantFile),
+    patience: Duration,
+    quiet: bool,
+) -> Result<(Client, Remote), ServeError> {
+    let GrantFile { grants, port, seed } = file;
+    let grant = grants.any();
+    let host = open(host_args, port, grant.pid)?;
+    pin(host_args.core);
+    if !host.addresses().contains(grant.initiator) {
+        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
+        return Err(ServeError::NotThisHost {
+            path: path.to_owned(),
+            granted: grant.initiator,
+            here: here.join(" and "),
+        });
+    }
+    resolve(&host, grant.responder, patience)?;
+    if !quiet {
+        introduce(&host);
+    }
+    let remote = Remote { responder: grant.responder, port, grant: path.to_owned() };
+    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
+}
+
+/// What `read-lat --json` and its siblings print.
+#[derive(Debug, Serialize)]
+struct Report<V> {
+    #[serde(flatten)]
+    machine: Machine,
+    device: String,
+    mode: String,
+    mtu: u32,
+    size: u32,
+    #[serde(flatten)]
+    verified: V,
+    core: Option<usize>,
+    #[serde(flatten)]
+    latency: Summary,
+}
+
+/// Prints the line of JSON that `--json` asks for, with what was `verified`.
+pub(crate) fn print_json<V: Serialize>(
+    args: &ClientArgs,
+    size: u32,
+    client: &Client,
+    verified: V,
+    latency: Summary,
+) {
+    let (mode, mtu) = mode_and_mtu(client.host.info());
+    let report = Report {
+        machine: Machine::here(),
+        device: client.host.info().to_string(),
+        mode,
+        mtu,
+        size,
+        verified,
+        core: args.host.core,
+        latency,
+    };
+    line!("{}", serde_json::to_string(&report).expect("plain data"));
+}
+
+/// What `read-lat` has verified.
+#[derive(Debug, Serialize)]
+struct VerifiedReads {
+    verified_reads: u64,
+}
+
+/// Verifies some reads and measures many.
+///
+/// # Errors
+/// What could not be set up, and why; a wrong byte; op after op that fails.
+pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let LatArgs { client: args, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
+    let (mut client, remote) = open_client(args, *size, interrupt)?;
+    let grant = client.grants.get(OpType::Read)?;
+    let verified = client.verify(OpType::Read, *verify, interrupt, |_| ());
+    let verified = verified.map_err(|error| remote.explain(error))?;
+    let counts = (args.iters / 10, args.iters);
+    let latencies = client.measure(LoneOp::Read, (*size, *span), counts, interrupt);
+    let latencies = latencies.map_err(|error| remote.explain(error))?;
+    let latency = latencies.summary(&format!("READ {size} B"));
+    if args.json {
+        print_json(args, *size, &client, VerifiedReads { verified_reads: verified.reads }, latency);
+    } else {
+        line!(
+            "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",
+            verified.reads,
+            grant.responder,
+            verified.bytes as f64 / 1e6,
+            if verified.retried > 0 { ", some repeated" } else { "" }
+        );
+        line!("{}", Table(&[latency]));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
+        let remote = Remote {
+            responder: HostAddr::from([192, 0, 2, 9]),
+            port: 10_999,
+            grant: "here/grant.json".into(),
+        };
+        let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
+        let explain = |error| remote.explain(error).to_string();
+        let text = explain(failing(OpStatus::Timeout));
+        for part in ["50 ops", "TIMEOUT", "192.0.2.9", "10999", "here/grant.json", "carry"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
+        assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
+        assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
+    }
+}

@@ -1,0 +1,102 @@
+//! `rma-bench send-lat`: messages to a host that serves a receive queue, and their latency.
+//!
+//! The receiver compares each message and says at its end what came; see [`inbox`](crate::inbox).
+//! What is measured is from issue to completion: that the message was delivered is known then.
+
+use core::time::Duration;
+
+use clap::Args;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_xdp::{Clock, Completion, OpStatus, OpType};
+use serde::Serialize;
+
+use crate::{
+    amount::WARM,
+    client::Client,
+    error::{PairError, count_failure},
+    interrupt::Interrupt,
+    lat::{ClientArgs, SizeArgs, open_client, print_json},
+    latency::{Latencies, Table},
+    line,
+    serve::ServeError,
+};
+
+/// Arguments of `send-lat`.
+#[derive(Args, Clone, Debug)]
+pub struct SendLatArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    size: SizeArgs,
+}
+
+/// What `send-lat` has sent.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Sent {
+    /// Messages that were delivered, those to warm up among them.
+    delivered: u64,
+    /// How often one was refused as no receive was posted, and sent again.
+    not_ready: u64,
+}
+
+/// Sends some messages to warm up, and measures many.
+///
+/// # Errors
+/// What could not be set up, and why; op after op that fails.
+pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let SendLatArgs { client: args, size: SizeArgs { size } } = args;
+    let (mut client, remote) = open_client(args, *size, interrupt)?;
+    let grant = client.grants.get(OpType::Send)?;
+    let sent = send(&mut client, *size, (args.iters / 10, args.iters), interrupt);
+    let (sent, latencies) = sent.map_err(|error| remote.explain(error))?;
+    let latency = latencies.summary(&format!("SEND {size} B"));
+    if args.json {
+        print_json(args, *size, &client, sent, latency);
+        return Ok(());
+    }
+    line!(
+        "  delivered {} messages to {}, which says at its end whether every byte was right; {} refused as no receive \
+         was posted, and sent again\n",
+        sent.delivered,
+        grant.responder,
+        sent.not_ready,
+    );
+    line!("{}", Table(&[latency]));
+    Ok(())
+}
+
+fn send(
+    client: &mut Client,
+    size: u32,
+    (warm_up, count): (u64, u64),
+    interrupt: &Interrupt,
+) -> Result<(Sent, Latencies), PairError> {
+    let grant = client.grants.get(OpType::Send)?;
+    let mut random = StdRng::seed_from_u64(client.pattern.seed() ^ u64::from(size));
+    let mut latencies = Latencies::new();
+    let (mut sent, mut failures) = (Sent::default(), 0);
+    while sent.delivered < warm_up + count {
+        let place = random.random_range(0..=WARM - u64::from(size));
+        let start = client.clock.now();
+        client.portal.send(&grant, &client.source, place, size, place)?;
+        let Completion { status, .. } = client.host.wait(&mut client.portal)?;
+        let took: Duration = client.clock.now().since(start);
+        match status {
+            OpStatus::Ok => {
+                failures = 0;
+                sent.delivered += 1;
+                if sent.delivered > warm_up {
+                    latencies.record(took);
+                }
+            }
+            // Its receiver has more to do at the moment than to take messages.
+            OpStatus::RemoteNotReady => sent.not_ready += 1,
+            // What was sent may have come, and is another message now.
+            status => failures = count_failure(failures, status)?,
+        }
+        if interrupt.is_set() {
+            return Err(PairError::Interrupted);
+        }
+    }
+    Ok((sent, latencies))
+}
