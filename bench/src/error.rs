@@ -31,6 +31,9 @@ pub enum PairError {
         /// Where in the remote region.
         at: u64,
     },
+    /// Instructions could not be counted.
+    #[error("counting instructions with valgrind: {0}")]
+    Valgrind(#[source] std::io::Error),
     /// Nobody knows any more whether an op was applied.
     #[error(
         "a {op_type} ended with TIMEOUT, and its target has forgotten what became of it: its word may have been changed; \

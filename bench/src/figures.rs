@@ -14,6 +14,7 @@ mod failover;
 mod floors;
 mod flows;
 mod goodput;
+mod instructions;
 mod issue;
 mod limit;
 mod rate;

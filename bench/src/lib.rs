@@ -25,6 +25,7 @@ pub mod flows;
 pub mod grant_file;
 pub mod grants;
 pub mod inbox;
+pub mod instructions;
 pub mod interrupt;
 pub mod issue;
 pub mod lat;

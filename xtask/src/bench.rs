@@ -31,7 +31,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
         requirements::for_the_lab()?.map_err(|lacks| lacks.into_error("bench"))?;
     }
     // With what some figures compare with.
-    let bench = ["run", "--release", "--package", "rma-bench", "--features", "peers"];
+    let of = ["--release", "--package", "rma-bench", "--features", "peers"];
+    if !options.list {
+        // What valgrind counts the instructions of lies beside the program then.
+        requirements::to_count_instructions()?;
+        Cargo::new(&["build"]).args(&of).args(["--example", "turn"]).run()?;
+    }
+    let bench = [&["run"], &of[..]].concat();
     let mut cargo = Cargo::new(&bench).args(["--", "figures"]);
     if options.json {
         cargo = cargo.args(["--json"]);

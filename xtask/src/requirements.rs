@@ -66,6 +66,10 @@ const TO_BUILD: &[Requirement] = &[
 const FOR_THE_LAB: &[Requirement] =
     &[needs(Look::Program("ip"), "iproute2", "network namespaces and veth pairs")];
 
+/// To count instructions.
+const TO_COUNT: &[Requirement] =
+    &[needs(Look::Program("valgrind"), "valgrind", "figures that are a count of instructions")];
+
 /// To emulate machines, and for what runs in them.
 const FOR_MACHINES: &[Requirement] = &[
     needs(Look::Program("qemu-system-x86_64"), "qemu-system-x86", "virtual machines"),
@@ -173,6 +177,11 @@ pub(crate) fn to_build() -> Result<(), Error> {
 /// Sees to it that the tests can be built, and that those which need no root can run.
 pub(crate) fn to_test() -> Result<(), Error> {
     ensure(&[TO_BUILD, FOR_THE_LAB].concat())
+}
+
+/// Sees to it that instructions can be counted.
+pub(crate) fn to_count_instructions() -> Result<(), Error> {
+    ensure(TO_COUNT)
 }
 
 /// Sees to it that machines can be emulated.

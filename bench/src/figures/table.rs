@@ -4,11 +4,14 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    beside, changes, crypto, death, failover, floors, flows, goodput, issue, rate, reads, rekey,
-    scale, simulator,
+    beside, changes, crypto, death, failover, floors, flows, goodput, instructions, issue, rate,
+    reads, rekey, scale, simulator,
     spec::{Benchmark, Spec},
     turn, useless, writes,
 };
+
+/// What counting instructions needs.
+const VALGRIND: &str = "valgrind, x86-64, and the example `turn` beside this program";
 
 /// What figures over `ring` need.
 const PEERS: &str = "the feature `peers` of rma-bench";
@@ -126,6 +129,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("turn64_responder_ops_per_s", "1/s"),
             Spec::new("turn64_aead_share", "ratio"),
         ],
+    },
+    Benchmark {
+        run: instructions::old_ops,
+        figures: &[Spec::new("old_ops_instructions", "ratio")
+            .at_most(1.01)
+            .always()
+            .needs(VALGRIND)],
     },
     Benchmark {
         run: scale::with_portals,
