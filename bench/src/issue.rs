@@ -18,7 +18,7 @@ use std::{sync::Arc, thread};
 use rma_core::{
     addr::{HostAddr, Pid},
     cc::CcConfigBuilder,
-    command::Completion,
+    command::{Command, Completion},
     crypto::DerivedRegionKey,
     executor::{Call, CallStatus, CommandExecutor, ExecutorConfig, Piece},
     grant::Grant,
@@ -179,9 +179,10 @@ fn measure(
 }
 
 fn null_engine(mut port: PortalPort, stop: &AtomicBool) {
+    let mut command = Command::NONE;
     while !stop.load(Relaxed) {
-        while let Some(command) = port.take() {
-            let command = command.expect("commands are well-formed");
+        while let Some(taken) = port.take_into(&mut command) {
+            taken.expect("commands are well-formed");
             port.complete(&Completion::new(command.slot, OpStatus::Ok, DELAYS.0, DELAYS.1));
         }
     }

@@ -320,7 +320,7 @@ pub struct Command {
 
 impl Command {
     /// The command of a slot that has none.
-    pub(crate) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         slot: CommandSlotId(0),
         class: ClassOfService::Latency,
         responder: HostAddr::from_octets([0; 16]),

@@ -59,6 +59,7 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 
+use core::time::Duration;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -299,7 +300,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.fence();
         }
         let cut = self.cuts[usize::from(!responder.is_ipv4())];
-        let terms = self.terms(now, call.deadline, call.retry);
+        let terms = self.terms(now, call.deadline, call.retry.outlast);
         let kind = if publishes { Kind::Publishing } else { transfer_type.into() };
         let id = self.calls.begin(index, call, Course { path, kind }, cut, self.fences, terms);
         if publishes {
@@ -393,9 +394,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 
     /// How long a call may take.
-    #[inline]
-    fn terms(&self, now: Instant, deadline: Option<Instant>, retry: RetryPolicy) -> Terms {
-        let outlast = retry.outlast.map_or(self.outlast, nanos);
+    #[inline(always)]
+    fn terms(&self, now: Instant, deadline: Option<Instant>, outlast: Option<Duration>) -> Terms {
+        let outlast = outlast.map_or(self.outlast, nanos);
         let patience = match deadline {
             Some(_) => Patience::Deadline,
             None if outlast > self.stalls.stall() => Patience::Outlast,
@@ -515,6 +516,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 
     /// Lets a call have its turns that waits for nothing.
+    // For every call, and for those that have waited: a call of this costs more.
+    #[inline(always)]
     fn start(&mut self, now: Instant, index: u16) {
         let call = &mut self.calls[index];
         call.phase = Phase::Active;

@@ -200,7 +200,8 @@ impl CongestionControl {
     /// nothing about it.
     //= 1rma#6-additive-increase
     //= type=deviation
-    #[inline]
+    // For every op of an executor, and for the last one of calls that publish: a call costs more.
+    #[inline(always)]
     pub fn on_completion(&mut self, id: RemoteWindowId, feedback: &Feedback, outstanding: u64) {
         let remote = &mut self.remotes[id.0 as usize];
         remote.rtt.on_completion(feedback);

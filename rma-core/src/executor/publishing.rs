@@ -166,7 +166,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             result: None,
         };
         let extent = Extent { remote_region: grant.region, len: len.into(), ..Extent::NONE };
-        let terms = self.terms(now, deadline, retry);
+        let terms = self.terms(now, deadline, retry.outlast);
         let course = Course { path, kind: Kind::Publishing };
         let fences = self.fences;
         let id = self.calls.begin_op(index, (course, class), extent, publishing, fences, terms);
@@ -284,7 +284,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             None => CommandOp::Recorded { op, done },
             Some(name) => CommandOp::Settle { op_type: op.op_type(), name },
         };
-        portal.put(&Command { slot, class, responder, remote_region: region, key, op });
+        portal.put_any(&Command { slot, class, responder, remote_region: region, key, op });
         self.note_issued(
             slot,
             Op { call: index, span, charge, outstanding, issued: (self.issued, now), is_probe },

@@ -16,6 +16,9 @@ use crate::{
     region::{NicTag, RegionId, RegisteredRegion},
 };
 
+/// Why there is room for a command.
+const TWO_FOR_EVERY_SLOT: &str = "the ring has two entries for every slot";
+
 //= 1rma#4.4-portal
 /// An application's command slots and its completion queue. Used by one thread at a time.
 #[derive(Debug)]
@@ -198,6 +201,8 @@ impl CommandPortal {
     }
 
     /// Puts a command into the ring. [`CommandPortal::ring`] is to follow.
+    // Inlined, so that the line of a READ is written by who knows that it is one.
+    #[inline(always)]
     pub(super) fn place(
         &mut self,
         grant: &Grant,
@@ -209,7 +214,7 @@ impl CommandPortal {
         let slots = self.slots.len() as u16;
         let slot = self.take_slot().ok_or(SubmitError::NoFreeCommandSlot { slots })?;
         let Grant { responder, region, key, .. } = *grant;
-        self.put(&Command { slot, class, responder, remote_region: region, key, op });
+        self.put_any(&Command { slot, class, responder, remote_region: region, key, op });
         Ok(slot)
     }
 
@@ -252,21 +257,34 @@ impl CommandPortal {
     /// Issues `command` unseen, as a hostile application could.
     #[cfg(test)]
     pub(crate) fn issue(&mut self, command: &Command) {
-        self.put(command);
+        self.put_any(command);
         self.ring();
     }
 
     //= 1rma#B-command-store
     //= type=deviation
-    /// Puts `command` into the ring. The engine may not see it before [`CommandPortal::ring`].
-    #[inline]
+    /// Puts `command`, which has one line, into the ring. The engine may not see it before
+    /// [`CommandPortal::ring`].
+    // Inlined: one that went through memory took 4 of the 66 ns of an op of an executor.
+    #[inline(always)]
     pub(crate) fn put(&mut self, command: &Command) {
-        let first = command.to_line();
-        let pushed = match command.to_second_line() {
-            None => self.commands.push_unpublished(&first),
-            Some(second) => self.commands.push_pair_unpublished(&first, &second),
-        };
-        pushed.expect("the ring has two entries for every slot");
+        let pushed = self.commands.push_unpublished(&command.to_line());
+        pushed.expect(TWO_FOR_EVERY_SLOT);
+    }
+
+    /// [`CommandPortal::put`] for one that may have two lines.
+    #[inline(always)]
+    pub(crate) fn put_any(&mut self, command: &Command) {
+        match command.op {
+            CommandOp::Recorded { .. } => self.put_pair(command),
+            _ => self.put(command),
+        }
+    }
+
+    fn put_pair(&mut self, command: &Command) {
+        let second = command.to_second_line().expect("a recorded op has a second line");
+        let pushed = self.commands.push_pair_unpublished(&command.to_line(), &second);
+        pushed.expect(TWO_FOR_EVERY_SLOT);
     }
 
     /// Lets the engine see what was put into the ring, and wakes it if it sleeps. Once is enough

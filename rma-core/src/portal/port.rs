@@ -118,6 +118,16 @@ impl PortalPort {
         })
     }
 
+    /// [`PortalPort::take`], with the command written where it is to be: the longest ones are much
+    /// longer than most.
+    #[inline]
+    pub fn take_into(&mut self, command: &mut Command) -> Option<Result<(), CommandSlotId>> {
+        let line = self.take_line()?;
+        let second = self.take_second(&line);
+        let read = command.read(&line, second.as_ref());
+        Some(read.ok_or(Command::slot_of(&line)))
+    }
+
     /// Takes the first line of the next command; its second one, if it has one, is to follow.
     /// `None` as [`PortalPort::take`].
     #[inline]
