@@ -1,10 +1,14 @@
 //! Nobody starves (P13): what recordings, and peers that ask and then send nothing, leave of a
 //! host's window, tables and turns to its own reads and to the writes of others.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use super::{stage::saying_done, *};
+use crate::outcome::Done;
 
 mod net;
 mod reads;
+mod recorded;
 mod rules;
 
 use net::{At, Net};
@@ -40,6 +44,8 @@ struct Load {
     both_classes: bool,
     /// When a slot that was refused is used again.
     retry: Vec<(Instant, u16)>,
+    /// By slot: its last recorded op, whose end is known.
+    done: BTreeMap<u16, Done>,
     ended: [u32; OpStatus::ALL.len()],
     /// `total_delay` of those that ended with OK, in nanoseconds.
     delays: Vec<u64>,
@@ -47,8 +53,8 @@ struct Load {
 
 impl Load {
     fn start(net: &mut Net, between: (At, At), op_type: OpType, under_way: u16) -> Self {
-        let (retry, ended, delays) = Default::default();
-        let load = Self { between, op_type, both_classes: false, retry, ended, delays };
+        let (retry, done, ended, delays) = Default::default();
+        let load = Self { between, op_type, both_classes: false, retry, done, ended, delays };
         (0..under_way).for_each(|slot| load.issue(net, slot));
         load
     }
@@ -63,6 +69,8 @@ impl Load {
     fn issue(&self, net: &mut Net, slot: u16) {
         let class = ClassOfService::ALL[usize::from(self.both_classes && slot % 2 == 1)];
         let command = net.command(self.between, slot, self.op_type);
+        let done = self.done.get(&slot);
+        let command = done.map_or(command, |&done| saying_done(command, done));
         net.issue(self.between.0, Command { class, ..command });
     }
 
@@ -70,6 +78,9 @@ impl Load {
     fn turn(&mut self, net: &mut Net) {
         for completion in net.completions(self.between.0) {
             self.ended[completion.status as usize] += 1;
+            if completion.status == OpStatus::Ok {
+                self.done.extend(completion.name().map(|it| (completion.slot.0, it.into())));
+            }
             let pause = if completion.status == OpStatus::Ok {
                 self.delays.push(completion.delays_nanos().1);
                 Duration::ZERO

@@ -3,12 +3,16 @@
 
 use std::collections::VecDeque;
 
-use super::*;
+use super::{super::stage::ALL, *};
+use crate::command::RecordedOp;
 
 /// How long a turn takes, and so how long each host does not look at its frames.
 const TURN: Duration = Duration::from_micros(5);
 const ONE_WAY: Duration = Duration::from_micros(10);
 const BURST: usize = 64;
+
+/// Where each region has a word that FETCH_ADDs add to, and nothing else changes. It begins as 0.
+pub(super) const WORD: u64 = 8192;
 
 /// Which host of a [`Net`].
 pub(super) type At = usize;
@@ -31,6 +35,7 @@ impl Net {
             let mut host = Host::new(&format!("192.0.2.{}", at + 1), settings);
             host.nic.set_receive_len_max(ReceiveLenMax::of_mtu(9000)).unwrap();
             host.nic.configure_slots(8..SLOTS, Some(PID));
+            host.region = register(&mut host.nic, &host.memory, &host.key, ALL);
             host
         };
         Self {
@@ -45,18 +50,32 @@ impl Net {
 
     /// An op of `from` on the region of `to`.
     pub(super) fn command(&self, (from, to): (At, At), slot: u16, op_type: OpType) -> Command {
-        let transfer = Transfer {
-            op_size: OP_SIZE_MAX,
-            remote_offset: 0,
-            local_region: self.hosts[from].region,
-            local_offset: 0,
-        };
         let op = match op_type {
-            OpType::Read => CommandOp::Read(transfer),
-            OpType::Write => CommandOp::Write(transfer),
+            OpType::Read => CommandOp::Read(self.transfer(from)),
+            OpType::Write => CommandOp::Write(self.transfer(from)),
             OpType::Rekey => CommandOp::Rekey(self.hosts[to].key),
+            OpType::FetchAdd => {
+                let op = RecordedOp::FetchAdd { remote_offset: WORD, addend: 1 };
+                CommandOp::Recorded { op, done: None }
+            }
             other => panic!("these stories have no {other}"),
         };
+        self.command_of((from, to), slot, op)
+    }
+
+    /// A recorded op of `from` on the region of `to`.
+    pub(super) fn recorded(&self, between: (At, At), slot: u16, op: RecordedOp) -> Command {
+        self.command_of(between, slot, CommandOp::Recorded { op, done: None })
+    }
+
+    /// As much as an op moves, from or to the start of a region of `from`.
+    pub(super) fn transfer(&self, from: At) -> Transfer {
+        let local_region = self.hosts[from].region;
+        Transfer { op_size: OP_SIZE_MAX, remote_offset: 0, local_region, local_offset: 0 }
+    }
+
+    fn command_of(&self, (from, to): (At, At), slot: u16, op: CommandOp) -> Command {
+        let op_type = op.op_type();
         let (initiator, responder) = (self.hosts[from].addr, self.hosts[to].addr);
         let binding = KeyBinding { initiator, responder, pid: PID, op_type };
         Command {
