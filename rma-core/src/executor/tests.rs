@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod bad_input;
+mod died;
 mod order;
 mod publishing;
 mod silence;
