@@ -16,15 +16,16 @@ use std::{alloc::System, sync::Arc};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     backend::{RxFrame, RxPacket},
-    command::{Command, CommandOp, CommandSlotId, Completion, Transfer},
+    command::{Command, CommandOp, CommandSlotId, Completion, RecordedOp, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
     error::{CommandError, DropReason, NotSent, RegionError},
     nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, RegionEntry, TableMemory},
     op::{ClassOfService, OpStatus, OpType},
+    outcome::Verdict,
     port::{Port, SourcePort},
-    region::{Permissions, RegionId},
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
+    region::{NicTag, Permissions, RegionId, RegisteredRegion},
     time::Instant,
-    wire,
 };
 use rma_xdp::Region;
 
@@ -89,6 +90,8 @@ struct Responder {
     region: RegionId,
     /// A region whose key is replaced now and then, and its present key.
     rekeyed: (RegionId, RegionKey),
+    /// The application's end of a receive queue. What it does is not counted.
+    queue: ReceiveQueue,
     count: Count,
 }
 
@@ -101,9 +104,10 @@ impl Responder {
         let memory = Arc::new(Region::new(4096).unwrap());
         memory.copy_in(0, &[9; 4096]).unwrap();
         let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
-        let region = register(&mut nic, &memory, all, Pid(0)).unwrap();
+        let region = register(&mut nic, &memory, all | Permissions::ATOMIC, Pid(0)).unwrap();
         let rekeyed = (register(&mut nic, &memory, all, Pid(0)).unwrap(), KEY);
-        Self { nic, addresses, memory, region, rekeyed, count: NOTHING }
+        let queue = register_queue(&mut nic);
+        Self { nic, addresses, memory, region, rekeyed, queue, count: NOTHING }
     }
 
     fn address_for(&self, initiator: HostAddr) -> HostAddr {
@@ -136,6 +140,19 @@ fn register(
     nic.regions_mut().register(entry).map_err(|(error, _)| error)
 }
 
+/// A queue of eight receives, all posted, with buffers of 64 bytes.
+fn register_queue(nic: &mut Nic) -> ReceiveQueue {
+    let layout = ReceiveQueueLayout::new(8, 64).unwrap();
+    let (rings, memory) = (ReceiveQueueMemory::heap(layout), Arc::new(Region::new(512).unwrap()));
+    let port = rings.clone().into_port(None);
+    let (permissions, owner) = (Permissions::SEND, Pid(0));
+    let entry = RegionEntry::receive_queue(port, memory.clone(), &KEY, permissions, owner);
+    let id = nic.regions_mut().register(Box::new(entry)).unwrap();
+    let mut queue = rings.into_application(RegisteredRegion::new(id, memory, NicTag(0)));
+    queue.post_all();
+    queue
+}
+
 /// A frame on its way, in a place of its own.
 struct Frame {
     source: HostAddr,
@@ -164,7 +181,8 @@ impl Frame {
                 destination,
                 port: Port::ONE_RMA,
                 source_port: SourcePort::FIRST,
-                reply_len_max: wire::FRAME_LEN_MAX,
+                // As long as the place, so that larger ops come in several frames.
+                reply_len_max: 256,
                 link: None,
                 bytes,
             }),
@@ -226,7 +244,8 @@ impl Peer {
         let (region, key) = match op {
             CommandOp::Read(_) | CommandOp::Write(_) => (to.region, KEY),
             CommandOp::Rekey(_) => to.rekeyed,
-            other => panic!("no such op here: {other:?}"),
+            CommandOp::Recorded { op: RecordedOp::Send { .. }, .. } => (to.queue.id(), KEY),
+            CommandOp::Recorded { .. } | CommandOp::Settle { .. } => (to.region, KEY),
         };
         let key = self.key(to, &key, op.op_type());
         self.request_under(now, slot, op, to, (region, key))
@@ -261,9 +280,18 @@ impl Peer {
     }
 }
 
+const fn recorded(op: RecordedOp) -> CommandOp {
+    CommandOp::Recorded { op, done: None }
+}
+
 /// Carries a request there, and all that follows to and fro. What goes to others, who are gone, is
 /// lost. How the op ended.
-fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame) -> OpStatus {
+fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, request: Frame) -> OpStatus {
+    end(now, peer, to, request).status
+}
+
+/// The same, with all that is told of the end.
+fn end(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame) -> Completion {
     let _ = to.take(now, &mut request);
     loop {
         while let Some(answer) = to.send(now) {
@@ -271,8 +299,8 @@ fn finish(now: Instant, peer: &mut Peer, to: &mut Responder, mut request: Frame)
                 peer.take(now, answer);
             }
         }
-        if let Some(status) = peer.status() {
-            return status;
+        if let Some(completion) = peer.nic.poll_completion() {
+            return completion;
         }
         let mut data = Frame::of(now, &mut peer.nic).expect("the op goes on");
         to.take(now, &mut data).unwrap();
@@ -291,12 +319,13 @@ fn a_nic_allocates_what_its_memory_says_and_its_counters() {
             it.pending_writes = 20;
         })
     };
-    let sizes: [fn(&mut NicConfigBuilder); 7] = [
+    let sizes: [fn(&mut NicConfigBuilder); 8] = [
         |_| {},
         |it| it.command_slots *= 2,
         |it| it.regions *= 2,
         |it| it.inbound_queue *= 2,
         |it| it.pending_writes *= 2,
+        |it| it.outcome_records *= 2,
         |it| it.solicitation_window *= 2,
         |it| it.command_slots = 65_535,
     ];
@@ -313,7 +342,55 @@ fn a_nic_allocates_what_its_memory_says_and_its_counters() {
     }
 }
 
+/// A FETCH_ADD, which is asked about; a message; and an ordered WRITE in several frames. Of most
+/// initiators the last two are abandoned at some hop.
+fn recorded_ops(now: Instant, peer: &mut Peer, to: &mut Responder) {
+    let n = peer.pid.0;
+    let add = recorded(RecordedOp::FetchAdd { remote_offset: 4088, addend: 1 });
+    let request = peer.request(now, 0, add, to);
+    let added = end(now, peer, to, request);
+    assert_eq!((added.status, added.result().is_some()), (OpStatus::Ok, true), "{n}");
+    let settle = CommandOp::Settle { op_type: OpType::FetchAdd, name: added.name().unwrap() };
+    let request = peer.request(now, 0, settle, to);
+    let told = end(now, peer, to, request);
+    assert_eq!((told.verdict(), told.result()), (Some(Verdict::Applied), added.result()), "{n}");
+
+    let message = recorded(RecordedOp::Send { message: peer.transfer(), immediate: n.into() });
+    let whole = Transfer { op_size: 512, ..peer.transfer() };
+    let ordered = recorded(RecordedOp::OrderedWrite(whole));
+    let Responder { nic, queue, count, .. } = to;
+    while let Some(event) = queue.poll() {
+        queue.post(event.receive).unwrap();
+    }
+    watch(count, || nic.handle_timeout(now));
+    for (slot, op) in [(0, message), (1, ordered)] {
+        let mut request = peer.request(now, slot, op, to);
+        if n.is_multiple_of(10) {
+            assert_eq!(finish(now, peer, to, request), OpStatus::Ok, "{n}: {op:?}");
+            continue;
+        }
+        to.take(now, &mut request).unwrap();
+        if !n.is_multiple_of(3) {
+            continue;
+        }
+        // As far as the first of its data.
+        while let Some(answer) = to.send(now) {
+            if answer.destination == peer.address {
+                peer.take(now, answer);
+            }
+        }
+        let mut data = Frame::of(now, &mut peer.nic).expect("it was solicited");
+        to.take(now, &mut data).unwrap();
+        // Its other frames, and what it would be told, are lost.
+        while Frame::of(now, &mut peer.nic).is_some() {}
+        while to.send(now).is_some() {}
+        while peer.status().is_some() {}
+    }
+}
+
 //= 1rma#4.2-no-peer-state
+//= type=test
+//= channels#P5-fixed-tables
 //= type=test
 #[test]
 fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
@@ -334,6 +411,8 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
         let forged = peer.request_under(now, 1, op, &responder, wrong);
         let status = finish(now, &mut peer, &mut responder, forged);
         assert_eq!(status, OpStatus::RemoteAuthenticationFailure, "{n}");
+
+        recorded_ops(now, &mut peer, &mut responder);
 
         let mut write = peer.request(now, 2, CommandOp::Write(transfer), &responder);
         match n % 10 {
@@ -370,6 +449,8 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
         }
     }
     assert_eq!(abandoned, [MOST / 2, MOST / 10 * 4]);
+    let gauges = responder.nic.gauges();
+    assert!(gauges.staging_used > 0 && gauges.outcome_records_used > 0, "{gauges:?}");
     let nacked = |it: &DropReason| it.refused_with() == Some(OpStatus::Nack);
     let counters = responder.nic.counters();
     let unread: u64 = DropReason::ALL.into_iter().filter(nacked).map(|it| counters.drops(it)).sum();
@@ -475,7 +556,7 @@ const NOTICES: usize = 256;
 #[test]
 fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     let settings = NicConfigBuilder::default().with(|it| {
-        it.regions = 4;
+        it.regions = 5;
         it.inbound_queue = 5;
         it.pending_writes = 3;
     });
@@ -530,14 +611,14 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     assert_eq!((told, told + untold as usize), (NOTICES, peers.len()));
     assert_eq!(responder.count, NOTHING);
 
-    // Regions: two are there already. What is refused is given back, and nothing is evicted.
+    // Regions: three are there already. What is refused is given back, and nothing is evicted.
     let two_more = [0, 1].map(|_| {
         register(&mut responder.nic, &local, Permissions::READ, Pid(0)).expect("there is room")
     });
     let entry = Box::new(RegionEntry::new(local.clone(), &KEY, Permissions::READ, Pid(0)));
     let Responder { nic, count, .. } = &mut responder;
     let (error, entry) = watch(count, || nic.regions_mut().register(entry)).unwrap_err();
-    assert_eq!(error, RegionError::TableFull { capacity: 4 });
+    assert_eq!(error, RegionError::TableFull { capacity: 5 });
     let entry = watch(count, || {
         let old = nic.regions_mut().deregister(two_more[0]).unwrap();
         assert!(nic.regions_mut().register(entry).is_ok(), "room again");
@@ -558,5 +639,54 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     assert_eq!(issue(3), Err(CommandError::SlotBusy { slot: 3 }));
     assert_eq!(issue(4), Err(CommandError::ForeignSlot { slot: 4 }));
     assert_eq!([0, 1, 2].map(&mut issue), [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(responder.count, NOTHING);
+}
+
+#[test]
+fn full_records_and_queues_are_answers_and_do_not_grow() {
+    let settings = NicConfigBuilder::default().with(|it| {
+        it.outcome_records = 4;
+        it.pending_writes = 4;
+    });
+    let mut responder = Responder::new(settings);
+    let local = Arc::new(Region::new(4096).unwrap());
+    let now = Instant::from_nanos(1);
+    let mut peers: Vec<Peer> = (1..=40).map(|n| Peer::new(n, &local)).collect();
+    // Applied ops are kept for their initiators, half of the records for one row at most.
+    let add = recorded(RecordedOp::FetchAdd { remote_offset: 0, addend: 1 });
+    let statuses: Vec<_> = peers
+        .iter_mut()
+        .map(|peer| {
+            let request = peer.request(now, 0, add, &responder);
+            finish(now, peer, &mut responder, request)
+        })
+        .collect();
+    assert_eq!(statuses[..2], [OpStatus::Ok; 2]);
+    assert_eq!(statuses[2..], [OpStatus::Nack; 38]);
+    // The other half: two messages, though more receives are posted.
+    let statuses: Vec<_> = peers
+        .iter_mut()
+        .map(|peer| {
+            let op = RecordedOp::Send { message: peer.transfer(), immediate: 1 };
+            let request = peer.request(now, 0, recorded(op), &responder);
+            finish(now, peer, &mut responder, request)
+        })
+        .collect();
+    assert_eq!(statuses[..2], [OpStatus::Ok; 2]);
+    assert_eq!(statuses[2..], [OpStatus::Nack; 38]);
+    // When their time is over, there is room for messages, as long as there are receives.
+    let later = now + Duration::from_secs(1);
+    responder.expire(later);
+    let mut statuses = Vec::new();
+    for n in 0..10 {
+        let later = later + Duration::from_secs(n);
+        responder.expire(later);
+        let peer = &mut peers[n as usize];
+        let op = RecordedOp::Send { message: peer.transfer(), immediate: 1 };
+        let request = peer.request(later, 0, recorded(op), &responder);
+        statuses.push(finish(later, peer, &mut responder, request));
+    }
+    assert_eq!(statuses[..6], [OpStatus::Ok; 6]);
+    assert_eq!(statuses[6..], [OpStatus::RemoteNotReady; 4]);
     assert_eq!(responder.count, NOTHING);
 }

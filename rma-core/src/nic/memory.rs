@@ -32,6 +32,7 @@ impl TableMemory {
 
 impl Nic {
     //= 1rma#4.2-no-peer-state
+    //= channels#P5-fixed-tables
     /// What the NIC has allocated, table by table. It depends on the settings alone: not on how
     /// many hosts there are, nor on what they do. A region that is registered brings the memory of
     /// its entry with it; a receive queue, its posts and events as well.
