@@ -63,6 +63,7 @@ impl Timing {
         Self { dispatch_timeout: timeout / 5 * 2, timeout }
     }
 
+    //= channels#P1-bounds
     /// How long an op of `op_type` may take, from its arrival in the NIC to its completion: the
     /// bound of promise P1, but for the time in which the engine does not run.
     #[must_use]

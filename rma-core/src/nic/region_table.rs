@@ -256,6 +256,8 @@ impl RegionTable {
         }
     }
 
+    //= channels#2.2-own-queue
+    //= channels#P8-own-only
     /// Where the events of an op on `region` go: to itself, if it is a receive queue, or to the
     /// queue that it names, if that is there and its owner's.
     pub(super) fn queue_of(&self, region: RegionId, mutation: &Mutation) -> Option<RegionId> {

@@ -28,6 +28,7 @@ mod overload;
 mod read;
 mod receive_queues;
 mod recorded;
+mod recorded_promises;
 mod recorded_steps;
 mod refusals;
 mod regions;

@@ -102,6 +102,7 @@ impl ReceiveQueuePort {
         Some(receive)
     }
 
+    //= channels#2.2-comes-back
     /// The op that `receive` was bound to came to nothing: the next op gets it.
     pub(crate) fn put_back(&mut self, receive: Receive) {
         self.bound -= 1;
@@ -123,6 +124,7 @@ impl ReceiveQueuePort {
         core::mem::replace(&mut self.refused, 0)
     }
 
+    //= channels#2.2-room-for-events
     /// Whether one more event has room, besides those of the receives that are bound.
     fn has_room_for_event(&mut self) -> bool {
         self.events.has_room_for(self.bound + 1)
@@ -143,6 +145,7 @@ impl ReceiveQueuePort {
         !self.ready.is_empty()
     }
 
+    //= channels#2.2-hostile-posts
     /// The receive that a post names, if there is such a one and it is not posted.
     fn accept(&mut self, number: u64) -> Option<Receive> {
         let number = u16::try_from(number).ok().filter(|&it| it < self.layout.receives)?;

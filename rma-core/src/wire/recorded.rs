@@ -232,6 +232,7 @@ impl Mutation {
         matches!(self, Self::Send { .. } | Self::WriteWithImm { .. } | Self::Notify)
     }
 
+    //= channels#2.3-whole-words
     /// Whether its size and offset are ones that such an op may have: what is ordered or atomic is
     /// about whole, aligned words.
     #[must_use]

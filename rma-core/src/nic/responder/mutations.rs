@@ -379,6 +379,7 @@ impl PendingWrites {
     ) -> Result<(), DropReason> {
         let index = self.index_of(claims.pending).ok_or(DropReason::UnknownPendingWrite)?;
         let entry = &mut self.entries[usize::from(index)];
+        //= channels#P6-authentic-first
         let data =
             opened.answer(&entry.solicitation_iv, claims).ok_or(DropReason::DataUnauthenticated)?;
         let payload = payload_of(frame, DATA_HEADER_LEN);
@@ -390,6 +391,7 @@ impl PendingWrites {
         let granules = Granules::of(start, end);
         //= 1rma#5.1-replay
         //= channels#2.4-once
+        //= channels#P7-once
         if entry.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }

@@ -59,6 +59,8 @@ impl Responder {
         Ok(())
     }
 
+    //= channels#2.6-present-key
+    //= channels#2.6-with-reads
     /// Hop 1 of a SETTLE. Its answer waits where those of reads do.
     pub(in crate::nic) fn handle_settle_request(
         &mut self,

@@ -125,6 +125,8 @@ impl OutcomeRecords {
         self.records.len() - self.free.len()
     }
 
+    //= channels#2.5-full-is-nack
+    //= channels#2.5-half-for-a-row
     /// The record that is taken next, for an op on `region`; or why there is none.
     pub(super) fn next(&self, region: RegionId) -> Result<RecordIndex, DropReason> {
         if self.by_row.get(region.index()).is_none_or(|&used| used >= self.row_max) {
@@ -166,6 +168,7 @@ impl OutcomeRecords {
         self.kept.push_back(&mut self.links, index);
     }
 
+    //= channels#2.5-not-applied-is-free
     /// The op has ended. If it was not applied before, it was not, and its record is free.
     pub(super) fn ended(&mut self, RecordIndex(index): RecordIndex) {
         if matches!(self.records[usize::from(index)].state, State::Reserved(_)) {
@@ -173,6 +176,7 @@ impl OutcomeRecords {
         }
     }
 
+    //= channels#2.5-done
     /// `asker` knows how an op ended: its record may go, if there is one.
     pub(super) fn release(&mut self, asker: &Asker, Done { counter, number }: Done) {
         let Some(index) = self.index_of(number) else { return };

@@ -25,6 +25,8 @@ impl Stage {
     }
 }
 
+//= channels#2.3-whole-words
+//= type=test
 #[test]
 fn what_is_misaligned_is_an_invalid_command_and_nothing_is_sent() {
     let mut stage = Stage::new();
@@ -49,6 +51,8 @@ fn what_is_misaligned_is_an_invalid_command_and_nothing_is_sent() {
     assert_eq!(stage.pair.b.nic.counters().frames_received(), 0);
 }
 
+//= channels#2.3-whole-words
+//= type=test
 #[test]
 fn what_is_misaligned_or_undefined_on_the_wire_is_dropped_though_its_tag_is_right() {
     let mut stage = Stage::new();
@@ -134,6 +138,8 @@ fn words_and_bytes_beyond_the_region_are_out_of_bounds() {
 }
 
 /// Each frame of an op comes twice, and once more after each of the others, and after the end.
+//= channels#P7-once
+//= type=test
 #[test]
 fn whatever_comes_twice_is_applied_once() {
     for which in 0..7 {
@@ -230,6 +236,8 @@ fn an_atomic_ends_with_a_result_and_other_ops_without() {
     stage.assert_settled_down();
 }
 
+//= channels#P2-never-late
+//= type=test
 #[test]
 fn what_is_whole_only_after_the_deadline_changes_nothing_and_its_target_says_so() {
     for command in 0..7 {
@@ -270,6 +278,8 @@ impl Clock for Jumping {
     }
 }
 
+//= channels#P2-never-late
+//= type=test
 #[test]
 fn an_op_that_is_applied_in_one_step_and_too_late_is_counted() {
     let timeout = Stage::new().pair.timeout();
@@ -299,6 +309,8 @@ fn an_op_that_is_applied_in_one_step_and_too_late_is_counted() {
     }
 }
 
+//= channels#P10-answers-shorter
+//= type=test
 #[test]
 fn each_answer_is_shorter_than_the_request_that_it_answers() {
     let mut stage = Stage::new();

@@ -5,12 +5,13 @@ use proptest::prelude::*;
 use rma_shm::{Line, Producer};
 
 use super::{
-    stage::{RECEIVES, Stage, register_queue},
+    stage::{ALL, RECEIVES, Stage, register_queue},
     *,
 };
 use crate::{
     command::RecordedOp,
-    receive_queue::{Receive, ReceiveQueueLayout, ReceiveQueueMemory},
+    error::RegionError,
+    receive_queue::{Receive, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
 };
 
 fn layout(receives: u16, buffer_len: u32) -> ReceiveQueueLayout {
@@ -48,6 +49,10 @@ fn a_message_longer_than_the_buffers_is_out_of_bounds_whatever_is_posted() {
     stage.assert_settled_down();
 }
 
+//= channels#2.2-hostile-posts
+//= type=test
+//= channels#P8-own-only
+//= type=test
 #[test]
 fn posts_that_make_no_sense_are_counted_and_cost_no_receive() {
     let (mut stage, mut posts, _) = stage_and_posts(4, 4096);
@@ -84,6 +89,8 @@ fn garbage_without_end_takes_a_bounded_part_of_a_turn() {
     assert_eq!(stage.pair.b.nic.counters().posts_refused(), 63);
 }
 
+//= channels#2.2-room-for-events
+//= type=test
 #[test]
 fn a_receiver_that_reads_no_events_stops_its_own_senders_and_nobody_else() {
     let (mut stage, mut posts, rings) = stage_and_posts(RECEIVES, 64);
@@ -148,6 +155,82 @@ fn the_second_of_two_messages_for_one_receive_is_told_so_after_its_data_and_is_n
     }
 }
 
+//= channels#2.2-comes-back
+//= type=test
+#[test]
+fn the_receive_of_an_op_that_comes_to_nothing_is_the_next_ops() {
+    for which in [1, 2, 3] {
+        for is_rekeyed in [false, true] {
+            let mut stage = Stage::new();
+            stage.queue.post(Receive(3)).unwrap();
+            let command = stage.recorded_ops(0)[which];
+            let (_, data) = stage.solicited(command);
+            stage.pair.deliver_to_b(&data[0]).unwrap();
+            let refused = stage.run(stage.send(1, 64, 1));
+            assert_eq!(refused.status, OpStatus::RemoteNotReady, "it is bound to {command:?}");
+            if is_rekeyed {
+                stage.rekey(command.remote_region, [8; 16]);
+                for frame in &data[1..] {
+                    assert_eq!(stage.pair.deliver_to_b(frame), Err(DropReason::OldKey));
+                }
+                stage.pair.exchange();
+                let status = stage.pair.completion().status;
+                assert_eq!(status, OpStatus::RemoteAuthenticationFailure, "{command:?}");
+            } else {
+                assert_eq!(stage.time_out().status, OpStatus::Timeout);
+            }
+            // To the key that the others have.
+            let key = *stage.pair.b.key.expose();
+            stage.rekey(command.remote_region, key);
+            assert_eq!(stage.run(stage.send(1, 64, 2)).status, OpStatus::Ok, "{command:?}");
+            let event = stage.event();
+            assert_eq!((event.receive, event.immediate), (Receive(3), 2));
+            stage.assert_settled_down();
+        }
+    }
+}
+
+//= channels#2.2-own-queue
+//= type=test
+//= channels#P8-own-only
+//= type=test
+#[test]
+fn events_of_a_region_go_to_the_queue_of_its_owner_that_it_names_and_to_no_other() {
+    // As many rows as are used here, so that one that is freed is used again.
+    let mut stage = Stage::with(NicConfigBuilder { regions: 5, ..Default::default() });
+    let (memory, key) = (stage.pair.b.memory.clone(), stage.pair.b.key);
+    let (mut other, _) = register_queue(&mut stage.pair.b, layout(2, 64), None);
+    [&mut stage.queue, &mut other].into_iter().for_each(ReceiveQueue::post_all);
+    // Of another owner, or no queue at all: such a region is not registered.
+    let (queue, region) = (stage.queue.id(), stage.pair.b.region);
+    for (owner, events) in [(Pid(78), queue), (PID, region)] {
+        let entry = RegionEntry::new(memory.clone(), &key, ALL, owner).with_events(events);
+        let (error, _) = stage.pair.b.nic.regions_mut().register(Box::new(entry)).unwrap_err();
+        assert_eq!(error, RegionError::NotOwnQueue { queue: events, owner });
+    }
+    assert_eq!(stage.run(stage.write_with_imm(0, 64, false)).status, OpStatus::Ok);
+    assert_eq!(stage.event().region, region);
+    assert!(other.poll().is_none(), "which is not the one that it names");
+    // Without a queue, and with one whose name is gone, though its row has become another's.
+    let none = register(&mut stage.pair.b.nic, &memory, &key, ALL);
+    let before = stage.pair.target();
+    for gone in [false, true] {
+        if gone {
+            drop(stage.pair.b.nic.regions_mut().deregister(queue).unwrap());
+            let (mut next, _) = register_queue(&mut stage.pair.b, layout(2, 64), None);
+            next.post_all();
+            assert_eq!(next.id().index(), queue.index(), "the same row");
+        }
+        let remote_region = if gone { region } else { none };
+        for ordered in [false, true] {
+            let denied = Command { remote_region, ..stage.write_with_imm(0, 64, ordered) };
+            assert_eq!(stage.run(denied).status, OpStatus::RemotePermissionDenied);
+        }
+    }
+    assert_eq!(stage.pair.target(), before);
+    assert!(other.poll().is_none() && stage.queue.poll().is_none());
+}
+
 /// What happens to the queue, or to the region that names it, while an op is under way.
 #[derive(Clone, Copy, Debug)]
 enum Change {
@@ -157,6 +240,8 @@ enum Change {
     DeregisterRegion,
 }
 
+//= channels#P11-rekey
+//= type=test
 #[test]
 fn an_op_whose_queue_goes_or_gets_another_key_ends_at_once_and_is_not_applied() {
     use Change::{DeregisterQueue, DeregisterRegion, RekeyQueue, RekeyRegion};
@@ -226,6 +311,8 @@ fn an_op_whose_queue_goes_or_gets_another_key_ends_at_once_and_is_not_applied() 
     }
 }
 
+//= channels#2.2-bound-by-data
+//= type=test
 #[test]
 fn replayed_requests_hold_no_receive_and_honest_messages_go_on() {
     let mut stage = Stage::with(NicConfigBuilder { pending_writes: 16, ..Default::default() });

@@ -38,6 +38,8 @@ impl Stage {
     }
 }
 
+//= channels#2.6-forgotten
+//= type=test
 #[test]
 fn who_did_not_ask_for_an_op_learns_nothing_of_it_and_does_not_end_it() {
     for is_applied in [false, true] {
@@ -101,6 +103,8 @@ fn who_did_not_ask_for_an_op_learns_nothing_of_it_and_does_not_end_it() {
     }
 }
 
+//= channels#2.2-comes-back
+//= type=test
 #[test]
 fn an_op_under_way_is_cancelled_and_all_that_it_had_is_given_back() {
     for which in 0..7 {
@@ -135,6 +139,26 @@ fn an_op_under_way_is_cancelled_and_all_that_it_had_is_given_back() {
     }
 }
 
+//= channels#2.5-not-applied-is-free
+//= type=test
+#[test]
+fn the_record_of_an_op_that_was_not_applied_is_free_at_once_and_answers_until_it_is_taken() {
+    let mut stage = stage_with(2);
+    let command = stage.fetch_add(0, 8, 2);
+    let (name, _) = stage.solicited(command);
+    let not_applied = (Some(Verdict::NotApplied), None);
+    assert_eq!(stage.ask(&command, name), not_applied);
+    // A row has one of two records at most, and the other one is free for longer.
+    for (slot, known) in [(1, not_applied), (2, (Some(Verdict::Forgotten), None))] {
+        let next = stage.fetch_add(slot, 16, 1);
+        let (its_name, _) = stage.solicited(next);
+        assert_eq!(stage.ask(&command, name), known);
+        assert_eq!(stage.ask(&next, its_name), not_applied);
+    }
+    stage.pair.advance(stage.pair.timeout());
+    stage.assert_settled_down();
+}
+
 #[test]
 fn a_record_is_right_until_it_is_taken_again_and_then_its_op_is_forgotten() {
     for is_applied in [true, false] {
@@ -162,6 +186,8 @@ fn a_record_is_right_until_it_is_taken_again_and_then_its_op_is_forgotten() {
     }
 }
 
+//= channels#2.6-present-key
+//= type=test
 #[test]
 fn an_op_is_settled_under_the_key_that_its_region_has_now_and_under_no_other() {
     for is_applied in [true, false] {
@@ -185,6 +211,8 @@ fn an_op_is_settled_under_the_key_that_its_region_has_now_and_under_no_other() {
     }
 }
 
+//= channels#2.5-half-for-a-row
+//= type=test
 #[test]
 fn one_row_has_half_of_the_records_and_the_others_are_for_other_rows() {
     let mut stage = stage_with(8);
@@ -207,6 +235,8 @@ fn one_row_has_half_of_the_records_and_the_others_are_for_other_rows() {
     }
 }
 
+//= channels#2.5-full-is-nack
+//= type=test
 #[test]
 fn where_all_records_are_in_use_an_op_is_refused_at_once_and_none_is_evicted() {
     let mut stage = stage_with(2);
@@ -223,6 +253,8 @@ fn where_all_records_are_in_use_an_op_is_refused_at_once_and_none_is_evicted() {
     stage.assert_settled_down();
 }
 
+//= channels#2.5-done
+//= type=test
 #[test]
 fn a_record_goes_when_its_own_asker_says_that_the_op_is_done_and_not_before() {
     let mut stage = stage_with(2);
@@ -273,6 +305,8 @@ fn an_op_under_way_is_not_done_whatever_its_initiator_says() {
     assert_eq!(stage.ask(&command, name), (Some(Verdict::Applied), Some(5)));
 }
 
+//= channels#2.6-with-reads
+//= type=test
 #[test]
 fn a_settle_that_finds_the_queue_of_reads_full_is_refused_and_ends_nothing() {
     let mut stage = Stage::with(NicConfigBuilder { inbound_queue: 1, ..Default::default() });

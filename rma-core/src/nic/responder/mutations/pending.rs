@@ -115,6 +115,7 @@ impl Pending {
         self.change(clock, tables, |entry, _, tables| entry.apply(start, payload, tables))
     }
 
+    //= channels#P11-rekey
     /// Whether the region is as it was when the op was admitted. If not, the op fails.
     #[inline]
     pub(super) fn check_key(&mut self, tables: &Tables<'_>) -> Result<(), DropReason> {
@@ -125,6 +126,7 @@ impl Pending {
         Ok(())
     }
 
+    //= channels#P2-never-late
     /// Does what changes the target, if it is in time: between two readings of the clock, of which
     /// `what` is told the first.
     #[inline]

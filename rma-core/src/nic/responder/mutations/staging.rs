@@ -21,6 +21,7 @@ impl Staging {
     /// Bytes that each buffer takes.
     pub(in crate::nic) const ENTRY_LEN: usize = OP_SIZE_MAX as usize + size_of::<u16>();
 
+    //= channels#2.3-staging
     pub(super) fn new(entries: u16) -> Self {
         let buffer = || {
             // Written, so that no page is touched first by the engine.
