@@ -29,7 +29,7 @@ const WORD: u32 = 8;
 /// An op that is measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoneOp {
-    /// READ.
+    /// READ of bytes that nobody changes meanwhile.
     Read,
     /// WRITE, whose bytes land in any order.
     Write,

@@ -112,8 +112,9 @@ impl Client {
     /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may
     /// still be asking for this host's hardware address, and drop what it would send meanwhile.
     ///
-    /// It asks for what changes nothing: a byte behind the region's end, which is refused, or an atomic
-    /// that leaves its word as it is. Where SEND alone is granted it sends a message as any other.
+    /// It asks for what changes nothing: a byte behind the region's end, which is refused, or an
+    /// atomic that leaves its word as it is. Where SEND alone is granted it sends a message as any
+    /// other.
     ///
     /// # Errors
     /// [`PairError::Failing`] if no answer came at all; what an answer says is not looked at.

@@ -31,6 +31,17 @@ pub enum PairError {
         /// Where in the remote region.
         at: u64,
     },
+    /// Messages were not what they should be.
+    #[error(
+        "{wrong} of {messages} messages were not what they should be: unless somebody else sends here, this must never \
+         happen, please report it"
+    )]
+    WrongMessages {
+        /// How many were not.
+        wrong: u64,
+        /// How many came.
+        messages: u64,
+    },
     /// Instructions could not be counted.
     #[error("counting instructions with valgrind: {0}")]
     Valgrind(#[source] std::io::Error),

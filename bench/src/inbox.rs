@@ -8,7 +8,7 @@
 use rma_lab::Pattern;
 use rma_xdp::{HostError, InlineHost, OP_SIZE_MAX, Permissions, ReceiveQueue, ReceiveQueueLayout};
 
-use crate::{client::Client, line, serve::ServeError};
+use crate::{client::Client, error::PairError, line};
 
 /// Receives: messages that may have come between two turns, and more.
 pub const RECEIVES: u16 = 64;
@@ -42,7 +42,7 @@ impl Inbox {
         Ok(Self { queue, pattern, bytes, received: (0, 0), wrong: 0 })
     }
 
-    /// The queue.
+    /// Where messages come.
     #[must_use]
     pub const fn queue(&self) -> &ReceiveQueue {
         &self.queue
@@ -68,10 +68,10 @@ impl Inbox {
     ///
     /// # Errors
     /// If a message was not what it should be.
-    pub fn report(&self) -> Result<(), ServeError> {
+    pub fn report(&self) -> Result<(), PairError> {
         let &Self { received: (messages, bytes), wrong, .. } = self;
         if wrong > 0 {
-            return Err(ServeError::WrongMessages { wrong, messages });
+            return Err(PairError::WrongMessages { wrong, messages });
         }
         let megabytes = bytes as f64 / 1e6;
         line!("\n  messages  {messages} came, {megabytes:.1} MB, every byte right");

@@ -137,8 +137,8 @@ pub fn pinned<R: Send>(core: Option<usize>, work: impl FnOnce() -> R + Send) -> 
 }
 
 impl Pair {
-    /// Opens both hosts, fills the server's region, posts its receives, and makes grants of all types
-    /// for the client.
+    /// Opens both hosts, fills the server's region, posts its receives, and makes grants of all
+    /// types for the client.
     ///
     /// # Errors
     /// What could not be opened, and why.

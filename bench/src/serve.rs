@@ -218,17 +218,6 @@ pub enum ServeError {
          `rma-bench serve`"
     )]
     QueueAndRegion,
-    /// Messages were not what they should be.
-    #[error(
-        "{wrong} of {messages} messages were not what they should be: unless somebody else sends here, this must never \
-         happen, please report it"
-    )]
-    WrongMessages {
-        /// How many were not.
-        wrong: u64,
-        /// How many came.
-        messages: u64,
-    },
     /// An op of that size does not fit the region.
     #[error(
         "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
@@ -406,6 +395,6 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     }
     match &served {
         Served::Region(_) => Ok(()),
-        Served::Queue(inbox) => inbox.report(),
+        Served::Queue(inbox) => Ok(inbox.report()?),
     }
 }

@@ -89,8 +89,8 @@ fn assert_writes(place: Place<'_>) {
     assert!(pair.compare().unwrap_err().to_string().contains("byte 777 "));
 }
 
-/// Every op that is measured alone, messages one way, and clients that share a word: the region holds
-/// afterwards what the model says, and each number was given once.
+/// Every op that is measured alone, messages one way, and clients that share a word: the region
+/// holds afterwards what the model says, and each number was given once.
 fn assert_changes(place: Place<'_>) {
     let mut pair = Pair::open(place, &config(PATIENT)).unwrap();
     let (amount, uninterrupted) = (Amount { count: 200, rounds: 2 }, Interrupt::default());

@@ -249,8 +249,8 @@ fn two_processes_send_swap_and_add_over_udp() {
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
     let said = text(&served.stdout);
-    // Each of the three commands sends one more, to see whether the server answers. On a busy machine
-    // some of all these come twice: as ops of their own, as the first ended with TIMEOUT.
+    // Each of the three commands sends one more, to see whether the server answers. On a busy
+    // machine some of all these come twice: as ops of their own, as the first ended with TIMEOUT.
     let (_, messages) = said.split_once("messages  ").unwrap();
     let came: u64 = messages.split(' ').next().unwrap().parse().unwrap();
     assert!(came >= 2 * 550 + 3 && messages.contains("every byte right"), "{said}");
