@@ -230,6 +230,27 @@ fn a_rekey_in_mid_run_fails_ops_of_its_region_alone_and_what_was_before_does_not
     });
 }
 
+/// As above, of words and queues.
+//= channels#P11-rekey
+//= type=test
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn recorded_ops_whose_key_changes_are_not_applied_and_asked_about_under_the_next() {
+    let name = "recorded_ops_whose_key_changes_are_not_applied_and_asked_about_under_the_next";
+    seeds::run(name, 3, |seed| {
+        let without = |faults: Faults, fault| faults.with(fault, Chance::NEVER);
+        let faults = REFUSALS.into_iter().fold(faults(seed), without);
+        show(seed, faults, |faults| {
+            let ends = Ends::new(xdp(seed));
+            match seed % 3 {
+                0 => scenarios::recorded_rekeys::<Tickets>(&ends, 30, faults),
+                1 => scenarios::recorded_rekeys::<Events<Send>>(&ends, 30, faults),
+                _ => scenarios::recorded_rekeys::<Events<WriteWithImm>>(&ends, 30, faults),
+            }
+        });
+    });
+}
+
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_rekey_among_forged_frames_happens_at_once_or_never() {

@@ -137,6 +137,31 @@ pub fn all_or_nothing<E: Effect>(ends: &Ends, count: usize, faults: &Faults) -> 
     report
 }
 
+/// Recorded ops of one type while their region's key changes again and again; then what ever came
+/// by once more; then ops on a good wire. None of the faults may refuse an op.
+///
+/// # Panics
+/// If anything is not as it must be.
+pub fn recorded_rekeys<E: Effect>(ends: &Ends, rounds: usize, faults: &Faults) -> Report {
+    let mut worker = RecordedWorker::<E>::new(ends);
+    ends.wire().set_faults(*faults);
+    worker.run_rekeyed(ends.server(), rounds, faults);
+    let failed = worker.outcomes().of(Kind::Good, OpStatus::RemoteAuthenticationFailure);
+    assert!(failed > 0, "no op met a change of its key: {}", worker.outcomes());
+    ends.wire().calm();
+    ends.wire().replay_all(true);
+    worker.assert_at_rest();
+    worker.run(64, &Faults::NONE.with(Fault::Replay, Chance::ppm(1)));
+    assert_counted(ends, worker.late_effects());
+    let (applied, verdicts, unknown) = worker.known();
+    let outcomes = worker.outcomes();
+    let line = format!(
+        "{}: {outcomes}{applied} applied, verdicts {verdicts:?}, {unknown} unknown",
+        E::OP_TYPE
+    );
+    Report { tally: ends.wire().tally(), lines: vec![line] }
+}
+
 /// An engine that the scheduler stops between clock and copy breaks the promise, but it counts each
 /// such frame: of all workers together, no more may have been late.
 fn assert_late_is_counted<'a>(ends: &Ends, workers: impl IntoIterator<Item = &'a Worker>) {
