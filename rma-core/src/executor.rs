@@ -54,6 +54,7 @@ mod cut;
 mod paths;
 mod peers;
 mod publishing;
+mod recorded;
 mod silence;
 mod stalls;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::{
     grant::Grant,
     limits::WORD_LEN,
     op::{ClassOfService, Moves, OpStatus, OpType, TransferType},
+    outcome::{OpName, Verdict},
     portal::{Change, Placement},
     region::{RegionId, RegisteredRegion},
     time::Instant,
@@ -262,9 +263,9 @@ pub enum CallStatus {
     DeadlineExceeded,
     /// The application gave up.
     Cancelled,
-    /// The call's recorded op may have been applied, or not, and its target could not be asked: it
-    /// did not answer in time, or has forgotten. Which of the two is final: nothing changes any
-    /// more.
+    /// The call's recorded op, or the one that it asked about, may have been applied, or not, and
+    /// its target could not be asked: it did not answer in time, or has forgotten. Which of the two
+    /// is final: nothing changes any more. [`Outcome::in_doubt`] is the op.
     Unknown,
     /// A call that this one was to come [`after`](Call::after) was not OK. Nothing was issued.
     PredecessorFailed,
@@ -342,8 +343,18 @@ pub struct Outcome {
     /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK,
     /// and only then.
     pub missing: Vec<Missing>,
-    /// What a COMPARE_SWAP or a FETCH_ADD found, if it is OK.
+    /// What a COMPARE_SWAP or a FETCH_ADD found, if it is OK; or if the call asked about one, and
+    /// that was applied.
     pub result: Option<u64>,
+    /// Of [`CallStatus::Unknown`]: what the target calls the op of which nobody knows whether it
+    /// was applied, to ask by later ([`CommandExecutor::submit_settle`]). There is one such op at
+    /// most: the call's only one, or the one that was to publish. `None` if its target has not told
+    /// its name.
+    ///
+    /// [`CommandExecutor::submit_settle`]: super::CommandExecutor::submit_settle
+    pub in_doubt: Option<OpName>,
+    /// What the target said, if the call asked about an op and is OK.
+    pub verdict: Option<Verdict>,
 }
 
 impl Outcome {
@@ -359,9 +370,44 @@ impl Outcome {
             pieces.map(|(piece, it)| Missing { piece, offset: 0, len: it.len, tried: None });
         let missing = missing.collect();
         let Grant { op_type, responder, region, .. } = *call.pieces[0].grant;
-        let (call, retries) = (CallId::NONE, 0);
-        let (bytes_done, result) = (0, None);
-        Self { call, op_type, responder, region, status, bytes_done, retries, missing, result }
+        Self { missing, ..Self::nothing((op_type, responder, region), status) }
+    }
+
+    /// [`Outcome::not_begun`] of a call of one recorded op.
+    pub fn op_not_begun(call: &OpCall<'_>, status: CallStatus) -> Self {
+        let Grant { responder, region, .. } = *call.grant;
+        let (op_type, len) = (call.change.op_type(), call.change.op_size().into());
+        let missing = vec![Missing { piece: 0, offset: 0, len, tried: None }];
+        Self { missing, ..Self::nothing((op_type, responder, region), status) }
+    }
+
+    /// [`Outcome::not_begun`] of a call that was to ask about the op called `name`: what became of
+    /// that is as unknown as before.
+    pub fn settle_not_begun(grant: &Grant, name: OpName) -> Self {
+        let Grant { op_type, responder, region, .. } = *grant;
+        let missing = vec![Missing { piece: 0, offset: 0, len: 0, tried: None }];
+        let nothing = Self::nothing((op_type, responder, region), CallStatus::Unknown);
+        Self { missing, in_doubt: Some(name), ..nothing }
+    }
+
+    /// Of no call, in which nothing was done.
+    const fn nothing(
+        (op_type, responder, region): (OpType, HostAddr, RegionId),
+        status: CallStatus,
+    ) -> Self {
+        Self {
+            call: CallId::NONE,
+            op_type,
+            responder,
+            region,
+            status,
+            bytes_done: 0,
+            retries: 0,
+            missing: Vec::new(),
+            result: None,
+            in_doubt: None,
+            verdict: None,
+        }
     }
 
     /// The part of `pieces`, those of the call, that is missing: what to ask of another replica,

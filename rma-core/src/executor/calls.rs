@@ -363,7 +363,12 @@ impl CallState {
 
     /// How it ended, if not all bytes were transferred.
     fn status(&self) -> Option<CallStatus> {
-        Some(match self.end? {
+        let end = self.end?;
+        if self.publishing().is_some_and(Publishing::is_only_asked_about) {
+            // Why nobody has answered says nothing of what was asked.
+            return Some(CallStatus::Unknown);
+        }
+        Some(match end {
             End::Failed(status) => CallStatus::Failed(status),
             End::Silent => {
                 let (nanos, tried) = self.rest.as_ref().map_or((0, 0), |rest| rest.silence);
@@ -591,17 +596,22 @@ impl Calls {
         let responder = leave(state.path);
         let missing = if state.end.is_some() { state.missing() } else { Vec::new() };
         let piece = missing.first().map_or(0, |first| first.piece as u16);
+        // One that was given up while its last ops were under way may have come to a good end.
+        let status = state.status().filter(|_| !missing.is_empty()).unwrap_or(CallStatus::Ok);
+        let publishing = state.publishing();
+        let in_doubt = publishing.filter(|_| status == CallStatus::Unknown);
         let outcome = Outcome {
             call: CallId { index, generation: state.generation },
             op_type: state.op_type(),
             responder,
             region: state.extent(piece).remote_region,
-            // One that was given up while its last ops were under way may have come to a good end.
-            status: state.status().filter(|_| !missing.is_empty()).unwrap_or(CallStatus::Ok),
+            status,
             bytes_done: state.bytes_done,
             retries: state.retries,
             missing,
-            result: state.publishing().and_then(Publishing::result),
+            result: publishing.and_then(Publishing::result),
+            in_doubt: in_doubt.and_then(Publishing::in_doubt),
+            verdict: publishing.and_then(Publishing::verdict),
         };
         state.phase = Phase::Free;
         state.generation = state.generation.wrapping_add(1);

@@ -1,5 +1,5 @@
-//! Ops that publish: the last op of a call that is to go last, and calls of one recorded op (not in
-//! the paper).
+//! Ops that publish: the last op of a call that is to go last, and the op of a call of one (not in
+//! the paper). Also an op of the past that a call asks about: that is settled, and nothing else.
 //!
 //! What is published may be consumed at once, so such an op is never repeated while it may have
 //! been applied. What its target says of it, or does not say, decides:
@@ -18,8 +18,8 @@ use core::cmp::Reverse;
 
 use super::{
     CommandExecutor, Op,
-    call::{self, Call, CallError, CallId, Missing, OpCall, Publish},
-    calls::{Course, End, Extent, Kind, Phase, Span, Tries},
+    call::{self, Call, CallError, Missing, Publish, RetryPolicy},
+    calls::{CallState, End, Phase, Span, Tries},
     paths::{Issue, Next},
     peers::Heard,
 };
@@ -27,9 +27,10 @@ use crate::{
     cc::Feedback,
     command::{Command, CommandOp, CommandSlotId, Completion, RecordedOp, Transfer},
     crypto::DerivedRegionKey,
-    op::{Moves, OpStatus, OpType},
+    grant::Grant,
+    op::{OpStatus, OpType},
     outcome::{OpName, Verdict},
-    portal::{Change, CommandPortal, Placement},
+    portal::{CommandPortal, Placement},
     region::RegionId,
     time::{Instant, nanos},
 };
@@ -74,10 +75,14 @@ struct Settling {
     wait: u64,
 }
 
-/// The publishing op of a call.
+/// The publishing op of a call, or an earlier one that a call asks about.
 #[derive(Debug)]
 pub(super) struct Publishing {
-    op: RecordedOp,
+    /// What is applied. `None` of a call that only asks: that begins with settling, and is over
+    /// with any verdict.
+    op: Option<RecordedOp>,
+    /// The type that its key is bound to.
+    op_type: OpType,
     key: DerivedRegionKey,
     region: RegionId,
     /// What its call's outcome says that ops do.
@@ -97,9 +102,77 @@ pub(super) struct Publishing {
     /// [`Terms::outlast`](super::calls::Terms) of its call, while that is another.
     outlast: u64,
     result: Option<u64>,
+    /// What the target said, if its call only asks.
+    verdict: Option<Verdict>,
 }
 
 impl Publishing {
+    /// `op` on `region`, under `key`, of a call that its outcome says is of `call_type`.
+    pub(super) fn new(
+        op: RecordedOp,
+        (region, key): (RegionId, DerivedRegionKey),
+        (call_type, span): (OpType, Span),
+        retry: RetryPolicy,
+    ) -> Self {
+        Self {
+            op: Some(op),
+            op_type: op.op_type(),
+            key,
+            region,
+            call_type,
+            span,
+            stage: Stage::Body,
+            tries: Tries::of(retry),
+            not_ready: nanos(retry.not_ready),
+            refused: None,
+            tried: None,
+            rests: false,
+            outlast: 0,
+            result: None,
+            verdict: None,
+        }
+    }
+
+    /// The op that its target calls `name`, to be asked about until `until` at most, with a first
+    /// wait of so many nanoseconds.
+    pub(super) fn asked_about(grant: &Grant, name: OpName, (until, wait): (Instant, u64)) -> Self {
+        Self {
+            op: None,
+            op_type: grant.op_type,
+            key: grant.key,
+            region: grant.region,
+            call_type: grant.op_type,
+            span: Span::NONE,
+            stage: Stage::Settling(Settling { name, until, asked: false, wait }),
+            tries: Tries::NONE,
+            not_ready: 0,
+            refused: None,
+            tried: None,
+            rests: false,
+            outlast: 0,
+            result: None,
+            verdict: None,
+        }
+    }
+
+    /// Whether its call asks about it, and does nothing else.
+    pub(super) const fn is_only_asked_about(&self) -> bool {
+        self.op.is_none()
+    }
+
+    /// What its target calls it, if it may have been applied or not and that is how its call ends.
+    pub(super) const fn in_doubt(&self) -> Option<OpName> {
+        match self.stage {
+            Stage::Settling(Settling { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What its target said of it, if its call only asks.
+    pub(super) const fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
     /// Whether nothing but this op is left of its call.
     pub(super) const fn is_last(&self) -> bool {
         !matches!(self.stage, Stage::Body)
@@ -138,71 +211,6 @@ impl Publishing {
 }
 
 impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
-    /// Takes a call of one recorded op: see [`CommandExecutor::submit`]. The windows, pace and
-    /// turns are those of writes to the same remote NIC.
-    ///
-    /// # Errors
-    /// If the call cannot be right, or there is no room for it. Then nothing was issued.
-    pub fn submit_op(&mut self, now: Instant, call: &OpCall<'_>) -> Result<CallId, CallError> {
-        let op = self.check_op(call)?;
-        let OpCall { grant, change, class, retry, deadline, after } = *call;
-        self.check_after(after)?;
-        let (index, path) = self.take_place(grant.responder, Moves::Out)?;
-        let (op_type, len) = (change.op_type(), op.op_size());
-        let span = Span::new(0, 0, len);
-        let publishing = Publishing {
-            op,
-            key: grant.key,
-            region: grant.region,
-            call_type: op_type,
-            span,
-            stage: Stage::Body,
-            tries: Tries::of(retry),
-            not_ready: nanos(retry.not_ready),
-            refused: None,
-            tried: None,
-            rests: false,
-            outlast: 0,
-            result: None,
-        };
-        let extent = Extent { remote_region: grant.region, len: len.into(), ..Extent::NONE };
-        let terms = self.terms(now, deadline, retry.outlast);
-        let course = Course { path, kind: Kind::Publishing };
-        let fences = self.fences;
-        let id = self.calls.begin_op(index, (course, class), extent, publishing, fences, terms);
-        self.calls[index].begin_last();
-        if after != [None; 2] {
-            self.follow(index, after);
-        }
-        self.enter(now, id, deadline, terms);
-        Ok(id)
-    }
-
-    /// Whether `call` can be right: what [`CommandExecutor::submit_op`] looks at before it looks
-    /// for room.
-    ///
-    /// # Errors
-    /// As [`CommandExecutor::submit_op`], but for want of room.
-    pub fn check_op(&mut self, call: &OpCall<'_>) -> Result<RecordedOp, CallError> {
-        let OpCall { grant, change, .. } = call;
-        let portal = self.portal.as_mut();
-        let op = portal.check_grant(grant, change.op_type());
-        let op = op.and_then(|()| portal.command_of(change));
-        let op = op.map_err(|error| CallError::Submit { piece: 0, error })?;
-        if matches!(change, Change::Send { .. } | Change::Notify { .. }) {
-            return Ok(op);
-        }
-        let (offset, len) = (change.remote_offset(), u64::from(op.op_size()));
-        // The operands of a COMPARE_SWAP are two words, and it changes one.
-        let len = if op.transfer().is_some() { len } else { crate::limits::WORD_LEN as u64 };
-        let region_len = grant.region_len;
-        if offset.checked_add(len).is_none_or(|end| end > region_len) {
-            let (piece, region) = (0, grant.region);
-            return Err(CallError::RemoteOutOfBounds { piece, region, region_len, offset, len });
-        }
-        Ok(op)
-    }
-
     /// Whether a call may publish as it says.
     #[cold]
     pub(super) fn check_publish(&mut self, call: &Call<'_>) -> Result<(), CallError> {
@@ -237,21 +245,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             }
         };
         let call_state = &mut self.calls[index];
-        call_state.publish(Publishing {
-            op,
-            key,
-            region: last.grant.region,
-            call_type: OpType::Write,
-            span: Span::new(piece as u16, offset, len),
-            stage: Stage::Body,
-            tries: Tries::of(call.retry),
-            not_ready: nanos(call.retry.not_ready),
-            refused: None,
-            tried: None,
-            rests: false,
-            outlast: 0,
-            result: None,
-        });
+        let span = Span::new(piece as u16, offset, len);
+        let publishing =
+            Publishing::new(op, (last.grant.region, key), (OpType::Write, span), call.retry);
+        call_state.publish(publishing);
         if !call_state.has_next() {
             call_state.begin_last();
         }
@@ -263,7 +260,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let &Issue { call: index, charge, outstanding } = issue;
         let call = &mut self.calls[index];
         let publishing = call.publishing_mut();
-        let (op, key, region) = (publishing.op, publishing.key, publishing.region);
+        let Publishing { op, op_type, key, region, .. } = *publishing;
         let is_retry = publishing.stage == Stage::Waiting && publishing.tried.is_some();
         let asks = match &mut publishing.stage {
             Stage::Settling(settling) => {
@@ -281,8 +278,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let slot = portal.take_slot().expect("one is free");
         let done = portal.begin_recorded(slot, responder, region);
         let op = match asks {
-            None => CommandOp::Recorded { op, done },
-            Some(name) => CommandOp::Settle { op_type: op.op_type(), name },
+            None => CommandOp::Recorded { op: op.expect("a call that only asks settles"), done },
+            Some(name) => CommandOp::Settle { op_type, name },
         };
         portal.put_any(&Command { slot, class, responder, remote_region: region, key, op });
         self.note_issued(
@@ -407,11 +404,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     /// An attempt timed out, and may have been applied: its target is asked.
     fn ask(&mut self, now: Instant, index: u16, name: OpName) {
-        let timeout = self.peers.timeout();
-        let retention = timeout.saturating_mul(RETENTION);
+        let (retention, wait) = self.asking();
         let call = &mut self.calls[index];
         let (is_given_up, outlast) = (call.end.is_some(), call.outlast);
-        let wait = timeout / ASK_AGAIN_PART;
         let until = now.after_nanos(retention);
         let publishing = call.publishing_mut();
         publishing.stage = Stage::Settling(Settling { name, until, asked: false, wait });
@@ -425,6 +420,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
+    /// For how long a target is asked, and how long the first wait is until it is asked again, in
+    /// nanoseconds.
+    pub(super) const fn asking(&self) -> (u64, u64) {
+        let timeout = self.peers.timeout();
+        (timeout.saturating_mul(RETENTION), timeout / ASK_AGAIN_PART)
+    }
+
     /// The target has answered, or not.
     fn end_asking(
         &mut self,
@@ -435,7 +437,16 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     ) {
         let call = &mut self.calls[index];
         let is_ok = completion.status == OpStatus::Ok;
+        let publishing = call.publishing_mut();
+        if publishing.is_only_asked_about() {
+            publishing.tried = Some(completion.status);
+        }
         match completion.verdict().filter(|_| is_ok) {
+            Some(verdict) if publishing.is_only_asked_about() => {
+                publishing.verdict = Some(verdict);
+                call.published(completion.result());
+                self.settle(index);
+            }
             Some(Verdict::Applied) => {
                 call.published(completion.result());
                 self.settle(index);
@@ -506,7 +517,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     fn ask_all_urgently(&mut self, now: Instant, free: usize) -> usize {
         let mut asked = 0;
         while let Some(id) = self.urgent.pop() {
-            let is_settled = |call: &super::calls::CallState| {
+            let is_settled = |call: &CallState| {
                 call.phase == Phase::Active && call.publishing().is_some_and(Publishing::is_settled)
             };
             if !self.calls.is_current(id) || !is_settled(&self.calls[id.index]) {
@@ -579,9 +590,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 }
 
-impl super::calls::CallState {
+impl CallState {
     /// All other ops are done: the publishing one is next.
-    fn begin_last(&mut self) {
+    pub(super) fn begin_last(&mut self) {
         let publishing = self.publishing_mut();
         publishing.stage = Stage::Waiting;
         let len = publishing.span.len;

@@ -22,6 +22,7 @@ mod bad_input;
 mod died;
 mod order;
 mod publishing;
+mod settle;
 mod silence;
 mod trouble;
 

@@ -2,6 +2,7 @@
 
 use crate::{
     grant::Grant,
+    limits::WORD_LEN,
     op::{ClassOfService, OpType},
     region::RegisteredRegion,
 };
@@ -139,6 +140,17 @@ impl Change<'_> {
             Self::Notify { .. } => OpType::Notify,
             Self::CompareSwap { .. } => OpType::CompareSwap,
             Self::FetchAdd { .. } => OpType::FetchAdd,
+        }
+    }
+
+    /// How many bytes of data the op has: those that it moves, or its operands.
+    pub(crate) const fn op_size(&self) -> u32 {
+        match self {
+            Self::OrderedWrite { source, .. }
+            | Self::Send { message: source, .. }
+            | Self::WriteWithImm { source, .. } => source.len,
+            Self::Notify { .. } | Self::FetchAdd { .. } => WORD_LEN as u32,
+            Self::CompareSwap { .. } => 2 * WORD_LEN as u32,
         }
     }
 

@@ -10,31 +10,34 @@ use crate::{
 };
 
 /// The NIC's timeout, by default.
-const T: Duration = Duration::from_millis(100);
-const NAME: OpName = OpName { engine: EngineId(3), counter: 77, number: 9 };
-const FETCH_ADD: Change<'static> = Change::FetchAdd { remote_offset: 64, addend: 5 };
+pub(super) const T: Duration = Duration::from_millis(100);
+pub(super) const NAME: OpName = OpName { engine: EngineId(3), counter: 77, number: 9 };
+pub(super) const FETCH_ADD: Change<'static> = Change::FetchAdd { remote_offset: 64, addend: 5 };
 
 /// How an op of the test ends.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+pub(super) enum Fate {
     Ends(OpStatus),
     /// OK, with what an atomic found.
     Found(u64),
     /// TIMEOUT, after its data was sent.
     Lost,
+    /// The same, and its target has not told its name.
+    LostUnnamed,
     /// The answer to a SETTLE.
     Says(Verdict, Option<u64>),
 }
 
 impl Bench {
     /// Ends the oldest op under way; a TIMEOUT takes as long as it does.
-    fn end(&mut self, fate: Fate) -> Command {
+    pub(super) fn end(&mut self, fate: Fate) -> Command {
         let command = self.taken.pop_front().expect("a command was taken");
         let named = Ending::NONE.reached().named(NAME);
         let (status, ending) = match fate {
             Fate::Ends(status) => (status, Ending::NONE),
             Fate::Found(word) => (OpStatus::Ok, named.with_result(word)),
             Fate::Lost => (OpStatus::Timeout, named.may_have_changed()),
+            Fate::LostUnnamed => (OpStatus::Timeout, Ending::NONE.reached().may_have_changed()),
             Fate::Says(verdict, None) => (OpStatus::Ok, named.settled(verdict)),
             Fate::Says(verdict, Some(word)) => {
                 (OpStatus::Ok, named.settled(verdict).with_result(word))
@@ -50,7 +53,7 @@ impl Bench {
     }
 
     /// What is issued next, which is one op: now or when the executor next has something to do.
-    fn next(&mut self) -> Command {
+    pub(super) fn next(&mut self) -> Command {
         for _ in 0..100 {
             if let [command] = self.take()[..] {
                 return command;
@@ -60,12 +63,18 @@ impl Bench {
         panic!("nothing is issued");
     }
 
-    fn submit_op(&mut self, call: &OpCall<'_>) -> CallId {
+    pub(super) fn submit_op(&mut self, call: &OpCall<'_>) -> CallId {
         self.executor.submit_op(self.now, call).unwrap()
     }
 
+    /// The oldest op under way; what is issued next, if there is none.
+    pub(super) fn next_of_many(&mut self) -> Command {
+        self.take();
+        self.taken.front().copied().unwrap_or_else(|| self.next())
+    }
+
     /// The outcome of the only call, once nothing is under way.
-    fn only_outcome(&mut self) -> Outcome {
+    pub(super) fn only_outcome(&mut self) -> Outcome {
         assert!(self.taken.is_empty());
         self.executor.poll(self.now);
         self.outcome()
@@ -79,11 +88,11 @@ fn recorded(command: &Command) -> RecordedOp {
     }
 }
 
-fn is_settle(command: &Command) -> bool {
+pub(super) fn is_settle(command: &Command) -> bool {
     command.op == CommandOp::Settle { op_type: OpType::FetchAdd, name: NAME }
 }
 
-fn add() -> Grant {
+pub(super) fn add() -> Grant {
     grant("192.0.2.2", OpType::FetchAdd, 4096)
 }
 
