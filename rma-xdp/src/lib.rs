@@ -105,8 +105,8 @@ pub use random::random_region_key;
 #[doc(inline)]
 pub use rma_app::{
     Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, IdlePolicy,
-    Poller, Portal, PortalLease, RegionBuf, StartError, Transfer, TransferError, TransferOptions,
-    TscClock, WaitError,
+    Message, Op, Poller, Portal, PortalLease, Receiver, Recv, RegionBuf, Settlement, StartError,
+    Transfer, TransferError, TransferOptions, TscClock, WaitError,
 };
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},

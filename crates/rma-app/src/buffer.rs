@@ -21,6 +21,7 @@ use std::{
 use rma_core::{
     executor::{CallError, Piece},
     grant::Grant,
+    portal::Source,
     region::RegisteredRegion,
 };
 use rma_shm::OutOfBounds;
@@ -339,6 +340,11 @@ impl RegionBuf {
         }
     }
 
+    /// The whole buffer as what an op moves.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source { region: &self.shared.region, offset: self.start(), len: self.len }
+    }
+
     fn start(&self) -> u64 {
         u64::from(self.index) * u64::from(self.shared.buffer_len)
     }
@@ -379,6 +385,7 @@ pub struct BufPiece {
 /// All buffers of a call.
 #[derive(Debug)]
 pub(crate) enum Bufs {
+    None,
     One(RegionBuf),
     Many(Vec<RegionBuf>),
 }
@@ -388,12 +395,13 @@ impl Bufs {
     pub(crate) fn one(self) -> RegionBuf {
         match self {
             Self::One(buf) => buf,
-            Self::Many(bufs) => unreachable!("a transfer of one buffer has {}", bufs.len()),
+            other => unreachable!("a call of one buffer has {}", other.as_ref().len()),
         }
     }
 
     pub(crate) fn many(self) -> Vec<RegionBuf> {
         match self {
+            Self::None => Vec::new(),
             Self::One(buf) => vec![buf],
             Self::Many(bufs) => bufs,
         }
@@ -403,6 +411,7 @@ impl Bufs {
 impl AsRef<[RegionBuf]> for Bufs {
     fn as_ref(&self) -> &[RegionBuf] {
         match self {
+            Self::None => &[],
             Self::One(buf) => core::slice::from_ref(buf),
             Self::Many(bufs) => bufs,
         }

@@ -1,5 +1,7 @@
 //! Why an application does not get what it waits for.
 
+use core::fmt;
+
 use rma_core::executor::{CallError, Outcome};
 use thiserror::Error;
 
@@ -37,15 +39,62 @@ pub enum TransferError {
     },
     /// It is over and not all bytes were transferred. The outcome tells which are missing;
     /// [`Outcome::remaining`] makes of it what to ask of another replica.
+    ///
+    /// Of a recorded op, and of the one that was to publish a transfer: it was not applied, and
+    /// never will be (but of a WRITE_WITH_IMM that is not ordered some bytes may have landed).
+    #[error("{}", Failure(.0))]
+    Failed(Box<Outcome>),
+    /// It is over, and its recorded op, or the one that was to publish it, may have been applied,
+    /// once, or not: its target did not say in time. Which of the two is final. Never issue it
+    /// again blindly: ask by [`Outcome::in_doubt`] first, with [`Client::settle`] or
+    /// [`Executor::settle`], within a few timeouts.
+    ///
+    /// [`Client::settle`]: crate::Client::settle
+    /// [`Executor::settle`]: crate::Executor::settle
     #[error(
-        "{} of region {} at {}: {}; {} bytes were transferred and {} are missing; ask another replica for those",
-        .0.op_type, .0.region, .0.responder, .0.status, .0.bytes_done,
-        .0.missing.iter().map(|missing| missing.len).sum::<u64>()
+        "{} of region {} at {}: {}; ask its target with `settle`, and do not issue it again before",
+        .0.op_type, .0.region, .0.responder, .0.status
     )]
-    Failed(Outcome),
-    /// It is not over, and waiting for it would be of no use.
+    Unknown(Box<Outcome>),
+    /// It is not over, and waiting for it would be of no use. Of a recorded op nobody will ever
+    /// tell whether it was applied.
     #[error(transparent)]
     Unfinished(#[from] WaitError),
+}
+
+impl TransferError {
+    /// Whether a recorded op, or the one that was to publish a transfer, may have been applied all
+    /// the same. If not, it was not and never will be: it may be issued again.
+    ///
+    /// ```
+    /// # use rma_xdp::{CallError, TransferError, WaitError};
+    /// let refused = TransferError::Refused(CallError::TooManyCalls { calls: 1 });
+    /// assert!(!refused.may_have_been_applied());
+    /// assert!(TransferError::Unfinished(WaitError::EngineGone).may_have_been_applied());
+    /// ```
+    #[must_use]
+    pub const fn may_have_been_applied(&self) -> bool {
+        match self {
+            Self::Unknown(_) | Self::Unfinished(_) => true,
+            Self::Refused(_) | Self::Full { .. } | Self::Failed(_) => false,
+        }
+    }
+}
+
+/// What a person is told of a call that failed.
+struct Failure<'a>(&'a Outcome);
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { op_type, region, responder, status, bytes_done, missing, .. } = self.0;
+        write!(f, "{op_type} of region {region} at {responder}: {status}; ")?;
+        if op_type.shape().transfer.is_none() {
+            return f.write_str("it was not applied, and will not be");
+        }
+        let missing: u64 = missing.iter().map(|missing| missing.len).sum();
+        write!(f, "{bytes_done} bytes were transferred and {missing} are missing; ")?;
+        f.write_str("ask another replica for those")
+    }
 }
 
 /// Why waiting for a completion ended without one.

@@ -12,6 +12,7 @@
 //! [`Client`](crate::Client) has buffers that nobody gets before.
 
 mod events;
+mod recorded;
 mod waiting;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -19,7 +20,7 @@ use std::{collections::VecDeque, sync::Arc};
 use rma_core::{
     executor::{
         Call, CallError, CallId, CallStatus, CommandExecutor, ExecutorConfig, ExecutorConfigError,
-        OpCall, Outcome,
+        Outcome,
     },
     grant::Grant,
     op::{ClassOfService, OpType},
@@ -43,9 +44,9 @@ use crate::{
 /// To poll: [`Executor::submit`] a call, [`Executor::poll`] often, and take what is over from
 /// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer
 /// at a time (with [`TransferOptions`](crate::TransferOptions): [`Executor::read_with`],
-/// [`Executor::write_with`]), [`Executor::run`] for calls of several pieces, [`Executor::wait_any`]
-/// for several calls at once. To wait for other things as well, in an event loop of your own:
-/// [`Executor::completion_fd`].
+/// [`Executor::write_with`]), [`Executor::run`] for calls of several pieces, [`Executor::run_op`]
+/// for messages and atomics, [`Executor::wait_any`] for several calls at once. To wait for other
+/// things as well, in an event loop of your own: [`Executor::completion_fd`].
 ///
 /// ```
 #[doc = include_str!("../examples/transfer.rs")]
@@ -126,16 +127,6 @@ impl Executor {
     /// As [`Executor::submit`].
     pub fn submit_fenced(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
         self.begin(|inner, now| inner.submit_fenced(now, call))
-    }
-
-    /// Takes a call of one recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an atomic
-    /// (not in the paper). It is issued in the next [`Executor::poll`], and never repeated while it
-    /// may have been applied: see [`RetryPolicy`](rma_core::executor::RetryPolicy).
-    ///
-    /// # Errors
-    /// As [`Executor::submit`].
-    pub fn submit_op(&mut self, call: &OpCall<'_>) -> Result<CallId, CallError> {
-        self.begin(|inner, now| inner.submit_op(now, call))
     }
 
     fn begin(
@@ -279,8 +270,14 @@ pub(crate) fn check_op_type(piece: usize, grant: &Grant, wanted: OpType) -> Resu
 
 /// An error if not all bytes of a call were transferred.
 pub(crate) fn done(outcome: Outcome) -> Result<(), TransferError> {
+    well(outcome).map(drop)
+}
+
+/// An error if a call is not OK.
+pub(crate) fn well(outcome: Outcome) -> Result<Outcome, TransferError> {
     match outcome.status {
-        CallStatus::Ok => Ok(()),
-        _ => Err(TransferError::Failed(outcome)),
+        CallStatus::Ok => Ok(outcome),
+        CallStatus::Unknown => Err(TransferError::Unknown(outcome.into())),
+        _ => Err(TransferError::Failed(outcome.into())),
     }
 }

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`portal`] | [`Portal`]: ops of up to 4 KiB, and waiting for their completions |
 //! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
-//! | [`client`] | [`Client`]: the same as futures |
+//! | [`client`] | [`Client`]: the same as futures, messages and atomics among them |
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
@@ -39,10 +39,13 @@ pub mod lease;
 pub mod life;
 mod options;
 pub mod portal;
+#[cfg(test)]
+mod scripted;
+mod settlement;
 pub mod sleep;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
-pub use client::{Client, Poller, Transfer};
+pub use client::{Client, Message, Op, Poller, Receiver, Recv, Transfer};
 pub use clock::TscClock;
 pub use error::{StartError, TransferError, WaitError};
 pub use executor::Executor;
@@ -51,3 +54,4 @@ pub use idle::IdlePolicy;
 pub use lease::PortalLease;
 pub use options::TransferOptions;
 pub use portal::Portal;
+pub use settlement::Settlement;

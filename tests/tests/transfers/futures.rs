@@ -2,6 +2,7 @@
 //! late frame could touch, whenever a future is dropped.
 
 mod places;
+mod recorded;
 
 use core::{
     future::{Future, poll_fn},
@@ -50,7 +51,7 @@ fn client(hosts: &Hosts) -> Client {
     Client::new(hosts.client.executor(32).unwrap())
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = TscClock::new();
     while !condition() {
         assert!(clock.now().as_nanos() < PATIENCE.as_nanos() as u64, "never: {what}");

@@ -37,6 +37,8 @@ pub(super) fn error_in_whole(only: &Outcome, mut error: CallError) -> CallError 
         | CallError::RemoteOutOfBounds { piece, .. }
         | CallError::LocalOutOfBounds { piece, .. }
         | CallError::AnotherHost { piece }
+        | CallError::PublishElsewhere { piece }
+        | CallError::Misaligned { piece, .. }
         | CallError::Submit { piece, .. } => in_whole(piece),
         CallError::Overlap { first, second } => {
             in_whole(first);

@@ -8,7 +8,7 @@
 //! # Why no wake-up is lost
 //!
 //! A waker sets a flag, and then looks whether its thread sleeps on the portal. That thread says
-//! that it is going to sleep, and then looks at the flag, at completions and at timeouts:
+//! that it is going to sleep, and then looks at the flag, at completions, events and timeouts:
 //! [`rma_shm::doorbell`] with more than one kind of news. A thread that is parked is unparked,
 //! which is never lost.
 
@@ -114,7 +114,7 @@ impl Place<'_> {
         let mut is_over = false;
         let timeout = self.shared.with(|state, _| {
             is_over = state.gone.is_some();
-            if woken.load(SeqCst) || !state.executor.may_sleep() {
+            if woken.load(SeqCst) || !state.may_sleep() {
                 return None;
             }
             state.executor.tell();

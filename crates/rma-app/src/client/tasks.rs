@@ -1,5 +1,5 @@
 //! The state that the clones of one [`Client`](super::Client) share: an executor, and what each
-//! future waits for: for the end of its call, or for a place to begin one.
+//! future waits for: for the end of its call, for a place to begin one, or for an event.
 //!
 //! A future that waits for a place is not woken to take it. Its order and its buffers lie here, so
 //! the thread that sees that a call is over submits the next one: no place stays empty because a
@@ -18,17 +18,19 @@ use core::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::Thread,
 };
 
 use rma_core::{
     executor::{CallId, Outcome},
     op::ClassOfService,
+    receive_queue::Event,
     time::Instant,
 };
 
 use super::{
+    inbox::Inbox,
     line::{Line, Places, Ticket},
     order::Order,
 };
@@ -64,6 +66,8 @@ pub(super) struct State {
     line: Line,
     /// How many may wait.
     pub(super) waiting_max: usize,
+    /// The receive queues that are awaited here.
+    inboxes: Vec<Arc<Inbox>>,
     /// Why no call will ever be over.
     pub(super) gone: Option<WaitError>,
     /// All clients and their futures are gone.
@@ -156,6 +160,7 @@ impl Shared {
             places,
             line: Line::default(),
             waiting_max: usize::MAX,
+            inboxes: Vec::new(),
             gone: None,
             closing: false,
             stopping: Vec::new(),
@@ -288,6 +293,46 @@ impl State {
         }
     }
 
+    /// Events of this receive queue are awaited from now on.
+    pub(super) fn watch(&mut self, inbox: Arc<Inbox>) {
+        self.inboxes.push(inbox);
+    }
+
+    /// Nobody awaits events of this receive queue any more.
+    pub(super) fn forget(&mut self, inbox: &Arc<Inbox>) {
+        self.inboxes.retain(|it| !Arc::ptr_eq(it, inbox));
+    }
+
+    /// The next event of a receive queue that is awaited here; or its future is to be woken then.
+    /// Polls meanwhile.
+    pub(super) fn poll_event(
+        &mut self,
+        inbox: &Inbox,
+        context: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<Event, WaitError>> {
+        // A future that is being polled need not be woken.
+        let last = inbox.stop_waiting();
+        self.turn(after);
+        let (event, unused) = match self.gone {
+            None => inbox.take_or_wait(context, last),
+            // What came before is still there.
+            Some(_) => (inbox.take(), last),
+        };
+        after.unused.extend(unused);
+        match (event, self.gone) {
+            (Some(event), _) => Poll::Ready(Ok(event)),
+            (None, Some(gone)) => Poll::Ready(Err(gone)),
+            (None, None) => Poll::Pending,
+        }
+    }
+
+    /// Whether the one who polls may sleep: there is no completion, no event that somebody waits
+    /// for, and the engine lives.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.executor.may_sleep() && !self.inboxes.iter().any(|it| it.has_news())
+    }
+
     /// Lets the executor make progress and notes what is over. Returns how much there was to do.
     pub(super) fn turn(&mut self, after: &mut After) -> usize {
         // Looked at first: completions given before the engine ended are still there.
@@ -305,6 +350,12 @@ impl State {
             }
             self.line.clear();
             self.tell_waiting();
+            after.wakers.extend(self.inboxes.iter().filter_map(|it| it.stop_waiting()));
+        }
+        for inbox in &self.inboxes {
+            let woken = inbox.news();
+            work += usize::from(woken.is_some());
+            after.wakers.extend(woken);
         }
         if !self.line.is_empty() {
             work += self.expire(after) + self.admit(after);

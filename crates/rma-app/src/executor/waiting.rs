@@ -191,7 +191,7 @@ impl Executor {
         self.submit_and_wait(engine, |executor| executor.submit_op(call))
     }
 
-    fn submit_and_wait(
+    pub(super) fn submit_and_wait(
         &mut self,
         engine: Option<Turn<'_>>,
         submit: impl FnOnce(&mut Self) -> Result<CallId, CallError>,

@@ -65,102 +65,17 @@ impl Portal {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, atomic::AtomicBool},
-        thread,
-    };
+    use std::thread;
 
-    use rma_core::{
-        addr::{HostAddr, Pid},
-        command::CommandSlotId,
-        executor::ExecutorConfig,
-        op::OpType,
-        portal::{PortalConfig, portal},
-        receive_queue::{Receive, ReceiveQueueLayout, ReceiveQueueMemory},
-        region::{NicTag, RegionId, RegisteredRegion},
-        time::Instant,
-    };
-    use rma_shm::{Consumer, Producer, Region};
+    use rma_core::{executor::ExecutorConfig, receive_queue::Receive};
 
     use super::*;
-    use crate::{
-        Executor, IdlePolicy, gauges::ExecutorWatch, home::Home, home::PortalParts, life::Life,
-        sleep::Sleep,
-    };
-
-    #[derive(Debug)]
-    struct Nobody;
-
-    impl Home for Nobody {
-        fn executor_made(&self, _: ExecutorWatch) {}
-        fn slots_returned(&self, _: core::ops::Range<u16>) {}
-    }
-
-    /// What an engine has of a portal and of a queue that is bound to it.
-    struct EnginesEnd {
-        posts: Consumer,
-        events: Producer,
-        sleep: Sleep,
-    }
-
-    impl EnginesEnd {
-        /// Publishes an event for the receive that was posted first, once one is.
-        fn publish(&mut self, immediate: u64) {
-            let post = loop {
-                match self.posts.pop() {
-                    Some(post) => break post,
-                    None => thread::yield_now(),
-                }
-            };
-            let receive = post.0[0] as u16;
-            let event = Event {
-                op_type: OpType::Notify,
-                receive: Receive(receive),
-                len: 0,
-                immediate,
-                initiator: HostAddr::from([192, 0, 2, 2]),
-                pid: Pid(2),
-                region: RegionId::from_bits(5),
-                region_offset: 0,
-                at: Instant::ZERO,
-            };
-            self.events.push(&event.to_line()).unwrap();
-            let bell = self.sleep.bell();
-            if bell.doorbell.needs_ring() {
-                bell.wake.wake();
-            }
-        }
-    }
-
-    /// A portal and a queue of four receives, all posted, and the engine's end of both.
-    fn portal_and_queue() -> (Portal, ReceiveQueue, EnginesEnd, Arc<AtomicBool>) {
-        let (pid, nic) = (Pid(1), NicTag(1));
-        let addresses = HostAddr::from([192, 0, 2, 1]).into();
-        let config = PortalConfig { slots: 0..4, pid, addresses, bell: None, flag: None, nic };
-        let (rings, _) = portal(config);
-        let (ended, sleep) = (Arc::new(AtomicBool::new(false)), Sleep::new().unwrap());
-        let (life, home) = (Life::Thread(ended.clone()), Arc::new(Nobody));
-        let mut portal = Portal::new(PortalParts { rings, home, life, sleep: Some(sleep.clone()) });
-        // Sleeps at once.
-        let at_once = Duration::ZERO;
-        portal.set_idle(
-            IdlePolicy::default().with(|it| (it.spin, it.yield_for) = (at_once, at_once)),
-        );
-        let layout = ReceiveQueueLayout::new(4, 0).unwrap();
-        let memory = ReceiveQueueMemory::heap(layout);
-        let (posts, events) =
-            (memory.posts().clone().into_consumer(), memory.events().clone().into_producer());
-        let bytes = Arc::new(Region::new(layout.memory_len()).unwrap());
-        let region = RegisteredRegion::new(RegionId::from_bits(5), bytes, nic);
-        let mut queue = memory.into_application(region);
-        queue.post_all();
-        assert_eq!(portal.rings.slots().start, CommandSlotId(0).0);
-        (portal, queue, EnginesEnd { posts, events, sleep }, ended)
-    }
+    use crate::{Executor, scripted::portal_and_queue};
 
     #[test]
     fn a_thread_that_sleeps_with_nothing_in_flight_gets_every_event() {
-        let (mut portal, mut queue, mut engine, _) = portal_and_queue();
+        let (mut portal, mut queue, mut engine) = portal_and_queue();
+        queue.post_all();
         const EVENTS: u64 = 2000;
         let engine = thread::spawn(move || {
             for number in 0..EVENTS {
@@ -179,7 +94,8 @@ mod tests {
 
     #[test]
     fn an_executor_waits_for_an_event_with_no_call() {
-        let (portal, mut queue, mut engine, _) = portal_and_queue();
+        let (portal, mut queue, mut engine) = portal_and_queue();
+        queue.post_all();
         let mut executor = Executor::new(portal, ExecutorConfig::default()).unwrap();
         let engine = thread::spawn(move || engine.publish(77));
         assert_eq!(executor.wait_event(&mut queue).unwrap().immediate, 77);
@@ -190,7 +106,8 @@ mod tests {
 
     #[test]
     fn nobody_is_armed_beside_an_event_and_one_without_ops_may_be() {
-        let (mut portal, mut queue, mut engine, ended) = portal_and_queue();
+        let (mut portal, mut queue, mut engine) = portal_and_queue();
+        queue.post_all();
         assert!(!portal.arm(), "no completion can come");
         portal.disarm();
         assert!(portal.arm_with(&queue));
@@ -199,7 +116,7 @@ mod tests {
         assert!(!portal.arm_with(&queue));
         portal.disarm();
         assert!(queue.poll().is_some());
-        ended.store(true, std::sync::atomic::Ordering::SeqCst);
+        engine.end_engine();
         assert!(!portal.arm_with(&queue));
         portal.disarm();
         assert_eq!(portal.wait_event(&mut queue), Err(WaitError::EngineGone));

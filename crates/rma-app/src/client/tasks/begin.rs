@@ -3,7 +3,7 @@
 use core::mem;
 
 use rma_core::{
-    executor::{CallError, CallId, CallStatus, Outcome},
+    executor::{CallError, CallId},
     op::ClassOfService,
     time::Instant,
 };
@@ -64,17 +64,20 @@ impl State {
         deadline: Option<Instant>,
     ) -> Result<Begun, TransferError> {
         let Self { executor, line, places, .. } = self;
-        let begun = order.with_call(bufs, deadline, |call| {
-            let class = executor.class_of(call);
+        let begun = order.with_request(bufs, deadline, |request| {
+            let class = request.class(executor);
             if !places.admits(class) || !line.lets_pass(class, order.fenced) {
-                executor.check(call)?;
+                request.check(executor)?;
                 return Ok(Begun::Waits { class });
             }
             if line.passes_fence() {
                 executor.fence();
             }
-            let submitted =
-                if order.fenced { executor.submit_fenced(call) } else { executor.submit(call) };
+            let submitted = if order.fenced {
+                request.submit_fenced(executor)
+            } else {
+                request.submit(executor)
+            };
             match submitted {
                 Ok(call) => Ok(Begun::Call { call, class }),
                 // There are no places of another kind. Some call has each, and ends.
@@ -106,7 +109,8 @@ impl State {
                 self.executor.fence();
             }
             let executor = &mut self.executor;
-            let begun = it.order.with_call(&it.bufs, it.deadline, |call| executor.submit(call));
+            let begun =
+                it.order.with_request(&it.bufs, it.deadline, |request| request.submit(executor));
             if let Err(CallError::TooManyRemotes(_)) = begun
                 && self.places.taken() > 0
             {
@@ -143,9 +147,7 @@ impl State {
                     Task::InLine(it) => *it,
                     other => unreachable!("it was in the line: {other:?}"),
                 };
-                let outcome = order.with_call(&bufs, None, |call| {
-                    Ok(Outcome::not_begun(call, CallStatus::DeadlineExceeded))
-                });
+                let outcome = order.with_request(&bufs, None, |request| Ok(request.expired()));
                 *task = Task::Over { result: outcome.map_err(TransferError::from), bufs };
                 after.wakers.extend(waker);
                 expired += 1;
