@@ -19,6 +19,18 @@
 #![doc = include_str!("../examples/any_size.rs")]
 //! ```
 //!
+//! # Messages and atomics
+//!
+//! Besides the paper there are ops that their target records: messages and events for a
+//! [`ReceiveQueue`], writes whose last word lands last, and atomics on a word. They are applied at
+//! most once, and what became of one can be asked. A [`Portal`] issues them one by one; an
+//! [`Executor`] offers them again where no receive is posted, and asks about those that timed out;
+//! a [`Client`] has a future for each, and a [`Receiver`] awaits what others send.
+//!
+//! ```
+#![doc = include_str!("../examples/mailbox.rs")]
+//! ```
+//!
 //! # Settings
 //!
 //! Settings are structs with public fields, and any version may bring another field. So they are

@@ -31,7 +31,8 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// Each event wakes the thread that waits for completions of `portal`, so that one descriptor
     /// is for both. Without a portal an application looks for events now and then. Once the portal
-    /// is dropped the queue goes on, and its events wake nobody.
+    /// is dropped the queue goes on, and its events wake nobody. For futures, make the queue before
+    /// the executor over its portal: [`Client::receiver`](rma_app::Client::receiver).
     ///
     /// Senders get a [`Host::grant`] for [`ReceiveQueue::region`], which also
     /// [`Host::rekey`] and [`Host::deregister`] take. A queue that is dropped and not deregistered
