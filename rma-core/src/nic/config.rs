@@ -90,7 +90,7 @@ pub struct NicConfigBuilder {
     /// lower. Default: 0.
     pub counter_start: u64,
     /// Entries of the command slot table: how many ops this host can have outstanding. Default:
-    /// 1024, about 330 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
+    /// 1024, about 340 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
     /// Entries of the registered region table. Default: 1024, about 0.5 KiB each when they are
     /// used.

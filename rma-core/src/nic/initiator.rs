@@ -41,6 +41,7 @@ use crate::{
 };
 use mutation::Solicited;
 use queues::{FIFOS, fifo};
+use response::Loaded;
 use slots::{Slot, State};
 
 pub(super) struct Initiator {
@@ -99,6 +100,7 @@ impl Initiator {
             source_port: SourcePort::FIRST,
             seal: RequestSeal::NONE,
             arrived: Granules::NONE,
+            loaded: Loaded::NOTHING,
             solicited: Solicited::NONE,
             ending: Ending::NONE,
         };

@@ -26,6 +26,7 @@ mod gather;
 mod mutation;
 mod overload;
 mod read;
+mod read_order;
 mod receive_queues;
 mod recorded;
 mod recorded_promises;

@@ -40,7 +40,7 @@ pub(super) struct Solicited {
     /// The responder's name for the op.
     pub(super) name: OpName,
     /// The largest payload that both sides and the path between them can carry.
-    payload_len_max: usize,
+    payload_len_max: u16,
     /// The longest packet that the responder receives.
     packet_len_max: u16,
     /// Bytes of the op that have been sent.
@@ -104,7 +104,8 @@ impl Initiator {
                 counter: solicitation.header.counter,
                 number: solicitation.pending,
             },
-            payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize),
+            payload_len_max: path.min(solicitation.payload_len_max.into()).max(GRANULE as usize)
+                as u16,
             packet_len_max: solicitation.payload_len_max.saturating_add(DATA_OVERHEAD as u16),
             sent: 0,
             source: frame.destination,
@@ -172,7 +173,7 @@ impl Slot {
             self.solicited;
         let room = out.bytes.len().saturating_sub(DATA_OVERHEAD);
         let left = (self.command.op.op_size() - sent) as usize;
-        let payload_len = cut(left, payload_len_max.min(room));
+        let payload_len = cut(left, usize::from(payload_len_max).min(room));
         let frame = out.bytes.get_mut(..DATA_OVERHEAD + payload_len)?;
         let payload = frame.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + payload_len)?;
         match (&self.command.op, self.command.op.transfer()) {

@@ -5,7 +5,9 @@ use super::{Initiator, slots::State};
 use crate::{
     addr::HostAddr,
     command::{CommandOp, Transfer},
+    crypto::EngineId,
     error::DropReason,
+    limits::GRANULE,
     nic::{
         granules::Granules,
         security::{Opened, payload_of},
@@ -14,8 +16,50 @@ use crate::{
     },
     op::OpStatus,
     time::Instant,
-    wire::{Failure, Response, read::RESPONSE_HEADER_LEN},
+    wire::{Failure, Header, Response, read::RESPONSE_HEADER_LEN},
 };
+
+/// When what has landed of a read was loaded, by the counters of the frames that it came in: an
+/// engine counts up, and sends the parts of an answer in the order in which it loads them.
+///
+/// A request that comes twice is answered twice, and parts of both answers may land. So the first
+/// part is not taken if it is younger than another, nor the last if it is older: a bell in the first
+/// word would be seen without what was stored before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loaded {
+    engine: EngineId,
+    oldest: u64,
+    newest: u64,
+}
+
+impl Loaded {
+    /// Of a read of which nothing has landed.
+    pub(super) const NOTHING: Self = Self { engine: EngineId(0), oldest: u64::MAX, newest: 0 };
+
+    /// This, with one more part, of a read of `op_size` bytes of which `arrived` has landed. `None`
+    /// if it was not loaded in its turn, or it is not known when.
+    fn with(self, response: &Response, arrived: Granules, op_size: u32) -> Option<Self> {
+        let Header { engine, counter, .. } = response.header;
+        if arrived == Granules::NONE {
+            return Some(Self { engine, oldest: counter, newest: counter });
+        }
+        let (start, end) = response.span();
+        let has = |start, end| arrived.meets(Granules::of(start, end));
+        let is_after_first = if start == 0 {
+            counter < self.oldest
+        } else {
+            counter > self.oldest || !has(0, GRANULE)
+        };
+        let is_before_last = if end == op_size {
+            counter > self.newest
+        } else {
+            counter < self.newest || !has(op_size - 1, op_size)
+        };
+        let Self { oldest, newest, .. } = self;
+        let with = Self { engine, oldest: oldest.min(counter), newest: newest.max(counter) };
+        (is_after_first && is_before_last && engine == self.engine).then_some(with)
+    }
+}
 
 impl Initiator {
     /// Lands a response's payload in host memory; with the last one, completes the op.
@@ -45,6 +89,9 @@ impl Initiator {
         if slot.arrived.meets(granules) {
             return Err(DropReason::Duplicate);
         }
+        //= channels#2.3-ordered-reading
+        let loaded =
+            slot.loaded.with(&response, slot.arrived, op_size).ok_or(DropReason::Duplicate)?;
         let sink = tables
             .regions
             .get(local_region)
@@ -55,6 +102,7 @@ impl Initiator {
         }
         //= 1rma#3.1-complete-when-all-bytes-arrived
         slot.arrived = slot.arrived.with(granules);
+        slot.loaded = loaded;
         if slot.arrived == Granules::of(0, op_size) {
             self.complete(now, id, OpStatus::Ok, tables.window);
         }

@@ -4,7 +4,7 @@
 //! What is found is a claim still: the tag decides, which is bound to the op's key and to the IV of
 //! the frame that was answered.
 
-use super::{Initiator, mutation::Solicited};
+use super::{Initiator, mutation::Solicited, response::Loaded};
 use crate::{
     addr::{HostAddr, Pid},
     command::{Command, CommandSlotId, Ending},
@@ -39,6 +39,8 @@ pub(super) struct Slot {
     pub(super) seal: RequestSeal,
     /// Which of a read's granules have arrived.
     pub(super) arrived: Granules,
+    /// When these were loaded.
+    pub(super) loaded: Loaded,
     /// What a mutation's solicitation said.
     pub(super) solicited: Solicited,
     /// What there is to say of how an op ended that is no READ, until its completion is polled.

@@ -543,8 +543,9 @@ fn an_authentic_response_outside_its_op_is_dropped() {
     assert_eq!(pair.status(), OpStatus::Ok);
 }
 
-/// What a responder with the right key could send, if it did not keep to the protocol.
-fn seal_as_responder(
+/// What another engine of a responder with the right key could send, if it did not keep to the
+/// protocol. It counts as the bytes of an op do.
+pub(super) fn seal_as_responder(
     request: &Flight,
     key: &DerivedRegionKey,
     op_offset: u16,
@@ -553,7 +554,8 @@ fn seal_as_responder(
     use crate::{crypto::Direction, wire::Response};
     let FrameView::ReadRequest(view) = FrameView::parse(&request.bytes).unwrap() else { panic!() };
     let header = view.claims().header;
-    let counter = IvCounter::new(crate::crypto::CounterBlock::new(1 << 60, 1 << 61));
+    let first = (1 << 60) + u64::from(op_offset);
+    let counter = IvCounter::new(crate::crypto::CounterBlock::new(first, 1 << 61));
     let mut security = Security::new(fastest(), crate::crypto::EngineId(9), counter);
     let mut bytes = vec![0x55; wire::read::RESPONSE_OVERHEAD + usize::from(payload_len)];
     let response = Response { header, op_offset, payload_len };

@@ -9,7 +9,7 @@ use super::*;
 fn entries_are_as_large_as_the_settings_say() {
     let memory = Pair::new().a.nic.memory();
     for (table, most) in [
-        ("command slots", 330),
+        ("command slots", 340),
         ("regions", 18),
         ("inbound queue", 180),
         ("pending writes", 240),
