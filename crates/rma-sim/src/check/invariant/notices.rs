@@ -333,8 +333,18 @@ impl Checker {
                 Err(violation) => found = Err(violation),
             }
         }
+        // Of several copies that are stale those are told so that nothing else can be told of: of
+        // the others it may be that they have waited for too long.
+        let is_told_first = |cause: &Cause| !cause.op.is_some_and(|op| has_waited(cause, &ops[op]));
+        let mut accepted = notices.accepted.iter();
+        let first = match status {
+            OpStatus::RemoteAuthenticationFailure => {
+                accepted.position(|cause| is_told_first(cause) && fits(cause))
+            }
+            _ => None,
+        };
         if found.is_err()
-            && let Some(place) = notices.accepted.iter().position(fits)
+            && let Some(place) = first.or_else(|| notices.accepted.iter().position(fits))
         {
             state.fairness.refused();
             let cause = notices.accepted.remove(place);

@@ -1,5 +1,9 @@
 //! The checker finds what it is there to find.
 
+mod recorded;
+
+use core::time::Duration;
+
 use super::*;
 use crate::net::{
     clock::ClockOptions,
@@ -76,7 +80,7 @@ fn an_accepted_corruption_is_found() {
         altered,
         extra: true,
         result: Ok(()),
-        stalled: core::time::Duration::ZERO,
+        stalled: Duration::ZERO,
         counted_late: false,
         pushed_out: false,
     };
@@ -122,6 +126,8 @@ struct Write {
     sim: Sim,
     checker: Checker,
     frames: u64,
+    /// What all clocks show.
+    local: Instant,
 }
 
 const REGION: RegionId = RegionId::from_bits(5);
@@ -139,7 +145,7 @@ impl Write {
         let pid = Some(rma_core::addr::Pid(1));
         sim.nic_mut(NodeId(0)).configure_slots(0..1, pid);
         let checker = Checker::new(&sim);
-        let mut write = Self { sim, checker, frames: 0 };
+        let mut write = Self { sim, checker, frames: 0, local: Instant::ZERO };
         assert_eq!(write.issue(), Ok(()));
         let request = write.request();
         assert_eq!(write.pass(&request), Ok(()));
@@ -151,13 +157,17 @@ impl Write {
     fn issue(&mut self) -> Result<(), Violation> {
         let transfer =
             Transfer { op_size: 100, remote_offset: 0, local_region: REGION, local_offset: 0 };
+        self.issue_op(0, CommandOp::Write(transfer))
+    }
+
+    fn issue_op(&mut self, slot: u16, op: CommandOp) -> Result<(), Violation> {
         let command = Command {
-            slot: CommandSlotId(0),
+            slot: CommandSlotId(slot),
             class: Default::default(),
             responder: addr(2),
             remote_region: REGION,
             key: KEY,
-            op: CommandOp::Write(transfer),
+            op,
         };
         self.see(0, What::Issued { command, result: Ok(()) })
     }
@@ -230,7 +240,7 @@ impl Write {
     }
 
     fn see(&mut self, node: u16, what: What) -> Result<(), Violation> {
-        self.checker.take(&self.sim, &Seen { node: NodeId(node), ..seen(what) })
+        self.checker.take(&self.sim, &Seen { node: NodeId(node), local: self.local, ..seen(what) })
     }
 
     fn send(&mut self, frame: &Arc<Frame>) -> Result<(), Violation> {
@@ -262,7 +272,7 @@ impl Write {
                 frame,
                 altered: None,
                 extra: true,
-                stalled: core::time::Duration::from_nanos(nanos),
+                stalled: Duration::from_nanos(nanos),
                 result,
                 counted_late: false,
                 pushed_out: false,
@@ -400,6 +410,25 @@ fn a_notice_answers_one_copy_of_one_request_and_says_what_became_of_it() {
     assert_eq!(write.send(&right), Ok(()));
     let again = nack(&mut write);
     assert!(is_unasked(write.send(&again)));
+}
+
+/// Of two copies one waited for too long before the key changed, and is told so only after the
+/// other, which is told of the key.
+#[test]
+fn of_copies_that_wait_each_may_be_told_what_became_of_it_in_any_order() {
+    let (mut write, [request, _]) = Write::solicited();
+    let timeout = settings(&write.sim, NodeId(1)).timing.dispatch_timeout;
+    for waited in [Duration::ZERO, timeout / 2] {
+        write.local = Instant::ZERO + waited;
+        assert_eq!(write.accept(&request, 0), Ok(()));
+    }
+    write.checker.region_changed(NodeId(1), REGION);
+    write.local = Instant::ZERO + timeout;
+    let unauthenticated = OpStatus::RemoteAuthenticationFailure;
+    let stale = write.notice(unauthenticated, &DerivedRegionKey::RESERVED, &request);
+    assert_eq!(write.send(&stale), Ok(()));
+    let nack = write.notice(OpStatus::Nack, &KEY, &request);
+    assert_eq!(write.send(&nack), Ok(()));
 }
 
 /// A request that differs from `request` in its tag alone.
