@@ -278,8 +278,9 @@ drop_reasons! {
     /// An answer from another host than the op's.
     WrongResponder,
     /// A response or solicited data whose bytes have already arrived, or the request of a mutation
-    /// that has; a response of a second answer to a read, which was not loaded in its turn with what
-    /// has landed of the first; a request under an old key that was told so less than a timeout ago.
+    /// that has; a response of a second answer to a read, which was not loaded in its turn with
+    /// what has landed of the first; a request under an old key that was told so less than a
+    /// timeout ago.
     Duplicate,
     /// An authenticated response, or solicited data, with bytes that the op did not ask for, or cut
     /// in a way that the wire format does not allow.

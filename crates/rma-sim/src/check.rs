@@ -5,10 +5,12 @@
 //! | [`violation`] | a promise that was not kept |
 //! | [`invariant`] | what must hold after every event |
 //! | [`history`] | words that several clients change at once: does each behave as one? |
+//! | `board` | ranges that ordered ops change and reads follow |
 //! | `oracle` | a model of a memory area: which bytes it may hold |
 //!
 //! A checker only looks: nothing here changes a run.
 
+pub(crate) mod board;
 pub mod history;
 pub mod invariant;
 pub(crate) mod oracle;

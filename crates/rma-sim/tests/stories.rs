@@ -256,6 +256,22 @@ fn a_rekey_fails_ops_on_its_region_alone_and_only_with_authentication_failure() 
     assert!(report.drops[DropReason::OldKey as usize] > 0, "{report}");
 }
 
+/// P11, of recorded ops: that those which fail were not applied is checked by the run itself.
+#[test]
+fn a_rekey_of_a_queue_or_of_words_fails_ops_on_it_alone_and_only_with_authentication_failure() {
+    let recorded = Chance::ppm(1_000_000);
+    let report = outcome(&Options { recorded, ..mutating(4, Chance::ppm(150_000)) });
+    use OpStatus::{Ok, RemoteAuthenticationFailure, RemoteNotReady};
+    let others =
+        |status: &OpStatus| ![Ok, RemoteAuthenticationFailure, RemoteNotReady].contains(status);
+    let failed: u64 = OpStatus::ALL.into_iter().filter(others).map(|it| count(&report, it)).sum();
+    assert_eq!(failed, 0, "{report}");
+    let refused = |op_type| report.ended(op_type, RemoteAuthenticationFailure);
+    let queue = refused(OpType::Send) + refused(OpType::Notify);
+    let words = refused(OpType::CompareSwap) + refused(OpType::FetchAdd);
+    assert!(report.queue_rekeys > 10 && queue > 0 && words > 0, "{report}");
+}
+
 /// P3: many writers, and a window for two ops.
 #[test]
 fn writers_share_the_targets_window_and_those_who_wait_too_long_are_refused() {
@@ -395,64 +411,67 @@ fn the_run_of_a_fixed_seed_has_a_fixed_digest() {
 }
 
 const SEED_132: &str = "\
-digest 41856c535cbd7311, 558 events, 37415672 ns
-317 frames sent, 311 copies received, 6 had no room
-315 packets, 4 frames in shared ones, 0 in none
+digest e6f908bcd9f7fccd, 524 events, 43820022 ns
+292 frames sent, 286 copies received, 6 had no room
+283 packets, 17 frames in shared ones, 0 in none
 0 tails without frames
-3 bursts received, 0 turns with requests that gathered
+8 bursts received, 0 turns with requests that gathered
 9 pauses, 6 crashes, 5 changes, 3 stalls
 0 late effects counted
 0 parked, 0 of them forgotten; 0 pushed out
-36 words, 72 ops on them, 0 unknown
-       0 settled: APPLIED
+36 words, 75 ops on them, 0 unknown
+0 changes of boards, read 4 times, and 0 meanwhile
+4 rekeys of receive queues
+       1 settled: APPLIED
        0 settled: NOT_APPLIED
        0 settled: FORGOTTEN
+       1 SETTLE OK
 at most 4096 B solicited and in flight; 5 refused
-      13 Read OK
-       4 Read REMOTE_AUTHENTICATION_FAILURE
-       4 Read TIMEOUT
-       2 Read DISPATCH_TIMEOUT
+      12 Read OK
+       3 Read REMOTE_AUTHENTICATION_FAILURE
+       6 Read TIMEOUT
+       3 Read DISPATCH_TIMEOUT
        1 Read REMOTE_OUT_OF_BOUNDS
        1 Read REMOTE_PERMISSION_DENIED
        3 Read INVALID_COMMAND
-       9 Write OK
+       7 Write OK
        1 Write REMOTE_AUTHENTICATION_FAILURE
        5 Write NACK
        3 Write TIMEOUT
-       3 Write REMOTE_OUT_OF_BOUNDS
+       2 Write REMOTE_OUT_OF_BOUNDS
        2 Write INVALID_COMMAND
-       7 Rekey OK
-       2 Rekey REMOTE_AUTHENTICATION_FAILURE
+      10 Rekey OK
+       3 Rekey REMOTE_AUTHENTICATION_FAILURE
        1 Rekey NACK
-       5 Rekey TIMEOUT
-       1 Rekey REMOTE_PERMISSION_DENIED
+       6 Rekey TIMEOUT
        1 Send REMOTE_AUTHENTICATION_FAILURE
-       1 Send NACK
        1 Send TIMEOUT
        2 Send INVALID_COMMAND
+       1 Send REMOTE_NOT_READY
        1 WriteWithImm NACK
-       1 Notify OK
        1 Notify REMOTE_AUTHENTICATION_FAILURE
        2 Notify REMOTE_PERMISSION_DENIED
+       1 Notify REMOTE_NOT_READY
+       1 CompareSwap OK
        3 CompareSwap NACK
        1 CompareSwap TIMEOUT
        1 CompareSwap INVALID_COMMAND
-       6 FetchAdd OK
+       4 FetchAdd OK
        1 FetchAdd REMOTE_AUTHENTICATION_FAILURE
        2 FetchAdd NACK
        1 FetchAdd TIMEOUT
-       4 dropped: UnknownRegion
-      13 dropped: RequestUnauthenticated
-       4 dropped: RequestOutOfBounds
-       4 dropped: RequestNotPermitted
+       5 dropped: UnknownRegion
+      14 dropped: RequestUnauthenticated
+       3 dropped: RequestOutOfBounds
+       3 dropped: RequestNotPermitted
        2 dropped: PendingWritesFull
-       3 dropped: LateOrUnsolicited
-       4 dropped: OldKey
-       4 dropped: PendingWriteShareFull
-       5 dropped: NotSolicitedInTime
-       2 dropped: OutcomeRecordShareFull
-       1 dropped: NoReceivePosted
-       9 not sent: NoticeRateLimited
+       2 dropped: LateOrUnsolicited
+       2 dropped: OldKey
+       3 dropped: PendingWriteShareFull
+       4 dropped: NotSolicitedInTime
+       3 dropped: OutcomeRecordShareFull
+       3 dropped: NoReceivePosted
+      10 not sent: NoticeRateLimited
 ";
 
 /// A network that is broken on purpose: the liveness phase must notice.

@@ -154,5 +154,6 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     assert!(total.changes > 0 && total.stalls > 0 && total.late_effects > 0, "{total}");
     assert!(total.shared > 0 && total.tails > 0 && total.unpaid > 0, "{total}");
     assert!(total.verdicts.iter().chain(&total.atomics).all(|&count| count > 0), "{total}");
+    assert!(total.boards.iter().all(|&count| count > 0) && total.queue_rekeys > 0, "{total}");
     assert!(total.bursts > 0 && total.gathers > 0, "{total}");
 }

@@ -27,7 +27,7 @@ mod violation;
 use std::collections::BTreeMap;
 
 pub use op::{Kind, Moment, Op, OpId, Outcome, Word};
-pub use violation::{Suspicion, Violation};
+pub use violation::{Broken, Suspicion, Violation};
 
 use chain::Verdict;
 
@@ -153,12 +153,7 @@ impl History {
     ///
     /// What is wrong with the first word that did not behave as one, or cannot be judged.
     pub fn check(&self) -> Result<Checked, Box<Violation>> {
-        self.check_each(|word, log| match chain::check(word, log.initial, &log.ops)? {
-            Verdict::Ordered => Ok(0),
-            Verdict::Undetermined => {
-                search::check(word, log.initial, &log.ops, STATES_MAX).map(|()| 1)
-            }
-        })
+        self.check_each(|word, log| judge(word, log.initial, &log.ops))
     }
 
     /// Looks at all words by trying, for no longer than `states_max` beginnings of orders each. A
@@ -171,6 +166,26 @@ impl History {
         self.check_each(|word, log| {
             search::check(word, log.initial, &log.ops, states_max).map(|()| 1)
         })
+    }
+
+    /// What of the history it takes to find something wrong with the word of `violation`: no less
+    /// than what had happened up to one moment. What is found then may be something else.
+    #[must_use]
+    pub fn shortest(&self, violation: Violation) -> Broken {
+        let word = violation.word();
+        let Some(log) = self.words.get(&word) else {
+            return Broken { violation, initial: 0, ops: Vec::new() };
+        };
+        let judge = |ops: &[Op]| judge(word, log.initial, ops).err();
+        let mut ends: Vec<Moment> = log.ops.iter().map(|op| op.last).collect();
+        ends.sort_unstable();
+        // What holds up to a moment has held before. So the first that does not is between.
+        let holds = |&end: &Moment| judge(&up_to(&log.ops, end)).is_none();
+        let first = ends.partition_point(holds);
+        let end = ends.get(first).copied().unwrap_or(Moment::NEVER);
+        let ops = up_to(&log.ops, end);
+        let violation = judge(&ops).map_or(violation, |found| *found);
+        Broken { violation, initial: log.initial, ops }
     }
 
     /// Judges each word; `judge` says how many it had to search.
@@ -194,6 +209,24 @@ impl History {
         }
         Ok(checked)
     }
+}
+
+/// Looks at one word. Returns how often it had to be searched.
+fn judge(word: Word, initial: u64, ops: &[Op]) -> Result<usize, Box<Violation>> {
+    match chain::check(word, initial, ops)? {
+        Verdict::Ordered => Ok(0),
+        Verdict::Undetermined => search::check(word, initial, ops, STATES_MAX).map(|()| 1),
+    }
+}
+
+/// What was known of `ops` at `end`, those that were over first in front.
+fn up_to(ops: &[Op], end: Moment) -> Vec<Op> {
+    let mut known: Vec<Op> = ops.iter().copied().filter(|op| op.invoked <= end).collect();
+    for op in known.iter_mut().filter(|op| op.last > end) {
+        (op.outcome, op.last) = (None, Moment::NEVER);
+    }
+    known.sort_by_key(|op| (op.last, op.invoked));
+    known
 }
 
 impl Op {

@@ -93,6 +93,14 @@ impl Area {
         }
     }
 
+    /// A part of the area as it was known to be, and as it is now.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> [Vec<u8>; 2] {
+        let mut now = vec![0; len];
+        let start = self.start + offset as u64;
+        self.memory.copy_out(start, &mut now).expect("areas lie inside their region");
+        [self.known[offset..offset + len].to_vec(), now]
+    }
+
     fn read(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.known.len()];
         self.memory.copy_out(self.start, &mut bytes).expect("areas lie inside their region");

@@ -142,13 +142,29 @@ pub enum Violation {
         /// The most that can have been bound to ops.
         bound: usize,
     },
-    /// A word did not behave as one that clients change one after the other.
-    #[error("the word at {offset} of a region of {node} was not used by one after the other")]
-    Word {
+    /// Bytes of an ordered op were there before it was applied, or were not when it had been.
+    #[error("byte {at} of board {board} of {node} is not as the ops that were applied left it")]
+    Placed {
         /// The target.
         node: NodeId,
-        /// Where in its region.
-        offset: u64,
+        /// Which of its boards.
+        board: u16,
+        /// The first wrong byte.
+        at: usize,
+    },
+    /// A read saw a byte that cannot have been there between its first word and its last.
+    #[error(
+        "{node} slot {slot}, {status}: byte {at} of a read was not there between its first word and its last"
+    )]
+    ReadOrder {
+        /// The initiator.
+        node: NodeId,
+        /// The command slot.
+        slot: u16,
+        /// How the read ended.
+        status: OpStatus,
+        /// The first byte that it cannot have seen.
+        at: usize,
     },
     /// P3: the NIC debits its window otherwise than by what is in service.
     #[error("P3: {node} debits {debited} bytes for {solicited} in service, window {window}")]

@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use crate::{
     check::{
+        history::Broken,
         invariant::{Checker, OpName, name_of},
         violation::Violation,
     },
@@ -46,7 +47,7 @@ pub use options::Options;
 pub use report::{Drops, Report};
 
 /// Why a run ended early.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
     /// The options make no NIC.
@@ -60,6 +61,9 @@ pub enum Failure {
         /// The promise that was not kept.
         violation: Violation,
     },
+    /// A word did not behave as one that clients change one after the other.
+    #[error("{0}")]
+    Word(Box<Broken>),
 }
 
 /// Runs `options` to the end and checks everything on the way. `watch` is shown all that happens.
@@ -68,10 +72,12 @@ pub enum Failure {
 /// The first promise that was not kept.
 pub fn run(options: &Options, watch: impl FnMut(&Seen)) -> Result<Report, Failure> {
     let mut run = Run::new(options, watch)?;
-    match run.phases() {
-        Ok(()) => Ok(run.report()),
-        Err(violation) => Err(Failure::Violation { at: run.sim.now(), violation }),
+    if let Err(violation) = run.phases() {
+        return Err(Failure::Violation { at: run.sim.now(), violation });
     }
+    let checked = run.world.check_words(&run.sim).map_err(Failure::Word)?;
+    run.report.take_checked(&checked);
+    Ok(run.report())
 }
 
 /// More events than any run of sane options needs.
@@ -174,9 +180,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         self.phase = Phase::Liveness;
         let nodes: Vec<NodeId> = self.sim.nodes().collect();
         nodes.into_iter().try_for_each(|node| self.world.serve(node))?;
-        self.phase(self.options.liveness_ops)?;
-        self.report.take_checked(&self.world.check_words(&self.sim)?);
-        Ok(())
+        self.phase(self.options.liveness_ops)
     }
 
     /// Every node issues `ops` ops; then the network comes to rest.
@@ -187,7 +191,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             .map(|_| Pace { at: self.sim.now() + self.draw_gap(), left: ops })
             .collect();
         loop {
-            let mut stepped = None;
+            let (mut stepped, mut acted) = (None, None);
             let ready = |&(node, pace): &(&NodeId, &Pace)| pace.left > 0 && self.may_issue(*node);
             let next = nodes.iter().zip(&paces).filter(ready);
             let next = next.map(|(&node, pace)| (pace.at.max(self.sim.now()), node)).min();
@@ -202,6 +206,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     self.sim.advance_to(at);
                     let block = self.counters.take(node, self.sim.local_now(node));
                     self.sim.add_counter_block(node, block);
+                    acted = Some(node);
                 }
                 (Some((at, node)), next)
                     if is_first(at) && next.is_none_or(|(next, _)| at <= next) =>
@@ -215,6 +220,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                         self.world.tend(&self.sim, node)?;
                     }
                     let issued = self.issue_lot(node, paces[node.index()].left)?;
+                    acted = Some(node);
                     self.supply(node);
                     self.replay();
                     let gap = self.draw_gap();
@@ -225,7 +231,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 _ if event.is_some() => {
                     if let Some(node) = self.sim.step() {
                         self.supply(node);
-                        stepped = Some(node);
+                        (stepped, acted) = (Some(node), Some(node));
                     }
                     self.report.steps += 1;
                     if self.report.steps > STEPS_MAX {
@@ -235,6 +241,9 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 _ => break,
             }
             self.take_seen()?;
+            if let Some(node) = acted {
+                self.world.look_at_boards(node)?;
+            }
             if let Some(node) = stepped.filter(|_| self.phase == Phase::Liveness) {
                 self.world.serve(node)?;
             }
@@ -542,6 +551,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         for node in self.sim.nodes() {
             self.report.take_counters(self.sim.nic(node).counters());
         }
+        self.report.take_boards(self.world.boards());
+        self.report.queue_rekeys = self.world.queue_rekeys();
         self.report.peak_in_flight = self.checker.peak_in_flight();
         self.report.gathers = self.sim.gathers();
         self.report.end = self.sim.now();

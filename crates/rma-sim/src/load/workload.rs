@@ -5,38 +5,42 @@
 //! of the host. The other is *restless*: others may rekey it, its owner rotates its key, or takes
 //! it away and registers it anew. In both, the first bytes are only ever read, and then come areas
 //! of which each write under way has one to itself. So what memory must hold is known exactly,
-//! whatever the order in which ops end. Last come words that atomics are on, those of the host's
-//! own processor among them: what became of each is judged by a history of all. Each target names a
-//! receive queue, whose application posts and reads at its own pace.
+//! whatever the order in which ops end. Behind them is a *board*, which ordered ops change while
+//! reads follow, and which is looked at after every event. Last come words that atomics are on,
+//! those of the host's own processor among them: what became of each is judged by a history of all.
+//! Each target names a receive queue, whose application posts and reads at its own pace.
 
+mod board;
 mod host;
 mod plan;
 mod queue;
 mod recorded;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use rma_core::{
     addr::HostAddr,
     command::{CommandSlotId, Completion},
     error::NotSent,
-    limits::GRANULE,
     op::OpStatus,
     region::RegionId,
 };
 
 use crate::{
     check::{
-        history::{Checked, History, Kind, OpId, Outcome, Word},
+        history::{Broken, Checked, History, Kind, OpId, Outcome, Word},
         oracle::Effect,
         violation::Violation,
     },
     net::{frame::NodeId, sim::Sim},
     prng::{Chance, Prng},
 };
+pub(crate) use board::BoardCounts;
 use host::{Host, Target};
 use plan::recorded::{draw_addend, swapped_value};
 pub(crate) use plan::{Bias, Planned};
-use plan::{Place, Use};
+use plan::{RowOf, Use};
 use recorded::{AllTold, word};
 
 /// Regions that each node registers: what a table must have room for.
@@ -65,6 +69,10 @@ pub(crate) struct World {
     local_ops: u64,
     /// Values that were swapped into words.
     values: u64,
+    /// What was seen of boards.
+    boards: BoardCounts,
+    /// Keys of receive queues that other hosts have installed.
+    queue_rekeys: u64,
 }
 
 impl World {
@@ -81,6 +89,8 @@ impl World {
             events: 0,
             local_ops: 0,
             values: 0,
+            boards: BoardCounts::default(),
+            queue_rekeys: 0,
         };
         nodes.into_iter().for_each(|node| world.add_words(node));
         world
@@ -116,8 +126,9 @@ impl World {
     /// Software is about to issue `planned`.
     pub(crate) fn begin(&mut self, sim: &Sim, node: NodeId, planned: &Planned) {
         self.begin_recorded(sim, node, planned);
+        self.begin_on_board(planned);
         match planned.purpose {
-            Use::Send => {
+            Use::Send | Use::Board { .. } => {
                 let slot = planned.command.slot;
                 self.area_mut(node, slot).fill(planned.area_offset, planned.data());
             }
@@ -126,10 +137,11 @@ impl World {
                 self.area_mut(node, slot).fill(planned.area_offset, planned.data());
                 self.target_mut(planned).areas_in_use[area] = true;
             }
-            Use::Rekey { key } if planned.expected == OpStatus::Ok => {
-                self.target_mut(planned).rekeying = Some(key);
+            Use::Rekey { of, key } if planned.expected == OpStatus::Ok => {
+                self.row_mut(planned, of).rekeying = Some(key);
             }
             Use::Read
+            | Use::Follow { .. }
             | Use::Rekey { .. }
             | Use::Notify
             | Use::Atomic { .. }
@@ -146,12 +158,25 @@ impl World {
         planned: &Planned,
     ) -> Result<(), Violation> {
         let status = completion.status;
+        self.end_at_initiator(node, status, planned)?;
+        self.end_recorded(sim, node, completion, planned)?;
+        self.end_on_board(planned);
+        self.end_at_target(sim, status, planned)
+    }
+
+    fn end_at_initiator(
+        &mut self,
+        node: NodeId,
+        status: OpStatus,
+        planned: &Planned,
+    ) -> Result<(), Violation> {
+        if let Use::Follow { offset, since } = planned.purpose {
+            return self.check_follower(node, status, planned, (offset, since));
+        }
         let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
         let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
         let local = Effect::new(planned.area_offset, local);
-        self.area_mut(node, planned.command.slot).check_effect(status, local)?;
-        self.end_recorded(sim, node, completion, planned)?;
-        self.end_at_target(sim, status, planned)
+        self.area_mut(node, planned.command.slot).check_effect(status, local)
     }
 
     fn end_at_target(
@@ -164,46 +189,42 @@ impl World {
         let responder = planned.responder;
         let is_present = planned.contents == self.hosts[responder.index()].contents;
         let (is_applied, is_recorded) = (self.is_applied(planned), planned.is_recorded());
-        let target = self.target_mut(planned);
         match planned.purpose {
-            Use::Read | Use::Send | Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => Ok(()),
-            Use::Write { area, offset, place } => {
-                target.areas_in_use[area] = false;
+            Use::Read
+            | Use::Follow { .. }
+            | Use::Board { .. }
+            | Use::Send
+            | Use::Notify
+            | Use::Atomic { .. }
+            | Use::Settle { .. } => Ok(()),
+            Use::Write { area, offset } => {
                 // Of an op that is recorded it is known whether it was applied.
-                let (status, lands) = match (is_recorded, place) {
-                    (true, _) if is_applied => (OpStatus::Ok, true),
-                    (true, Place::Whole) => (status, false),
-                    (true, Place::Granules) => (status, status != OpStatus::RemoteNotReady),
-                    (false, _) => (status, true),
-                };
+                let status = if is_recorded && is_applied { OpStatus::Ok } else { status };
+                let lands = !is_recorded || status != OpStatus::RemoteNotReady;
                 let data = if honest && lands { planned.data() } else { &[] };
-                let unit = match place {
-                    Place::Granules => GRANULE as usize,
-                    Place::Whole => planned.data().len().max(1),
-                };
-                target.areas[area].check_effect(status, Effect { offset, data, unit })
+                let target = self.target_mut(planned);
+                target.areas_in_use[area] = false;
+                target.areas[area].check_effect(status, Effect::new(offset, data))
             }
             Use::Rekey { .. } if !is_present => Ok(()),
-            Use::Rekey { key } => {
+            Use::Rekey { of, key } => {
+                let row = self.row_mut(planned, of);
                 if honest {
-                    target.rekeying = None;
+                    row.rekeying = None;
                 }
                 // Another key may have been installed over it.
-                let installed = target.key_bytes == key || planned.stale;
+                let installed = row.key_bytes == key || planned.stale;
                 if status == OpStatus::Ok && !installed {
                     return Err(Violation::WrongKey { node: responder });
                 }
-                target.check_key(sim, responder)
+                row.check_key(sim, responder)
             }
         }
     }
 
     /// The application of an op that is under way has crashed: its data may be on its way.
     pub(crate) fn orphan(&mut self, node: NodeId, planned: Planned) -> Result<(), Violation> {
-        let data = if planned.expected == OpStatus::Ok { planned.data() } else { &[] };
-        let local = if matches!(planned.purpose, Use::Read) { data } else { &[] };
-        let local = Effect::new(planned.area_offset, local);
-        self.area_mut(node, planned.command.slot).check_effect(OpStatus::Timeout, local)?;
+        self.end_at_initiator(node, OpStatus::Timeout, &planned)?;
         self.orphans.push((node, planned));
         Ok(())
     }
@@ -217,10 +238,15 @@ impl World {
         region: RegionId,
     ) -> Result<(), Violation> {
         let wrong = Violation::WrongKey { node };
-        let target = &mut self.hosts[node.index()].targets_mut()[RESTLESS];
-        let key = target.rekeying.filter(|_| target.id == region).ok_or(wrong)?;
-        target.set_key(key);
-        target.check_key(sim, node)
+        let host = &mut self.hosts[node.index()];
+        let queue = &mut host.queues[host.contents][RESTLESS].row;
+        let is_queue = queue.id == region;
+        let target = &mut host.epochs[host.contents][RESTLESS].row;
+        let row = if is_queue { queue } else { target };
+        row.set_key(row.rekeying.filter(|_| row.id == region).ok_or(wrong)?);
+        row.check_key(sim, node)?;
+        self.queue_rekeys += u64::from(is_queue);
+        Ok(())
     }
 
     /// The owner rotates the key of its restless region. Returns that region's name.
@@ -229,17 +255,9 @@ impl World {
         let key = rows::draw_key(&mut host.prng);
         let mut which = host.prng.fork(2);
         if which.chance(Chance::ppm(300_000)) {
-            let queue = &mut host.queues[host.contents][RESTLESS];
-            queue.set_key(key);
-            let regions = sim.nic_mut(node).regions_mut();
-            regions.rekey(queue.id, &key).expect("registered when the host started");
-            return queue.id;
+            return host.queues[host.contents][RESTLESS].row.rotate(sim, node, key);
         }
-        let target = &mut host.targets_mut()[RESTLESS];
-        target.set_key(key);
-        let regions = sim.nic_mut(node).regions_mut();
-        regions.rekey(target.id, &key).expect("registered when the host started");
-        target.id
+        host.targets_mut()[RESTLESS].row.rotate(sim, node, key)
     }
 
     /// The owner takes its restless region and its queue away and registers them anew, with other
@@ -252,12 +270,12 @@ impl World {
         let host = &mut self.hosts[node.index()];
         let key = rows::draw_key(&mut host.prng);
         let target = &mut host.targets_mut()[RESTLESS];
-        let before = target.id;
-        target.set_key(key);
+        let before = target.row.id;
+        target.row.set_key(key);
         let queue = &mut host.queues[host.contents][RESTLESS];
         queue.check_rest(node)?;
-        queue.set_key(rows::draw_key(&mut host.prng.fork(2)));
-        let before = [before, queue.id];
+        queue.row.set_key(rows::draw_key(&mut host.prng.fork(2)));
+        let before = [before, queue.row.id];
         for region in before {
             sim.nic_mut(node).regions_mut().deregister(region).expect("registered until now");
         }
@@ -279,8 +297,8 @@ impl World {
         let seeds = self.prng.fork(node.0.into());
         let host = &mut self.hosts[node.index()];
         let names = |host: &Host| {
-            let queues = host.queues[host.contents].iter().map(|queue| queue.id);
-            host.targets().iter().map(|target| target.id).chain(queues).collect::<Vec<_>>()
+            let queues = host.queues[host.contents].iter().map(|queue| queue.row.id);
+            host.targets().iter().map(|target| target.row.id).chain(queues).collect::<Vec<_>>()
         };
         let before = names(host);
         host.restart(sim, node, seeds, new_keys);
@@ -334,6 +352,7 @@ impl World {
             self.values += u64::from(matches!(kind, Kind::Store { .. } | Kind::CompareSwap { .. }));
             self.change_word(sim, word, kind);
         }
+        self.tend_board(node, &mut prng);
         Ok(())
     }
 
@@ -381,7 +400,7 @@ impl World {
         bound: impl FnOnce([RegionId; 2]) -> usize,
     ) -> Result<(), Violation> {
         let host = &self.hosts[node.index()];
-        let names = |it: usize| [host.targets()[it].id, host.queue(it).id];
+        let names = |it: usize| [host.targets()[it].row.id, host.queue(it).row.id];
         match (0..TARGETS).find(|&it| names(it).contains(&region)) {
             Some(target) => host.queue(target).check_refusal(node, bound(names(target))),
             None => Ok(()),
@@ -396,20 +415,35 @@ impl World {
     }
 
     /// Looks at all that was done to words.
-    pub(crate) fn check_words(&mut self, sim: &Sim) -> Result<Checked, Violation> {
+    pub(crate) fn check_words(&mut self, sim: &Sim) -> Result<Checked, Box<Broken>> {
         let words = self.history.words();
         for &word in &words {
             self.change_word(sim, word, Kind::Load);
         }
-        self.history.check().map_err(|found| {
-            let word = found.word();
-            Violation::Word { node: word.target, offset: word.offset }
-        })
+        self.history.check().map_err(|found| Box::new(self.history.shortest(*found)))
+    }
+
+    /// How many keys of receive queues other hosts have installed.
+    pub(crate) const fn queue_rekeys(&self) -> u64 {
+        self.queue_rekeys
+    }
+
+    /// What was seen of boards.
+    pub(crate) const fn boards(&self) -> BoardCounts {
+        self.boards
     }
 
     fn target_mut(&mut self, planned: &Planned) -> &mut Target {
         let host = &mut self.hosts[planned.responder.index()];
         &mut host.epochs[planned.contents][planned.target]
+    }
+
+    fn row_mut(&mut self, planned: &Planned, of: RowOf) -> &mut rows::Row {
+        let host = &mut self.hosts[planned.responder.index()];
+        match of {
+            RowOf::Region => &mut host.epochs[planned.contents][planned.target].row,
+            RowOf::Queue => &mut host.queues[planned.contents][planned.target].row,
+        }
     }
 
     fn area_mut(&mut self, node: NodeId, slot: CommandSlotId) -> &mut crate::check::oracle::Area {
@@ -438,7 +472,11 @@ impl World {
             host.epochs.iter().flatten().try_for_each(|target| target.check_rest(node))?;
             host.forbidden.check_rest(node)?;
             host.queues.iter_mut().flatten().try_for_each(|queue| queue.check_rest(node))?;
-            host.targets().iter().try_for_each(|target| target.check_key(sim, node))?;
+            let queues = host.queues[host.contents].iter().map(|queue| &queue.row);
+            let mut rows = host.targets().iter().map(|target| &target.row).chain(queues);
+            rows.try_for_each(|row| row.check_key(sim, node))?;
+            // Whatever was on its way to boards has come by now, or was lost.
+            host.epochs.iter_mut().flatten().for_each(|target| target.board_users = 0);
         }
         Ok(())
     }

@@ -23,8 +23,8 @@ use crate::{
 /// engine counts up, and sends the parts of an answer in the order in which it loads them.
 ///
 /// A request that comes twice is answered twice, and parts of both answers may land. So the first
-/// part is not taken if it is younger than another, nor the last if it is older: a bell in the first
-/// word would be seen without what was stored before it.
+/// part is not taken if it is younger than another, nor the last if it is older: a bell in the
+/// first word would be seen without what was stored before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loaded {
     engine: EngineId,

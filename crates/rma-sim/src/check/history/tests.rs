@@ -59,6 +59,28 @@ fn searched(history: &History) -> usize {
     history.check().unwrap().searched
 }
 
+/// What came later, and is in order or not, is not told; what was under way then, is.
+#[test]
+fn what_is_told_of_a_broken_word_ends_where_it_broke() {
+    let ops = [
+        (add(1), 0, result(0), 1),
+        (add(2), 2, result(0), 3),
+        (add(4), 2, result(3), 9),
+        (add(8), 5, Outcome::NotApplied, 6),
+        (Kind::Load, 7, result(0x77), 8),
+    ];
+    let history = history(&ops);
+    let broken = history.shortest(violation(&history));
+    let numbers: Vec<u64> = broken.ops.iter().map(|op| op.id.number).collect();
+    assert_eq!((broken.initial, numbers), (0, vec![0, 1, 2]));
+    assert!(matches!(broken.violation, Violation::Fork { .. } | Violation::Order { .. }));
+    let text = broken.to_string();
+    let (first, rest) = text.split_once('\n').expect("several lines");
+    assert_eq!(first, broken.violation.to_string());
+    assert!(rest.starts_with("It held 0x0 at first, and then came\n  op 0 of n0"), "{rest}");
+    assert!(rest.ends_with("under way)"), "{rest}");
+}
+
 #[test]
 fn ops_that_overlap_may_come_in_either_order_and_unknown_ones_where_they_are_needed() {
     let mixed = [

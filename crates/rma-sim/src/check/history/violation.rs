@@ -128,6 +128,33 @@ impl Violation {
     }
 }
 
+/// How many ops of a history are shown, the last ones: what is wrong is mostly among them.
+const SHOWN_MAX: usize = 32;
+
+/// Why a word did not behave as one, and what of its history it takes to see that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// What is wrong.
+    pub violation: Violation,
+    /// What the word held at first.
+    pub initial: u64,
+    /// The ops on it up to the first moment at which something was wrong, those that were over
+    /// first in front, and as far as they were over then.
+    pub ops: Vec<Op>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { violation, initial, ops } = self;
+        let before = ops.len().saturating_sub(SHOWN_MAX);
+        write!(f, "{violation}\nIt held {initial:#x} at first, and then came")?;
+        if before > 0 {
+            write!(f, " {before} ops, and")?;
+        }
+        ops[before..].iter().try_for_each(|op| write!(f, "\n  {op}"))
+    }
+}
+
 /// What a value that nobody can have put there looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspicion {

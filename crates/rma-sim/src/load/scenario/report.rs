@@ -12,6 +12,7 @@ use rma_core::{
 
 use crate::{
     check::history::Checked,
+    load::workload::BoardCounts,
     net::{
         frame::NodeId,
         trace::{Digest, Place, Seen, What},
@@ -94,6 +95,11 @@ pub struct Report {
     /// Atomics on them, those of their own hosts among them, and how many of these were judged as
     /// of unknown outcome.
     pub atomics: [u64; 2],
+    /// Changes of boards by ordered ops; reads of boards that saw them as they were at one time,
+    /// and those in the midst of which they changed.
+    pub boards: [u64; 3],
+    /// Keys of receive queues that other hosts have installed.
+    pub queue_rekeys: u64,
     /// Events that the simulator took from its heap.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
@@ -142,6 +148,8 @@ impl Report {
         self.settles.iter_mut().zip(other.settles).for_each(|(own, other)| *own += other);
         self.words += other.words;
         self.atomics.iter_mut().zip(other.atomics).for_each(|(own, other)| *own += other);
+        self.boards.iter_mut().zip(other.boards).for_each(|(own, other)| *own += other);
+        self.queue_rekeys += other.queue_rekeys;
         self.steps += other.steps;
         self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
         self.end = self.end.max(other.end);
@@ -223,6 +231,12 @@ impl Report {
         self.atomics[1] += checked.unknown as u64;
     }
 
+    /// Takes in what was seen of boards.
+    pub(super) const fn take_boards(&mut self, seen: BoardCounts) {
+        let BoardCounts { changes, whole, changing } = seen;
+        self.boards = [changes, whole, changing];
+    }
+
     pub(super) fn count_settle(&mut self, status: OpStatus, verdict: Option<Verdict>) {
         self.settles[status as usize] += 1;
         if let Some(place) = verdict.and_then(|it| Verdict::ALL.iter().position(|&of| of == it)) {
@@ -254,6 +268,9 @@ impl fmt::Display for Report {
         writeln!(f, "{parked} parked, {forgotten} of them forgotten; {pushed_out} pushed out")?;
         let [atomics, unknown] = self.atomics;
         writeln!(f, "{} words, {atomics} ops on them, {unknown} unknown", self.words)?;
+        let [changes, whole, changing] = self.boards;
+        writeln!(f, "{changes} changes of boards, read {whole} times, and {changing} meanwhile")?;
+        writeln!(f, "{} rekeys of receive queues", self.queue_rekeys)?;
         for (verdict, count) in Verdict::ALL.into_iter().zip(self.verdicts) {
             writeln!(f, "{count:>8} settled: {verdict}")?;
         }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use rma_core::{
     addr::Pid,
-    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    crypto::RegionKey,
     limits::{OP_SIZE_MAX, WORD_LEN},
     nic::RegionEntry,
-    op::OpType,
     region::{Permissions, RegionId},
 };
 use rma_shm::Region;
@@ -15,10 +14,11 @@ use rma_shm::Region;
 use super::{
     PIDS, TARGETS, pid,
     queue::Queue,
-    rows::{draw_key, register},
+    rows::{Row, register},
 };
 use crate::{
     check::{
+        board::{BOARD_LEN, Board},
         oracle::{Area, first_difference},
         violation::Violation,
     },
@@ -41,20 +41,18 @@ const CONTENT_LEN_MAX: u64 = 16 << 10;
 /// A region that others use, or may not.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) id: RegionId,
-    pub(super) key_bytes: RegionKey,
-    pub(super) key: RegionKeySchedule,
-    /// The key before this one, if it had one.
-    pub(super) old_key: Option<RegionKeySchedule>,
-    /// What an op that is under way is to install.
-    pub(super) rekeying: Option<RegionKey>,
+    pub(super) row: Row,
     permissions: Permissions,
     memory: Arc<Region>,
     /// Its first bytes, which nobody writes to.
     pub(super) content: Arc<[u8]>,
-    /// Behind it, an area for each write; then words for atomics.
+    /// Behind it, an area for each write; then a board, and words for atomics.
     pub(super) areas: Vec<Area>,
     pub(super) areas_in_use: [bool; AREAS_PER_TARGET],
+    /// What ordered ops change. `None` where nobody may.
+    pub(super) board: Option<Board>,
+    /// How many ops on the board are under way, or may be for ever as their applications are gone.
+    pub(super) board_users: u32,
 }
 
 #[derive(Debug)]
@@ -83,7 +81,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(sim: &mut Sim, node: NodeId, seeds: Prng) -> Self {
         let mut prng = seeds.fork(1);
-        let forbidden = Target::new(node, &mut prng, Permissions::NONE);
+        let forbidden = Target::new((node, 0), &mut prng, Permissions::NONE);
         let mut host = Self {
             prng: seeds.fork(0),
             life: 0,
@@ -106,7 +104,7 @@ impl Host {
             sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
         }
         self.forbidden.register(sim, node, None);
-        self.stale = self.forbidden.id;
+        self.stale = self.forbidden.row.id;
         sim.nic_mut(node).regions_mut().deregister(self.stale).expect("registered above");
         (0..TARGETS).for_each(|target| self.register_target(sim, node, target));
         self.forbidden.register(sim, node, None);
@@ -138,7 +136,7 @@ impl Host {
     pub(super) fn register_target(&mut self, sim: &mut Sim, node: NodeId, target: usize) {
         let queue = &mut self.queues[self.contents][target];
         queue.register(sim, node);
-        let events = queue.id;
+        let events = queue.row.id;
         self.epochs[self.contents][target].register(sim, node, Some(events));
     }
 
@@ -188,39 +186,50 @@ fn small_region() -> Region {
     Region::new(1).expect("one byte")
 }
 
+/// Words of a board for an op: where, and how many bytes. `size` is what it should be about.
+///
+/// They often begin or end together, where the words are that tell of the others.
+pub(super) fn draw_span(prng: &mut Prng, size: u32) -> (usize, u32) {
+    let len = (size as usize).next_multiple_of(WORD_LEN).min(BOARD_LEN);
+    let len = prng.choose(&[BOARD_LEN, len, len, len, WORD_LEN]);
+    let last = BOARD_LEN - len;
+    let somewhere = prng.below((last / WORD_LEN) as u64 + 1) as usize * WORD_LEN;
+    (prng.choose(&[0, 0, somewhere, last]), len as u32)
+}
+
 fn draw_targets(node: NodeId, prng: &mut Prng) -> [Target; TARGETS] {
     let both = Permissions::READ | Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
-    [both, both | Permissions::REKEY].map(|permissions| Target::new(node, prng, permissions))
+    let mut target = |number, permissions| Target::new((node, number), prng, permissions);
+    [target(0, both), target(1, both | Permissions::REKEY)]
 }
 
 /// From a generator of their own: what targets are does not depend on them.
 fn draw_queues(seeds: &Prng, epoch: u64) -> [Queue; TARGETS] {
     let mut prng = seeds.fork(0x9e0e + epoch);
-    core::array::from_fn(|_| Queue::new(&mut prng))
+    [Permissions::NONE, Permissions::REKEY].map(|besides| Queue::new(&mut prng, besides))
 }
 
 impl Target {
-    fn new(node: NodeId, prng: &mut Prng, permissions: Permissions) -> Self {
+    fn new((node, number): (NodeId, u16), prng: &mut Prng, permissions: Permissions) -> Self {
         let mut content = vec![0; prng.magnitude(CONTENT_LEN_MAX) as usize];
         prng.fill(&mut content);
         let writable = permissions.contains(Permissions::WRITE);
         let areas = if writable { AREAS_PER_TARGET } else { 0 };
-        let len = (content.len() + areas * AREA_LEN).next_multiple_of(WORD_LEN);
-        let len = len + WORDS * WORD_LEN;
+        let board_start = (content.len() + areas * AREA_LEN).next_multiple_of(WORD_LEN);
+        let board_len = if writable { BOARD_LEN } else { 0 };
+        let len = board_start + board_len + WORDS * WORD_LEN;
         let memory = Arc::new(Region::new(len).expect("a few KiB"));
         memory.copy_in(0, &content).expect("the region is longer");
         let area = |area: usize| {
             let start = content.len() + area * AREA_LEN;
             Area::new(node, area as u16, memory.clone(), start as u64, AREA_LEN)
         };
-        let key_bytes = draw_key(prng);
+        let board = || Board::new(node, number, memory.clone(), board_start as u64);
         Self {
-            id: RegionId::from_bits(0),
-            key: RegionKeySchedule::new(&key_bytes),
-            key_bytes,
-            old_key: None,
-            rekeying: None,
+            row: Row::new(prng),
             permissions,
+            board: writable.then(board),
+            board_users: 0,
             areas: (0..areas).map(area).collect(),
             areas_in_use: [false; AREAS_PER_TARGET],
             memory,
@@ -230,19 +239,13 @@ impl Target {
 
     fn register(&mut self, sim: &mut Sim, node: NodeId, events: Option<RegionId>) {
         // A process of its own: no command has it as its local region.
-        let Self { memory, key_bytes, permissions, .. } = self;
-        let entry = RegionEntry::new(memory.clone(), key_bytes, *permissions, Pid(1));
+        let Self { memory, row, permissions, .. } = self;
+        let entry = RegionEntry::new(memory.clone(), &row.key_bytes, *permissions, Pid(1));
         let entry = match events {
             Some(queue) => entry.with_events(queue),
             None => entry,
         };
-        self.id = register(sim, node, entry);
-    }
-
-    pub(super) fn set_key(&mut self, key: RegionKey) {
-        self.key_bytes = key;
-        let key = RegionKeySchedule::new(&key);
-        self.old_key = Some(core::mem::replace(&mut self.key, key));
+        self.row.id = register(sim, node, entry);
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -269,20 +272,10 @@ impl Target {
         &self.memory
     }
 
-    /// Checks that the NIC has the key that it must have.
-    pub(super) fn check_key(&self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
-        let any = rma_core::addr::HostAddr::from_octets([0; 16]);
-        let (initiator, responder) = (any, any);
-        let binding = KeyBinding { initiator, responder, pid: Pid(0), op_type: OpType::Read };
-        let entry = sim.nic(node).regions().get(self.id);
-        let has_it =
-            entry.is_some_and(|entry| entry.key.derive(&binding) == self.key.derive(&binding));
-        if has_it { Ok(()) } else { Err(Violation::WrongKey { node }) }
-    }
-
     /// Checks that nothing has changed since the last op on each part.
     pub(super) fn check_rest(&self, node: NodeId) -> Result<(), Violation> {
         self.areas.iter().try_for_each(Area::check_rest)?;
+        self.board.iter().try_for_each(Board::check)?;
         let mut now = vec![0; self.content.len()];
         self.memory.copy_out(0, &mut now).expect("the region is longer");
         match first_difference(&now, &self.content) {

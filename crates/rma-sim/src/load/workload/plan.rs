@@ -8,7 +8,7 @@ use rma_core::{
     addr::{HostAddr, Pid},
     command::{Command, CommandOp, CommandSlotId, RecordedOp, Transfer},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
-    limits::{OP_SIZE_MAX, WORD_LEN},
+    limits::OP_SIZE_MAX,
     op::{ClassOfService, Moves, OpStatus, OpType},
     outcome::Done,
     region::RegionId,
@@ -17,11 +17,12 @@ use rma_core::{
 
 use super::{
     RESTLESS, TARGETS, addresses,
-    host::{AREA_LEN, Host},
+    host::{AREA_LEN, Host, draw_span},
     notices_unsent, pid,
     rows::draw_key,
 };
 use crate::{
+    check::board::BOARD_LEN,
     net::{frame::NodeId, sim::Sim},
     prng::{Chance, Prng},
 };
@@ -48,10 +49,14 @@ pub(crate) struct Bias {
 pub(super) enum Use {
     /// Bytes of the target go to the slot's area.
     Read,
-    /// Bytes of the slot's area go to one of the target's.
-    Write { area: usize, offset: usize, place: Place },
-    /// The target gets this key.
-    Rekey { key: RegionKey },
+    /// Bytes of the target's board go to the slot's area, as it has been since that version.
+    Follow { offset: usize, since: usize },
+    /// Bytes of the slot's area go to one of the target's, as they come.
+    Write { area: usize, offset: usize },
+    /// Bytes of the slot's area go to the target's board, all of them or none.
+    Board { offset: usize },
+    /// A row of the target's gets this key.
+    Rekey { of: RowOf, key: RegionKey },
     /// Bytes of the slot's area go into a buffer.
     Send,
     /// An event.
@@ -62,13 +67,13 @@ pub(super) enum Use {
     Settle { of: Option<u64> },
 }
 
-/// How the bytes of an op land.
+/// Which row of a target's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// As they come.
-    Granules,
-    /// All of them or none.
-    Whole,
+pub(super) enum RowOf {
+    /// That of its bytes: areas, board and words.
+    Region,
+    /// That of the receive queue which the region names.
+    Queue,
 }
 
 /// An op, and how it must end on a network without faults.
@@ -97,9 +102,9 @@ pub(crate) struct Planned {
     /// Where in the slot's area its data is.
     pub(super) area_offset: usize,
     /// What holds its data.
-    content: Arc<[u8]>,
+    pub(super) content: Arc<[u8]>,
     /// Where in `content`.
-    content_offset: usize,
+    pub(super) content_offset: usize,
 }
 
 impl Planned {
@@ -109,8 +114,10 @@ impl Planned {
             // What an op that must fail asks for may lie elsewhere.
             Use::Read if self.expected != OpStatus::Ok => 0,
             Use::Read => self.command.op.op_size() as usize,
-            Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => 0,
-            Use::Write { .. } | Use::Rekey { .. } | Use::Send => self.content.len(),
+            Use::Follow { .. } | Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => 0,
+            Use::Write { .. } | Use::Board { .. } | Use::Rekey { .. } | Use::Send => {
+                self.content.len()
+            }
         };
         &self.content[self.content_offset..self.content_offset + len]
     }
@@ -127,6 +134,11 @@ impl Planned {
                 self.command.op.op_type(),
                 OpType::Send | OpType::Notify | OpType::WriteWithImm
             )
+    }
+
+    /// Whether it changes a board, or reads one.
+    pub(super) const fn is_on_board(&self) -> bool {
+        matches!(self.purpose, Use::Board { .. } | Use::Follow { .. })
     }
 
     /// Whether it is recorded, and its bytes land as they come.
@@ -192,8 +204,17 @@ pub(super) fn plan(
     let (is_mutation, is_rekey) = (prng.chance(bias.mutations), prng.chance(bias.rekeys));
     let mut target = prng.below(TARGETS as u64) as usize;
     let free = remote.targets()[target].areas_in_use.iter().position(|in_use| !in_use);
+    let is_queue = is_mutation
+        && is_rekey
+        && extra.chance(bias.recorded)
+        && extra.chance(Chance::ppm(400_000));
+    let (of, rekeyed) = if is_queue {
+        (RowOf::Queue, &remote.queue(RESTLESS).row)
+    } else {
+        (RowOf::Region, &remote.targets()[RESTLESS].row)
+    };
     let op_type = match (is_mutation, is_rekey, free) {
-        (true, true, _) if remote.targets()[RESTLESS].rekeying.is_none() => OpType::Rekey,
+        (true, true, _) if rekeyed.rekeying.is_none() => OpType::Rekey,
         (true, false, Some(_)) => OpType::Write,
         _ => OpType::Read,
     };
@@ -218,13 +239,13 @@ pub(super) fn plan(
         local_region: local.local[process].0,
         local_offset: local.local_offset(slot) + area_offset as u64,
     };
-    let (mut remote_region, mut region_key) = (wanted.id, &wanted.key);
+    let (mut remote_region, mut region_key) = (wanted.row.id, &wanted.row.key);
     let (op, purpose, content, content_offset) = match (op_type, free) {
         (OpType::Read | OpType::Write, free)
             if is_mutation && !is_rekey && extra.chance(bias.recorded) =>
         {
-            // The size may be rounded up to whole words.
-            area_offset = area_offset.min(AREA_LEN - op_size as usize - WORD_LEN);
+            // It may be larger on a board.
+            area_offset = area_offset.min(AREA_LEN - BOARD_LEN);
             let local_offset = local.local_offset(slot) + area_offset as u64;
             let transfer = Transfer { local_offset, ..transfer };
             let drawn = recorded::draw(&mut extra, remote, (target, free), transfer, value);
@@ -232,14 +253,32 @@ pub(super) fn plan(
             (drawn.op, drawn.purpose, drawn.bytes, 0)
         }
         (OpType::Rekey, _) => {
-            (CommandOp::Rekey(new_key), Use::Rekey { key: new_key }, Arc::from([]), 0)
+            (remote_region, region_key) = (rekeyed.id, &rekeyed.key);
+            (CommandOp::Rekey(new_key), Use::Rekey { of, key: new_key }, Arc::from([]), 0)
         }
         (OpType::Write, Some(area)) => {
             let mut data = vec![0; op_size as usize];
             prng.fill(&mut data);
             let remote_offset = wanted.area_start(area) + offset as u64;
             let op = CommandOp::Write(Transfer { remote_offset, ..transfer });
-            (op, Use::Write { area, offset, place: Place::Granules }, data.into(), 0)
+            (op, Use::Write { area, offset }, data.into(), 0)
+        }
+        (OpType::Read, _)
+            if let Some(board) = &wanted.board
+                && extra.chance(bias.recorded)
+                && extra.chance(Chance::ppm(700_000)) =>
+        {
+            let (offset, op_size) = draw_span(&mut extra, op_size);
+            // It may be larger than what the area was to hold.
+            area_offset = area_offset.min(AREA_LEN - op_size as usize);
+            let transfer = Transfer {
+                op_size,
+                remote_offset: board.start() + offset as u64,
+                local_offset: local.local_offset(slot) + area_offset as u64,
+                ..transfer
+            };
+            let since = board.version();
+            (CommandOp::Read(transfer), Use::Follow { offset, since }, Arc::from([]), 0)
         }
         _ => {
             let content = wanted.content.clone();
@@ -382,28 +421,28 @@ fn spoil(
         }
         (Flaw::KeyOfAnotherProcess, _) => {
             let pid = Pid(binding.pid.0 ^ 1);
-            command.key = target.key.derive(&KeyBinding { pid, ..*binding });
+            command.key = target.row.key.derive(&KeyBinding { pid, ..*binding });
         }
         (Flaw::KeyOfAnotherHost, _) => {
             let initiator = HostAddr::from_octets([0xfd; 16]);
-            command.key = target.key.derive(&KeyBinding { initiator, ..*binding });
+            command.key = target.row.key.derive(&KeyBinding { initiator, ..*binding });
         }
         (Flaw::KeyForAnotherOp, _) => {
             let other = OpType::ALL.into_iter().find(|&other| other != binding.op_type);
             let op_type = other.expect("there are several");
-            command.key = target.key.derive(&KeyBinding { op_type, ..*binding });
+            command.key = target.row.key.derive(&KeyBinding { op_type, ..*binding });
         }
-        (Flaw::OldKey, _) => match &target.old_key {
+        (Flaw::OldKey, _) => match &target.row.old_key {
             Some(old_key) => command.key = old_key.derive(binding),
             None => command.remote_region = remote.stale,
         },
         (Flaw::RegionGone, _) => command.remote_region = remote.stale,
         (Flaw::AnotherRegion, _) => {
-            command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].id
+            command.remote_region = remote.targets()[(spoiled.target + 1) % TARGETS].row.id
         }
         (Flaw::NotPermitted, _) => {
-            command.remote_region = remote.forbidden.id;
-            command.key = remote.forbidden.key.derive(binding);
+            command.remote_region = remote.forbidden.row.id;
+            command.key = remote.forbidden.row.key.derive(binding);
             spoiled.expected = OpStatus::RemotePermissionDenied;
         }
         (Flaw::RemoteOutOfBounds, Some(transfer)) => {
@@ -440,8 +479,8 @@ fn spoil(
             None,
         ) => {
             let other = &remote.targets()[1 - RESTLESS];
-            command.remote_region = other.id;
-            command.key = other.key.derive(binding);
+            command.remote_region = other.row.id;
+            command.key = other.row.key.derive(binding);
             spoiled.expected = OpStatus::RemotePermissionDenied;
         }
     }

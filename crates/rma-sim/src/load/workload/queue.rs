@@ -9,16 +9,15 @@ use std::{collections::VecDeque, sync::Arc};
 
 use rma_core::{
     addr::Pid,
-    crypto::{RegionKey, RegionKeySchedule},
     limits::WORD_LEN,
     nic::RegionEntry,
     receive_queue::{Event, ReceiveQueueLayout, ReceiveQueueMemory},
-    region::{Permissions, RegionId},
+    region::Permissions,
     time::Instant,
 };
 use rma_shm::{Consumer, Line, Producer, Region};
 
-use super::rows::{draw_key, register};
+use super::rows::{Row, register};
 use crate::{
     check::violation::Violation,
     net::{frame::NodeId, sim::Sim},
@@ -32,7 +31,7 @@ enum Habit {
     Prompt,
     /// It posts and reads one now and then.
     Slow,
-    /// As that, and posts what makes no sense as well.
+    /// As that, and posts what makes no sense as well: receives that there are not, or twice.
     Garbage,
     /// It never posts anything.
     Dead,
@@ -51,14 +50,16 @@ pub(super) struct Awaited {
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) id: RegionId,
-    pub(super) key: RegionKeySchedule,
-    key_bytes: RegionKey,
+    pub(super) row: Row,
+    permissions: Permissions,
     layout: ReceiveQueueLayout,
     memory: Arc<Region>,
     ends: Option<(Producer, Consumer)>,
     /// By receive: whether it is posted, and its event has not been read.
     posted: Vec<bool>,
+    /// By receive: whether it may have been posted twice. If so, the second post may be taken once
+    /// the first has been consumed: then another op gets it, over a message that nobody has read.
+    twice: Vec<bool>,
     /// What was applied, and has not been read.
     awaited: VecDeque<Awaited>,
     habit: Habit,
@@ -67,20 +68,21 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(prng: &mut Prng) -> Self {
+    /// A queue that may be used as `permissions` say besides.
+    pub(super) fn new(prng: &mut Prng, permissions: Permissions) -> Self {
         let receives = prng.choose(&[1, 4, 16, 16]);
         let buffer_len = prng.choose(&[0, 100, 1024, 4096, 4096]);
         let layout = ReceiveQueueLayout::new(receives, buffer_len).expect("small ones");
-        let key_bytes = draw_key(prng);
+        let row = Row::new(prng);
         let memory = Region::new(layout.memory_len()).expect("a few KiB");
         Self {
-            id: RegionId::from_bits(0),
-            key: RegionKeySchedule::new(&key_bytes),
-            key_bytes,
+            row,
+            permissions,
             layout,
             memory: Arc::new(memory),
             ends: None,
             posted: vec![false; receives.into()],
+            twice: vec![false; receives.into()],
             awaited: VecDeque::new(),
             has_garbage: false,
             habit: prng.choose(&[
@@ -108,20 +110,16 @@ impl Queue {
     pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
         let rings = ReceiveQueueMemory::heap(self.layout);
         let port = rings.clone().into_port(None);
-        let permissions = Permissions::SEND | Permissions::NOTIFY;
-        let (memory, key) = (self.memory.clone(), &self.key_bytes);
+        let permissions = Permissions::SEND | Permissions::NOTIFY | self.permissions;
+        let (memory, key) = (self.memory.clone(), &self.row.key_bytes);
         let entry = RegionEntry::receive_queue(port, memory, key, permissions, Pid(1));
-        self.id = register(sim, node, entry);
+        self.row.id = register(sim, node, entry);
         let ends = (rings.posts().clone().into_producer(), rings.events().clone().into_consumer());
         self.ends = Some(ends);
         self.posted.fill(false);
+        self.twice.fill(false);
         self.has_garbage = false;
         self.awaited.clear();
-    }
-
-    pub(super) fn set_key(&mut self, key: RegionKey) {
-        self.key = RegionKeySchedule::new(&key);
-        self.key_bytes = key;
     }
 
     /// What its application does where ops may fail.
@@ -135,10 +133,12 @@ impl Queue {
                 self.poll(node, 1)
             }
             Habit::Garbage => {
-                let receives = self.layout.receives();
-                // What is posted twice may become right as soon as its event is published.
-                let number = prng.choose(&[receives.into(), 1 << 16, u64::MAX]);
-                self.push(number);
+                let receives = u64::from(self.layout.receives());
+                let any = prng.below(receives);
+                let number = prng.choose(&[receives, 1 << 16, u64::MAX, any, any]);
+                if self.push(number) && number == any {
+                    self.twice[any as usize] = true;
+                }
                 self.has_garbage = true;
                 self.post(1);
                 self.poll(node, 1)
@@ -180,10 +180,15 @@ impl Queue {
             let event = Event::from_line(&line).ok_or(wrong)?;
             let Awaited { event: right, at, bytes } = self.awaited.pop_front().ok_or(wrong)?;
             let right = Event { receive: event.receive, at: event.at, ..right };
-            let posted = self.posted.get_mut(usize::from(event.receive.0)).ok_or(wrong)?;
+            let receive = usize::from(event.receive.0);
+            let posted = self.posted.get_mut(receive).ok_or(wrong)?;
             let in_time = at[0] <= event.at && event.at <= at[1];
-            if event != right || !in_time || !core::mem::take(posted) {
+            let was_posted = core::mem::take(posted) || self.twice[receive];
+            if event != right || !in_time || !was_posted {
                 return Err(wrong);
+            }
+            if self.twice[receive] {
+                continue;
             }
             let stride = (self.layout.buffer_len() as usize).next_multiple_of(WORD_LEN);
             let start = usize::from(event.receive.0) * stride;
@@ -211,7 +216,8 @@ impl Queue {
     /// An op was refused for want of a receive, while at most so many were bound to others.
     pub(super) fn check_refusal(&self, node: NodeId, bound: usize) -> Result<(), Violation> {
         let unread = self.awaited.len();
-        let posted = self.posted.iter().filter(|&&posted| posted).count() - unread;
+        let certain = self.posted.iter().zip(&self.twice).filter(|&(&it, &twice)| it && !twice);
+        let posted = certain.count().saturating_sub(unread);
         let entries = usize::from(self.layout.receives()).next_power_of_two();
         if posted > bound && unread + bound < entries {
             return Err(Violation::NotReady { node, posted, bound });

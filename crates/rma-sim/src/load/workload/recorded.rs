@@ -121,10 +121,12 @@ impl World {
         if told.planned.expected != OpStatus::Ok || told.planned.responder != node {
             return Err(wrong(told.status));
         }
+        let planned = told.planned.clone();
         if let Some(awaited) = told.awaited(at) {
-            let Planned { contents, target, .. } = told.planned;
+            let Planned { contents, target, .. } = planned;
             self.hosts[node.index()].queues[contents][target].applied(awaited);
         }
+        self.changed_board(&planned);
         Ok(())
     }
 
@@ -250,10 +252,10 @@ impl World {
         let is_queue = matches!(planned.command.op.op_type(), OpType::Send | OpType::Notify);
         let (id, key) = if is_queue {
             let queue = &remote.queues[contents][target];
-            (queue.id, &queue.key)
+            (queue.row.id, &queue.row.key)
         } else {
             let target = &remote.epochs[contents][target];
-            (target.id, &target.key)
+            (target.row.id, &target.row.key)
         };
         if remote.contents != contents || id != region {
             return None;

@@ -11,8 +11,8 @@ use rma_core::{
 };
 
 use super::{
-    super::host::{AREA_LEN, Host, WORDS},
-    Flaw, Place, Planned, Use,
+    super::host::{AREA_LEN, Host, WORDS, draw_span},
+    Flaw, Planned, Use,
 };
 use crate::prng::Prng;
 
@@ -78,11 +78,13 @@ pub(super) fn draw<'a>(
     let immediate = prng.next();
     let no_bytes: Arc<[u8]> = Arc::from([]);
     let to_region = |op, purpose, bytes| {
-        let (op, region, key) = (CommandOp::Recorded { op, done: None }, wanted.id, &wanted.key);
+        let (op, region, key) =
+            (CommandOp::Recorded { op, done: None }, wanted.row.id, &wanted.row.key);
         Drawn { op, region, key, purpose, bytes }
     };
     let to_queue = |op, purpose, bytes| {
-        let (op, region, key) = (CommandOp::Recorded { op, done: None }, queue.id, &queue.key);
+        let (op, region, key) =
+            (CommandOp::Recorded { op, done: None }, queue.row.id, &queue.row.key);
         Drawn { op, region, key, purpose, bytes }
     };
     let word = wanted.word_offset(prng.below(WORDS as u64) as usize);
@@ -92,22 +94,27 @@ pub(super) fn draw<'a>(
             let message = Transfer { op_size, remote_offset: 0, ..transfer };
             to_queue(RecordedOp::Send { message, immediate }, Use::Send, draw_bytes(prng, op_size))
         }
-        (Sort::OrderedWrite | Sort::WriteWithImm { .. }, Some(area)) => {
-            let ordered = sort != Sort::WriteWithImm { ordered: false };
-            let whole = transfer.op_size.next_multiple_of(WORD_LEN as u32).min(OP_SIZE_MAX);
-            let op_size = if ordered { whole } else { transfer.op_size };
-            let start = wanted.area_start(area);
-            let slack = AREA_LEN as u64 - u64::from(op_size) - WORD;
-            let somewhere = start + prng.below(slack + 1);
-            let remote_offset = if ordered { somewhere.next_multiple_of(WORD) } else { somewhere };
+        (Sort::OrderedWrite | Sort::WriteWithImm { ordered: true }, _)
+            if let Some(board) = &wanted.board =>
+        {
+            let (offset, op_size) = draw_span(prng, transfer.op_size);
+            let remote_offset = board.start() + offset as u64;
             let transfer = Transfer { op_size, remote_offset, ..transfer };
-            let offset = (remote_offset - start) as usize;
-            let place = if ordered { Place::Whole } else { Place::Granules };
             let op = match sort {
                 Sort::OrderedWrite => RecordedOp::OrderedWrite(transfer),
-                _ => RecordedOp::WriteWithImm { transfer, immediate, ordered },
+                _ => RecordedOp::WriteWithImm { transfer, immediate, ordered: true },
             };
-            to_region(op, Use::Write { area, offset, place }, draw_bytes(prng, op_size))
+            to_region(op, Use::Board { offset }, draw_bytes(prng, op_size))
+        }
+        (Sort::WriteWithImm { ordered: false }, Some(area)) => {
+            let start = wanted.area_start(area);
+            let slack = AREA_LEN as u64 - u64::from(transfer.op_size);
+            let remote_offset = start + prng.below(slack + 1);
+            let transfer = Transfer { remote_offset, ..transfer };
+            let offset = (remote_offset - start) as usize;
+            let op = RecordedOp::WriteWithImm { transfer, immediate, ordered: false };
+            let bytes = draw_bytes(prng, transfer.op_size);
+            to_region(op, Use::Write { area, offset }, bytes)
         }
         (Sort::CompareSwap, _) if let Some(new) = value => {
             // Often what is there, or was a while ago.
@@ -156,8 +163,8 @@ pub(super) fn spoil(
     match op {
         // A region that is no queue.
         RecordedOp::Notify { .. } => {
-            *remote_region = target.id;
-            *key = target.key.derive(binding);
+            *remote_region = target.row.id;
+            *key = target.row.key.derive(binding);
             spoiled.expected = OpStatus::RemotePermissionDenied;
         }
         RecordedOp::CompareSwap { remote_offset, .. }
