@@ -1,6 +1,6 @@
 //! Hop 1 at the initiator: an op enters service, and its request is written (1RMA §3.1, §5.1).
 
-use super::{Initiator, queues::fifo, response::Loaded, slots::State};
+use super::{Initiator, queues::fifo, slots::State};
 use crate::{
     backend::{Transmit, TxFrame},
     command::{CommandOp, Transfer},
@@ -90,7 +90,6 @@ impl Initiator {
         self.data_first = true;
         slot.entered_at = now;
         slot.arrived = Granules::NONE;
-        slot.loaded = Loaded::NOTHING;
         slot.state = State::InService;
         slot.source_port = SourcePort::of_turn(now);
         let ends = [source, slot.command.responder];

@@ -1,7 +1,10 @@
 //! What a responder answers to a request: the data of a read, which lands in host memory, or a
 //! refusal of whatever was asked (1RMA §3.1, §4.2).
 
-use super::{Initiator, slots::State};
+use super::{
+    Initiator,
+    slots::{Slot, State},
+};
 use crate::{
     addr::HostAddr,
     command::{CommandOp, Transfer},
@@ -61,6 +64,23 @@ impl Loaded {
     }
 }
 
+impl Slot {
+    /// What has arrived and when it was loaded, with one more response that is not all of the read.
+    fn part(&self, response: &Response, op_size: u32) -> Result<(Granules, Loaded), DropReason> {
+        let (start, end) = response.span();
+        if !Granules::may_be_cut(start, end, op_size) {
+            return Err(DropReason::OutsideOp);
+        }
+        let granules = Granules::of(start, end);
+        if self.arrived.meets(granules) {
+            return Err(DropReason::Duplicate);
+        }
+        //= channels#2.3-ordered-reading
+        let loaded = self.loaded.with(response, self.arrived, op_size);
+        Ok((self.arrived.with(granules), loaded.ok_or(DropReason::Duplicate)?))
+    }
+}
+
 impl Initiator {
     /// Lands a response's payload in host memory; with the last one, completes the op.
     pub(in crate::nic) fn handle_response(
@@ -82,16 +102,15 @@ impl Initiator {
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let payload = payload_of(frame, RESPONSE_HEADER_LEN);
         let (start, end) = response.span();
-        if !Granules::may_be_cut(start, end, op_size) {
-            return Err(DropReason::OutsideOp);
-        }
-        let granules = Granules::of(start, end);
-        if slot.arrived.meets(granules) {
+        // Most reads are small, and have one response: it is all that there is to look at.
+        let is_all = start == 0 && end == op_size;
+        let part = if !is_all {
+            Some(slot.part(&response, op_size)?)
+        } else if slot.arrived == Granules::NONE {
+            None
+        } else {
             return Err(DropReason::Duplicate);
-        }
-        //= channels#2.3-ordered-reading
-        let loaded =
-            slot.loaded.with(&response, slot.arrived, op_size).ok_or(DropReason::Duplicate)?;
+        };
         let sink = tables
             .regions
             .get(local_region)
@@ -101,11 +120,13 @@ impl Initiator {
             return Err(DropReason::LocalRegionGone);
         }
         //= 1rma#3.1-complete-when-all-bytes-arrived
-        slot.arrived = slot.arrived.with(granules);
-        slot.loaded = loaded;
-        if slot.arrived == Granules::of(0, op_size) {
-            self.complete(now, id, OpStatus::Ok, tables.window);
+        if let Some(part) = part {
+            (slot.arrived, slot.loaded) = part;
+            if slot.arrived != Granules::of(0, op_size) {
+                return Ok(());
+            }
         }
+        self.complete(now, id, OpStatus::Ok, tables.window);
         Ok(())
     }
 
