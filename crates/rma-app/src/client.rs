@@ -253,9 +253,9 @@ impl Client {
     }
 
     /// From now on, at most so many transfers wait for a place among the calls; the next ones end
-    /// with [`TransferError::Full`]. Those that wait go on waiting. Default: any number, as each of
-    /// them is a future of the application's and has buffers of its own, so that a
-    /// [`BufferPool`](crate::BufferPool) bounds them already.
+    /// with [`TransferError::Full`](crate::TransferError::Full). Those that wait go on waiting.
+    /// Default: any number, as each of them is a future of the application's and has buffers of its
+    /// own, so that a [`BufferPool`](crate::BufferPool) bounds them already.
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Executor, Grant, RegionBuf, TransferError};
