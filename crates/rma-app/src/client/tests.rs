@@ -304,6 +304,20 @@ fn where_no_receive_is_posted_an_op_is_offered_again_and_then_says_so() {
     let (result, _) = bench.run(hasty, not_ready);
     let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
     assert_eq!(outcome.status, CallStatus::Failed(OpStatus::RemoteNotReady));
+    // For no longer than its time.
+    let patient = RetryPolicy::DEFAULT.with(|it| it.not_ready = Duration::from_secs(5));
+    let mut notify = client.notify(&to_notify, 1).retry(patient).timeout(Duration::from_millis(1));
+    let result = loop {
+        if let Poll::Ready(result) = poll_once(&mut notify) {
+            break result;
+        }
+        if let Some(command) = bench.engine.take() {
+            bench.engine.end(command.slot, not_ready);
+        }
+        thread::yield_now();
+    };
+    let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
+    assert_eq!(outcome.status, CallStatus::DeadlineExceeded);
     // Dropped while it backs off: it is never offered again.
     let mut dropped = client.notify(&to_notify, 1);
     assert!(poll_once(&mut dropped).is_pending());
@@ -473,6 +487,23 @@ fn who_waits_for_an_event_is_woken_once_and_by_no_other_event() {
     bench.engine.publish(4);
     bench.client.poll();
     assert_eq!(woken(), 1);
+}
+
+#[test]
+fn nobody_may_sleep_beside_an_event_that_somebody_waits_for() {
+    let mut bench = Bench::new();
+    let client = bench.client.clone();
+    let may_sleep = || client.handle.shared().with(|state, _| state.may_sleep());
+    let mut receiver = client.receiver(bench.queue.take().unwrap());
+    let mut recv = receiver.recv();
+    assert!(poll_once(&mut recv).is_pending() && may_sleep());
+    bench.engine.publish(1);
+    assert!(!may_sleep(), "its future has not been woken");
+    client.poll();
+    assert!(may_sleep(), "it has been");
+    drop(recv);
+    bench.engine.publish(2);
+    assert!(may_sleep(), "nobody waits");
 }
 
 #[test]
