@@ -313,7 +313,7 @@ drop_reasons! {
     NotSolicitedInTime => Nack,
     /// An authenticated mutation whose target has no free record for it.
     OutcomeRecordsFull => Nack,
-    /// An authenticated mutation whose region has its half of the records in use.
+    /// An authenticated mutation whose region has as many records in use as are free.
     OutcomeRecordShareFull => Nack,
     /// An authenticated SEND, NOTIFY or WRITE_WITH_IMM that found no receive posted.
     NoReceivePosted => RemoteNotReady,

@@ -469,7 +469,7 @@ at most 4096 B solicited and in flight; 5 refused
        2 dropped: OldKey
        3 dropped: PendingWriteShareFull
        4 dropped: NotSolicitedInTime
-       3 dropped: OutcomeRecordShareFull
+       3 dropped: OutcomeRecordsFull
        3 dropped: NoReceivePosted
       10 not sent: NoticeRateLimited
 ";

@@ -110,8 +110,10 @@ pub struct NicConfigBuilder {
     /// Records of what became of the recorded ops of others: SEND, NOTIFY, WRITE_WITH_IMM, ordered
     /// WRITE and atomics. One is in use from when the op's data is asked for; that of an op that
     /// was applied until its initiator says that it knows, or for four timeouts. One region has
-    /// half of them at most. Fewer: where initiators fall silent after an op, others are NACKed
-    /// sooner. With `pending_writes` at most 65,535. Default: 4096, about 60 bytes each.
+    /// half of them at most, and gets no more than are free. Fewer: where initiators fall silent
+    /// after an op, others are NACKed sooner; with fewer than twice `pending_writes`, replayed
+    /// requests for a region are enough. With `pending_writes` at most 65,535. Default: 4096, about
+    /// 60 bytes each.
     pub outcome_records: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
     /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100

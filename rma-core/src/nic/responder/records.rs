@@ -14,9 +14,11 @@
 //! it knows the end.
 //!
 //! The table has a fixed size (P5). Where none is free, the op is refused, and nothing is evicted.
-//! One row of the region table has at most half of the records, so that one holder of a grant who
-//! never says that ops are done does not refuse them to the others (P13). Entries of replayed
-//! requests hold no more records than there are entries: each has one while it is solicited.
+//! A row of the region table gets no record where it has as many as are free, so one has half of
+//! them at most, and holders of grants who never say that ops are done do not refuse them to the
+//! others (P13): k rows that always want more have one part of k + 1 each, and the last part is
+//! free. With half for each, two rows would have all. Entries of replayed requests hold no more
+//! records than there are entries: each has one while it is solicited.
 
 use crate::{
     addr::{HostAddr, Pid},
@@ -90,8 +92,6 @@ pub(in crate::nic) struct OutcomeRecords {
     kept: IndexList,
     /// By row of the region table: how many records are reserved or kept for it.
     by_row: Box<[u16]>,
-    /// How many of them one row may have.
-    row_max: u16,
     /// What record 0 is called: the numbers below are entries of the pending-write table.
     first_number: u16,
     retention_nanos: u64,
@@ -114,7 +114,6 @@ impl OutcomeRecords {
             free,
             kept: IndexList::new(),
             by_row: vec![0; config.settings.regions as usize].into(),
-            row_max: count.div_ceil(2),
             first_number: config.settings.pending_writes as u16,
             retention_nanos: config.timeout_nanos.saturating_mul(RETENTION),
         }
@@ -129,10 +128,12 @@ impl OutcomeRecords {
     //= channels#2.5-half-for-a-row
     /// The record that is taken next, for an op on `region`; or why there is none.
     pub(super) fn next(&self, region: RegionId) -> Result<RecordIndex, DropReason> {
-        if self.by_row.get(region.index()).is_none_or(|&used| used >= self.row_max) {
+        let record = self.free.front().ok_or(DropReason::OutcomeRecordsFull)?;
+        let used = self.by_row.get(region.index());
+        if used.is_none_or(|&used| usize::from(used) >= self.free.len()) {
             return Err(DropReason::OutcomeRecordShareFull);
         }
-        self.free.front().map(RecordIndex).ok_or(DropReason::OutcomeRecordsFull)
+        Ok(RecordIndex(record))
     }
 
     /// What `record` is called in frames.
@@ -271,7 +272,7 @@ impl OutcomeRecords {
             by_row[record.asker.region.index()] += 1;
         }
         assert_eq!(*by_row, *self.by_row);
-        assert!(by_row.iter().all(|&used| used <= self.row_max));
+        assert!(by_row.iter().all(|&used| used <= self.records.len().div_ceil(2) as u16));
         assert_eq!(kept, self.kept.len());
         assert_eq!(self.free.len() + kept + reserved.len(), self.records.len());
         reserved

@@ -253,6 +253,30 @@ fn where_all_records_are_in_use_an_op_is_refused_at_once_and_none_is_evicted() {
     stage.assert_settled_down();
 }
 
+//= channels#2.5-half-for-a-row
+//= type=test
+//= channels#P13-no-starvation
+//= type=test
+#[test]
+fn however_many_rows_keep_what_they_can_another_row_gets_a_record() {
+    let mut stage = stage_with(32);
+    let (memory, key) = (stage.pair.b.memory.clone(), stage.pair.b.key);
+    // No region's initiator ever says that an op is done.
+    for round in 0..5 {
+        let region = register(&mut stage.pair.b.nic, &memory, &key, ALL);
+        let add = Command { remote_region: region, ..stage.fetch_add(0, 8, 1) };
+        assert_eq!(stage.run(add).status, OpStatus::Ok, "the first op of region {round}");
+        let mut kept = 1;
+        while stage.run(add).status == OpStatus::Ok {
+            kept += 1;
+        }
+        assert!(kept <= 16 >> round, "{kept} records of region {round}");
+        assert_eq!(stage.dropped(DropReason::OutcomeRecordShareFull), round + 1);
+    }
+    assert_eq!(stage.dropped(DropReason::OutcomeRecordsFull), 0);
+    stage.assert_settled_down();
+}
+
 //= channels#2.5-done
 //= type=test
 #[test]

@@ -117,11 +117,12 @@ impl Records {
         // Records are counted by row, and a row may have had another region before.
         let row = |region: RegionId| region.to_bits() as u16;
         let of = |region| held().filter(|it| row(it.asker.region) == row(region)).count();
-        let share_is_gone = match region {
-            Some(region) => of(region) >= all.div_ceil(2),
-            None => held().any(|it| of(it.asker.region) >= all.div_ceil(2)),
+        let of_row = match region {
+            Some(region) => of(region),
+            None => held().map(|it| of(it.asker.region)).max().unwrap_or_default(),
         };
-        share_is_gone || held().count() >= all
+        // A row gets none where it has as many as are free.
+        of_row + held().count() >= all
     }
 
     fn find(&mut self, counter: u64) -> Option<&mut Record> {
