@@ -180,21 +180,22 @@ impl<P: ControlPath> Driver<P> {
         self.shards.settle_late(&mut self.ledger)?;
         self.ledger.accounts().close_abandoned();
         let account = self.account(tenant)?;
-        self.register_rows(account, memory, permissions, |memory, owner, _| {
+        let charged = memory.len();
+        self.register_rows((account, charged), memory, permissions, |memory, owner, _| {
             RegionEntry::new(memory, &key, permissions, owner)
         })
     }
 
-    /// Registers `memory` for `account`, as the row that `row` makes of it, the account's PID and
-    /// the index of an engine.
+    /// Registers `memory` for `account`, which is charged so many bytes, as the row that `row` makes
+    /// of it, the account's PID and the index of an engine.
     fn register_rows(
         &mut self,
-        account: TenantId,
+        (account, charged): (TenantId, usize),
         memory: Arc<Region>,
         permissions: Permissions,
         mut row: impl FnMut(Arc<Region>, Pid, usize) -> RegionEntry,
     ) -> Result<RegisteredRegion, HostError> {
-        let charge = self.ledger.accounts().admit_region(account, memory.len() as u64)?;
+        let charge = self.ledger.accounts().admit_region(account, charged as u64)?;
         let owner = self.ledger.accounts().pid(account);
         let question = |engine| Register(Box::new(row(memory.clone(), owner, engine)));
         let result = self.shards.ask_each(question, &mut self.ledger)?;

@@ -106,7 +106,7 @@ impl Completion {
     }
 
     /// Whether an op that is not OK may have changed its target all the same: all of it, and of a
-    /// plain WRITE also a part. Whatever it says, nothing changes from now on (P2).
+    /// plain WRITE, or a WRITE_WITH_IMM that is not ordered, also a part. Whatever it says, nothing changes from now on (P2).
     ///
     /// Of a TIMEOUT it means: data was sent, and what became of it is not known. A recorded op
     /// that ended so can be settled: see [`Completion::name`].
@@ -116,8 +116,8 @@ impl Completion {
     }
 
     /// What the target calls a recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an
-    /// atomic, once its data was asked for. It is what a SETTLE asks by. Of a SETTLE, the name that
-    /// was asked by.
+    /// atomic, once its data was asked for. It is what a SETTLE asks by. Of a SETTLE that has a
+    /// verdict, the name that was asked by.
     #[must_use]
     pub const fn name(&self) -> Option<OpName> {
         let Ending { words: [_, counter, place], .. } = self.ending;

@@ -39,6 +39,11 @@ pub(crate) struct QueueParts {
     pub(crate) permissions: Permissions,
 }
 
+/// How many registered bytes a queue counts as: its buffers, and the rings of posts and events.
+pub(crate) const fn charged_len(layout: ReceiveQueueLayout) -> usize {
+    layout.memory_len() + ReceiveQueueMemory::footprint(layout)
+}
+
 impl<P: ControlPath> Driver<P> {
     /// Registers a receive queue, whose events wake `portal`.
     pub(crate) fn receive_queue(
@@ -58,15 +63,20 @@ impl<P: ControlPath> Driver<P> {
         let rings = ReceiveQueueMemory::heap(layout);
         let home = slots.map_or(0, |slots| self.shards.index_of(slots));
         let first = slots.map(|slots| slots.start);
-        let region =
-            self.register_rows(account, memory, permissions, |memory, owner, engine| {
+        let charged = charged_len(layout);
+        let region = self.register_rows(
+            (account, charged),
+            memory,
+            permissions,
+            |memory, owner, engine| {
                 if engine == home {
                     let port = rings.clone().into_port(first.map(CommandSlotId));
                     RegionEntry::receive_queue(port, memory, &key, permissions, owner)
                 } else {
                     RegionEntry::new(memory, &key, Permissions::NONE, owner)
                 }
-            })?;
+            },
+        )?;
         let queue = QueueAccount { engine: home, portal: first, memory: rings.clone() };
         self.ledger.accounts().registered_queue(region.id(), queue);
         tracing::debug!(queue = %region.id(), ?layout, portal = ?slots, "receive queue registered");
@@ -84,7 +94,8 @@ impl<P: ControlPath> Driver<P> {
         self.shards.settle_late(&mut self.ledger)?;
         self.ledger.accounts().close_abandoned();
         let (home, account) = self.queue(queue)?;
-        self.register_rows(account, memory, permissions, |memory, owner, engine| {
+        let charged = memory.len();
+        self.register_rows((account, charged), memory, permissions, |memory, owner, engine| {
             let entry = RegionEntry::new(memory, &key, permissions, owner);
             if engine == home { entry.with_events(queue.id()) } else { entry }
         })

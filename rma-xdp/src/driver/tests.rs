@@ -4,7 +4,7 @@ use rma_core::{
     command::CommandSlotId,
     nic::{Nic, NicConfigBuilder, NicPlace, RegionTable},
     portal::{Bell, PortalPort},
-    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
 };
 
 use super::{
@@ -330,11 +330,14 @@ fn region_beside(
 }
 
 #[test]
-fn a_queue_is_charged_as_a_region_and_granted_with_the_length_of_its_buffers() {
+fn a_queue_is_charged_with_its_rings_and_granted_with_the_length_of_its_buffers() {
     let mut driver = host();
     let queue = queue(&mut driver, None).unwrap();
     let usage = driver.usage(None).unwrap();
-    assert_eq!((usage.regions.used, usage.bytes.used), (1, 48));
+    // The buffers, and the rings: without buffers a queue is no smaller than its rings.
+    let layout = queue.layout();
+    let charged = 48 + ReceiveQueueMemory::footprint(layout) as u64;
+    assert_eq!((usage.regions.used, usage.bytes.used), (1, charged));
     let initiator = "192.0.2.9".parse().unwrap();
     let grant = driver.grant(queue.region(), initiator, Pid(2), OpType::Send).unwrap();
     assert_eq!((grant.region, grant.region_len), (queue.id(), 24));

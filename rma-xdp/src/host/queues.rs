@@ -14,7 +14,11 @@ use rma_shm::Region;
 use super::Host;
 use super::HostOf;
 use crate::{
-    driver::{control::ControlPath, queues::QueueParts, tenant::Tenant},
+    driver::{
+        control::ControlPath,
+        queues::{QueueParts, charged_len},
+        tenant::Tenant,
+    },
     error::HostError,
     random::random_region_key,
 };
@@ -25,7 +29,7 @@ use crate::{
 )]
 impl<P: ControlPath> HostOf<P> {
     /// Registers a receive queue under a fresh region key: where SEND, NOTIFY and WRITE_WITH_IMM of
-    /// other hosts make events. It counts as a region, and its buffers as registered bytes.
+    /// other hosts make events. It counts as a region, and its buffers and rings as registered bytes.
     /// `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
     /// [`Permissions::REKEY`].
     ///
@@ -98,7 +102,7 @@ impl<P: ControlPath> HostOf<P> {
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
-        self.driver().admits(tenant, layout.memory_len())?;
+        self.driver().admits(tenant, charged_len(layout))?;
         let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
         let parts = QueueParts { layout, memory, key, permissions };
         self.driver().receive_queue(tenant, portal, parts)
