@@ -44,8 +44,10 @@ pub struct Grant {
     /// The region's name there.
     pub region: RegionId,
     /// The region's length in bytes when the grant was made; of a receive queue, the length of each
-    /// of its buffers, and so the longest message. For the holder's information: the responder
-    /// checks bounds itself.
+    /// of its buffers, and so the longest message; of a circular region, twice its length, so that
+    /// an op may begin anywhere and go on past the end. For the holder's information: the responder
+    /// checks bounds itself, and refuses an op that is longer than a circular region. That two
+    /// pieces of a call write the same bytes of one, a length apart, nobody notices.
     pub region_len: u64,
     /// The host that the key is bound to.
     pub initiator: HostAddr,

@@ -132,11 +132,19 @@ impl RegisteredRegion {
         self.id
     }
 
-    /// The region's length in bytes, never 0.
+    /// How many bytes the region has, never 0. Offsets of a circular region go further, up to its
+    /// [`reach`](Self::reach).
     #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.memory.len() as u64
+    }
+
+    /// Where offsets into the region end, in bytes: its length, or twice that if it is circular
+    /// ([`Region::reach`]). This is what grants for it say.
+    #[must_use]
+    pub fn reach(&self) -> u64 {
+        self.memory.reach()
     }
 
     /// Copies `bytes` into the region.

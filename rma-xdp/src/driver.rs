@@ -248,7 +248,7 @@ impl<P: ControlPath> Driver<P> {
         Ok(Grant {
             responder,
             region: region.id(),
-            region_len: longest_message.unwrap_or(region.len()),
+            region_len: longest_message.unwrap_or(region.reach()),
             initiator,
             pid,
             op_type,

@@ -344,7 +344,21 @@ impl<P: ControlPath> HostOf<P> {
         self.register_as(None, len, permissions)
     }
 
-    /// Registers memory under a region key of the caller's.
+    /// Registers memory under a region key of the caller's: memory of any kind, and circular
+    /// regions, in which what goes beyond the last byte goes on at the first, also for others.
+    ///
+    /// ```
+    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, Region, random_region_key};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Host::open(HostConfig::udp([127, 0, 0, 33]))?;
+    /// let memory = Region::circular(4096)?.into();
+    /// let ring = host.register_memory(memory, random_region_key()?, Permissions::WRITE)?;
+    /// let grant = host.grant(&ring, [127, 0, 0, 34].into(), host.pid(), OpType::Write)?;
+    /// // It has 4096 bytes, and a WRITE of up to 4096 may begin at any of them.
+    /// assert_eq!((ring.len(), grant.region_len), (4096, 8192));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the host has no region or bytes left ([`crate::AllocationError`]).

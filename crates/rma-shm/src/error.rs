@@ -51,6 +51,14 @@ pub enum MemoryError {
         /// What the kernel said.
         errno: i32,
     },
+    /// A circular region consists of whole cache lines.
+    #[error(
+        "a circular region cannot have {len} bytes: its length must be a multiple of 64; round it up"
+    )]
+    CircularLen {
+        /// The bytes asked for.
+        len: usize,
+    },
     /// The kernel refused something.
     #[error("{what} of {len} bytes: {}", io::Error::from_raw_os_error(*.errno))]
     System {

@@ -80,6 +80,29 @@
 //! is not aligned when bytes go out. When they go in, each end that is not aligned costs a locked
 //! instruction, 8 ns or so.
 //!
+//! # Circular regions
+//!
+//! In a circular region ([`Region::circular`], [`Region::into_circular`]) what comes after the last
+//! byte is the first: an offset means the byte at *offset modulo length*. So a message in a ring
+//! buffer never has to be cut at the end of the ring, and one op reads or writes it whole, wherever
+//! it begins. Not in the 1RMA paper; "Efficient RDMA communication protocols", section 4, maps the
+//! ring twice, side by side. (To the language those would be two memories, and one engine would use
+//! both addresses of a word. As nobody has a reference into a region, nothing would be gained.)
+//!
+//! - Two lengths are to be told apart. [`Region::len`] is how many bytes there are: what is
+//!   allocated, and what quotas and metrics count. [`Region::reach`] is where offsets end: `len` of
+//!   a plain region, twice that of a circular one. Checks of bounds ask [`Region::holds`].
+//! - An access lies in the region if it ends at `reach` at the latest and has at most `len` bytes:
+//!   a longer one would meet itself, and is [`OutOfBounds`].
+//! - A copy that crosses the end is two copies, the one before the end first. So all that is said
+//!   under *Order* holds for it as a whole: of a copy out the word in which it begins is first and
+//!   the word in which it ends last; of [`Region::copy_in_ordered`] the last word is last.
+//! - `len` is a multiple of 64, so no word and no cache line lies across the end.
+//! - All kinds of memory can be circular: it is how offsets are read and not how bytes are kept. A
+//!   process that maps another one's memory has to say it for itself.
+//! - It costs plain regions nothing: the check of bounds is theirs, and what fails it goes on in
+//!   `circular.rs`.
+//!
 //! # Pages
 //!
 //! The memory is aligned to pages, and zeroed unless it has a content already. All pages are
@@ -116,6 +139,7 @@ use crate::{
 };
 use std::fmt;
 
+mod circular;
 mod mapped;
 mod words;
 
@@ -132,7 +156,7 @@ pub struct OutOfBounds {
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Size of the region in bytes.
+    /// Size of the region in bytes. In a circular one accesses may end at twice that.
     pub region_len: u64,
 }
 
@@ -165,6 +189,8 @@ pub struct Region {
     mapping: Mapping,
     /// In bytes; the rest of the last page is never copied out.
     len: usize,
+    /// Whether the first byte comes after the last.
+    is_circular: bool,
     /// In place of the mapping's words, which are never loom's.
     #[cfg(loom)]
     modelled: Box<[RegionWord]>,
@@ -189,6 +215,7 @@ impl Region {
         Self {
             mapping,
             len,
+            is_circular: false,
             #[cfg(loom)]
             modelled: (0..len.div_ceil(WORD)).map(|_| RegionWord::new(0)).collect(),
         }
@@ -200,7 +227,8 @@ impl Region {
         self.mapping.backing()
     }
 
-    /// Size in bytes, as asked for.
+    /// Size in bytes, as asked for: how many there are. Offsets of a circular region go further, up
+    /// to its [`reach`](Region::reach).
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no region is empty: `new` refuses it")]
     pub fn len(&self) -> usize {
@@ -215,7 +243,9 @@ impl Region {
     /// offset up to the end.
     #[inline]
     pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfBounds> {
-        let start = self.checked_start(offset, bytes.len())?;
+        let Some(start) = self.start_of(offset, bytes.len()) else {
+            return self.copy_in_around(offset, bytes);
+        };
         let (mut first, skip) = (start / WORD, start % WORD);
         let words = self.words();
         let mut bytes = bytes;
@@ -237,12 +267,13 @@ impl Region {
     /// finds them. Bytes that are not there are not asked for.
     #[inline]
     pub fn prefetch(&self, offset: u64, len: usize) {
-        if let Ok(start) = self.checked_start(offset, len) {
-            let words = self.words();
-            let last = (start + len).div_ceil(WORD).min(words.len());
-            for line in words[start / WORD..last].chunks(LINE_WORDS) {
-                prefetch_line((&raw const line[0]).cast());
-            }
+        let Some(start) = self.start_of(offset, len) else {
+            return self.prefetch_around(offset, len);
+        };
+        let words = self.words();
+        let last = (start + len).div_ceil(WORD).min(words.len());
+        for line in words[start / WORD..last].chunks(LINE_WORDS) {
+            prefetch_line((&raw const line[0]).cast());
         }
     }
 
@@ -257,7 +288,9 @@ impl Region {
     //= channels#2.3-ordered-reading
     #[inline]
     pub fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
-        let start = self.checked_start(offset, bytes.len())?;
+        let Some(start) = self.start_of(offset, bytes.len()) else {
+            return self.copy_out_around(offset, bytes);
+        };
         let (mut first, skip) = (start / WORD, start % WORD);
         let words = self.words();
         let mut bytes = bytes;
@@ -275,12 +308,13 @@ impl Region {
         Ok(())
     }
 
-    /// `offset`, once all of `offset..offset + len` is known to lie in the region.
-    fn checked_start(&self, offset: u64, len: usize) -> Result<usize, OutOfBounds> {
-        let (len, region_len) = (len as u64, self.len as u64);
-        match offset.checked_add(len) {
-            Some(end) if end <= region_len => Ok(offset as usize),
-            _ => Err(OutOfBounds { offset, len, region_len }),
+    /// `offset`, if all of `offset..offset + len` lies before the region's end: the only check of a
+    /// plain region, and of a circular one the first.
+    #[inline]
+    fn start_of(&self, offset: u64, len: usize) -> Option<usize> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.len as u64 => Some(offset as usize),
+            _ => None,
         }
     }
 
@@ -391,6 +425,7 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("len", &self.len)
+            .field("is_circular", &self.is_circular)
             .field("backing", &self.backing())
             .finish_non_exhaustive()
     }

@@ -85,43 +85,50 @@ proptest! {
     }
 
     #[test]
-    fn a_region_is_a_vec_of_bytes(
-        len in 1_usize..9000,
+    fn a_region_is_a_vec_of_bytes_and_a_circular_one_is_modulo_its_length(
+        (len, is_circular) in prop_oneof![
+            (1_usize..9000, Just(false)),
+            ((1_usize..140).prop_map(|lines| lines * 64), Just(true)),
+        ],
         calls in vec((region_calls(), offsets(), lens(), 0_usize..8), 1..40),
     ) {
-        let region = Region::new(len).unwrap();
+        let region = if is_circular { Region::circular(len) } else { Region::new(len) }.unwrap();
+        let reach = if is_circular { 2 * len } else { len };
+        prop_assert_eq!((region.len(), region.reach()), (len, reach as u64));
         let mut model = vec![0_u8; len];
         for (n, (call, offset, count, skew)) in calls.into_iter().enumerate() {
             // `skew` moves the buffer against the words of the region.
             let mut buffer: Vec<u8> = (0..skew + count).map(|i| (i * 31 + n * 101) as u8).collect();
             let end = offset.checked_add(count as u64);
-            let fits = end.is_some_and(|end| end <= len as u64);
-            let range = offset as usize..offset.wrapping_add(count as u64) as usize;
+            let fits = end.is_some_and(|end| end <= reach as u64) && count <= len;
+            prop_assert_eq!(region.holds(offset, count as u64), fits);
+            let places = (offset..end.unwrap_or(offset)).map(|at| at as usize % len);
             match call {
                 RegionCall::Write => {
                     prop_assert_eq!(region.copy_in(offset, &buffer[skew..]).is_ok(), fits);
                     if fits {
-                        model[range].copy_from_slice(&buffer[skew..]);
+                        places.zip(&buffer[skew..]).for_each(|(at, byte)| model[at] = *byte);
                     }
                 }
                 RegionCall::WriteOrdered => {
                     let fits = fits && offset.is_multiple_of(8) && count.is_multiple_of(8);
                     prop_assert_eq!(region.copy_in_ordered(offset, &buffer[skew..]).is_ok(), fits);
                     if fits {
-                        model[range].copy_from_slice(&buffer[skew..]);
+                        places.zip(&buffer[skew..]).for_each(|(at, byte)| model[at] = *byte);
                     }
                 }
                 RegionCall::Read => {
                     let before = buffer.clone();
                     prop_assert_eq!(region.copy_out(offset, &mut buffer[skew..]).is_ok(), fits);
-                    let expected = if fits { &model[range] } else { &before[skew..] };
+                    let there = || places.map(|at| model[at]).collect();
+                    let expected = if fits { there() } else { before[skew..].to_vec() };
                     prop_assert_eq!(&buffer[skew..], expected);
                     prop_assert_eq!(&buffer[..skew], &before[..skew]);
                 }
                 RegionCall::Add => {
-                    let word = offset.checked_add(8).filter(|end| *end <= len as u64);
-                    let before = word.filter(|_| offset.is_multiple_of(8)).map(|end| {
-                        let bytes = &mut model[offset as usize..end as usize];
+                    let word = offset.checked_add(8).filter(|end| *end <= reach as u64);
+                    let before = word.filter(|_| offset.is_multiple_of(8)).map(|_| {
+                        let bytes = &mut model[offset as usize % len..][..8];
                         let before = u64::from_ne_bytes((&*bytes).try_into().unwrap());
                         let after = before.wrapping_add(u64::MAX - count as u64);
                         bytes.copy_from_slice(&after.to_ne_bytes());

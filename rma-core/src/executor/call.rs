@@ -643,16 +643,14 @@ pub(super) fn check_publish(call: &Call<'_>) -> Result<(), CallError> {
 #[inline]
 fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
     let &Piece { grant, remote_offset, local, local_offset, len } = it;
-    let outside =
-        |offset: u64, region_len| offset.checked_add(len).is_none_or(|end| end > region_len);
     if len == 0 {
         return Err(CallError::EmptyPiece { piece });
     }
-    if outside(remote_offset, grant.region_len) {
+    if remote_offset.checked_add(len).is_none_or(|end| end > grant.region_len) {
         let (region, region_len, offset) = (grant.region, grant.region_len, remote_offset);
         return Err(CallError::RemoteOutOfBounds { piece, region, region_len, offset, len });
     }
-    if outside(local_offset, local.len()) {
+    if !local.memory().holds(local_offset, len) {
         let (region, region_len, offset) = (local.id(), local.len(), local_offset);
         return Err(CallError::LocalOutOfBounds { piece, region, region_len, offset, len });
     }
@@ -660,22 +658,28 @@ fn check_piece(piece: usize, it: &Piece<'_>) -> Result<(), CallError> {
 }
 
 /// Whether two pieces change the same bytes: local ones if they are read, remote ones if they are
-/// written.
+/// written. Whether a remote region is circular is known to its host alone.
 fn check_overlap(moves: Moves, pieces: &[Piece<'_>]) -> Result<(), CallError> {
-    let changed = |index: usize| {
-        let piece = &pieces[index];
-        let (region, offset) = match moves {
-            Moves::In => (piece.local.id(), piece.local_offset),
-            Moves::Out => (piece.grant.region, piece.remote_offset),
+    // Region, begin, end, index of the piece.
+    let mut changed: Vec<(RegionId, u64, u64, usize)> = Vec::with_capacity(pieces.len());
+    for (index, piece) in pieces.iter().enumerate() {
+        let (region, offset, len) = match moves {
+            Moves::In => (piece.local.id(), piece.local_offset, piece.local.len()),
+            Moves::Out => (piece.grant.region, piece.remote_offset, piece.grant.region_len),
         };
-        (region, offset, offset + piece.len)
-    };
-    let mut order: Vec<usize> = (0..pieces.len()).collect();
-    order.sort_unstable_by_key(|&index| changed(index));
-    for pair in order.windows(2) {
-        let (before, after) = (changed(pair[0]), changed(pair[1]));
+        // Of a plain region nothing is beyond the end, and the offset is what it was.
+        let start = offset % len;
+        let end = start + piece.len;
+        changed.push((region, start, end.min(len), index));
+        if end > len {
+            changed.push((region, 0, end - len, index));
+        }
+    }
+    changed.sort_unstable();
+    for pair in changed.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
         if before.0 == after.0 && before.2 > after.1 {
-            let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+            let (first, second) = (before.3.min(after.3), before.3.max(after.3));
             return Err(CallError::Overlap { first, second });
         }
     }

@@ -107,8 +107,7 @@ impl RegionEntry {
     //= 1rma#4.3-one-region-per-access
     /// Whether `size` bytes at `offset` lie inside the region.
     pub(super) fn holds(&self, offset: u64, size: u32) -> bool {
-        let len = self.memory.len() as u64;
-        offset.checked_add(u64::from(size)).is_some_and(|end| end <= len)
+        self.memory.holds(offset, size.into())
     }
 }
 
@@ -165,12 +164,14 @@ pub(super) const PREFETCH_MAX: usize = 1024;
 
 /// Fetches the beginning of what a request claims to be about; of the decoy, as much where there is
 /// no such thing.
+#[inline]
 pub(super) fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64, size: usize) {
     let size = size.min(PREFETCH_MAX);
-    match region.filter(|region| region.holds(offset, size as u32)) {
-        Some(region) => region.memory.prefetch(offset, size),
-        None => decoy.memory.prefetch(0, size),
-    }
+    let (memory, offset) = match region.filter(|region| region.holds(offset, size as u32)) {
+        Some(region) => (&*region.memory, offset),
+        None => (&decoy.memory, 0),
+    };
+    memory.prefetch(offset, size);
 }
 
 impl RegionTable {
@@ -463,5 +464,18 @@ mod tests {
         assert!(!entry.holds(1, 4096));
         assert!(!entry.holds(u64::MAX, 1));
         assert!(!entry.holds(u64::MAX - 4095, 4096));
+    }
+
+    #[test]
+    fn a_circular_region_holds_twice_its_offsets_and_no_more_than_its_bytes() {
+        let memory = Arc::new(Region::circular(64).unwrap());
+        let key = RegionKey::from_bytes([0; 16]);
+        let entry = RegionEntry::new(memory, &key, Permissions::READ, Pid(1));
+        for (offset, size) in [(0, 64), (1, 64), (64, 64), (127, 1), (128, 0)] {
+            assert!(entry.holds(offset, size), "{size} at {offset}");
+        }
+        for (offset, size) in [(0, 65), (1, 128), (65, 64), (128, 1), (u64::MAX, 1)] {
+            assert!(!entry.holds(offset, size), "{size} at {offset}");
+        }
     }
 }

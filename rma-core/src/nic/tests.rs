@@ -21,6 +21,7 @@ use crate::{
 
 mod atomics;
 mod batch;
+mod circular;
 mod counter_blocks;
 mod gather;
 mod mutation;

@@ -194,7 +194,7 @@ impl CommandPortal {
         }
         let (region, region_len) = (local.id(), local.len());
         self.check_local(local)?;
-        if offset.checked_add(op_size.into()).is_none_or(|end| end > region_len) {
+        if !local.memory().holds(offset, op_size.into()) {
             return Err(SubmitError::LocalOutOfBounds { region, region_len, offset, op_size });
         }
         Ok(region)

@@ -1,8 +1,9 @@
-//! The scenarios over kernel UDP sockets on loopback, regions over memory that others have, and
-//! several applications on one host. No privileges needed.
+//! The scenarios over kernel UDP sockets on loopback, regions over memory that others have,
+//! circular ones, and several applications on one host. No privileges needed.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod circular;
 mod messages;
 mod region_memory;
 mod tenants;

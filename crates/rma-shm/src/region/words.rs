@@ -40,7 +40,11 @@ impl Region {
     /// then nothing is copied. Zero bytes fit at every multiple of 8 up to the end.
     #[inline]
     pub fn copy_in_ordered(&self, offset: u64, bytes: &[u8]) -> Result<(), WordError> {
-        let words = self.words_at(offset, bytes.len())?;
+        check_words(offset, bytes.len())?;
+        let Some(start) = self.start_of(offset, bytes.len()) else {
+            return self.copy_in_ordered_around(offset, bytes);
+        };
+        let words = &self.words()[start / WORD..][..bytes.len() / WORD];
         let (bytes, _) = bytes.as_chunks::<WORD>();
         if let (Some((last, words)), Some((last_bytes, bytes))) =
             (words.split_last(), bytes.split_last())
@@ -101,18 +105,21 @@ impl Region {
 
     #[inline]
     fn word(&self, offset: u64) -> Result<&RegionWord, WordError> {
-        Ok(&self.words_at(offset, WORD)?[0])
-    }
-
-    /// The words of which `len` bytes at `offset` consist.
-    #[inline]
-    fn words_at(&self, offset: u64, len: usize) -> Result<&[RegionWord], WordError> {
-        if !offset.is_multiple_of(WORD as u64) || !len.is_multiple_of(WORD) {
-            return Err(WordError::Misaligned { offset, len: len as u64 });
+        check_words(offset, WORD)?;
+        match self.start_of(offset, WORD) {
+            Some(start) => Ok(&self.words()[start / WORD]),
+            None => self.word_around(offset),
         }
-        let first = self.checked_start(offset, len)? / WORD;
-        Ok(&self.words()[first..][..len / WORD])
     }
+}
+
+/// Whether `len` bytes at `offset` are whole words, wherever they lie.
+#[inline]
+fn check_words(offset: u64, len: usize) -> Result<(), WordError> {
+    if !offset.is_multiple_of(WORD as u64) || !len.is_multiple_of(WORD) {
+        return Err(WordError::Misaligned { offset, len: len as u64 });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -45,30 +45,46 @@ fn offset(word: usize) -> u64 {
     (word * WORD) as u64
 }
 
-type CopyIn = fn(&Region, &[u8]);
-
-fn ordered(region: &Region, bytes: &[u8]) {
-    region.copy_in_ordered(0, bytes).unwrap();
+/// A circular region, the shortest that there can be, and the word of it that has `before_end - 1`
+/// words between itself and the end.
+fn circular(before_end: usize) -> (Arc<Region>, usize) {
+    let region = Region::circular(64).unwrap();
+    let words = region.len() / WORD;
+    (Arc::new(region), words - before_end)
 }
 
-fn plain(region: &Region, bytes: &[u8]) {
-    region.copy_in(0, bytes).unwrap();
+type CopyIn = fn(&Region, u64, &[u8]);
+
+fn ordered(region: &Region, offset: u64, bytes: &[u8]) {
+    region.copy_in_ordered(offset, bytes).unwrap();
+}
+
+fn plain(region: &Region, offset: u64, bytes: &[u8]) {
+    region.copy_in(offset, bytes).unwrap();
 }
 
 /// A poller that looks at the last word while messages are copied one over the other.
 fn explore_poller(words: usize, messages: u64, copy_in: CopyIn) {
+    explore_poller_of(move || (region(words), 0), words, messages, copy_in);
+}
+
+/// As [`explore_poller`], of a region and the word in it at which messages begin.
+fn explore_poller_of<R>(place: R, words: usize, messages: u64, copy_in: CopyIn)
+where
+    R: Fn() -> (Arc<Region>, usize) + Send + Sync + 'static,
+{
     loom::model(move || {
-        let region = region(words);
+        let (region, first) = place();
         let engine = {
             let region = Arc::clone(&region);
             thread::spawn(move || {
-                (1..=messages).for_each(|n| copy_in(&region, &filled(n, words)));
+                (1..=messages).for_each(|n| copy_in(&region, offset(first), &filled(n, words)));
             })
         };
         let last = words - 1;
-        let bell = region.load_acquire(offset(last)).unwrap();
+        let bell = region.load_acquire(offset(first + last)).unwrap();
         // The next message may be on its way.
-        let data = read(&region, 0, last, last * WORD);
+        let data = read(&region, first, last, last * WORD);
         assert!(data.iter().all(|word| *word >= bell), "the bell overtook its data");
         engine.join().unwrap();
     });
@@ -87,21 +103,45 @@ fn who_polls_the_last_word_of_a_plain_copy_does_not() {
     explore_poller(2, 1, plain);
 }
 
+#[test]
+fn who_polls_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
+    explore_poller_of(|| circular(1), 2, 2, ordered);
+    explore_poller_of(|| circular(1), SHORT, 2, ordered);
+    explore_poller_of(|| circular(2), SHORT, 2, ordered);
+    explore_poller_of(|| circular(LONG), LONG + 1, 1, ordered);
+    explore_poller_of(|| circular(1), LONG + 1, 1, ordered);
+}
+
+#[test]
+#[should_panic(expected = "the bell overtook its data")]
+fn who_polls_the_last_word_of_a_plain_copy_across_the_end_does_not() {
+    explore_poller_of(|| circular(1), 2, 1, plain);
+}
+
 /// Both halves say it.
 const RUNG: u64 = 1 << 32 | 1;
 
 /// The application stores data, then a bell in front of it with Release. A remote host READs.
 fn explore_bell(words: usize, read: fn(&Region, usize) -> Vec<u64>) {
+    explore_bell_of(move || (region(words), 0), words, move |region, _| read(region, words));
+}
+
+/// As [`explore_bell`], of a region and the word in it that is the bell.
+fn explore_bell_of<R, F>(place: R, words: usize, read: F)
+where
+    R: Fn() -> (Arc<Region>, usize) + Send + Sync + 'static,
+    F: Fn(&Region, usize) -> Vec<u64> + Send + Sync + 'static,
+{
     loom::model(move || {
-        let region = region(words);
+        let (region, bell) = place();
         let application = {
             let region = Arc::clone(&region);
             thread::spawn(move || {
-                region.copy_in(offset(1), &filled(RUNG, words - 1)).unwrap();
-                region.store_release(0, RUNG).unwrap();
+                region.copy_in(offset(bell + 1), &filled(RUNG, words - 1)).unwrap();
+                region.store_release(offset(bell), RUNG).unwrap();
             })
         };
-        let found = read(&region, words);
+        let found = read(&region, bell);
         assert!(found.iter().all(|word| *word >= found[0]), "the bell was read after its data");
         application.join().unwrap();
     });
@@ -123,6 +163,14 @@ fn a_read_that_finds_the_bell_in_front_finds_the_data() {
         bytes.copy_within(4..8, 0);
         numbers(&bytes)
     });
+}
+
+#[test]
+fn a_read_that_finds_the_bell_before_the_end_finds_the_data_behind_it() {
+    let of = |words, part| move |region: &Region, bell| read(region, bell, words, part);
+    explore_bell_of(|| circular(1), SHORT, of(SHORT, SHORT * WORD));
+    explore_bell_of(|| circular(2), SHORT, of(SHORT, WORD + 4));
+    explore_bell_of(|| circular(1), LONG + 1, of(LONG + 1, (LONG + 1) * WORD));
 }
 
 #[test]
@@ -168,7 +216,7 @@ fn a_read_between_two_numbers_is_whole_if_the_writer_goes_the_other_way() {
 #[test]
 #[should_panic(expected = "torn between equal numbers")]
 fn a_read_between_two_numbers_may_be_torn_if_the_writer_goes_its_way() {
-    explore_snapshot(SHORT, SHORT * WORD, |region, words| ordered(region, &filled(1, words)));
+    explore_snapshot(SHORT, SHORT * WORD, |region, words| ordered(region, 0, &filled(1, words)));
 }
 
 #[test]

@@ -94,6 +94,40 @@ fn pieces_that_change_the_same_bytes_are_refused_and_those_that_only_read_them_a
 }
 
 #[test]
+fn of_a_circular_region_the_same_bytes_are_found_at_any_of_their_offsets() {
+    let memory = Arc::new(Region::circular(1024).unwrap());
+    let ring = RegisteredRegion::new(RegionId::from_bits(1), memory, NicTag(1));
+    let grant = grant("192.0.2.2", OpType::Read, 1 << 20);
+    let piece = |local_offset, len| Piece {
+        grant: &grant,
+        remote_offset: 0,
+        local: &ring,
+        local_offset,
+        len,
+    };
+    let overlap = CallError::Overlap { first: 0, second: 1 };
+    for same in [
+        [piece(10, 10), piece(1024 + 19, 10)],
+        [piece(1000, 100), piece(70, 10)],
+        [piece(70, 10), piece(1000, 100)],
+        [piece(1000, 100), piece(1020, 10)],
+        [piece(0, 1024), piece(1024 + 1000, 1)],
+    ] {
+        assert_eq!(refused(&same), overlap);
+    }
+    for (local_offset, len) in [(0, 1025), (1025, 1024), (2048, 1)] {
+        let error = refused(&[piece(local_offset, len)]);
+        assert!(
+            matches!(error, CallError::LocalOutOfBounds { region_len: 1024, .. }),
+            "{len} bytes at {local_offset}: {error:?}"
+        );
+    }
+    let mut bench = Bench::new(4, fixed(8.0));
+    bench.submit(&[piece(1000, 100), piece(76, 10), piece(1024 + 86, 914)]);
+    assert_eq!(bench.run(|_| OpStatus::Ok).len(), 3);
+}
+
+#[test]
 fn settings_that_cannot_work_are_named() {
     let portal = || {
         let addresses: LocalAddresses = addr("192.0.2.1").into();
