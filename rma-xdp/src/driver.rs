@@ -186,8 +186,8 @@ impl<P: ControlPath> Driver<P> {
         })
     }
 
-    /// Registers `memory` for `account`, which is charged so many bytes, as the row that `row` makes
-    /// of it, the account's PID and the index of an engine.
+    /// Registers `memory` for `account`, which is `charged` so many bytes, as the row that `row`
+    /// makes of it, the account's PID and the index of an engine.
     fn register_rows(
         &mut self,
         (account, charged): (TenantId, usize),

@@ -106,7 +106,8 @@ impl Completion {
     }
 
     /// Whether an op that is not OK may have changed its target all the same: all of it, and of a
-    /// plain WRITE, or a WRITE_WITH_IMM that is not ordered, also a part. Whatever it says, nothing changes from now on (P2).
+    /// plain WRITE, or a WRITE_WITH_IMM that is not ordered, also a part. Whatever it says, nothing
+    /// changes from now on (P2).
     ///
     /// Of a TIMEOUT it means: data was sent, and what became of it is not known. A recorded op
     /// that ended so can be settled: see [`Completion::name`].

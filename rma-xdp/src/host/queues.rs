@@ -29,8 +29,8 @@ use crate::{
 )]
 impl<P: ControlPath> HostOf<P> {
     /// Registers a receive queue under a fresh region key: where SEND, NOTIFY and WRITE_WITH_IMM of
-    /// other hosts make events. It counts as a region, and its buffers and rings as registered bytes.
-    /// `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
+    /// other hosts make events. It counts as a region, and its buffers and rings count as
+    /// registered bytes. `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
     /// [`Permissions::REKEY`].
     ///
     /// Each event wakes the thread that waits for completions of `portal`, so that one descriptor
