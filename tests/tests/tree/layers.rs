@@ -103,6 +103,18 @@ const NEVERS: &[Never] = &[
         why: "an application knows neither host nor device",
     },
     Never {
+        who: "rma_channel",
+        from: &["rma_xdp", "rma_app", "rma_core::nic", "rma_core::engine", "rma_core::backend"],
+        but: &[],
+        why: "a channel is the same over a host and in a simulation",
+    },
+    Never {
+        who: "rma_channel::ring",
+        from: &["rma_channel::link", "rma_core::executor"],
+        but: &[],
+        why: "a ring is memory, and knows no ops",
+    },
+    Never {
         who: "rma_xdp::device::udp",
         from: &["rma_xdp::device::xdp"],
         but: &[],

@@ -1,0 +1,223 @@
+//! Records that clear the bell of the next one (the paper's §4.3, inlined bell without zeroing):
+//! the receiver reads and frees, and writes nothing.
+//!
+//! Each message goes *below* the one before it. Its record is
+//!
+//! ```text
+//! | 0 | message, padded to words | length u32 | lap u32 |
+//!   the next bell                  this record's bell
+//! ```
+//!
+//! and its topmost word, the *bell*, is the lowest word of the record before: the one that said 0.
+//! So one op unsets the bell of the message that comes next and sets its own. The bell lands last,
+//! as the op that carries it is ordered.
+//!
+//! The paper needs messages in order, as one op writes 0 where the next op writes a length. Ops
+//! here have no order. So what has gathered while an op is under way goes as one *run*: records one
+//! below the other, of which only the topmost bell tells the receiver anything; the others are in
+//! their places by then. [`Writer`] makes runs. Who has more than an op's worth writes the run
+//! *without* its topmost bell first, by any ops in any order, and then that one word, an ordered
+//! WRITE after the bytes of its run and of the run before: [`Run::body`], [`Run::bell`].
+//!
+//! A sender keeps an image of the ring, from where it writes. The bell of a run is the lowest word
+//! of the run before, as which it is 0; so it comes into the image only when the op that carries it
+//! as 0 is over: [`Writer::set_bell`]. (An op may be read from memory until it is over. With the
+//! bell in its place too soon, the run before would bring it along.)
+//!
+//! Invariant: the word at the next bell is 0 until the message that it belongs to is whole, and all
+//! before it. Therefore one word stays free: the 0 of the newest record must not fall on the bell
+//! of the oldest that is not freed.
+
+use core::ops::Range;
+
+use rma_core::region::RegisteredRegion;
+
+use super::{Held, Malformed, Position, Reads, Record, RingLen, Room, WORD, padded, word_at};
+
+/// How many bytes of the ring a message of `len` bytes uses up: its own and its bell.
+#[must_use]
+pub const fn footprint(len: u32) -> u64 {
+    padded(len) + WORD
+}
+
+/// Where in the region the bell of the record at `position` is: positions count down from the last
+/// word.
+const fn bell_offset(ring: RingLen, position: Position) -> u64 {
+    ring.get() - WORD - ring.offset(position)
+}
+
+/// Messages that go together: records one below the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first, topmost record begins.
+    pub position: Position,
+    /// Where in the receiver's region the run's lowest byte is; from there on it is one run of
+    /// bytes, as the region is circular.
+    pub remote_offset: u64,
+    /// How many bytes it has, the 0 at its bottom and the bell at its top included.
+    pub len: u64,
+    /// How many messages.
+    pub messages: u32,
+    /// The topmost bell, as it stands in memory on this host.
+    bell: u64,
+}
+
+impl Run {
+    /// Which bytes of the run go first, in any order and by any ops: all but the topmost bell.
+    #[must_use]
+    pub const fn body(&self) -> Range<u64> {
+        0..self.len - WORD
+    }
+
+    /// Which bytes go when those have landed, and those of the run before: the topmost bell.
+    #[must_use]
+    pub const fn bell(&self) -> Range<u64> {
+        self.len - WORD..self.len
+    }
+}
+
+/// The sender's end of a ring: it makes runs in an image of the receiver's region, from where they
+/// are written to the same place there.
+#[derive(Debug)]
+pub struct Writer {
+    image: RegisteredRegion,
+    room: Room,
+    len_max: u32,
+    /// The first record that is in no run that was taken.
+    run: Position,
+    messages: u32,
+    /// The bell of the next run.
+    bell: u64,
+}
+
+impl Writer {
+    /// Of a ring that is empty, for messages of up to `len_max` bytes. `image` is circular and as
+    /// long as the ring.
+    #[must_use]
+    pub const fn new(image: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
+        let (room, run) = (Room::new(len, WORD), Position::ZERO);
+        Self { image, room, len_max, run, messages: 0, bell: 0 }
+    }
+
+    /// What is used up, and what is free again.
+    pub const fn room(&mut self) -> &mut Room {
+        &mut self.room
+    }
+
+    /// Where runs are written from: at their [`Run::remote_offset`].
+    #[must_use]
+    pub const fn image(&self) -> &RegisteredRegion {
+        &self.image
+    }
+
+    /// How many bytes the next run would have: 0 if there is none to take.
+    #[must_use]
+    pub const fn gathered(&self) -> u64 {
+        if self.messages == 0 { 0 } else { self.room.head().since(self.run) + WORD }
+    }
+
+    /// Adds a message to the next run. `None`: the ring is full, and there may be room later.
+    ///
+    /// # Panics
+    /// If the message is empty, or longer than the longest.
+    pub fn add(&mut self, message: &[u8]) -> Option<Position> {
+        let len = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        assert!(0 < len && len <= self.len_max, "{len} bytes are no message");
+        let ring = self.room.len;
+        let position = self.room.take(footprint(len))?;
+        let (bell, head) = (bell_offset(ring, position), ring.head(position, len).to_le());
+        let next = bell_offset(ring, self.room.head());
+        // Upwards from the next bell, around the end of the region if it comes to that. The image
+        // is as long as the ring: or else nothing is written.
+        let _ = self.image.store(next, 0);
+        let _ = self.image.write(next + WORD, message);
+        let pad = &[0; WORD as usize][..(padded(len) - u64::from(len)) as usize];
+        let _ = self.image.write(next + WORD + u64::from(len), pad);
+        if self.messages == 0 {
+            self.bell = head;
+        } else {
+            let _ = self.image.store(bell, head);
+        }
+        self.messages += 1;
+        Some(position)
+    }
+
+    /// Puts the bell of a run into the image. The run before it must be over, as far as its bytes
+    /// go: the bell is one of them, and 0 there.
+    pub fn set_bell(&self, run: &Run) {
+        let _ = self.image.store(bell_offset(self.room.len, run.position), run.bell);
+    }
+
+    /// Takes what has gathered, to be written once its bell is set ([`Writer::set_bell`]), but for
+    /// [`Run::body`], which may be written at once. `None` if nothing has.
+    pub fn take_run(&mut self) -> Option<Run> {
+        let messages = core::mem::take(&mut self.messages);
+        let (position, head) = (self.run, self.room.head());
+        if messages == 0 {
+            return None;
+        }
+        self.run = head;
+        let remote_offset = bell_offset(self.room.len, head);
+        let len = head.since(position) + WORD;
+        Some(Run { position, remote_offset, len, messages, bell: self.bell })
+    }
+}
+
+/// The receiver's end of a ring.
+#[derive(Debug)]
+pub struct Reader {
+    ring: RegisteredRegion,
+    len: RingLen,
+    len_max: u32,
+    next: Position,
+    tail: Position,
+    held: Held,
+}
+
+impl Reader {
+    /// Of a ring that is empty, for messages of up to `len_max` bytes. `ring` is circular, `len`
+    /// bytes long, and zero.
+    #[must_use]
+    pub fn new(ring: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
+        let (next, tail) = (Position::ZERO, Position::ZERO);
+        Self { ring, len, len_max, next, tail, held: Held::default() }
+    }
+}
+
+impl Reads for Reader {
+    fn poll(&mut self) -> Result<Option<Record>, Malformed> {
+        let Self { len: ring, len_max, next: position, .. } = *self;
+        let head = word_at(&self.ring, bell_offset(ring, position));
+        if head == 0 {
+            return Ok(None);
+        }
+        let (len, lap) = (head as u32, ring.lap(position));
+        let fits = 0 < len && len <= len_max && footprint(len) + WORD <= ring.get();
+        if !fits || head != ring.head(position, len) {
+            let position = position.to_bits();
+            return Err(Malformed::Record { position, head, len_max, lap });
+        }
+        self.held.take(position, footprint(len));
+        self.next = position.after(footprint(len));
+        let offset = bell_offset(ring, self.next) + WORD;
+        Ok(Some(Record { position, offset, len }))
+    }
+
+    fn give_back(&mut self, record: Record) -> Option<Position> {
+        let freed = self.held.give_back(record.position);
+        self.tail = self.tail.after(freed);
+        (freed > 0).then_some(self.tail)
+    }
+
+    fn tail(&self) -> Position {
+        self.tail
+    }
+
+    fn next(&self) -> Position {
+        self.next
+    }
+
+    fn ring(&self) -> &RegisteredRegion {
+        &self.ring
+    }
+}

@@ -1,0 +1,182 @@
+//! What both kinds of senders do: they keep what they have sent until it is processed.
+
+use std::collections::VecDeque;
+
+use rma_core::{
+    executor::{CallError, CallId, CallStatus},
+    grant::Grant,
+    portal::CommandPortal,
+    region::RegisteredRegion,
+};
+
+use crate::{
+    link::Link,
+    ring::{Position, RingLen, Room},
+    sender::{SendError, SendHandle, SendState},
+};
+
+/// What a sender has: of its own host, and from its receiver.
+#[derive(Clone, Debug)]
+pub struct SenderParts {
+    /// For WRITE into the receiver's ring.
+    pub grant: Grant,
+    /// A circular region of this host, as long as the ring: its image, which messages are written
+    /// from.
+    pub image: RegisteredRegion,
+    /// A word of this host, zero, which the receiver has a grant for WRITE for: its tail.
+    pub tail: RegisteredRegion,
+    /// How long the ring is.
+    pub len: RingLen,
+    /// The longest message, in bytes. One that takes more than the ring is never taken.
+    pub len_max: u32,
+}
+
+/// How far something that is sent has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its bytes are under way, but for the bell.
+    Bytes,
+    /// They have landed, and the bell has not been issued.
+    Ready,
+    /// Its bell is under way, or over.
+    Bell,
+    /// All of it is under way in one op, or over.
+    Whole,
+}
+
+/// What goes as one: a message, or a run of them.
+#[derive(Debug)]
+struct Sent {
+    /// Where it begins.
+    position: Position,
+    stage: Stage,
+    /// What is under way of it.
+    call: Option<CallId>,
+    /// How it ended.
+    status: Option<CallStatus>,
+}
+
+impl Sent {
+    /// Whether all of its bytes have landed, but perhaps the bell; or it has failed.
+    fn has_landed(&self) -> bool {
+        matches!(self.stage, Stage::Ready | Stage::Bell) || self.status.is_some()
+    }
+}
+
+/// What was sent and is not processed yet, in the order of positions.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    sent: VecDeque<Sent>,
+    /// The first that was not published.
+    broken: Option<(Position, CallStatus)>,
+}
+
+impl Sending {
+    /// Something begins at `position`, which `call` publishes.
+    pub(super) fn publish(&mut self, position: Position, call: CallId) {
+        let (stage, call, status) = (Stage::Whole, Some(call), None);
+        self.sent.push_back(Sent { position, stage, call, status });
+    }
+
+    /// Something begins at `position`, whose bytes `call` carries; a bell is to follow.
+    pub(super) fn begin(&mut self, position: Position, call: CallId) {
+        let (stage, call, status) = (Stage::Bytes, Some(call), None);
+        self.sent.push_back(Sent { position, stage, call, status });
+    }
+
+    /// The first whose bell may be issued: its bytes have landed, and those before it.
+    pub(super) fn ready(&self) -> Option<Position> {
+        let mut before = true;
+        for sent in &self.sent {
+            if sent.stage == Stage::Ready && sent.status.is_none() && before {
+                return Some(sent.position);
+            }
+            before = sent.has_landed();
+        }
+        None
+    }
+
+    /// The bell of what begins at `position` is under way.
+    pub(super) fn ring(&mut self, position: Position, call: CallId) {
+        if let Some(sent) = self.sent.iter_mut().find(|sent| sent.position == position) {
+            (sent.stage, sent.call) = (Stage::Bell, Some(call));
+        }
+    }
+
+    /// How many are not over.
+    pub(super) fn under_way(&self) -> usize {
+        self.sent.iter().filter(|sent| sent.status.is_none()).count()
+    }
+
+    /// Whether more may be sent.
+    pub(super) fn check(&self) -> Result<(), SendError> {
+        match self.broken {
+            Some((position, status)) => {
+                Err(SendError::Broken { handle: SendHandle(position), status })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes what became of calls, and the tail that stands in `word`.
+    pub(super) fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        word: &RegisteredRegion,
+        room: &mut Room,
+    ) -> Result<(), SendError> {
+        for sent in &mut self.sent {
+            let Some(outcome) = sent.call.and_then(|call| link.take(call)) else { continue };
+            sent.call = None;
+            match (outcome.status, sent.stage) {
+                (CallStatus::Ok, Stage::Bytes) => sent.stage = Stage::Ready,
+                (status, _) => sent.status = Some(status),
+            }
+        }
+        // A word of this host, which the receiver writes: not believed, but by `told`.
+        let told = Position::from_bits(word.load(0).map_or(0, u64::from_le));
+        let is_over = |sent: &&Sent| sent.status.is_some();
+        // Bytes that are under way must not change, whatever the receiver has seen of them.
+        let changeable = self.sent.iter().find(|sent| !is_over(sent));
+        let changeable = changeable.map_or(room.head(), |sent| sent.position);
+        let (told, behind) = (room.newest(told)?, room.tail());
+        let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
+        room.told(tail)?;
+        while let Some(sent) = self.sent.front()
+            && self.sent.get(1).map_or(room.head(), |next| next.position).since(behind)
+                <= tail.since(behind)
+            && is_over(&sent)
+        {
+            self.sent.pop_front();
+        }
+        let failed = |sent: &Sent| match sent.status {
+            Some(CallStatus::Ok) | None => None,
+            Some(status) => Some((sent.position, status)),
+        };
+        // One that nobody knew of is known to have come once it is processed.
+        self.broken = self.sent.iter().find_map(failed);
+        Ok(())
+    }
+
+    /// What became of the message at `position`.
+    pub(super) fn test(&self, position: Position, room: &Room) -> SendState {
+        let since = |at: Position| at.since(room.tail());
+        if since(position) >= room.head().since(room.tail()) {
+            return SendState::Processed;
+        }
+        let found = self.sent.iter().rev().find(|sent| since(sent.position) <= since(position));
+        match found.and_then(|sent| sent.status) {
+            Some(CallStatus::Ok) => SendState::Accepted,
+            Some(status) => SendState::Failed(status),
+            None => SendState::Sending,
+        }
+    }
+}
+
+/// What a call's refusal means for who sends.
+pub(super) const fn refused(error: CallError) -> SendError {
+    match error {
+        CallError::TooManyCalls { .. } => SendError::Full,
+        error => SendError::Call(error),
+    }
+}
