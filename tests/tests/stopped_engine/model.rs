@@ -11,11 +11,15 @@ pub(crate) const AREA: u64 = 4096;
 /// How often the other host is stopped.
 pub(crate) const ROUNDS: u64 = 40;
 
+/// How many at most, while they have not met what they are about: how a machine runs the two
+/// processes may keep them from it for long.
+pub(crate) const ROUNDS_MAX: u64 = 8 * ROUNDS;
+
 /// Areas of a round, of which each WRITE has one.
 pub(crate) const PER_ROUND: u64 = 128;
 
 /// Areas of the region: the first, which shows where it is, and those of all rounds.
-pub(crate) const AREAS: u64 = 1 + ROUNDS * PER_ROUND;
+pub(crate) const AREAS: u64 = 1 + ROUNDS_MAX * PER_ROUND;
 
 /// Numbers that follow from a seed.
 pub(crate) struct Random(pub(crate) u64);
