@@ -126,7 +126,7 @@ impl<R: Reads> Receiver<R> {
         let (tail, is_all) = (reader.tail(), reader.tail() == reader.next());
         match teller.poll(link, now, (tail, is_all)) {
             // Others of the link are over sooner or later.
-            Err(CallError::TooManyCalls { .. }) => Ok(None),
+            Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => Ok(None),
             told => Ok(told?),
         }
     }

@@ -63,6 +63,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// From where to where in the ring it goes: the next run begins where it ends.
+    pub(crate) const fn positions(&self) -> (Position, Position) {
+        (self.position, self.position.after(self.len - WORD))
+    }
+
     /// Which bytes of the run go first, in any order and by any ops: all but the topmost bell.
     #[must_use]
     pub const fn body(&self) -> Range<u64> {
@@ -160,6 +165,12 @@ impl Writer {
         let remote_offset = bell_offset(self.room.len, head);
         let len = head.since(position) + WORD;
         Some(Run { position, remote_offset, len, messages, bell: self.bell })
+    }
+
+    /// Takes a run back, which was the last one taken, and to which nothing has been added since:
+    /// nothing was issued of it.
+    pub(crate) fn untake_run(&mut self, run: &Run) {
+        (self.run, self.messages, self.bell) = (run.position, run.messages, run.bell);
     }
 }
 

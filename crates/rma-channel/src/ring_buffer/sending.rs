@@ -49,6 +49,8 @@ enum Stage {
 struct Sent {
     /// Where it begins.
     position: Position,
+    /// Where what comes next begins.
+    end: Position,
     stage: Stage,
     /// What is under way of it.
     call: Option<CallId>,
@@ -72,16 +74,17 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Something begins at `position`, which `call` publishes.
-    pub(super) fn publish(&mut self, position: Position, call: CallId) {
+    /// What lies from `position` to `end` is published by `call`.
+    pub(super) fn publish(&mut self, (position, end): (Position, Position), call: CallId) {
         let (stage, call, status) = (Stage::Whole, Some(call), None);
-        self.sent.push_back(Sent { position, stage, call, status });
+        self.sent.push_back(Sent { position, end, stage, call, status });
     }
 
-    /// Something begins at `position`, whose bytes `call` carries; a bell is to follow.
-    pub(super) fn begin(&mut self, position: Position, call: CallId) {
+    /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
+    /// follow.
+    pub(super) fn begin(&mut self, (position, end): (Position, Position), call: CallId) {
         let (stage, call, status) = (Stage::Bytes, Some(call), None);
-        self.sent.push_back(Sent { position, stage, call, status });
+        self.sent.push_back(Sent { position, end, stage, call, status });
     }
 
     /// The first whose bell may be issued: its bytes have landed, and those before it.
@@ -143,8 +146,7 @@ impl Sending {
         let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
         room.told(tail)?;
         while let Some(sent) = self.sent.front()
-            && self.sent.get(1).map_or(room.head(), |next| next.position).since(behind)
-                <= tail.since(behind)
+            && sent.end.since(behind) <= tail.since(behind)
             && is_over(&sent)
         {
             self.sent.pop_front();
@@ -164,7 +166,9 @@ impl Sending {
         if since(position) >= room.head().since(room.tail()) {
             return SendState::Processed;
         }
-        let found = self.sent.iter().rev().find(|sent| since(sent.position) <= since(position));
+        // The tail may be within what is sent, so where that begins says nothing; and behind all of
+        // it is what only gathers.
+        let found = self.sent.iter().find(|sent| since(position) < since(sent.end));
         match found.and_then(|sent| sent.status) {
             Some(CallStatus::Ok) => SendState::Accepted,
             Some(status) => SendState::Failed(status),
@@ -176,7 +180,7 @@ impl Sending {
 /// What a call's refusal means for who sends.
 pub(super) const fn refused(error: CallError) -> SendError {
     match error {
-        CallError::TooManyCalls { .. } => SendError::Full,
+        CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_) => SendError::Full,
         error => SendError::Call(error),
     }
 }

@@ -96,7 +96,7 @@ impl Sender {
             self.writer.room().untake(footprint(len));
             refused(error)
         })?;
-        self.sending.publish(place.position, call);
+        self.sending.publish((place.position, self.writer.room().head()), call);
         Ok(SendHandle(place.position))
     }
 

@@ -75,7 +75,7 @@ impl Sender {
         now: Instant,
     ) -> Result<(), SendError> {
         self.sending.poll(link, &self.parts.tail, self.writer.room())?;
-        self.issue(link, now)
+        self.issue(link, now).or_else(later)
     }
 
     /// Sends a message: it is copied into the ring's image, and goes at once if nothing is under
@@ -83,7 +83,8 @@ impl Sender {
     ///
     /// # Errors
     /// If it cannot be, if there is no room, or a message before it has failed. Then nothing was
-    /// taken.
+    /// taken; but after [`SendError::Call`] the message is among those that gather, and the link is
+    /// asked again with each poll.
     pub fn send<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -96,11 +97,8 @@ impl Sender {
         }
         self.sending.check()?;
         let position = self.writer.add(message).ok_or(SendError::Full)?;
-        // What the link has no room for now goes with the next poll.
-        match self.issue(link, now) {
-            Ok(()) | Err(SendError::Full) => Ok(SendHandle(position)),
-            Err(error) => Err(error),
-        }
+        self.issue(link, now).or_else(later)?;
+        Ok(SendHandle(position))
     }
 
     /// Issues what has gathered: if nothing is under way, or it is more than one op can carry. And
@@ -128,20 +126,39 @@ impl Sender {
             return Err(SendError::Full);
         }
         let Some(run) = self.writer.take_run() else { return Ok(()) };
-        if is_large {
-            let SenderParts { grant, image, .. } = &self.parts;
-            let (at, len) = (run.remote_offset, run.body().end);
-            let piece = Piece { grant, remote_offset: at, local: image, local_offset: at, len };
-            let body = Call::of(core::slice::from_ref(&piece));
-            self.sending.begin(run.position, link.submit(now, &body).map_err(refused)?);
-            self.bells.push_back(run);
+        let submitted = if is_large {
+            self.body(link, now, &run)
         } else {
             // Nothing is under way: nothing carries the bell as 0.
             self.writer.set_bell(&run);
-            let call = self.ordered(link, now, &run, 0..run.len)?;
-            self.sending.publish(run.position, call);
+            self.ordered(link, now, &run, 0..run.len)
+        };
+        match submitted {
+            Ok(call) if is_large => {
+                self.sending.begin(run.positions(), call);
+                self.bells.push_back(run);
+            }
+            Ok(call) => self.sending.publish(run.positions(), call),
+            Err(error) => {
+                // Its messages go with those that come.
+                self.writer.untake_run(&run);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// Issues the bytes of a run, but for its bell.
+    fn body<P: AsMut<CommandPortal>>(
+        &self,
+        link: &mut Link<P>,
+        now: Instant,
+        run: &Run,
+    ) -> Result<CallId, SendError> {
+        let SenderParts { grant, image, .. } = &self.parts;
+        let (at, len) = (run.remote_offset, run.body().end);
+        let piece = Piece { grant, remote_offset: at, local: image, local_offset: at, len };
+        link.submit(now, &Call::of(core::slice::from_ref(&piece))).map_err(refused)
     }
 
     /// Issues an ordered WRITE of a part of a run.
@@ -171,3 +188,11 @@ impl Sender {
         self.writer.room().tail()
     }
 }
+
+/// What the link has no room for now goes with a later poll.
+fn later(error: SendError) -> Result<(), SendError> {
+    if error == SendError::Full { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests;
