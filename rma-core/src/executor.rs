@@ -443,7 +443,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// [`Instant::ZERO`] if at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.asked {
+        // A call that ended as it began may have left others to be told.
+        if self.asked || self.after.has_resolved() {
             return Some(Instant::ZERO);
         }
         let deadline = self.deadlines.peek().map(|&Reverse((at, _))| at);
