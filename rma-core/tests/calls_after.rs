@@ -1,8 +1,6 @@
 //! Calls that come after others are told in time: an application that sleeps for as long as
 //! `poll_timeout` says misses nothing.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::time::Duration;
 use std::sync::Arc;
 
