@@ -10,7 +10,9 @@ use rma_core::{
 /// each call of theirs is given the link that they were made for.
 ///
 /// It keeps what became of a call until its end asks for it, and for no longer than until the
-/// executor gives its name to another call.
+/// executor gives its name to another call. So *every* end is to be polled after each
+/// [`Link::poll`], before anything more is sent by any of them: one that is left out may never
+/// learn what became of its messages.
 #[derive(Debug)]
 pub struct Link<P: AsMut<CommandPortal> = CommandPortal> {
     executor: CommandExecutor<P>,
@@ -25,8 +27,8 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         Self { executor, ended: Vec::new() }
     }
 
-    /// Takes the completions that there are, and issues what may be issued. Channel ends are to be
-    /// polled after it. Returns how much there was to do.
+    /// Takes the completions that there are, and issues what may be issued. All channel
+    /// ends are to be polled after it. Returns how much there was to do.
     pub fn poll(&mut self, now: Instant) -> usize {
         let work = self.executor.poll(now);
         while let Some(outcome) = self.executor.poll_outcome() {

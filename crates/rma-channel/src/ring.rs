@@ -193,6 +193,9 @@ pub trait Reads {
     /// If what is there cannot be a record. It stays so.
     fn poll(&mut self) -> Result<Option<Record>, Malformed>;
 
+    /// Whether something stands where the next message would, to be taken or refused.
+    fn has_next(&self) -> bool;
+
     /// Gives a message back, which is one of this ring: its bytes are free as soon as all before it
     /// are. Returns up to where the ring is free now, if that is news for the sender.
     fn give_back(&mut self, record: Record) -> Option<Position>;

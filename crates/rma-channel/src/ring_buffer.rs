@@ -123,7 +123,7 @@ impl<R: Reads> Receiver<R> {
         now: rma_core::time::Instant,
     ) -> Result<Option<CallStatus>, ReceiveError> {
         let Self { reader, teller } = self;
-        let (tail, is_all) = (reader.tail(), reader.tail() == reader.next());
+        let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
         match teller.poll(link, now, (tail, is_all)) {
             // Others of the link are over sooner or later.
             Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => Ok(None),

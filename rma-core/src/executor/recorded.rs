@@ -75,7 +75,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// ([`Outcome::in_doubt`](super::Outcome::in_doubt)), in the latency class. `grant` is one for
     /// its region and type, under the region's present key.
     ///
-    /// The target is asked again and again, for four timeouts or until `deadline`, once at least.
+    /// The target is asked again and again, for four timeouts or until `deadline`; once at least,
+    /// unless the call waits for a fence until then.
     /// If it answers, the outcome is OK, whatever it says, and has a
     /// [`verdict`](super::Outcome::verdict): an op that was not applied may be issued again then.
     /// Otherwise the outcome is [`CallStatus::Unknown`](super::CallStatus::Unknown) and names the

@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod bad_input;
+mod calls_after;
 mod died;
 mod order;
 mod publishing;

@@ -214,6 +214,10 @@ impl Reads for Reader {
         Ok(Some(Record { position, offset, len }))
     }
 
+    fn has_next(&self) -> bool {
+        word_at(&self.ring, bell_offset(self.len, self.next)) != 0
+    }
+
     fn give_back(&mut self, record: Record) -> Option<Position> {
         let freed = self.held.give_back(record.position);
         self.tail = self.tail.after(freed);

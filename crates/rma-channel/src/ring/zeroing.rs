@@ -141,6 +141,13 @@ impl Reader {
         Self { ring, len, len_max, next, tail, held: Held::default() }
     }
 
+    /// The first word of the next record: 0 if there is none.
+    fn head(&self) -> u64 {
+        // All of a full ring is taken and not given back: the oldest record begins here.
+        let is_full = self.next.since(self.tail) == self.len.get();
+        if is_full { 0 } else { word_at(&self.ring, self.len.offset(self.next)) }
+    }
+
     fn zero(&self, offset: u64, len: u64) {
         const ZEROS: [u8; 256] = [0; 256];
         let mut at = 0;
@@ -156,10 +163,7 @@ impl Reader {
 impl Reads for Reader {
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
         let Self { len: ring, len_max, next: position, .. } = *self;
-        let offset = ring.offset(position);
-        // All of a full ring is taken and not given back: the oldest record begins here.
-        let is_full = position.since(self.tail) == ring.get();
-        let head = if is_full { 0 } else { word_at(&self.ring, offset) };
+        let (offset, head) = (ring.offset(position), self.head());
         if head == 0 {
             return Ok(None);
         }
@@ -176,6 +180,10 @@ impl Reads for Reader {
         self.held.take(position, footprint(len));
         self.next = position.after(footprint(len));
         Ok(Some(Record { position, offset, len }))
+    }
+
+    fn has_next(&self) -> bool {
+        self.head() != 0
     }
 
     fn give_back(&mut self, record: Record) -> Option<Position> {

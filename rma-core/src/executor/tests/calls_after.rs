@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use rma_core::{
+use crate::{
     addr::{HostAddr, Pid},
     command::Completion,
     crypto::DerivedRegionKey,
