@@ -426,6 +426,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
 
     /// Takes the completions that there are, and issues what may be issued. Returns how much there
     /// was to do; 0 if nothing, and then there are no outcomes that there were not before.
+    // A function of its own: in one with all that its caller does, an op took 95 ns instead of 78.
+    #[inline(never)]
     pub fn poll(&mut self, now: Instant) -> usize {
         self.asked = false;
         let mut work = 0;
