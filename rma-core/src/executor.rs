@@ -474,12 +474,6 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.calls.in_use()
     }
 
-    /// How many more calls it can take.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        usize::from(self.calls.count()) - self.calls.in_use()
-    }
-
     /// How many calls have something that has not been issued: for want of a window or a slot, or
     /// as its time or the passing of a fence has not come. Looks at as many places of calls, at
     /// most, as there have been calls at once.

@@ -66,11 +66,6 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.executor.submit_op(now, call)
     }
 
-    /// How many calls more there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.executor.room()
-    }
-
     /// What became of `call`; `None` while it is under way, or if somebody has asked before.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Outcome> {
         let ended = self.ended.get_mut(call.index())?;

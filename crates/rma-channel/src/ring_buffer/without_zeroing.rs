@@ -122,9 +122,6 @@ impl Sender {
         if gathered == 0 || is_busy && !is_large {
             return Ok(());
         }
-        if link.room() == 0 {
-            return Err(SendError::Full);
-        }
         let Some(run) = self.writer.take_run() else { return Ok(()) };
         let submitted = if is_large {
             self.body(link, now, &run)
