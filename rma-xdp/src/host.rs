@@ -7,6 +7,7 @@
 
 mod executors;
 mod queues;
+pub(crate) mod registrar;
 mod tenants;
 
 use core::time::Duration;

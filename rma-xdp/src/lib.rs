@@ -107,12 +107,17 @@ pub use driver::tenant::{
 };
 pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::HostError;
+pub use host::registrar::HostRegistrar;
 pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
 pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays};
 pub use random::random_region_key;
+
+/// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
+#[doc(inline)]
+pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{

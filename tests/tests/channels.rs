@@ -3,18 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use rma_channel::{
-    Link, SendError, SendHandle, SendState,
-    ring::{Reads, RingLen},
-    ring_buffer::{Receiver, SenderParts, with_zeroing, without_zeroing},
+    Half, Link, Message, Peer, Receiver, SendError, SendState, Sender,
+    ring::RingLen,
+    ring_buffer::{RingConfig, with_zeroing, without_zeroing},
 };
 use rma_core::executor::{CommandExecutor, ExecutorConfig};
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    Clock, Grant, HostAddr, HostConfig, InlineHost, OpType, Permissions, PortalLease, Region,
-    RegisteredRegion, TscClock, random_region_key,
+    Clock, HostAddr, HostConfig, HostRegistrar, InlineEngine, InlineHost, PortalLease, TscClock,
 };
 
 /// A host, its link, and what keeps its slots.
@@ -33,110 +32,35 @@ impl End {
         Self { host, address, link: Link::new(executor), _lease: lease }
     }
 
-    /// A region that goes around, and a grant for `other` to write to it.
-    fn circular(&self, len: u64, other: &Self) -> (RegisteredRegion, Grant) {
-        let memory = Arc::new(Region::circular(len as usize).unwrap());
-        let key = random_region_key().unwrap();
-        self.granted(self.host.register_memory(memory, key, Permissions::WRITE).unwrap(), other)
+    fn peer(&self) -> Peer {
+        Peer { address: self.address, pid: self.host.pid() }
     }
 
-    fn word(&self, other: &Self) -> (RegisteredRegion, Grant) {
-        self.granted(self.host.register(8, Permissions::WRITE).unwrap(), other)
-    }
-
-    fn granted(&self, region: RegisteredRegion, other: &Self) -> (RegisteredRegion, Grant) {
-        let pid = other.host.pid();
-        let grant = self.host.grant(&region, other.address, pid, OpType::Write).unwrap();
-        (region, grant)
+    fn registrar(&self) -> HostRegistrar<'_, InlineEngine> {
+        HostRegistrar::new(&self.host, self.address)
     }
 }
 
-/// A channel of either kind.
-trait Sends {
-    type Reader: Reads;
-    fn new(parts: SenderParts) -> Self;
-    fn receiver(
-        ring: RegisteredRegion,
-        len: RingLen,
-        len_max: u32,
-        tail: (Grant, RegisteredRegion),
-    ) -> Receiver<Self::Reader>;
-    fn poll(&mut self, link: &mut Link, now: rma_xdp::Instant) -> Result<(), SendError>;
-    fn send(
-        &mut self,
-        link: &mut Link,
-        now: rma_xdp::Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError>;
-    fn test(&mut self, handle: SendHandle) -> SendState;
+/// Both ends of a channel.
+type Ends = (Box<dyn Sender>, Box<dyn Receiver>);
+
+fn connect<S: Sender + 'static, R: Receiver + 'static>(sender: Half<S>, receiver: Half<R>) -> Ends {
+    let (to, from) = (receiver.terms().clone(), sender.terms().clone());
+    (Box::new(sender.connect(&to).unwrap()), Box::new(receiver.connect(&from).unwrap()))
 }
 
-impl Sends for with_zeroing::Sender {
-    type Reader = rma_channel::ring::zeroing::Reader;
-
-    fn new(parts: SenderParts) -> Self {
-        Self::new(parts)
-    }
-
-    fn receiver(
-        ring: RegisteredRegion,
-        len: RingLen,
-        len_max: u32,
-        tail: (Grant, RegisteredRegion),
-    ) -> Receiver<Self::Reader> {
-        with_zeroing::Receiver::new(ring, len, len_max, tail)
-    }
-
-    fn poll(&mut self, link: &mut Link, _: rma_xdp::Instant) -> Result<(), SendError> {
-        Self::poll(self, link)
-    }
-
-    fn send(
-        &mut self,
-        link: &mut Link,
-        now: rma_xdp::Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError> {
-        Self::send(self, link, now, message)
-    }
-
-    fn test(&mut self, handle: SendHandle) -> SendState {
-        Self::test(self, handle)
-    }
+fn with_zeroing(from: &End, to: &End, config: RingConfig) -> Ends {
+    let sender = with_zeroing::Sender::open(&mut from.registrar(), config);
+    let config = config.with(|it| it.peer = from.peer());
+    let receiver = with_zeroing::Receiver::open(&mut to.registrar(), config);
+    connect(sender.unwrap(), receiver.unwrap())
 }
 
-impl Sends for without_zeroing::Sender {
-    type Reader = rma_channel::ring::without_zeroing::Reader;
-
-    fn new(parts: SenderParts) -> Self {
-        Self::new(parts)
-    }
-
-    fn receiver(
-        ring: RegisteredRegion,
-        len: RingLen,
-        len_max: u32,
-        tail: (Grant, RegisteredRegion),
-    ) -> Receiver<Self::Reader> {
-        without_zeroing::Receiver::new(ring, len, len_max, tail)
-    }
-
-    fn poll(&mut self, link: &mut Link, now: rma_xdp::Instant) -> Result<(), SendError> {
-        Self::poll(self, link, now)
-    }
-
-    fn send(
-        &mut self,
-        link: &mut Link,
-        now: rma_xdp::Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError> {
-        Self::send(self, link, now, message)
-    }
-
-    fn test(&mut self, handle: SendHandle) -> SendState {
-        Self::test(self, handle)
-    }
+fn without_zeroing(from: &End, to: &End, config: RingConfig) -> Ends {
+    let sender = without_zeroing::Sender::open(&mut from.registrar(), config);
+    let config = config.with(|it| it.peer = from.peer());
+    let receiver = without_zeroing::Receiver::open(&mut to.registrar(), config);
+    connect(sender.unwrap(), receiver.unwrap())
 }
 
 fn message(number: u64, len: usize) -> Vec<u8> {
@@ -145,17 +69,14 @@ fn message(number: u64, len: usize) -> Vec<u8> {
 
 /// Sends messages of these lengths through a ring of `ring_len` bytes. The receiver takes one
 /// message in `slowness` looks.
-fn run<S: Sends>(ring_len: u64, lens: &[usize], slowness: usize) {
-    let len_max = *lens.iter().max().unwrap() as u32;
-    let len = RingLen::new(ring_len).unwrap();
+fn run(open: fn(&End, &End, RingConfig) -> Ends, ring_len: u64, lens: &[usize], slowness: usize) {
     let Loopback { addresses: [client, server], port } = Loopback::unused();
     let (mut from, mut to) = (End::open(client, port), End::open(server, port));
-    let (ring, ring_grant) = to.circular(ring_len, &from);
-    let (image, _) = from.circular(ring_len, &to);
-    let (tail, tail_grant) = from.word(&to);
-    let (word, _) = to.word(&from);
-    let mut sender = S::new(SenderParts { grant: ring_grant, image, tail, len, len_max });
-    let mut receiver = S::receiver(ring, len, len_max, (tail_grant, word));
+    let config = RingConfig::with_peer(to.peer()).with(|it| {
+        it.len = RingLen::new(ring_len).unwrap();
+        it.len_max = *lens.iter().max().unwrap() as u32;
+    });
+    let (mut sender, mut receiver) = open(&from, &to, config);
     let clock = TscClock::new();
     let (mut sent, mut got, mut looks) = (VecDeque::new(), 0, 0);
     let mut issued = 0;
@@ -176,12 +97,12 @@ fn run<S: Sends>(ring_len: u64, lens: &[usize], slowness: usize) {
         to.link.poll(now);
         looks += 1;
         if looks % slowness == 0
-            && let Some(come) = receiver.receive().unwrap()
+            && let Some(come) = Message::next(&mut *receiver).unwrap()
         {
             assert_eq!(come.to_vec(), message(got as u64, lens[got]), "message {got}");
             got += 1;
         }
-        assert_eq!(receiver.poll(&mut to.link, now).unwrap(), None);
+        receiver.poll(&mut to.link, now).unwrap();
         // In order, and never back.
         while let Some(&handle) = sent.front()
             && sender.test(handle) == SendState::Processed
@@ -193,13 +114,13 @@ fn run<S: Sends>(ring_len: u64, lens: &[usize], slowness: usize) {
         }
     }
     assert_eq!(got, lens.len(), "what is processed has been received");
-    assert_eq!(receiver.receive().unwrap().map(|message| message.to_vec()), None);
+    assert!(Message::next(&mut *receiver).unwrap().is_none());
 }
 
 /// Both kinds.
 fn both(ring_len: u64, lens: &[usize], slowness: usize) {
-    run::<with_zeroing::Sender>(ring_len, lens, slowness);
-    run::<without_zeroing::Sender>(ring_len, lens, slowness);
+    run(with_zeroing, ring_len, lens, slowness);
+    run(without_zeroing, ring_len, lens, slowness);
 }
 
 #[test]
@@ -221,13 +142,12 @@ fn messages_of_several_ops_are_there_when_their_last_word_is() {
 fn what_is_no_message_is_refused() {
     let Loopback { addresses: [client, server], port } = Loopback::unused();
     let (mut from, to) = (End::open(client, port), End::open(server, port));
-    let (_ring, grant) = to.circular(256, &from);
-    let (image, _) = from.circular(256, &to);
-    let (tail, _) = from.word(&to);
-    let len = RingLen::new(256).unwrap();
-    let parts = SenderParts { grant, image, tail: tail.clone(), len, len_max: 100 };
+    let config = RingConfig::with_peer(to.peer()).with(|it| {
+        it.len = RingLen::new(256).unwrap();
+        it.len_max = 100;
+    });
+    let (mut sender, _receiver) = with_zeroing(&from, &to, config);
     let now = TscClock::new().now();
-    let mut sender = with_zeroing::Sender::new(parts);
     for len in [0, 101] {
         let refused = sender.send(&mut from.link, now, &vec![0; len]);
         assert_eq!(refused, Err(SendError::Len { len, max: 100 }));
@@ -236,8 +156,4 @@ fn what_is_no_message_is_refused() {
         sender.send(&mut from.link, now, &[1; 100]).unwrap();
     }
     assert_eq!(sender.send(&mut from.link, now, &[1; 100]), Err(SendError::Full));
-    // A tail that nobody can have reached.
-    tail.store(0, u64::to_le(1 << 20)).unwrap();
-    let refused = sender.poll(&mut from.link).unwrap_err();
-    assert!(refused.to_string().contains("1048576"), "{refused}");
 }

@@ -5,18 +5,44 @@
 //! that fails is made good by the next, as a later tail says all that an earlier one says. What is
 //! told may be old, and never wrong.
 
+use std::sync::Arc;
+
 use rma_core::{
     executor::{Call, CallError, CallId, CallStatus, Piece},
     grant::Grant,
+    op::OpType,
     portal::CommandPortal,
-    region::RegisteredRegion,
+    region::{Permissions, RegisteredRegion},
     time::Instant,
 };
+use rma_shm::Region;
 
 use crate::{
     link::Link,
-    ring::{Position, RingLen, WORD},
+    registrar::{Peer, Registrar},
+    ring::{Position, WORD},
+    terms::OpenError,
 };
+
+/// A word of this host's, zero, that `peer` may write: where a sender is told the tail.
+pub(crate) fn tail_word<R: Registrar>(
+    registrar: &mut R,
+    peer: Peer,
+) -> Result<(RegisteredRegion, Grant), OpenError<R::Error>> {
+    let word = region(registrar, Region::new(WORD as usize)?, Permissions::WRITE)?;
+    let grant = registrar.grant(&word, peer, OpType::Write).map_err(OpenError::Host)?;
+    Ok((word, grant))
+}
+
+/// Memory of an end, under a key of its own.
+pub(crate) fn region<R: Registrar>(
+    registrar: &mut R,
+    memory: Region,
+    permissions: Permissions,
+) -> Result<RegisteredRegion, OpenError<R::Error>> {
+    let key = registrar.key().map_err(OpenError::Host)?;
+    registrar.register(Arc::new(memory), key, permissions, None).map_err(OpenError::Host)
+}
 
 /// The receiver's end: what tells the tail.
 #[derive(Debug)]
@@ -34,8 +60,16 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) const fn new(grant: Grant, word: RegisteredRegion, len: RingLen) -> Self {
-        Self { grant, word, every: len.get() / 2, told: Position::ZERO, telling: None }
+    /// Who tells half of `capacity` at the latest. `word` is a word of this host's.
+    pub(crate) const fn new(grant: Grant, word: RegisteredRegion, capacity: u64) -> Self {
+        Self { grant, word, every: capacity / 2, told: Position::ZERO, telling: None }
+    }
+
+    /// The word that a tail is told from.
+    pub(crate) fn word<R: Registrar>(
+        registrar: &mut R,
+    ) -> Result<RegisteredRegion, OpenError<R::Error>> {
+        region(registrar, Region::new(WORD as usize)?, Permissions::NONE)
     }
 
     /// Tells `tail` if it is time. `is_all`: nothing that has come is left to be processed.
@@ -61,7 +95,12 @@ impl Teller {
             let _ = self.word.store(0, tail.to_bits().to_le());
             let (grant, local) = (&self.grant, &self.word);
             let word = Piece { grant, remote_offset: 0, local, local_offset: 0, len: WORD };
-            self.telling = Some((link.submit(now, &Call::of(&[word]))?, tail));
+            match link.submit(now, &Call::of(&[word])) {
+                Ok(call) => self.telling = Some((call, tail)),
+                // Others of the link are over sooner or later.
+                Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(failed)
     }

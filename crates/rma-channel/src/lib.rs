@@ -2,8 +2,12 @@
 //! (*the paper*; section numbers alone are its).
 //!
 //! The paper sorts every known way to move messages over remote memory into six families and twenty
-//! channels. What is here so far: [`ring`], circular buffers and the records in them, and of the
-//! channels [`ring_buffer`]'s two with an inlined bell. The others are not here yet.
+//! channels ([`table::Kind`]): there is no best one. Each channel here has a module of its own in
+//! that of its family, with two ends, which are opened at two hosts ([`Registrar`]), told what the
+//! other end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same
+//! for all: [`Sender`] and [`Receiver`], after the paper's API (§6).
+//!
+//! Rings are built on [`ring`]: circular buffers and the records in them.
 //!
 //! # What it is not
 //!
@@ -24,9 +28,18 @@
 
 mod flow;
 pub mod link;
+pub mod receiver;
+pub mod registrar;
 pub mod ring;
 pub mod ring_buffer;
 pub mod sender;
+mod sending;
+pub mod table;
+pub mod terms;
 
 pub use link::Link;
-pub use sender::{SendError, SendHandle, SendState};
+pub use receiver::{Claim, Claims, Message, ReceiveError, Receiver};
+pub use registrar::{Peer, Registrar};
+pub use sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender};
+pub use table::Kind;
+pub use terms::{Half, OpenError, Terms, TermsError};

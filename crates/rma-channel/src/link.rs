@@ -9,26 +9,28 @@ use rma_core::{
 /// An executor that many channel ends issue through. Used by one thread at a time, as they are;
 /// each call of theirs is given the link that they were made for.
 ///
-/// It keeps what became of a call until its end asks for it, and for no longer than until the
-/// executor gives its name to another call. So *every* end is to be polled after each
-/// [`Link::poll`], before anything more is sent by any of them: one that is left out may never
-/// learn what became of its messages.
+/// It keeps what became of a call until its end asks for it. What an end that was dropped had under
+/// way is kept until the link is dropped too.
 #[derive(Debug)]
 pub struct Link<P: AsMut<CommandPortal> = CommandPortal> {
     executor: CommandExecutor<P>,
     /// By [`CallId::index`]: how the call ended, and nobody has asked yet.
     ended: Vec<Option<Outcome>>,
+    /// Outcomes that nobody had asked for when the executor gave their numbers to other calls,
+    /// which have ended by now. Mostly empty.
+    late: Vec<Outcome>,
+    copied_bytes: u64,
 }
 
 impl<P: AsMut<CommandPortal>> Link<P> {
     /// A link that issues through `executor`, which nobody else uses.
     #[must_use]
     pub const fn new(executor: CommandExecutor<P>) -> Self {
-        Self { executor, ended: Vec::new() }
+        Self { executor, ended: Vec::new(), late: Vec::new(), copied_bytes: 0 }
     }
 
-    /// Takes the completions that there are, and issues what may be issued. All channel
-    /// ends are to be polled after it. Returns how much there was to do.
+    /// Takes the completions that there are, and issues what may be issued. Channel ends are to be
+    /// polled after it. Returns how much there was to do.
     pub fn poll(&mut self, now: Instant) -> usize {
         let work = self.executor.poll(now);
         while let Some(outcome) = self.executor.poll_outcome() {
@@ -36,7 +38,7 @@ impl<P: AsMut<CommandPortal>> Link<P> {
             if index >= self.ended.len() {
                 self.ended.resize(index + 1, None);
             }
-            self.ended[index] = Some(outcome);
+            self.late.extend(self.ended[index].replace(outcome));
         }
         work
     }
@@ -69,6 +71,21 @@ impl<P: AsMut<CommandPortal>> Link<P> {
     /// What became of `call`; `None` while it is under way, or if somebody has asked before.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Outcome> {
         let ended = self.ended.get_mut(call.index())?;
-        ended.take_if(|outcome| outcome.call == call)
+        let ended = ended.take_if(|outcome| outcome.call == call);
+        ended.or_else(|| {
+            let late = self.late.iter().position(|outcome| outcome.call == call)?;
+            Some(self.late.swap_remove(late))
+        })
+    }
+
+    /// Bytes of messages that channel ends have copied to send them, since the beginning. Where
+    /// nothing is to be copied ([`SendRegion`](crate::SendRegion)) it stands still.
+    #[must_use]
+    pub const fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
+
+    pub(crate) const fn count_copied(&mut self, bytes: usize) {
+        self.copied_bytes += bytes as u64;
     }
 }

@@ -52,7 +52,7 @@ impl Position {
 
     /// `bytes` further on.
     #[must_use]
-    const fn after(self, bytes: u64) -> Self {
+    pub(crate) const fn after(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))
     }
 
@@ -72,6 +72,8 @@ impl RingLen {
     /// The longest, in bytes: a ring need not be longer than what is under way to its receiver and
     /// what it has not processed.
     pub const MAX: u64 = 1 << 30;
+    /// 64 KiB.
+    pub const DEFAULT: Self = Self(64 << 10);
 
     /// A ring of `bytes` bytes.
     ///
@@ -91,8 +93,8 @@ impl RingLen {
         self.0
     }
 
-    /// Where in the ring a position is.
-    const fn offset(self, position: Position) -> u64 {
+    /// Where in the ring a position is, in bytes.
+    pub(crate) const fn offset(self, position: Position) -> u64 {
         position.0 & (self.0 - 1)
     }
 
@@ -158,9 +160,9 @@ pub enum Malformed {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a record that is not given back is never overwritten, and the ring fills up"]
 pub struct Record {
-    position: Position,
-    offset: u64,
-    len: u32,
+    pub(crate) position: Position,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
 }
 
 impl Record {
@@ -186,7 +188,7 @@ impl Record {
 }
 
 /// A receiver's end of a ring, whichever way its records say that they are there.
-pub trait Reads {
+pub trait Reads: core::fmt::Debug {
     /// Takes the next message, if it is there.
     ///
     /// # Errors
@@ -210,19 +212,20 @@ pub trait Reads {
     fn ring(&self) -> &RegisteredRegion;
 }
 
-/// How much of a ring its sender has used up, and how much of that is free again.
+/// How much of what a receiver has its sender has used up, and how much of that is free again: of
+/// bytes of a ring, or of other things that are used in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    len: RingLen,
-    /// Bytes that stay free.
-    spared: u64,
+    /// How many there are to use.
+    capacity: u64,
     head: Position,
     tail: Position,
 }
 
 impl Room {
-    const fn new(len: RingLen, spared: u64) -> Self {
-        Self { len, spared, head: Position::ZERO, tail: Position::ZERO }
+    /// All of `capacity` is free.
+    pub(crate) const fn new(capacity: u64) -> Self {
+        Self { capacity, head: Position::ZERO, tail: Position::ZERO }
     }
 
     /// Up to where the ring is used up.
@@ -237,19 +240,19 @@ impl Room {
         self.tail
     }
 
-    /// How many bytes are free, as far as is known.
+    /// How much is free, as far as is known.
     #[must_use]
     pub const fn free(&self) -> u64 {
-        self.len.0 - self.spared - self.head.since(self.tail)
+        self.capacity - self.head.since(self.tail)
     }
 
-    /// Uses up `bytes`, and tells where they begin; `None` if there are not so many.
-    fn take(&mut self, bytes: u64) -> Option<Position> {
-        if bytes > self.free() {
+    /// Uses up so many, and tells where they begin; `None` if there are not so many.
+    pub(crate) fn take(&mut self, count: u64) -> Option<Position> {
+        if count > self.free() {
             return None;
         }
         let at = self.head;
-        self.head = at.after(bytes);
+        self.head = at.after(count);
         Some(at)
     }
 
@@ -265,8 +268,8 @@ impl Room {
 
     /// The later of `tail`, which was told, and what is known.
     pub(crate) const fn newest(&self, tail: Position) -> Result<Position, Malformed> {
-        // Of two positions no further apart than a ring one is the later, whatever their bits.
-        if self.tail.since(tail) <= self.len.0 {
+        // Of two positions no further apart than that one is the later, whatever their bits.
+        if self.tail.since(tail) <= self.capacity {
             return Ok(self.tail);
         }
         if tail.since(self.tail) > self.head.since(self.tail) {
@@ -276,28 +279,28 @@ impl Room {
         Ok(tail)
     }
 
-    /// Gives back the last `bytes` that were taken: nothing was issued for them.
-    pub(crate) const fn untake(&mut self, bytes: u64) {
-        self.head = Position(self.head.0.wrapping_sub(bytes));
+    /// Gives back the last that were taken: nothing was issued for them.
+    pub(crate) const fn untake(&mut self, count: u64) {
+        self.head = Position(self.head.0.wrapping_sub(count));
     }
 }
 
 /// What of a ring its receiver has taken and not given back, in order.
 #[derive(Debug, Default)]
-struct Held {
+pub(crate) struct Held {
     /// Where each record that was taken begins, how many bytes it takes, and whether it was given
     /// back.
     records: VecDeque<(Position, u64, bool)>,
 }
 
 impl Held {
-    fn take(&mut self, position: Position, bytes: u64) {
+    pub(crate) fn take(&mut self, position: Position, bytes: u64) {
         self.records.push_back((position, bytes, false));
     }
 
     /// A record was given back. Returns how many bytes are free from the oldest one on: records may
     /// come back in any order, and the ring is freed in its own.
-    fn give_back(&mut self, position: Position) -> u64 {
+    pub(crate) fn give_back(&mut self, position: Position) -> u64 {
         let index = self.records.partition_point(|&(at, ..)| at < position);
         if let Some((at, _, back)) = self.records.get_mut(index)
             && *at == position
@@ -314,13 +317,13 @@ impl Held {
 }
 
 /// Bytes of a message in a ring: whole words.
-const fn padded(len: u32) -> u64 {
+pub(crate) const fn padded(len: u32) -> u64 {
     (len as u64).next_multiple_of(WORD)
 }
 
 /// The word at `offset` of a ring, which is one of its words: as whoever wrote it meant it, since
 /// records are little-endian on every host.
-fn word_at(ring: &RegisteredRegion, offset: u64) -> u64 {
+pub(crate) fn word_at(ring: &RegisteredRegion, offset: u64) -> u64 {
     // The offset is within the ring, which is as long as was agreed on: or else nothing is there.
     ring.load(offset).map_or(0, u64::from_le)
 }
@@ -342,7 +345,7 @@ mod tests {
 
     #[test]
     fn room_is_what_the_receiver_has_given_back() {
-        let mut room = Room::new(RingLen::new(128).unwrap(), 0);
+        let mut room = Room::new(128);
         let first = room.take(64).unwrap();
         let second = room.take(64).unwrap();
         assert_eq!((room.free(), room.take(1)), (0, None), "full, and every byte is used");

@@ -20,120 +20,168 @@
 //! told at which message, and what lies behind was accepted but is not delivered. Both ends are set
 //! up anew then.
 
-use rma_core::executor::{CallError, CallStatus};
-use thiserror::Error;
+use rma_core::{
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+};
+use rma_shm::Region;
 
-use crate::ring::{Malformed, Position, Reads, Record};
+use crate::{
+    flow::{self, Teller},
+    link::Link,
+    receiver::{Claim, Claims, ReceiveError, Receiver, read},
+    registrar::{Peer, Registrar},
+    ring::{Position, Reads, RingLen},
+    table::Kind,
+    terms::{Agreed, Half, Needs, OpenError, Side},
+};
 
-mod sending;
 pub mod with_zeroing;
 pub mod without_zeroing;
 
-pub use sending::SenderParts;
-
-/// Why there are no more messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+/// What both ends of a ring have to be opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReceiveError {
-    /// The ring holds what cannot be.
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    /// A call was refused: the link is not one for these grants and regions.
-    #[error("the link refuses to tell the tail: {0}")]
-    Call(#[from] CallError),
+pub struct RingConfig {
+    /// The application's name for the channel: whatever tells it from others between the two.
+    pub name: u64,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// How long the ring is.
+    pub len: RingLen,
+    /// The longest message, in bytes: such that it fits the ring with what a record has besides.
+    pub len_max: u32,
 }
 
-/// A message that has come. Dropped, it is processed, and its place is free for others.
-#[derive(Debug)]
-pub struct Message<'a, R: Reads> {
-    reader: &'a mut R,
-    record: Option<Record>,
-}
-
-impl<R: Reads> Message<'_, R> {
-    /// How many bytes it has; at least one.
+impl RingConfig {
+    /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "no message is empty")]
-    pub fn len(&self) -> usize {
-        self.record.as_ref().map_or(0, |record| record.len() as usize)
+    pub const fn with_peer(peer: Peer) -> Self {
+        Self { name: 0, peer, len: RingLen::DEFAULT, len_max: 4096 }
     }
 
-    /// Copies the message into the beginning of `bytes`. Returns how many bytes it has: of a
-    /// message longer than `bytes` the rest is left out.
-    pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
-        let len = self.len();
-        if let Some(record) = &self.record {
-            let room = len.min(bytes.len());
-            // The record was found there.
-            let _ = self.reader.ring().read(record.offset(), &mut bytes[..room]);
-        }
-        len
-    }
-
-    /// The message's bytes, copied.
+    /// These settings as `change` leaves them.
     #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len()];
-        self.copy_to(&mut bytes);
-        bytes
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
-}
 
-impl<R: Reads> Drop for Message<'_, R> {
-    fn drop(&mut self) {
-        if let Some(record) = self.record.take() {
-            let _ = self.reader.give_back(record);
+    pub(crate) const fn agreed(&self, kind: Kind) -> Agreed {
+        Agreed { kind, name: self.name, numbers: [self.len.get(), self.len_max as u64, 0] }
+    }
+
+    /// Refuses a message that can never be sent. `footprint`: what the longest uses up.
+    fn check<E: core::error::Error>(&self, footprint: u64) -> Result<(), OpenError<E>> {
+        if self.len_max > 0 && footprint <= self.len.get() {
+            return Ok(());
         }
+        let why = "it must be at least 1, and fit the ring with what a record has besides";
+        Err(OpenError::Settings { what: "the longest message", value: self.len_max.into(), why })
     }
 }
 
-/// The receiver's end of a ring, of either kind.
+/// What a ring's sender has: of its own host, and from its receiver.
+#[derive(Clone, Debug)]
+pub(crate) struct SenderParts {
+    /// For WRITE into the receiver's ring.
+    pub(crate) grant: Grant,
+    /// A circular region of this host, as long as the ring: its image, which messages are written
+    /// from.
+    pub(crate) image: RegisteredRegion,
+    /// A word of this host, zero, which the receiver has a grant for WRITE for: its tail.
+    pub(crate) tail: RegisteredRegion,
+    /// How long the ring is.
+    pub(crate) len: RingLen,
+    /// The longest message, in bytes.
+    pub(crate) len_max: u32,
+}
+
+/// A ring's memory, of which `len` bytes go around.
+fn circular<R: Registrar>(
+    registrar: &mut R,
+    len: RingLen,
+    permissions: Permissions,
+) -> Result<RegisteredRegion, OpenError<R::Error>> {
+    flow::region(registrar, Region::circular(len.get() as usize)?, permissions)
+}
+
+/// Opens a sender's end that needs a grant for the ring and gives one for its tail.
+fn open_sender<R: Registrar, E>(
+    registrar: &mut R,
+    config: RingConfig,
+    kind: Kind,
+    finish: impl FnOnce(SenderParts) -> E + Send + 'static,
+) -> Result<Half<E>, OpenError<R::Error>> {
+    let RingConfig { peer, len, len_max, .. } = config;
+    let image = circular(registrar, len, Permissions::NONE)?;
+    let (tail, grant) = flow::tail_word(registrar, peer)?;
+    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Sender);
+    let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
+    Ok(Half::new(needs, vec![grant], move |grants| {
+        finish(SenderParts { grant: grants[0], image, tail, len, len_max })
+    }))
+}
+
+/// Opens the receiver's end of a ring whose messages `reader` finds.
+fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
+    registrar: &mut R,
+    config: RingConfig,
+    kind: Kind,
+    reader: impl FnOnce(RegisteredRegion) -> T,
+) -> Result<Half<RingReceiver<T>>, OpenError<R::Error>> {
+    let RingConfig { peer, len, .. } = config;
+    let ring = circular(registrar, len, Permissions::WRITE)?;
+    let grant = registrar.grant(&ring, peer, OpType::Write).map_err(OpenError::Host)?;
+    let word = Teller::word(registrar)?;
+    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Receiver);
+    let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
+    let reader = reader(ring);
+    Ok(Half::new(needs, vec![grant], move |grants| RingReceiver {
+        reader,
+        teller: Teller::new(grants[0], word, len.get()),
+    }))
+}
+
+/// The receiver's end of a ring whose memory says by itself what has come.
 #[derive(Debug)]
-pub struct Receiver<R: Reads> {
+pub struct RingReceiver<R: Reads> {
     reader: R,
-    teller: crate::flow::Teller,
+    teller: Teller,
 }
 
-impl<R: Reads> Receiver<R> {
-    pub(crate) const fn over(reader: R, teller: crate::flow::Teller) -> Self {
-        Self { reader, teller }
-    }
-
-    /// The next message, if it is there. To be asked again and again: nothing says that one has
-    /// come but the ring itself.
-    ///
-    /// # Errors
-    /// If what is there cannot be a message. It stays so.
-    pub fn receive(&mut self) -> Result<Option<Message<'_, R>>, ReceiveError> {
-        let record = self.reader.poll()?;
-        Ok(record.map(|record| Message { reader: &mut self.reader, record: Some(record) }))
-    }
-
-    /// Tells the sender what has been processed, if it is time. After [`Link::poll`].
-    ///
-    /// Returns how the last attempt to tell it ended, if it failed: it is made again.
-    ///
-    /// # Errors
-    /// If the link refuses.
-    ///
-    /// [`Link::poll`]: crate::Link::poll
-    pub fn poll<P: AsMut<rma_core::portal::CommandPortal>>(
-        &mut self,
-        link: &mut crate::Link<P>,
-        now: rma_core::time::Instant,
-    ) -> Result<Option<CallStatus>, ReceiveError> {
-        let Self { reader, teller } = self;
-        let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
-        match teller.poll(link, now, (tail, is_all)) {
-            // Others of the link are over sooner or later.
-            Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => Ok(None),
-            told => Ok(told?),
-        }
-    }
-
+impl<R: Reads> RingReceiver<R> {
     /// How many bytes of messages were processed since the beginning, with what they have besides.
     #[must_use]
     pub fn tail(&self) -> Position {
         self.reader.tail()
+    }
+}
+
+impl<R: Reads> Claims for RingReceiver<R> {
+    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+        let record = self.reader.poll()?;
+        Ok(record.map(|record| Claim { record, from: None }))
+    }
+
+    fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {
+        read(self.reader.ring(), &claim.record, offset, bytes)
+    }
+
+    fn free(&mut self, claim: Claim) {
+        let _ = self.reader.give_back(claim.record);
+    }
+}
+
+impl<R: Reads, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<R> {
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+        let Self { reader, teller } = self;
+        let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
+        // What failed is told again.
+        teller.poll(link, now, (tail, is_all))?;
+        Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl Ring for Zeroing {
     }
 
     fn told(&mut self, tail: u64) {
-        self.0.room().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
+        self.0.room_mut().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
     }
 
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
@@ -81,7 +81,7 @@ impl Ring for WithoutZeroing {
     }
 
     fn told(&mut self, tail: u64) {
-        self.0.room().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
+        self.0.room_mut().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
     }
 
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
@@ -268,7 +268,7 @@ fn messages_that_go_together_are_one_run_with_one_bell() {
             reader.ring().read(record.offset(), &mut bytes).unwrap();
             assert_eq!(bytes, message(number, 10 + number as u32 % 50));
             let tail = reader.give_back(record).unwrap();
-            writer.room().told(tail).unwrap();
+            writer.room_mut().told(tail).unwrap();
         }
         assert_eq!(reader.poll(), Ok(None));
     }

@@ -59,7 +59,7 @@ pub struct Run {
     /// How many messages.
     pub messages: u32,
     /// The topmost bell, as it stands in memory on this host.
-    bell: u64,
+    pub(crate) bell: u64,
 }
 
 impl Run {
@@ -86,6 +86,7 @@ impl Run {
 #[derive(Debug)]
 pub struct Writer {
     image: RegisteredRegion,
+    ring: RingLen,
     room: Room,
     len_max: u32,
     /// The first record that is in no run that was taken.
@@ -100,12 +101,18 @@ impl Writer {
     /// long as the ring.
     #[must_use]
     pub const fn new(image: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
-        let (room, run) = (Room::new(len, WORD), Position::ZERO);
-        Self { image, room, len_max, run, messages: 0, bell: 0 }
+        let (room, run) = (Room::new(len.get() - WORD), Position::ZERO);
+        Self { image, ring: len, room, len_max, run, messages: 0, bell: 0 }
     }
 
     /// What is used up, and what is free again.
-    pub const fn room(&mut self) -> &mut Room {
+    #[must_use]
+    pub const fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// The same, to be told of.
+    pub const fn room_mut(&mut self) -> &mut Room {
         &mut self.room
     }
 
@@ -128,7 +135,7 @@ impl Writer {
     pub fn add(&mut self, message: &[u8]) -> Option<Position> {
         let len = u32::try_from(message.len()).unwrap_or(u32::MAX);
         assert!(0 < len && len <= self.len_max, "{len} bytes are no message");
-        let ring = self.room.len;
+        let ring = self.ring;
         let position = self.room.take(footprint(len))?;
         let (bell, head) = (bell_offset(ring, position), ring.head(position, len).to_le());
         let next = bell_offset(ring, self.room.head());
@@ -147,10 +154,31 @@ impl Writer {
         Some(position)
     }
 
+    /// Takes a place for a message of `len` bytes that is written from elsewhere, as a run of its
+    /// own. What has gathered was taken before. `None`: the ring is full, and there may be room
+    /// later.
+    ///
+    /// # Panics
+    /// If the message is empty, or longer than the longest, or something has gathered.
+    pub fn take_place(&mut self, len: u32) -> Option<Run> {
+        assert!(0 < len && len <= self.len_max, "{len} bytes are no message");
+        assert_eq!(self.messages, 0, "what has gathered goes first");
+        let position = self.room.take(footprint(len))?;
+        self.bell = self.ring.head(position, len).to_le();
+        self.messages = 1;
+        self.take_run()
+    }
+
+    /// Gives back the place that was taken last: nothing was issued of its message.
+    pub(crate) const fn untake_place(&mut self, run: &Run) {
+        self.room.untake(run.len - WORD);
+        self.run = run.position;
+    }
+
     /// Puts the bell of a run into the image. The run before it must be over, as far as its bytes
     /// go: the bell is one of them, and 0 there.
     pub fn set_bell(&self, run: &Run) {
-        let _ = self.image.store(bell_offset(self.room.len, run.position), run.bell);
+        let _ = self.image.store(bell_offset(self.ring, run.position), run.bell);
     }
 
     /// Takes what has gathered, to be written once its bell is set ([`Writer::set_bell`]), but for
@@ -162,7 +190,7 @@ impl Writer {
             return None;
         }
         self.run = head;
-        let remote_offset = bell_offset(self.room.len, head);
+        let remote_offset = bell_offset(self.ring, head);
         let len = head.since(position) + WORD;
         Some(Run { position, remote_offset, len, messages, bell: self.bell })
     }

@@ -66,6 +66,16 @@ impl Place {
         done(self.position).to_le_bytes()
     }
 
+    /// Makes the record around its message, of `len` bytes, which stands in memory already:
+    /// `offset` is where the record begins there. Beyond that memory nothing is written.
+    pub(crate) fn surround(&self, memory: &RegisteredRegion, offset: u64, len: u32) {
+        let end = offset + self.len - WORD;
+        let message_end = offset + Self::MESSAGE + u64::from(len);
+        let _ = memory.write(offset, &self.first_word());
+        let _ = memory.write(message_end, &[0; 8][..(end - message_end) as usize]);
+        let _ = memory.write(end, &self.last_word());
+    }
+
     /// Makes the record of `message`, which is as long as was said, in `image`, which is as long as
     /// the place: what is to be written.
     ///
@@ -91,6 +101,7 @@ const fn done(position: Position) -> u64 {
 /// The sender's end of a ring of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
+    ring: RingLen,
     room: Room,
     len_max: u32,
 }
@@ -99,11 +110,17 @@ impl Writer {
     /// Of a ring that is empty, for messages of up to `len_max` bytes.
     #[must_use]
     pub const fn new(len: RingLen, len_max: u32) -> Self {
-        Self { room: Room::new(len, 0), len_max }
+        Self { ring: len, room: Room::new(len.get()), len_max }
     }
 
     /// What is used up, and what is free again.
-    pub const fn room(&mut self) -> &mut Room {
+    #[must_use]
+    pub const fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// The same, to be told of.
+    pub const fn room_mut(&mut self) -> &mut Room {
         &mut self.room
     }
 
@@ -115,7 +132,7 @@ impl Writer {
     pub fn take(&mut self, len: u32) -> Option<Place> {
         assert!(0 < len && len <= self.len_max, "{len} bytes are no message");
         let position = self.room.take(footprint(len))?;
-        Some(Place::at(self.room.len, position, len))
+        Some(Place::at(self.ring, position, len))
     }
 }
 

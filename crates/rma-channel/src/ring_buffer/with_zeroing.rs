@@ -1,41 +1,49 @@
 //! Ring buffer, inlined bell with zeroing (§4.3): one ordered WRITE a message, any number of them
 //! under way and in any order; the receiver zeroes what it has processed.
 
+use core::ops::Range;
+
 use rma_core::{
     executor::{Call, OpCall, Piece, Publish},
-    grant::Grant,
     limits::OP_SIZE_MAX,
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::sending::{SenderParts, Sending, refused};
+use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
 use crate::{
-    flow::Teller,
     link::Link,
+    registrar::Registrar,
     ring::{
-        Position, RingLen,
+        Position, WORD,
         zeroing::{Place, Reader, Writer, footprint},
     },
-    sender::{SendError, SendHandle, SendState},
+    sender::{
+        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
+        refused,
+    },
+    sending::Sending,
+    table::Kind,
+    terms::{Half, OpenError},
 };
 
 /// The receiver's end.
-pub type Receiver = super::Receiver<Reader>;
+pub type Receiver = RingReceiver<Reader>;
 
 impl Receiver {
-    /// Of `ring`, a circular region of this host that is `len` bytes long and zero, for messages of
-    /// up to `len_max` bytes. `grant` is one for WRITE into the sender's word for the tail, and
-    /// `word` a word of this host's, which the tail is sent from.
-    #[must_use]
-    pub fn new(
-        ring: RegisteredRegion,
-        len: RingLen,
-        len_max: u32,
-        (grant, word): (Grant, RegisteredRegion),
-    ) -> Self {
-        Self::over(Reader::new(ring, len, len_max), Teller::new(grant, word, len))
+    /// Opens a receiver's end: a ring that is empty.
+    ///
+    /// # Errors
+    /// If a message of the greatest length has no place in the ring, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: RingConfig,
+    ) -> Result<Half<Self>, OpenError<R::Error>> {
+        let RingConfig { len, len_max, .. } = config;
+        config.check(footprint(len_max))?;
+        let reader = |ring| Reader::new(ring, len, len_max);
+        open_receiver(registrar, config, Kind::RingWithZeroing, reader)
     }
 }
 
@@ -48,79 +56,107 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Of a ring that is empty.
-    #[must_use]
-    pub fn new(parts: SenderParts) -> Self {
+    /// Opens a sender's end: a ring that is empty.
+    ///
+    /// # Errors
+    /// If a message of the greatest length has no place in the ring, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: RingConfig,
+    ) -> Result<Half<Self>, OpenError<R::Error>> {
+        config.check(footprint(config.len_max))?;
+        open_sender(registrar, config, Kind::RingWithZeroing, Self::new)
+    }
+
+    fn new(parts: SenderParts) -> Self {
         let writer = Writer::new(parts.len, parts.len_max);
         Self { parts, writer, sending: Sending::default() }
     }
 
-    /// Takes what became of messages. After [`Link::poll`].
-    ///
-    /// # Errors
-    /// If the receiver tells what cannot be.
-    pub fn poll<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) -> Result<(), SendError> {
-        self.sending.poll(link, &self.parts.tail, self.writer.room())
-    }
-
-    /// Sends a message: it is copied into the ring's image, and goes with the next [`Link::poll`].
-    ///
-    /// # Errors
-    /// If it cannot be, if there is no room, or a message before it has failed. Then nothing was
-    /// issued.
-    pub fn send<P: AsMut<CommandPortal>>(
+    /// Writes the record of a message, which is made around it in memory: `offset` is where the
+    /// record begins there.
+    fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        message: &[u8],
+        (place, len): (Place, u32),
+        (region, offset): (&RegisteredRegion, u64),
     ) -> Result<SendHandle, SendError> {
-        let max = self.parts.len_max;
-        let len = u32::try_from(message.len()).ok().filter(|&len| 0 < len && len <= max);
-        let Some(len) = len else { return Err(SendError::Len { len: message.len(), max }) };
-        self.sending.check()?;
-        let place = self.writer.take(len).ok_or(SendError::Full)?;
-        self.write(&place, message);
-        let SenderParts { grant, image, .. } = &self.parts;
-        let at = place.remote_offset;
+        place.surround(region, offset, len);
+        let (grant, at) = (&self.parts.grant, place.remote_offset);
         let submitted = if place.len <= OP_SIZE_MAX.into() {
-            let source = Source { region: image, offset: at, len: place.len as u32 };
+            let source = Source { region, offset, len: place.len as u32 };
             let change = Change::OrderedWrite { remote_offset: at, source };
             link.submit_op(now, &OpCall::of(grant, change))
         } else {
-            let piece =
-                Piece { grant, remote_offset: at, local: image, local_offset: at, len: place.len };
+            let (remote_offset, local, local_offset) = (at, region, offset);
+            let piece = Piece { grant, remote_offset, local, local_offset, len: place.len };
             let call = Call::of(core::slice::from_ref(&piece));
             link.submit(now, &call.with(|it| it.publish = Publish::Ordered))
         };
         let call = submitted.map_err(|error| {
-            self.writer.room().untake(footprint(len));
+            self.writer.room_mut().untake(footprint(len));
             refused(error)
         })?;
         self.sending.publish((place.position, self.writer.room().head()), call);
         Ok(SendHandle(place.position))
     }
 
-    /// Makes the record in the image.
-    fn write(&self, place: &Place, message: &[u8]) {
-        let (image, at) = (&self.parts.image, place.remote_offset);
-        let end = at + place.len - place.last_word().len() as u64;
-        // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(at, &place.first_word());
-        let _ = image.write(at + Place::MESSAGE, message);
-        let pad = end - (at + Place::MESSAGE + message.len() as u64);
-        let _ = image.write(end - pad, &[0; 8][..pad as usize]);
-        let _ = image.write(end, &place.last_word());
-    }
-
-    /// What became of a message.
-    #[must_use]
-    pub fn test(&mut self, handle: SendHandle) -> SendState {
-        self.sending.test(handle.0, self.writer.room())
-    }
-
     /// Up to where the receiver has processed messages, as far as is known.
     #[must_use]
-    pub fn tail(&mut self) -> Position {
+    pub const fn tail(&self) -> Position {
         self.writer.room().tail()
+    }
+}
+
+impl Outgoing for Sender {
+    fn len_max(&self) -> u32 {
+        self.parts.len_max
+    }
+
+    fn beside(&self) -> (u64, u64) {
+        (WORD, WORD)
+    }
+
+    fn test(&self, handle: SendHandle) -> SendState {
+        self.sending.test(handle.0, self.writer.room())
+    }
+}
+
+impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_len(message.len(), self.parts.len_max)?;
+        self.sending.check()?;
+        let place = self.writer.take(len).ok_or(SendError::Full)?;
+        let (image, at) = (self.parts.image.clone(), place.remote_offset);
+        // The image is as long as the ring: or else nothing is written, and the call is refused.
+        let _ = image.write(at + Place::MESSAGE, message);
+        let sent = self.write(link, now, (place, len), (&image, at))?;
+        link.count_copied(message.len());
+        Ok(sent)
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, _: Instant) -> Result<(), SendError> {
+        self.sending.poll(link, &self.parts.tail, self.writer.room_mut())
+    }
+}
+
+impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+    fn send_region(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        region: &RegisteredRegion,
+        range: Range<u64>,
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_place(region, &range, (WORD, WORD), self.parts.len_max)?;
+        self.sending.check()?;
+        let place = self.writer.take(len).ok_or(SendError::Full)?;
+        self.write(link, now, (place, len), (region, range.start - WORD))
     }
 }

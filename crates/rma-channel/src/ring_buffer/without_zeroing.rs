@@ -12,37 +12,45 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
-    grant::Grant,
     limits::OP_SIZE_MAX,
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::sending::{SenderParts, Sending, refused};
+use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
 use crate::{
-    flow::Teller,
     link::Link,
+    registrar::Registrar,
     ring::{
-        Position, RingLen,
-        without_zeroing::{Reader, Run, Writer},
+        Position, WORD,
+        without_zeroing::{Reader, Run, Writer, footprint},
     },
-    sender::{SendError, SendHandle, SendState},
+    sender::{
+        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
+        refused,
+    },
+    sending::Sending,
+    table::Kind,
+    terms::{Half, OpenError},
 };
 
 /// The receiver's end.
-pub type Receiver = super::Receiver<Reader>;
+pub type Receiver = RingReceiver<Reader>;
 
 impl Receiver {
-    /// As the receiver's end [with zeroing](super::with_zeroing::Receiver::new).
-    #[must_use]
-    pub fn new(
-        ring: RegisteredRegion,
-        len: RingLen,
-        len_max: u32,
-        (grant, word): (Grant, RegisteredRegion),
-    ) -> Self {
-        Self::over(Reader::new(ring, len, len_max), Teller::new(grant, word, len))
+    /// Opens a receiver's end: a ring that is empty.
+    ///
+    /// # Errors
+    /// If a message of the greatest length has no place in the ring, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: RingConfig,
+    ) -> Result<Half<Self>, OpenError<R::Error>> {
+        let RingConfig { len, len_max, .. } = config;
+        config.check(footprint(len_max) + WORD)?;
+        let reader = |ring| Reader::new(ring, len, len_max);
+        open_receiver(registrar, config, Kind::RingWithoutZeroing, reader)
     }
 }
 
@@ -52,110 +60,107 @@ pub struct Sender {
     parts: SenderParts,
     writer: Writer,
     sending: Sending,
-    /// Runs whose bytes are under way, or have landed, and whose bells have not been issued.
-    bells: VecDeque<Run>,
+    /// Runs whose bytes are under way, or have landed, and whose bells have not been issued; and
+    /// where their bells lie, if not in the image.
+    bells: VecDeque<(Run, Option<(RegisteredRegion, u64)>)>,
 }
 
 impl Sender {
-    /// Of a ring that is empty.
-    #[must_use]
-    pub fn new(parts: SenderParts) -> Self {
+    /// Opens a sender's end: a ring that is empty.
+    ///
+    /// # Errors
+    /// If a message of the greatest length has no place in the ring, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: RingConfig,
+    ) -> Result<Half<Self>, OpenError<R::Error>> {
+        config.check(footprint(config.len_max) + WORD)?;
+        open_sender(registrar, config, Kind::RingWithoutZeroing, Self::new)
+    }
+
+    fn new(parts: SenderParts) -> Self {
         let writer = Writer::new(parts.image.clone(), parts.len, parts.len_max);
         Self { parts, writer, sending: Sending::default(), bells: VecDeque::new() }
     }
 
-    /// Takes what became of messages, and issues what has gathered, if it is time. After
-    /// [`Link::poll`].
-    ///
-    /// # Errors
-    /// If the receiver tells what cannot be, or a message has failed.
-    pub fn poll<P: AsMut<CommandPortal>>(
+    /// Issues the bells of runs whose bytes have landed.
+    fn ring<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
     ) -> Result<(), SendError> {
-        self.sending.poll(link, &self.parts.tail, self.writer.room())?;
-        self.issue(link, now).or_else(later)
-    }
-
-    /// Sends a message: it is copied into the ring's image, and goes at once if nothing is under
-    /// way, or else with those that gather.
-    ///
-    /// # Errors
-    /// If it cannot be, if there is no room, or a message before it has failed. Then nothing was
-    /// taken; but after [`SendError::Call`] the message is among those that gather, and the link is
-    /// asked again with each poll.
-    pub fn send<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError> {
-        let (len, max) = (message.len(), self.parts.len_max);
-        if len == 0 || len > max as usize {
-            return Err(SendError::Len { len, max });
-        }
-        self.sending.check()?;
-        let position = self.writer.add(message).ok_or(SendError::Full)?;
-        self.issue(link, now).or_else(later)?;
-        Ok(SendHandle(position))
-    }
-
-    /// Issues what has gathered: if nothing is under way, or it is more than one op can carry. And
-    /// the bells of runs whose bytes have landed.
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        self.sending.check()?;
-        while let Some(run) =
-            self.bells.front().filter(|run| Some(run.position) == self.sending.ready())
+        while let Some((run, elsewhere)) =
+            self.bells.front().filter(|(run, _)| Some(run.position) == self.sending.ready())
         {
-            self.writer.set_bell(run);
-            let call = self.ordered(link, now, run, run.bell())?;
+            let call = match elsewhere {
+                Some((region, offset)) => {
+                    let source = (region, offset + run.bell().start);
+                    self.ordered(link, now, (run, run.bell()), source)?
+                }
+                None => {
+                    self.writer.set_bell(run);
+                    let source = (&self.parts.image, run.remote_offset + run.bell().start);
+                    self.ordered(link, now, (run, run.bell()), source)?
+                }
+            };
             self.sending.ring(run.position, call);
             self.bells.pop_front();
-        }
-        let (gathered, is_busy) = (self.writer.gathered(), self.sending.under_way() > 0);
-        let is_large = gathered > OP_SIZE_MAX.into();
-        if gathered == 0 || is_busy && !is_large {
-            return Ok(());
-        }
-        let Some(run) = self.writer.take_run() else { return Ok(()) };
-        let submitted = if is_large {
-            self.body(link, now, &run)
-        } else {
-            // Nothing is under way: nothing carries the bell as 0.
-            self.writer.set_bell(&run);
-            self.ordered(link, now, &run, 0..run.len)
-        };
-        match submitted {
-            Ok(call) if is_large => {
-                self.sending.begin(run.positions(), call);
-                self.bells.push_back(run);
-            }
-            Ok(call) => self.sending.publish(run.positions(), call),
-            Err(error) => {
-                // Its messages go with those that come.
-                self.writer.untake_run(&run);
-                return Err(error);
-            }
         }
         Ok(())
     }
 
-    /// Issues the bytes of a run, but for its bell.
-    fn body<P: AsMut<CommandPortal>>(
-        &self,
+    /// Issues what has gathered: if nothing is under way, or it is more than one op can carry, or
+    /// it `must` go. And the bells of runs whose bytes have landed.
+    fn issue<P: AsMut<CommandPortal>>(
+        &mut self,
         link: &mut Link<P>,
         now: Instant,
-        run: &Run,
-    ) -> Result<CallId, SendError> {
-        let SenderParts { grant, image, .. } = &self.parts;
-        let (at, len) = (run.remote_offset, run.body().end);
-        let piece = Piece { grant, remote_offset: at, local: image, local_offset: at, len };
-        link.submit(now, &Call::of(core::slice::from_ref(&piece))).map_err(refused)
+        must: bool,
+    ) -> Result<(), SendError> {
+        self.sending.check()?;
+        self.ring(link, now)?;
+        let (gathered, is_busy) = (self.writer.gathered(), self.sending.under_way() > 0);
+        let is_large = gathered > OP_SIZE_MAX.into();
+        if gathered == 0 || is_busy && !is_large && !must {
+            return Ok(());
+        }
+        let Some(run) = self.writer.take_run() else { return Ok(()) };
+        // If nothing is under way, nothing carries the bell as 0.
+        if !is_busy && !is_large {
+            self.writer.set_bell(&run);
+        }
+        let image = self.parts.image.clone();
+        let at = (&image, run.remote_offset);
+        let issued = self.write(link, now, (&run, None), (at, is_busy || is_large));
+        if issued.is_err() {
+            // Its messages go with those that come.
+            self.writer.untake_run(&run);
+        }
+        issued
+    }
+
+    /// Issues a run that stands in memory: at once if it is whole with one op, or else its bytes,
+    /// and its bell later (`in_two`).
+    fn write<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        (run, elsewhere): (&Run, Option<(RegisteredRegion, u64)>),
+        ((region, offset), in_two): ((&RegisteredRegion, u64), bool),
+    ) -> Result<(), SendError> {
+        if in_two {
+            let (grant, remote_offset) = (&self.parts.grant, run.remote_offset);
+            let (local, local_offset, len) = (region, offset, run.body().end);
+            let piece = Piece { grant, remote_offset, local, local_offset, len };
+            let call = Call::of(core::slice::from_ref(&piece));
+            let call = link.submit(now, &call).map_err(refused)?;
+            self.sending.begin(run.positions(), call);
+            self.bells.push_back((*run, elsewhere));
+        } else {
+            let call = self.ordered(link, now, (run, 0..run.len), (region, offset))?;
+            self.sending.publish(run.positions(), call);
+        }
+        Ok(())
     }
 
     /// Issues an ordered WRITE of a part of a run.
@@ -163,26 +168,87 @@ impl Sender {
         &self,
         link: &mut Link<P>,
         now: Instant,
-        run: &Run,
-        range: Range<u64>,
+        (run, range): (&Run, Range<u64>),
+        (region, offset): (&RegisteredRegion, u64),
     ) -> Result<CallId, SendError> {
-        let offset = run.remote_offset + range.start;
-        let len = (range.end - range.start) as u32;
-        let source = Source { region: &self.parts.image, offset, len };
-        let change = Change::OrderedWrite { remote_offset: offset, source };
+        let source = Source { region, offset, len: (range.end - range.start) as u32 };
+        let remote_offset = run.remote_offset + range.start;
+        let change = Change::OrderedWrite { remote_offset, source };
         link.submit_op(now, &OpCall::of(&self.parts.grant, change)).map_err(refused)
-    }
-
-    /// What became of a message.
-    #[must_use]
-    pub fn test(&mut self, handle: SendHandle) -> SendState {
-        self.sending.test(handle.0, self.writer.room())
     }
 
     /// Up to where the receiver has processed messages, as far as is known.
     #[must_use]
-    pub fn tail(&mut self) -> Position {
+    pub const fn tail(&self) -> Position {
         self.writer.room().tail()
+    }
+}
+
+impl Outgoing for Sender {
+    fn len_max(&self) -> u32 {
+        self.parts.len_max
+    }
+
+    fn beside(&self) -> (u64, u64) {
+        (WORD, WORD)
+    }
+
+    fn test(&self, handle: SendHandle) -> SendState {
+        self.sending.test(handle.0, self.writer.room())
+    }
+}
+
+impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+    /// The message goes at once if nothing is under way, or else with those that gather. After
+    /// [`SendError::Call`] it is among those that gather, and the link is asked again with each
+    /// poll.
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        checked_len(message.len(), self.parts.len_max)?;
+        self.sending.check()?;
+        let position = self.writer.add(message).ok_or(SendError::Full)?;
+        link.count_copied(message.len());
+        self.issue(link, now, false).or_else(later)?;
+        Ok(SendHandle(position))
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+        self.sending.poll(link, &self.parts.tail, self.writer.room_mut())?;
+        self.issue(link, now, false).or_else(later)
+    }
+}
+
+impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+    /// The message is a run by itself: one op if nothing is under way, or else two, as is what has
+    /// gathered before it.
+    fn send_region(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        region: &RegisteredRegion,
+        range: Range<u64>,
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_place(region, &range, (WORD, WORD), self.parts.len_max)?;
+        self.issue(link, now, true)?;
+        let is_busy = self.sending.under_way() > 0;
+        let run = self.writer.take_place(len).ok_or(SendError::Full)?;
+        let (start, end) = (range.start - WORD, range.start + u64::from(len));
+        // The place was checked.
+        let _ = region.store(start, 0);
+        let _ = region.write(end, &[0; WORD as usize][..(start + run.bell().start - end) as usize]);
+        let _ = region.store(start + run.bell().start, run.bell);
+        let in_two = is_busy || run.len > OP_SIZE_MAX.into();
+        let elsewhere = Some((region.clone(), start));
+        let issued = self.write(link, now, (&run, elsewhere), ((region, start), in_two));
+        if let Err(error) = issued {
+            self.writer.untake_place(&run);
+            return Err(error);
+        }
+        Ok(SendHandle(run.position))
     }
 }
 

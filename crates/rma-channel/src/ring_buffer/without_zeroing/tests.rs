@@ -8,6 +8,7 @@ use rma_core::{
     command::{Command, Completion},
     crypto::DerivedRegionKey,
     executor::{CallStatus, CommandExecutor, ExecutorConfig},
+    grant::Grant,
     op::{OpStatus, OpType},
     portal::{PortalConfig, PortalPort, portal},
     region::{NicTag, RegionId},
@@ -15,6 +16,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::*;
+use crate::{ring::RingLen, sender::Sender as _};
 
 const RING: u64 = 1024;
 

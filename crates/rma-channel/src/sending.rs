@@ -1,35 +1,19 @@
-//! What both kinds of senders do: they keep what they have sent until it is processed.
+//! What senders do whose receivers tell a tail: they keep what they have sent until that is
+//! processed.
 
 use std::collections::VecDeque;
 
 use rma_core::{
-    executor::{CallError, CallId, CallStatus},
-    grant::Grant,
+    executor::{CallId, CallStatus},
     portal::CommandPortal,
     region::RegisteredRegion,
 };
 
 use crate::{
     link::Link,
-    ring::{Position, RingLen, Room},
+    ring::{Position, Room},
     sender::{SendError, SendHandle, SendState},
 };
-
-/// What a sender has: of its own host, and from its receiver.
-#[derive(Clone, Debug)]
-pub struct SenderParts {
-    /// For WRITE into the receiver's ring.
-    pub grant: Grant,
-    /// A circular region of this host, as long as the ring: its image, which messages are written
-    /// from.
-    pub image: RegisteredRegion,
-    /// A word of this host, zero, which the receiver has a grant for WRITE for: its tail.
-    pub tail: RegisteredRegion,
-    /// How long the ring is.
-    pub len: RingLen,
-    /// The longest message, in bytes. One that takes more than the ring is never taken.
-    pub len_max: u32,
-}
 
 /// How far something that is sent has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +51,7 @@ impl Sent {
 
 /// What was sent and is not processed yet, in the order of positions.
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub(crate) struct Sending {
     sent: VecDeque<Sent>,
     /// The first that was not published.
     broken: Option<(Position, CallStatus)>,
@@ -75,20 +59,20 @@ pub(super) struct Sending {
 
 impl Sending {
     /// What lies from `position` to `end` is published by `call`.
-    pub(super) fn publish(&mut self, (position, end): (Position, Position), call: CallId) {
+    pub(crate) fn publish(&mut self, (position, end): (Position, Position), call: CallId) {
         let (stage, call, status) = (Stage::Whole, Some(call), None);
         self.sent.push_back(Sent { position, end, stage, call, status });
     }
 
     /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
     /// follow.
-    pub(super) fn begin(&mut self, (position, end): (Position, Position), call: CallId) {
+    pub(crate) fn begin(&mut self, (position, end): (Position, Position), call: CallId) {
         let (stage, call, status) = (Stage::Bytes, Some(call), None);
         self.sent.push_back(Sent { position, end, stage, call, status });
     }
 
     /// The first whose bell may be issued: its bytes have landed, and those before it.
-    pub(super) fn ready(&self) -> Option<Position> {
+    pub(crate) fn ready(&self) -> Option<Position> {
         let mut before = true;
         for sent in &self.sent {
             if sent.stage == Stage::Ready && sent.status.is_none() && before {
@@ -100,19 +84,19 @@ impl Sending {
     }
 
     /// The bell of what begins at `position` is under way.
-    pub(super) fn ring(&mut self, position: Position, call: CallId) {
+    pub(crate) fn ring(&mut self, position: Position, call: CallId) {
         if let Some(sent) = self.sent.iter_mut().find(|sent| sent.position == position) {
             (sent.stage, sent.call) = (Stage::Bell, Some(call));
         }
     }
 
     /// How many are not over.
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.sent.iter().filter(|sent| sent.status.is_none()).count()
     }
 
     /// Whether more may be sent.
-    pub(super) fn check(&self) -> Result<(), SendError> {
+    pub(crate) fn check(&self) -> Result<(), SendError> {
         match self.broken {
             Some((position, status)) => {
                 Err(SendError::Broken { handle: SendHandle(position), status })
@@ -122,7 +106,7 @@ impl Sending {
     }
 
     /// Takes what became of calls, and the tail that stands in `word`.
-    pub(super) fn poll<P: AsMut<CommandPortal>>(
+    pub(crate) fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         word: &RegisteredRegion,
@@ -161,7 +145,7 @@ impl Sending {
     }
 
     /// What became of the message at `position`.
-    pub(super) fn test(&self, position: Position, room: &Room) -> SendState {
+    pub(crate) fn test(&self, position: Position, room: &Room) -> SendState {
         let since = |at: Position| at.since(room.tail());
         if since(position) >= room.head().since(room.tail()) {
             return SendState::Processed;
@@ -174,13 +158,5 @@ impl Sending {
             Some(status) => SendState::Failed(status),
             None => SendState::Sending,
         }
-    }
-}
-
-/// What a call's refusal means for who sends.
-pub(super) const fn refused(error: CallError) -> SendError {
-    match error {
-        CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_) => SendError::Full,
-        error => SendError::Call(error),
     }
 }

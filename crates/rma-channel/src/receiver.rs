@@ -1,0 +1,186 @@
+//! What a receiver does, whichever channel it is of: the paper's receiver API (§6).
+
+use core::fmt;
+
+use rma_core::{
+    executor::{CallError, CallStatus},
+    portal::CommandPortal,
+    region::RegisteredRegion,
+    time::Instant,
+};
+use thiserror::Error;
+
+use crate::{
+    link::Link,
+    registrar::Peer,
+    ring::{Malformed, Position, Record},
+};
+
+/// Why there are no more messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// What the sender wrote cannot be.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A call was refused: the link is not one for these grants and regions.
+    #[error("the link refuses an op of this receiver: {0}")]
+    Call(#[from] CallError),
+    /// This receiver told no tail for so long that its sender counts it no more: what it has not
+    /// read may be overwritten.
+    #[error(
+        "the sender has ejected this reader at position {position}, as it told no tail in time; join the channel anew"
+    )]
+    Ejected {
+        /// Up to where this reader has processed messages.
+        position: u64,
+    },
+    /// An op that the channel cannot do without failed for good.
+    #[error("the channel is broken: an op of this receiver ended with {status}; set it up anew")]
+    Broken {
+        /// How it ended.
+        status: CallStatus,
+    },
+}
+
+/// A message that has come and belongs to its receiver until it is given back. It may be kept as
+/// long as need be, and given back in any order.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a message that is not given back is never overwritten, and the channel fills up"]
+pub struct Claim {
+    pub(crate) record: Record,
+    pub(crate) from: Option<Peer>,
+}
+
+impl Claim {
+    /// How many bytes the message has; at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no message is empty")]
+    pub const fn len(&self) -> usize {
+        self.record.len() as usize
+    }
+
+    /// The message's name at its receiver: in a channel of one sender, by the order in which
+    /// messages were sent.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.record.position()
+    }
+
+    /// Who sent it, authenticated, if the channel has several senders.
+    #[must_use]
+    pub const fn sender(&self) -> Option<Peer> {
+        self.from
+    }
+}
+
+/// A receiver's messages: the part of a [`Receiver`] that needs no link.
+pub trait Claims: fmt::Debug {
+    /// Takes the next message, if it has come: the paper's `ReceiveRegion`.
+    ///
+    /// # Errors
+    /// If what is there cannot be a message, or the channel has ended. It stays so.
+    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError>;
+
+    /// Copies bytes of a message of this receiver from `offset` on, as many as `bytes` takes and
+    /// the message has. Returns how many.
+    fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize;
+
+    /// Gives a message back, which is processed now: the paper's `FreeReceiveRegion`.
+    fn free(&mut self, claim: Claim);
+
+    /// The next message, if it has come, which is given back when it is dropped.
+    ///
+    /// # Errors
+    /// As [`Claims::claim`].
+    fn receive(&mut self) -> Result<Option<Message<'_, Self>>, ReceiveError>
+    where
+        Self: Sized,
+    {
+        Message::next(self)
+    }
+}
+
+/// A receiver's end of a channel.
+pub trait Receiver<P: AsMut<CommandPortal> = CommandPortal>: Claims {
+    /// Does what is due: tells the sender what has been processed, fetches what is to be fetched.
+    /// To be called after [`Link::poll`], again and again.
+    ///
+    /// # Errors
+    /// If the link refuses an op, or the channel has ended. What failed in passing is done again.
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError>;
+}
+
+/// A message that is given back when it is dropped.
+#[derive(Debug)]
+pub struct Message<'a, R: Claims + ?Sized> {
+    receiver: &'a mut R,
+    claim: Option<Claim>,
+}
+
+impl<'a, R: Claims + ?Sized> Message<'a, R> {
+    /// The next message of `receiver`, if it has come.
+    ///
+    /// # Errors
+    /// As [`Claims::claim`].
+    pub fn next(receiver: &'a mut R) -> Result<Option<Self>, ReceiveError> {
+        let claim = receiver.claim()?;
+        Ok(claim.map(|claim| Self { receiver, claim: Some(claim) }))
+    }
+
+    /// How many bytes it has; at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no message is empty")]
+    pub fn len(&self) -> usize {
+        self.claim.as_ref().map_or(0, Claim::len)
+    }
+
+    /// Who sent it, authenticated, if the channel has several senders.
+    #[must_use]
+    pub fn sender(&self) -> Option<Peer> {
+        self.claim.as_ref().and_then(Claim::sender)
+    }
+
+    /// Copies the message into the beginning of `bytes`. Returns how many bytes it has: of a
+    /// message longer than `bytes` the rest is left out.
+    pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
+        if let Some(claim) = &self.claim {
+            self.receiver.read(claim, 0, bytes);
+        }
+        self.len()
+    }
+
+    /// The message's bytes, copied.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(&mut bytes);
+        bytes
+    }
+
+    /// Keeps the message: it is to be given back by [`Claims::free`].
+    pub fn keep(mut self) -> Option<Claim> {
+        self.claim.take()
+    }
+}
+
+impl<R: Claims + ?Sized> Drop for Message<'_, R> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.receiver.free(claim);
+        }
+    }
+}
+
+/// Copies a part of a record out of the memory that it lies in.
+pub(crate) fn read(
+    memory: &RegisteredRegion,
+    record: &Record,
+    offset: usize,
+    bytes: &mut [u8],
+) -> usize {
+    let len = (record.len() as usize).saturating_sub(offset).min(bytes.len());
+    // The record was found there.
+    let _ = memory.read(record.offset() + offset as u64, &mut bytes[..len]);
+    len
+}

@@ -1,0 +1,401 @@
+//! What the two ends of a channel must know of each other, and how they become ends.
+//!
+//! Each end is opened by itself, which registers its memory and makes its [`Terms`]: what the
+//! channel is like, and grants for the other end. Terms travel out of band, over something that
+//! keeps secrets, as keys are in them. With the other end's terms a [`Half`] becomes an end. What
+//! does not fit is refused: terms of another channel, of another kind, for somebody else, or that
+//! say the channel is otherwise.
+//!
+//! Terms go out of date when the end that made them is opened anew: its grants are refused by its
+//! host then, and the first op of who still uses them fails with REMOTE_AUTHENTICATION_FAILURE.
+
+use core::fmt;
+
+use rma_core::{
+    addr::{HostAddr, Pid},
+    crypto::DerivedRegionKey,
+    grant::Grant,
+    op::OpType,
+    region::RegionId,
+};
+use thiserror::Error;
+
+use crate::{registrar::Peer, table::Kind};
+
+/// One of the two sides of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Who sends.
+    Sender = 1,
+    /// Who receives.
+    Receiver = 2,
+}
+
+impl Side {
+    const fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        })
+    }
+}
+
+/// What both ends have to agree on: a kind, the name that the application has for the channel, and
+/// numbers of which each kind knows what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Which of the twenty.
+    pub kind: Kind,
+    /// The application's name for the channel: whatever tells it from others between the two.
+    pub name: u64,
+    /// Lengths and counts, in bytes or messages, as the kind has them.
+    pub numbers: [u64; 3],
+}
+
+/// What one end tells the other. Secret: it holds keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    agreed: Agreed,
+    from: Side,
+    /// For the other end, in an order that the kind knows.
+    grants: Vec<Grant>,
+}
+
+/// Why the other end's terms are of no use.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TermsError {
+    /// The bytes are no terms.
+    #[error("{len} bytes are no terms of a channel ({why}); carry them over again")]
+    Garbage {
+        /// How many there are.
+        len: usize,
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// They are of the same side.
+    #[error("these are terms of a {side}, and so is this end; give it those of the other end")]
+    SameSide {
+        /// Which of the two.
+        side: Side,
+    },
+    /// They speak of another channel, or of this one as it is not.
+    #[error("these terms are of {theirs}, and this end is of {ours}; open both ends alike")]
+    Disagree {
+        /// What they say.
+        theirs: Agreed,
+        /// What this end was opened with.
+        ours: Agreed,
+    },
+    /// A grant in them is not one that this end needs.
+    #[error(
+        "grant {index} of these terms is for {op_type:?} by {holder}, and this end, {us}, needs {needs:?}; \
+         open the other end for this peer"
+    )]
+    Grant {
+        /// Which, from 0 on.
+        index: usize,
+        /// What it permits.
+        op_type: OpType,
+        /// Whom it permits that.
+        holder: Peer,
+        /// Who this end is.
+        us: Peer,
+        /// What this end needs, of each grant.
+        needs: &'static [OpType],
+    },
+    /// There are too many or too few.
+    #[error("these terms have {count} grants, and this end needs {needs:?}; open both ends alike")]
+    Grants {
+        /// How many there are.
+        count: usize,
+        /// What this end needs.
+        needs: &'static [OpType],
+    },
+}
+
+impl fmt::Display for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, numbers } = self;
+        write!(f, "channel {name:#x}, {kind}, {numbers:?}")
+    }
+}
+
+/// How terms begin: what they are, and in which version.
+const MAGIC: [u8; 8] = *b"RMAchan1";
+
+/// A channel has no more grants for one end than this.
+const GRANTS_MAX: usize = 64;
+
+/// Bytes of a grant: addresses, region, its length, PID, op type, key.
+const GRANT_LEN: usize = 16 + 16 + 4 + 8 + 4 + 1 + 16;
+
+impl Terms {
+    pub(crate) fn new(agreed: Agreed, from: Side, grants: Vec<Grant>) -> Self {
+        Self { agreed, from, grants }
+    }
+
+    /// What the channel is like.
+    #[must_use]
+    pub const fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// The terms as bytes, to be carried over. They hold keys.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { agreed: Agreed { kind, name, numbers }, from, grants } = self;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([*kind as u8, *from as u8, grants.len() as u8]);
+        for number in [name].into_iter().chain(numbers) {
+            bytes.extend(number.to_le_bytes());
+        }
+        for grant in grants {
+            let Grant { responder, region, region_len, initiator, pid, op_type, key } = grant;
+            bytes.extend(responder.to_octets());
+            bytes.extend(initiator.to_octets());
+            bytes.extend(region.to_bits().to_le_bytes());
+            bytes.extend(region_len.to_le_bytes());
+            bytes.extend(pid.0.to_le_bytes());
+            bytes.push(*op_type as u8);
+            bytes.extend(key.expose());
+        }
+        bytes
+    }
+
+    /// The terms in `bytes`.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TermsError> {
+        let garbage = |why| TermsError::Garbage { len: bytes.len(), why };
+        let mut rest = bytes;
+        if take(&mut rest) != Some(MAGIC) {
+            return Err(garbage("they begin otherwise, or are of another version"));
+        }
+        let cut = || garbage("they end too soon");
+        let [kind, side, count] = take(&mut rest).ok_or_else(cut)?;
+        let kind = Kind::from_code(kind).ok_or_else(|| garbage("there is no such kind"))?;
+        let from = match side {
+            1 => Side::Sender,
+            2 => Side::Receiver,
+            _ => return Err(garbage("there is no such side")),
+        };
+        let mut number = || take(&mut rest).map(u64::from_le_bytes).ok_or_else(cut);
+        let (name, numbers) = (number()?, [number()?, number()?, number()?]);
+        let count = usize::from(count);
+        if count > GRANTS_MAX {
+            return Err(garbage("no channel has so many grants"));
+        }
+        if rest.len() != count * GRANT_LEN {
+            return Err(garbage("their grants are not as many as they say"));
+        }
+        let grants = (0..count).map(|_| grant(&mut rest)).collect::<Option<_>>();
+        let grants = grants.ok_or_else(|| garbage("a grant is for no type of op"))?;
+        Ok(Self { agreed: Agreed { kind, name, numbers }, from, grants })
+    }
+}
+
+/// The next bytes.
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(*first)
+}
+
+fn grant(rest: &mut &[u8]) -> Option<Grant> {
+    let responder = HostAddr::from_octets(take(rest)?);
+    let initiator = HostAddr::from_octets(take(rest)?);
+    let region = RegionId::from_bits(u32::from_le_bytes(take(rest)?));
+    let region_len = u64::from_le_bytes(take(rest)?);
+    let pid = Pid(u32::from_le_bytes(take(rest)?));
+    let [op_type] = take(rest)?;
+    let op_type = OpType::from_code(op_type)?;
+    let key = DerivedRegionKey::from_bytes(take(rest)?);
+    Some(Grant { responder, region, region_len, initiator, pid, op_type, key })
+}
+
+/// What of the other end's terms this end needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Who this end is.
+    pub(crate) us: Peer,
+    pub(crate) agreed: Agreed,
+    pub(crate) side: Side,
+    /// The grants, in their order.
+    pub(crate) grants: &'static [OpType],
+}
+
+impl Needs {
+    /// The grants in `theirs`, if those are terms of the other end.
+    pub(crate) fn check<'a>(&self, theirs: &'a Terms) -> Result<&'a [Grant], TermsError> {
+        let Self { us, agreed: ours, side, grants: needs } = *self;
+        if theirs.from != side.other() {
+            return Err(TermsError::SameSide { side });
+        }
+        if theirs.agreed != ours {
+            return Err(TermsError::Disagree { theirs: theirs.agreed, ours });
+        }
+        let count = theirs.grants.len();
+        if count != needs.len() {
+            return Err(TermsError::Grants { count, needs });
+        }
+        for (index, (grant, &need)) in theirs.grants.iter().zip(needs).enumerate() {
+            let holder = Peer { address: grant.initiator, pid: grant.pid };
+            if holder != us || grant.op_type != need {
+                let op_type = grant.op_type;
+                return Err(TermsError::Grant { index, op_type, holder, us, needs });
+            }
+        }
+        Ok(&theirs.grants)
+    }
+}
+
+type Finish<E> = Box<dyn FnOnce(&[Grant]) -> E + Send>;
+
+/// An end that lacks the other end's terms.
+#[must_use]
+pub struct Half<E> {
+    terms: Terms,
+    needs: Needs,
+    finish: Finish<E>,
+}
+
+impl<E> fmt::Debug for Half<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Half").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+impl<E> Half<E> {
+    /// An end of which the other is told `grants`. `finish` makes the end of the grants that it
+    /// needs, in that order.
+    pub(crate) fn new(
+        needs: Needs,
+        grants: Vec<Grant>,
+        finish: impl FnOnce(&[Grant]) -> E + Send + 'static,
+    ) -> Self {
+        let terms = Terms::new(needs.agreed, needs.side, grants);
+        Self { terms, needs, finish: Box::new(finish) }
+    }
+
+    /// What the other end is to be told.
+    #[must_use]
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The end, with what the other end has told.
+    ///
+    /// # Errors
+    /// If those are not terms of the other end of this channel.
+    pub fn connect(self, theirs: &Terms) -> Result<E, TermsError> {
+        let grants = self.needs.check(theirs)?;
+        Ok((self.finish)(grants))
+    }
+}
+
+/// Why an end was not opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError<E: core::error::Error + 'static> {
+    /// The channel cannot be like that.
+    #[error("{what} is {value}: {why}")]
+    Settings {
+        /// Which setting.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+        /// What it has to be.
+        why: &'static str,
+    },
+    /// Memory of that length cannot be had.
+    #[error(transparent)]
+    Memory(#[from] rma_shm::MemoryError),
+    /// A receive queue cannot be like that.
+    #[error(transparent)]
+    Queue(#[from] rma_core::error::ReceiveQueueError),
+    /// The other end's terms are of no use.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// The host refuses.
+    #[error("the host refuses what the channel needs: {0}")]
+    Host(E),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Peer = Peer { address: HostAddr::from_octets([7; 16]), pid: Pid(3) };
+
+    fn agreed(name: u64) -> Agreed {
+        Agreed { kind: Kind::RingDetached, name, numbers: [1 << 16, 4096, 0] }
+    }
+
+    fn grant(op_type: OpType, pid: u32) -> Grant {
+        Grant {
+            responder: HostAddr::from_octets([9; 16]),
+            region: RegionId::from_bits(5),
+            region_len: 1 << 17,
+            initiator: US.address,
+            pid: Pid(pid),
+            op_type,
+            key: DerivedRegionKey::from_bytes([6; 16]),
+        }
+    }
+
+    fn half(name: u64, side: Side, needs: &'static [OpType], grants: Vec<Grant>) -> Half<()> {
+        let needs = Needs { us: US, agreed: agreed(name), side, grants: needs };
+        Half::new(needs, grants, |_| ())
+    }
+
+    #[test]
+    fn terms_are_the_same_once_they_were_bytes_and_no_other_bytes_are_terms() {
+        let grants = vec![grant(OpType::Write, 3), grant(OpType::FetchAdd, 4)];
+        let terms = Terms::new(agreed(77), Side::Sender, grants);
+        let bytes = terms.to_bytes();
+        assert_eq!(Terms::from_bytes(&bytes), Ok(terms));
+        let is_garbage =
+            |bytes: &[u8]| matches!(Terms::from_bytes(bytes), Err(TermsError::Garbage { .. }));
+        for len in 0..bytes.len() {
+            assert!(is_garbage(&bytes[..len]), "{len} bytes");
+        }
+        assert!(is_garbage(&[&bytes[..], &[0]].concat()), "one byte more");
+        // Magic, kind, side, how many grants, and the type of op that the first is for.
+        let first_op = 8 + 3 + 32 + GRANT_LEN - 16 - 1;
+        for at in [0, 7, 8, 9, 10, first_op] {
+            let mut wrong = bytes.clone();
+            wrong[at] = 0xee;
+            assert!(is_garbage(&wrong), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn an_end_takes_the_terms_of_its_other_end_alone() {
+        const NEEDS: &[OpType] = &[OpType::Write];
+        let sender = || half(1, Side::Sender, NEEDS, vec![]);
+        let connect = |name, side, grants| sender().connect(half(name, side, &[], grants).terms());
+        let write = grant(OpType::Write, US.pid.0);
+        assert_eq!(connect(1, Side::Receiver, vec![write]), Ok(()));
+        let error = connect(1, Side::Sender, vec![write]).unwrap_err();
+        assert_eq!(error, TermsError::SameSide { side: Side::Sender });
+        let error = connect(2, Side::Receiver, vec![write]).unwrap_err();
+        assert_eq!(error, TermsError::Disagree { theirs: agreed(2), ours: agreed(1) });
+        let error = connect(1, Side::Receiver, vec![]).unwrap_err();
+        assert_eq!(error, TermsError::Grants { count: 0, needs: NEEDS });
+        for wrong in [grant(OpType::Read, US.pid.0), grant(OpType::Write, US.pid.0 + 1)] {
+            let error = connect(1, Side::Receiver, vec![wrong]).unwrap_err();
+            assert!(matches!(error, TermsError::Grant { index: 0, .. }), "{error}");
+        }
+    }
+}
