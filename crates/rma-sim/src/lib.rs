@@ -9,6 +9,7 @@
 //! | [`prng`] | where every random number comes from |
 //! | [`net`] | nodes, links and what goes wrong with them, the heap of events, and what happened as data |
 //! | [`check`] | what must hold after every event |
+//! | [`hosts`] | portals, regions, receive queues and grants of hosts, for software that a test writes |
 //! | [`load`] | software that uses the network: random workloads in two phases, and swarms of them |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
 //! | [`pcap`] | what happened as a capture of packets |
@@ -25,6 +26,7 @@
 
 pub mod check;
 pub mod flows;
+pub mod hosts;
 pub mod load;
 pub mod net;
 pub mod pcap;

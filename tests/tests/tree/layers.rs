@@ -147,15 +147,21 @@ const NEVERS: &[Never] = &[
     },
     Never {
         who: "rma_sim::net",
-        from: &["rma_sim::check", "rma_sim::load", "rma_sim::flows"],
+        from: &["rma_sim::check", "rma_sim::hosts", "rma_sim::load", "rma_sim::flows"],
         but: &[],
         why: "the network does not know who watches it or who uses it",
     },
     Never {
         who: "rma_sim::check",
-        from: &["rma_sim::load", "rma_sim::flows"],
+        from: &["rma_sim::hosts", "rma_sim::load", "rma_sim::flows"],
         but: &[],
         why: "what must hold does not depend on what is tried",
+    },
+    Never {
+        who: "rma_sim::hosts",
+        from: &["rma_sim::load", "rma_sim::flows"],
+        but: &[],
+        why: "hosts do not know what uses them",
     },
     Never {
         who: "rma_sim::load",

@@ -13,7 +13,7 @@ use rma_core::{
     addr::{HostAddr, Pid},
     cc::CcConfigBuilder,
     command::CommandOp,
-    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    crypto::RegionKey,
     executor::{Call, CallStatus, ExecutorConfig, Piece},
     grant::Grant,
     limits::OP_SIZE_MAX,
@@ -28,7 +28,8 @@ use rma_shm::Region;
 use super::{RATE, RTT};
 use crate::{
     check::invariant::Checker,
-    load::software::{Software, nic_tag},
+    hosts::memory::{address, grant, register},
+    load::software::Software,
     net::{
         clock::ClockOptions,
         frame::{NodeId, wire_len},
@@ -145,6 +146,10 @@ const PID: Pid = Pid(7);
 /// What may wait at a port of the switch, in bytes. Solicitation keeps it far below.
 const PORT_LEN: u64 = 1 << 20;
 
+/// What a cable takes for a packet is the shortest time that there is, 1 ns: so packets of one
+/// instant stay apart.
+const CABLE: u64 = u64::MAX - 1;
+
 /// How long the response of an op of `op_size` bytes takes on a link.
 #[must_use]
 pub fn wire_time(op_size: u32) -> Duration {
@@ -161,7 +166,7 @@ fn link(jitter: Duration) -> LinkOptions {
         delay: RTT.saturating_sub(sending).saturating_sub(jitter) / 2,
         jitter,
         // Devices and ports have a rate, cables only a length.
-        rate: u64::MAX,
+        rate: CABLE,
         queue: u64::MAX,
         faults: Faults::default(),
     }
@@ -425,30 +430,8 @@ impl Network {
     }
 }
 
-/// A region that others read, and its key.
-struct Target {
-    address: HostAddr,
-    entry: RegisteredRegion,
-    key: RegionKeySchedule,
-}
-
-fn register(
-    sim: &mut Sim,
-    node: NodeId,
-    entry: RegionEntry,
-    memory: Arc<Region>,
-) -> RegisteredRegion {
-    let id = sim.nic_mut(node).regions_mut().register(Box::new(entry));
-    let id = id.map_err(|(error, _)| error).expect("the table has room for each flow");
-    RegisteredRegion::new(id, memory, nic_tag(node))
-}
-
-fn address(sim: &Sim, node: NodeId) -> HostAddr {
-    sim.nic(node).config().place().addresses.iter().next().expect("each has one")
-}
-
 /// What `node` serves: as much as the longest call reads.
-fn target(sim: &mut Sim, node: NodeId, options: &FlowOptions) -> Target {
+fn target(sim: &mut Sim, node: NodeId, options: &FlowOptions) -> RegisteredRegion {
     let flows = options.flows.iter().filter(|flow| flow.server == node.0);
     let mut bytes = vec![0; flows.map(|flow| flow.len as usize).max().unwrap_or(1)];
     Prng::new(node.0.into()).fill(&mut bytes);
@@ -456,33 +439,22 @@ fn target(sim: &mut Sim, node: NodeId, options: &FlowOptions) -> Target {
     memory.copy_in(0, &bytes).expect("it is as long");
     let key = RegionKey::from_bytes([node.0 as u8; 16]);
     let entry = RegionEntry::new(memory.clone(), &key, Permissions::READ, Pid(1));
-    let entry = register(sim, node, entry, memory);
-    Target { address: address(sim, node), entry, key: RegionKeySchedule::new(&key) }
+    register(sim, node, entry, memory)
 }
 
-fn reader(sim: &mut Sim, flow: Flow, target: &Target, mut prng: Prng) -> Reader {
+fn reader(sim: &mut Sim, flow: Flow, target: &RegisteredRegion, mut prng: Prng) -> Reader {
     let node = NodeId(flow.client);
     let memory = Arc::new(Region::new(flow.len as usize).expect("a few MiB"));
     let key = RegionKey::from_bytes([0; 16]);
     let entry = RegionEntry::new(memory.clone(), &key, Permissions::NONE, PID);
     let local = register(sim, node, entry, memory);
-    let (initiator, responder) = (address(sim, node), target.address);
-    let op_type = OpType::Read;
-    let binding = KeyBinding { initiator, responder, pid: PID, op_type };
-    let grant = Grant {
-        responder,
-        region: target.entry.id(),
-        region_len: target.entry.len(),
-        initiator,
-        pid: PID,
-        op_type,
-        key: target.key.derive(&binding),
-    };
+    let (row, holder) = ((NodeId(flow.server), target.id()), (address(sim, node), PID));
+    let grant = grant(sim, row, target.len(), holder, OpType::Read);
     let from = match flow.arrivals {
         Arrivals::BackToBack { from, .. } => from,
         Arrivals::Poisson { mean_gap } => prng.exponential(mean_gap),
     };
-    let remote = target.entry.memory().clone();
+    let remote = target.memory().clone();
     let next_at = Instant::ZERO + from;
     Reader { flow, grant, remote, local, submitted: 0, under_way: 0, next_at, prng }
 }

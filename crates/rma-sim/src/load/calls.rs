@@ -18,7 +18,6 @@ use core::{fmt, time::Duration};
 
 use rma_core::{
     cc::Algorithm,
-    crypto::{KeyBinding, RegionKeySchedule},
     executor::{Call, CallStatus, ExecutorConfig, Outcome, Piece, RetryPolicy},
     grant::Grant,
     nic::ReceiveLenMax,
@@ -28,6 +27,7 @@ use rma_core::{
 
 use crate::{
     check::invariant::Checker,
+    hosts::memory::{address, grant},
     load::{scenario::Options, software::Software},
     net::{
         frame::NodeId,
@@ -39,7 +39,7 @@ use crate::{
     },
     prng::{Chance, Prng},
 };
-use memory::{AREA_LEN, CALLS, CONTENT_LEN, Expected, Host, KEY, PID};
+use memory::{AREA_LEN, CALLS, CONTENT_LEN, Expected, Host, PID};
 
 /// What became of the calls of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,16 +159,10 @@ struct Run<'a> {
     report: CallsReport,
 }
 
-/// Counter values of its own for each life of a node.
-fn in_life(node: &NodeOptions, life: u32) -> NodeOptions {
-    let counter_start = node.place.counter_start + (u64::from(life) << 40);
-    NodeOptions { place: node.place.with(|it| it.counter_start = counter_start), ..*node }
-}
-
 impl<'a> Run<'a> {
     fn new(options: &'a Options) -> Self {
         let prng = Prng::new(options.seed).fork(0xca11);
-        let nodes: Vec<_> = options.nodes.iter().map(|node| in_life(node, 0)).collect();
+        let nodes: Vec<_> = options.nodes.iter().map(|node| node.in_life(0)).collect();
         let mut sim = Sim::new(&nodes, options.link, options.switch, prng.fork(0).next())
             .expect("the swarm draws settings that work");
         let count = nodes.len().div_ceil(2) as u16;
@@ -262,7 +256,8 @@ impl<'a> Run<'a> {
             Mishap::Crash if !is_application => self.sim.crash(node),
             Mishap::Restart { .. } if !is_application => {
                 self.lives[node.index()] += 1;
-                let options = in_life(&self.options.nodes[node.index()], self.lives[node.index()]);
+                let life = self.lives[node.index()];
+                let options = self.options.nodes[node.index()].in_life(life);
                 self.sim.restart(node, &options).expect("these settings have worked before");
                 self.hosts[node.index()].register(&mut self.sim, node);
             }
@@ -324,7 +319,7 @@ impl<'a> Run<'a> {
         let len = if small { 64 } else { prng.magnitude(AREA_LEN as u64) };
         let slot = it.calls.iter().position(Option::is_none).expect("asked by the caller");
         let spans = memory::cut(&mut prng, len);
-        let grant = grant(sim, hosts, node, target, op_type);
+        let grant = grant_of(sim, hosts, node, target, op_type);
         let offsets: Vec<u64> = spans
             .iter()
             .map(|&(start, len)| match op_type.shape().moves {
@@ -499,21 +494,8 @@ fn application(sim: &mut Sim, options: &Options, node: NodeId, prng: &Prng) -> A
     }
 }
 
-fn grant(sim: &Sim, hosts: &[Host], node: NodeId, target: NodeId, op_type: OpType) -> Grant {
-    let address = |node: NodeId| {
-        let addresses = sim.nic(node).config().place().addresses;
-        addresses.iter().next().expect("each node has one")
-    };
-    let (initiator, responder) = (address(node), address(target));
-    let binding = KeyBinding { initiator, responder, pid: PID, op_type };
+fn grant_of(sim: &Sim, hosts: &[Host], node: NodeId, target: NodeId, op_type: OpType) -> Grant {
     let host = &hosts[target.index()];
-    Grant {
-        responder,
-        region: host.target_id,
-        region_len: host.target_len(),
-        initiator,
-        pid: PID,
-        op_type,
-        key: RegionKeySchedule::new(&KEY).derive(&binding),
-    }
+    let holder = (address(sim, node), PID);
+    grant(sim, (target, host.target_id), host.target_len(), holder, op_type)
 }

@@ -1,8 +1,7 @@
 //! An application's CommandExecutor, whose portal's other end feeds a simulated NIC.
 //!
 //! It stands for the application's thread and for what the engine does with a portal: take
-//! commands, give completions. Both happen at once: what a doorbell and a bus cost is part of the
-//! links' delay.
+//! commands, give completions. Both happen at once.
 //!
 //! Time here is true time; executor and NIC are told what their node's clock shows.
 
@@ -12,23 +11,20 @@ use rma_core::{
     addr::Pid,
     command::Completion,
     executor::{Call, CallError, CallId, CommandExecutor, ExecutorConfig, Outcome},
-    portal::{CommandPortal, PortalConfig, PortalPort, portal},
-    region::NicTag,
+    portal::CommandPortal,
     time::Instant,
 };
 
-use crate::net::{frame::NodeId, sim::Sim};
+use crate::{
+    hosts::port::Port,
+    net::{frame::NodeId, sim::Sim},
+};
 
 #[derive(Debug)]
 pub(crate) struct Software {
     pub(crate) node: NodeId,
     pub(crate) executor: CommandExecutor<CommandPortal>,
-    port: PortalPort,
-}
-
-/// What `node`'s regions are registered with.
-pub(crate) fn nic_tag(node: NodeId) -> NicTag {
-    NicTag(u64::from(node.0) + 1)
+    port: Port,
 }
 
 impl Software {
@@ -40,16 +36,7 @@ impl Software {
         pid: Pid,
         config: ExecutorConfig,
     ) -> Self {
-        sim.nic_mut(node).configure_slots(slots.clone(), Some(pid));
-        let addresses = sim.nic(node).config().place().addresses;
-        let (portal, port) = portal(PortalConfig {
-            slots,
-            pid,
-            addresses,
-            bell: None,
-            flag: None,
-            nic: nic_tag(node),
-        });
+        let (portal, port) = Port::new(sim, node, slots, pid);
         let executor = CommandExecutor::new(portal, config).expect("settings that can work");
         Self { node, executor, port }
     }
@@ -66,9 +53,7 @@ impl Software {
     /// The thread looks: it takes completions, and the NIC takes the commands that it issues.
     pub(crate) fn turn(&mut self, sim: &mut Sim) {
         self.executor.poll(sim.local_now(self.node));
-        while let Some(command) = self.port.take() {
-            let command = command.expect("an executor writes commands that can be read");
-            sim.issue(self.node, command).expect("an executor uses its own free slots");
+        while self.port.issue_next(sim) {
             sim.end_turn(self.node);
         }
     }
@@ -79,8 +64,6 @@ impl Software {
 
     /// When the thread must look again even if no completion comes: later than now.
     pub(crate) fn wake_at(&self, sim: &Sim) -> Option<Instant> {
-        let local = self.executor.poll_timeout()?;
-        let next = Instant::from_nanos(sim.now().as_nanos() + 1);
-        Some(sim.when(self.node, local).max(next))
+        Some(sim.wake_at(self.node, self.executor.poll_timeout()?))
     }
 }

@@ -45,6 +45,15 @@ pub struct NodeOptions {
     pub clock: ClockOptions,
 }
 
+impl NodeOptions {
+    /// The same, with counter values of its own for each life of the node.
+    #[must_use]
+    pub fn in_life(&self, life: u32) -> Self {
+        let counter_start = self.place.counter_start + (u64::from(life) << 40);
+        Self { place: self.place.with(|it| it.counter_start = counter_start), ..*self }
+    }
+}
+
 /// How frames come to a NIC and leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {

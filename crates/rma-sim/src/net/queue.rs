@@ -7,7 +7,7 @@ use rma_core::time::Instant;
 /// How much may wait, and how fast it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Bytes a second, headers included; at least 1.
+    /// Bytes a second, headers included; at least 1. The largest number: nothing waits.
     pub rate: u64,
     /// How many bytes may wait, with what is leaving; frames beyond it are lost.
     pub len: u64,
@@ -41,9 +41,13 @@ impl Queue {
     }
 }
 
-/// How long `bytes` take at `rate` bytes a second, rounded up to nanoseconds.
+/// How long `bytes` take at `rate` bytes a second, rounded up to nanoseconds. At the highest rate
+/// they take no time.
 #[must_use]
 pub fn serialization(rate: u64, bytes: u64) -> Duration {
+    if rate == u64::MAX {
+        return Duration::ZERO;
+    }
     let rate = rate.max(1);
     let nanos = match bytes.checked_mul(1_000_000_000) {
         Some(product) => product.div_ceil(rate),
@@ -80,6 +84,7 @@ mod tests {
     fn serialization_rounds_up_and_saturates() {
         assert_eq!(serialization(3, 1).as_nanos(), 333_333_334);
         assert_eq!(serialization(0, u64::MAX), Duration::from_nanos(u64::MAX));
-        assert_eq!(serialization(u64::MAX, u64::MAX), Duration::from_secs(1));
+        assert_eq!(serialization(u64::MAX - 1, u64::MAX), Duration::from_nanos(1_000_000_001));
+        assert_eq!(serialization(u64::MAX, u64::MAX), Duration::ZERO);
     }
 }

@@ -170,6 +170,13 @@ impl Sim {
         self.nodes[node.index()].clock.when(local)
     }
 
+    /// When software of `node` that wants to look again when its clock shows `local` does so: later
+    /// than now.
+    #[must_use]
+    pub fn wake_at(&self, node: NodeId, local: Instant) -> Instant {
+        self.when(node, local).max(Instant::from_nanos(self.now.as_nanos() + 1))
+    }
+
     /// How much later than asked for a running NIC may be woken, by its own clock, because true
     /// time has no instant between two nanoseconds.
     #[must_use]

@@ -18,7 +18,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    load::software::nic_tag,
+    hosts::memory::{nic_tag, register},
     net::{frame::NodeId, sim::Sim},
     prng::Prng,
 };
@@ -33,7 +33,7 @@ pub(super) const AREA_LEN: usize = 20 << 10;
 pub(super) const CONTENT_LEN: usize = 24 << 10;
 
 /// All keys: whose they are matters elsewhere.
-pub(super) const KEY: RegionKey = RegionKey::from_bytes([7; 16]);
+const KEY: RegionKey = RegionKey::from_bytes([7; 16]);
 
 /// The process of each application.
 pub(super) const PID: Pid = Pid(7);
@@ -100,13 +100,11 @@ impl Host {
     pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
         let mut register = |memory: &Arc<Region>, permissions, owner| {
             let entry = RegionEntry::new(memory.clone(), &KEY, permissions, owner);
-            let id = sim.nic_mut(node).regions_mut().register(Box::new(entry));
-            id.map_err(|(error, _)| error).expect("the table has room for more than two")
+            register(sim, node, entry, memory.clone())
         };
-        self.target_id = register(&self.target, Permissions::READ | Permissions::WRITE, Pid(1));
-        let memory = self.local.memory().clone();
-        let id = register(&memory, Permissions::NONE, PID);
-        self.local = RegisteredRegion::new(id, memory, nic_tag(node));
+        let permissions = Permissions::READ | Permissions::WRITE;
+        self.target_id = register(&self.target, permissions, Pid(1)).id();
+        self.local = register(self.local.memory(), Permissions::NONE, PID);
     }
 
     pub(super) const fn local(&self) -> &RegisteredRegion {

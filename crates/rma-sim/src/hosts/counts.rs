@@ -1,0 +1,62 @@
+//! What a host has done, by type of op: what the paper calls *requests*, and what they cost.
+
+use rma_core::op::OpType;
+
+/// What was counted of one type of op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounts {
+    /// Ops that the host has issued, first attempts and others.
+    pub issued: u64,
+    /// Frames that the host has sent for such ops, its own and those of others.
+    pub frames: u64,
+    /// Octets of these frames, without the headers of their packets.
+    pub octets: u64,
+}
+
+/// What was counted of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    by_type: [OpCounts; OpType::ALL.len()],
+    /// SETTLEs that the host has issued. Their frames count with the type of op they ask about.
+    pub settles: u64,
+    /// Packets that the host has sent.
+    pub packets: u64,
+}
+
+impl Counts {
+    /// What was counted of ops of this type.
+    #[must_use]
+    pub const fn of(&self, op_type: OpType) -> OpCounts {
+        self.by_type[op_type.index()]
+    }
+
+    pub(super) const fn of_mut(&mut self, op_type: OpType) -> &mut OpCounts {
+        &mut self.by_type[op_type.index()]
+    }
+
+    /// Of ops of all types.
+    #[must_use]
+    pub fn total(&self) -> OpCounts {
+        let mut total = OpCounts::default();
+        for OpCounts { issued, frames, octets } in self.by_type {
+            total.issued += issued;
+            total.frames += frames;
+            total.octets += octets;
+        }
+        total
+    }
+
+    /// What has been counted since these were `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = *self;
+        for (now, before) in since.by_type.iter_mut().zip(&earlier.by_type) {
+            now.issued -= before.issued;
+            now.frames -= before.frames;
+            now.octets -= before.octets;
+        }
+        since.settles -= earlier.settles;
+        since.packets -= earlier.packets;
+        since
+    }
+}
