@@ -150,6 +150,29 @@ impl Terms {
         self.agreed
     }
 
+    /// The grants in these terms, for an end of `side` that takes the channel as they say it is:
+    /// `each`, for one epoch after the other.
+    #[expect(dead_code, reason = "what reserves from many senders is joined by it")]
+    pub(crate) fn epochs_for(
+        &self,
+        us: Peer,
+        (kind, side): (Kind, Side),
+        each: &'static [OpType],
+    ) -> Result<&[Grant], TermsError> {
+        let (theirs, count) = (self.agreed, self.grants.len());
+        if self.from != side.other() {
+            return Err(TermsError::SameSide { side });
+        }
+        if theirs.kind != kind {
+            return Err(TermsError::Disagree { theirs, ours: Agreed { kind, ..theirs } });
+        }
+        if count == 0 || !count.is_multiple_of(each.len()) {
+            return Err(TermsError::Grants { count, needs: each });
+        }
+        check_grants(us, &self.grants, each)?;
+        Ok(&self.grants)
+    }
+
     /// The terms as bytes, to be carried over. They hold keys.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -249,15 +272,21 @@ impl Needs {
         if count != needs.len() {
             return Err(TermsError::Grants { count, needs });
         }
-        for (index, (grant, &need)) in theirs.grants.iter().zip(needs).enumerate() {
-            let holder = Peer { address: grant.initiator, pid: grant.pid };
-            if holder != us || grant.op_type != need {
-                let op_type = grant.op_type;
-                return Err(TermsError::Grant { index, op_type, holder, us, needs });
-            }
-        }
+        check_grants(us, &theirs.grants, needs)?;
         Ok(&theirs.grants)
     }
+}
+
+/// Whether these grants are for `us`, and for what is needed, over and over.
+fn check_grants(us: Peer, grants: &[Grant], needs: &'static [OpType]) -> Result<(), TermsError> {
+    for (index, (grant, &need)) in grants.iter().zip(needs.iter().cycle()).enumerate() {
+        let holder = Peer { address: grant.initiator, pid: grant.pid };
+        if holder != us || grant.op_type != need {
+            let op_type = grant.op_type;
+            return Err(TermsError::Grant { index, op_type, holder, us, needs });
+        }
+    }
+    Ok(())
 }
 
 type Finish<E> = Box<dyn FnOnce(&[Grant]) -> E + Send>;
