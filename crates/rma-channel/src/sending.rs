@@ -141,7 +141,7 @@ impl Sending {
         };
         // One that nobody knew of is known to have come once it is processed.
         self.broken = self.sent.iter().find_map(failed);
-        Ok(())
+        self.check()
     }
 
     /// What became of the message at `position`.

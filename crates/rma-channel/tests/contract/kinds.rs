@@ -1,0 +1,139 @@
+//! How a channel of each kind is opened, and what is to be known of it before. Each kind is one
+//! row of [`ROWS`] and one function; all tests run over all rows.
+
+use core::fmt::Debug;
+
+use rma_channel::{
+    Half, Kind, OpenError, Peer, Receiver, Sender, Terms,
+    ring::RingLen,
+    ring_buffer::{RingConfig, with_zeroing, without_zeroing},
+};
+use rma_sim::net::frame::NodeId;
+
+use crate::world::World;
+
+/// What a channel is opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The application's name for it.
+    pub(crate) name: u64,
+    /// Where its senders are: one, unless the kind is for several.
+    pub(crate) senders: Vec<NodeId>,
+    /// Where its receivers are: one, unless the kind is for several.
+    pub(crate) receivers: Vec<NodeId>,
+    /// The longest message.
+    pub(crate) len_max: u32,
+    /// How many of the longest messages there is room for at least: slots, receives, or a part of a
+    /// ring.
+    pub(crate) room: u64,
+}
+
+/// A channel's ends, and where they are.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) senders: Vec<(NodeId, Box<dyn Sender>)>,
+    pub(crate) receivers: Vec<(NodeId, Box<dyn Receiver>)>,
+}
+
+/// One kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: Kind,
+    pub(crate) open: fn(&mut World, &Settings) -> Ends,
+    /// How many senders one channel may have.
+    pub(crate) senders: usize,
+    /// How many receivers one channel may have.
+    pub(crate) receivers: usize,
+    /// The shortest message that it takes, in bytes.
+    pub(crate) shortest: u32,
+    /// What `len_max` it can be opened with at most; where there is no such limit, several ops'
+    /// worth.
+    pub(crate) longest: u32,
+}
+
+/// Several ends, where a kind may have any number.
+#[expect(dead_code, reason = "for shared receive, shared rings and read rings, which come")]
+pub(crate) const MANY: usize = 4;
+
+/// All kinds that there are, in the order of Table 2.
+pub(crate) const ROWS: &[Row] = &[
+    Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
+    Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, ring_without_zeroing) },
+];
+
+/// A kind with one sender and one receiver, for messages of one op at most.
+const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
+    Row { kind, open, senders: 1, receivers: 1, shortest: 1, longest: 4096 }
+}
+
+/// The kinds to be tried: all, or the one that RMA_CHANNEL_KIND names.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    let only = std::env::var("RMA_CHANNEL_KIND").ok();
+    ROWS.iter()
+        .filter(move |row| only.as_ref().is_none_or(|only| *only == (row.kind as u8).to_string()))
+}
+
+impl Row {
+    /// What a channel is opened with whose ends are on nodes of their own, senders first: two ends,
+    /// or as many as it may have if `many`. And how many nodes that takes.
+    pub(crate) fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
+        let (senders, receivers) = if many { (self.senders, self.receivers) } else { (1, 1) };
+        let nodes = (senders + receivers) as u16;
+        let (from, to) = (0..senders as u16, senders as u16..nodes);
+        let (senders, receivers) = (from.map(NodeId).collect(), to.map(NodeId).collect());
+        (Settings { name: 7, senders, receivers, len_max, room }, nodes)
+    }
+}
+
+impl Settings {
+    /// The sender of a channel of two ends, then its receiver: where each is, and who is its peer.
+    fn both(&self, world: &World) -> [(NodeId, Peer); 2] {
+        let (from, to) = (self.senders[0], self.receivers[0]);
+        [(from, world.peer(to)), (to, world.peer(from))]
+    }
+
+    fn ring(&self, peer: Peer) -> RingConfig {
+        // What a record has besides its message, and what it is padded to.
+        let len = self.room * u64::from(self.len_max + 16).next_multiple_of(64);
+        let len = RingLen::new(len.next_power_of_two().max(RingLen::MIN)).unwrap();
+        RingConfig::with_peer(peer).with(|it| {
+            (it.name, it.len, it.len_max) = (self.name, len, self.len_max);
+        })
+    }
+}
+
+/// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
+fn connect<S: Sender + 'static, R: Receiver + 'static, E: core::error::Error>(
+    settings: &Settings,
+    sender: Result<Half<S>, OpenError<E>>,
+    receiver: Result<Half<R>, OpenError<E>>,
+) -> Ends {
+    let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
+    let (to, from) = (carried(receiver.terms()), carried(sender.terms()));
+    let (sender, receiver) = (sender.connect(&to).unwrap(), receiver.connect(&from).unwrap());
+    Ends {
+        senders: vec![(settings.senders[0], Box::new(sender))],
+        receivers: vec![(settings.receivers[0], Box::new(receiver))],
+    }
+}
+
+/// Terms as they come out of what carried them.
+fn carried(terms: &Terms) -> Terms {
+    Terms::from_bytes(&terms.to_bytes()).unwrap()
+}
+
+fn ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {
+    use with_zeroing::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    connect(it, to, from)
+}
+
+fn ring_without_zeroing(world: &mut World, it: &Settings) -> Ends {
+    use without_zeroing::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    connect(it, to, from)
+}

@@ -1,0 +1,26 @@
+//! One contract for all channels, over simulated hosts: each message comes whole, once and in
+//! order, or its sender is told which did not.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `world` | simulated hosts, a link for each, and registrars |
+//! | `kinds` | how a channel of each kind is opened: **a new kind comes in there, with one row** |
+//! | `run` | streams through a channel, and what must hold after every event |
+//! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
+//! | `quiet` | the contract on a network without faults |
+//! | `faults` | the same with all that can go wrong, on many networks |
+//!
+//! Every end looks after every event, so that nothing is there for too short a time to be seen.
+//!
+//! `RMA_CHANNEL_SEEDS` says how many networks with faults each kind is tried on, and
+//! `RMA_CHANNEL_FIRST` where to begin. `RMA_CHANNEL_SEED` runs one of them and prints all that
+//! happens; `RMA_CHANNEL_KIND`, a number of Table 2, leaves all other kinds out.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod faults;
+mod kinds;
+mod quiet;
+mod run;
+mod stream;
+mod world;

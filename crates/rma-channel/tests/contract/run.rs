@@ -1,0 +1,435 @@
+//! Streams through a channel, and what must hold after every event.
+//!
+//! - What a receiver claims is the next message of a sender, whole; messages that it passes by are
+//!   those that their sender is told have failed. So nothing comes twice, late, torn or from nobody.
+//! - It stays what it is until it is given back.
+//! - What its sender knows of a message never goes back. Of one that it takes for *accepted* a
+//!   receiver that looks has seen it, unless it is behind one that failed or is under way; one that it takes for
+//!   *processed* was given back, by all receivers, and so were all before it; one that it takes for
+//!   *failed* never comes, unless it is *unknown*.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use rma_channel::{Claim, SendError, SendState};
+use rma_core::{executor::CallStatus, time::Instant};
+use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId, prng::Prng};
+
+use crate::{
+    kinds::{Row, Settings},
+    stream::{Habit, Held, Lens, Reader, Sent, Stream},
+    world::World,
+};
+
+/// More events than any run needs.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// A channel, and what goes through it.
+pub(crate) struct Run {
+    /// What a failure is about.
+    pub(crate) about: String,
+    pub(crate) world: World,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) readers: Vec<Reader>,
+    /// When which node is stopped, and for how long; in the order of time.
+    pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
+    /// How many recorded requests are replayed in each half round trip.
+    pub(crate) replays: usize,
+    replay_at: Instant,
+    /// When all look, though nothing has happened.
+    tick_at: Instant,
+    steps: u64,
+}
+
+impl Run {
+    /// A channel of a kind, with nothing to send, on a network of its own.
+    pub(crate) fn new(row: &Row, options: NetworkOptions, settings: &Settings) -> Self {
+        let about = format!("{} ({}): {options}; {settings:?}", row.kind, row.kind as u8);
+        let mut run = Self {
+            about,
+            world: World::new(options),
+            streams: Vec::new(),
+            readers: Vec::new(),
+            pauses: VecDeque::new(),
+            replays: 0,
+            replay_at: Instant::ZERO,
+            tick_at: Instant::ZERO,
+            steps: 0,
+        };
+        run.open(row, settings, Lens::All(row.shortest), 0);
+        run
+    }
+
+    /// A channel anew, in place of the one before: each sender sends so many messages.
+    pub(crate) fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
+        let ends = (row.open)(&mut self.world, settings);
+        assert_eq!(ends.senders.len(), settings.senders.len(), "{}", self.about);
+        let prng = Prng::new(self.world.network.options().seed).fork(self.steps);
+        let streams =
+            ends.senders.into_iter().zip(0..).map(|((node, end), number)| {
+                Stream::new(node, end, prng.fork(number), lens, count)
+            });
+        self.streams = streams.collect();
+        let count = self.streams.len();
+        let readers = ends.receivers.into_iter();
+        self.readers = readers.map(|(node, end)| Reader::new(node, end, count)).collect();
+    }
+
+    /// All receivers behave like this from now on.
+    pub(crate) fn set_habit(&mut self, habit: Habit) {
+        self.readers.iter_mut().for_each(|reader| reader.habit = habit);
+    }
+
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        let now = self.world.network.now().as_nanos();
+        panic!("{}\nat {now} ns: {what}", self.about)
+    }
+
+    /// Runs until all that is sent is over: processed, or failed; or the channel is broken.
+    pub(crate) fn finish(&mut self) {
+        self.look();
+        while !self.is_over() {
+            self.step();
+        }
+    }
+
+    /// Runs for so long.
+    pub(crate) fn pass(&mut self, length: Duration) {
+        let end = self.world.network.now() + length;
+        self.look();
+        while self.world.network.now() < end {
+            self.step();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_known =
+            |sent: &Sent| !matches!(sent.state, SendState::Sending | SendState::Accepted);
+        let is_over = |stream: &Stream| {
+            stream.broken.is_some() || stream.is_over() && stream.sent.iter().all(is_known)
+        };
+        self.streams.iter().all(is_over)
+    }
+
+    /// A host crashes, and with it all ends that are there.
+    pub(crate) fn crash(&mut self, node: NodeId) {
+        self.world.network.crash(node);
+        for stream in self.streams.iter_mut().filter(|stream| stream.node == node) {
+            stream.end = None;
+        }
+        for reader in self.readers.iter_mut().filter(|reader| reader.node == node) {
+            reader.held.clear();
+            reader.end = None;
+        }
+    }
+
+    /// Whether a sender, or a receiver, has nothing more to do with this channel.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.streams.iter().any(|stream| stream.broken.is_some())
+            || self.readers.iter().any(|reader| reader.ended.is_some())
+    }
+
+    /// Does what comes next; then all ends look.
+    pub(crate) fn step(&mut self) {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            self.fail(&format!("it does not come to an end: {:#?}", self.streams));
+        }
+        let network = &mut self.world.network;
+        let (now, event) = (network.now(), network.next_at());
+        let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
+        let wake = self.world.wake_at();
+        let network = &mut self.world.network;
+        let first = [event, wake, pause].into_iter().flatten().min();
+        let first = first.map_or(self.tick_at, |at| at.min(self.tick_at)).max(now);
+        if pause == Some(first) && event != Some(first) {
+            network.advance_to(first);
+            if let Some((_, node, length)) = self.pauses.pop_front() {
+                network.pause(node, length);
+            }
+        } else if event == Some(first) {
+            network.step();
+        } else {
+            network.advance_to(first);
+        }
+        if first >= self.tick_at {
+            self.tick_at = first + network.options().nic.timing.timeout / 4;
+        }
+        self.look();
+        let network = &mut self.world.network;
+        if network.now() >= self.replay_at {
+            self.replay_at = network.now() + network.options().link.delay;
+            network.replay(self.replays);
+        }
+    }
+
+    /// All ends of nodes that run look, and their applications do what they want to.
+    pub(crate) fn look(&mut self) {
+        for node in self.world.nodes() {
+            if self.world.network.is_running(node) {
+                self.look_at(node);
+            }
+        }
+        for index in 0..self.streams.len() {
+            self.check_states(index);
+        }
+    }
+
+    fn look_at(&mut self, node: NodeId) {
+        loop {
+            let (link, now) = self.world.link(node);
+            link.poll(now);
+            let mut acted = false;
+            for index in 0..self.streams.len() {
+                if self.streams[index].node == node {
+                    acted |= self.tend_sender(index);
+                }
+            }
+            for index in 0..self.readers.len() {
+                if self.readers[index].node == node {
+                    acted |= self.tend_receiver(index);
+                }
+            }
+            let (link, now) = self.world.link(node);
+            link.poll(now);
+            let taken = self.world.network.take_commands(node);
+            if !acted && taken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A sender looks, and sends what it can. Returns whether anything was sent.
+    fn tend_sender(&mut self, index: usize) -> bool {
+        let stream = &mut self.streams[index];
+        let Some(end) = &mut stream.end else { return false };
+        let (link, now) = self.world.link(stream.node);
+        if let Err(error) = end.poll(link, now) {
+            stream.broken.get_or_insert(error);
+        }
+        let before = stream.sent.len();
+        while !stream.is_over() {
+            let bytes = stream.draw();
+            let Some(end) = &mut stream.end else { break };
+            match end.send(link, now, &bytes) {
+                Ok(handle) => {
+                    let (state, skipped) = (SendState::Sending, false);
+                    let sent = Sent { handle, bytes, state, claimed: 0, freed: 0, skipped };
+                    stream.sent.push(sent);
+                    stream.left -= 1;
+                }
+                Err(SendError::Full) => {
+                    stream.full += 1;
+                    break;
+                }
+                Err(error) => stream.broken = Some(error),
+            }
+        }
+        stream.sent.len() > before
+    }
+
+    /// A receiver looks, takes what it wants, and gives some of it back. Returns whether it did.
+    fn tend_receiver(&mut self, index: usize) -> bool {
+        let reader = &mut self.readers[index];
+        reader.looks += 1;
+        let node = reader.node;
+        let Some(end) = &mut reader.end else { return false };
+        let (link, now) = self.world.link(node);
+        if let Err(error) = end.poll(link, now) {
+            reader.ended.get_or_insert(error);
+        }
+        let mut taken = 0;
+        while self.readers[index].ended.is_none() && self.readers[index].wants(taken) {
+            let reader = &mut self.readers[index];
+            let Some(end) = &mut reader.end else { break };
+            match end.claim() {
+                Ok(Some(claim)) => self.claimed(index, claim),
+                Ok(None) => break,
+                Err(error) => {
+                    reader.ended = Some(error);
+                    break;
+                }
+            }
+            taken += 1;
+            self.give_back_due(index);
+        }
+        let reader = &mut self.readers[index];
+        reader.idle = if taken > 0 { 0 } else { reader.idle + 1 };
+        let held = reader.held.len();
+        self.give_back_due(index);
+        let reader = &mut self.readers[index];
+        let acted = taken > 0 || reader.held.len() < held;
+        if acted {
+            let (link, now) = self.world.link(node);
+            if let Some(Err(error)) = reader.end.as_mut().map(|end| end.poll(link, now)) {
+                reader.ended.get_or_insert(error);
+            }
+        }
+        acted
+    }
+
+    fn give_back_due(&mut self, index: usize) {
+        while let Some(which) = self.readers[index].due() {
+            self.give_back(index, which);
+        }
+    }
+
+    /// A receiver gives back a message that it holds, which has not changed.
+    pub(crate) fn give_back(&mut self, index: usize, which: usize) {
+        let Held { claim, stream, number } = self.readers[index].held.remove(which);
+        let bytes = self.bytes_of(index, &claim);
+        if bytes != self.streams[stream].sent[number].bytes {
+            self.fail(&format!(
+                "message {number} of sender {stream} has changed while it was held"
+            ));
+        }
+        self.streams[stream].sent[number].freed += 1;
+        if let Some(end) = &mut self.readers[index].end {
+            end.free(claim);
+        }
+    }
+
+    /// What a message says, read in two parts.
+    fn bytes_of(&self, index: usize, claim: &Claim) -> Vec<u8> {
+        let end = self.readers[index].end.as_ref().unwrap();
+        let mut bytes = vec![0; claim.len()];
+        let half = claim.len() / 2;
+        let (first, second) = bytes.split_at_mut(half);
+        let read = end.read(claim, 0, first) + end.read(claim, half, second);
+        if read != claim.len() {
+            self.fail(&format!("of a message of {} bytes {read} can be read", claim.len()));
+        }
+        bytes
+    }
+
+    /// A receiver has claimed a message: whose is it?
+    fn claimed(&mut self, index: usize, claim: Claim) {
+        let bytes = self.bytes_of(index, &claim);
+        let Self { streams, readers, world, .. } = &mut *self;
+        let reader = &mut readers[index];
+        let may_be =
+            |stream: &Stream| claim.sender().is_none_or(|peer| peer == world.peer(stream.node));
+        // The next one of a sender; or one behind those that must turn out to have failed.
+        let candidates = (0..streams.len()).filter(|&it| may_be(&streams[it]));
+        let found = candidates.filter_map(|it| {
+            let next = reader.next[it];
+            let behind = streams[it].sent.iter().skip(next).position(|sent| sent.bytes == bytes)?;
+            Some((behind, it))
+        });
+        let Some((behind, stream)) = found.min() else {
+            let is_old = streams.iter().any(|it| it.sent.iter().any(|sent| sent.bytes == bytes));
+            let what = if is_old { "twice" } else { "and was never sent like that" };
+            let (len, from) = (claim.len(), claim.sender());
+            self.fail(&format!("a message of {len} bytes from {from:?} comes {what}"))
+        };
+        let next = reader.next[stream];
+        let number = next + behind;
+        reader.next[stream] = number + 1;
+        reader.held.push(Held { claim, stream, number });
+        let sent = &mut streams[stream].sent;
+        sent[next..number].iter_mut().for_each(|sent| sent.skipped = true);
+        sent[number].claimed += 1;
+        if sent[number].is_unpublished() {
+            let state = sent[number].state;
+            self.fail(&format!("message {number} of sender {stream} comes after {state:?}"));
+        }
+    }
+
+    /// Asks a sender for the states of its messages.
+    fn check_states(&mut self, index: usize) {
+        let readers = self.readers.len();
+        let Some(end) = &self.streams[index].end else { return };
+        let first = self.streams[index].open;
+        let states: Vec<_> =
+            self.streams[index].sent[first..].iter().map(|sent| end.test(sent.handle)).collect();
+        let mut has_hole = self.streams[index].sent[..first].iter().any(|sent| sent.skipped);
+        for (number, state) in (first..).zip(states) {
+            let sent = &self.streams[index].sent[number];
+            let before = sent.state;
+            let unknown = SendState::Failed(CallStatus::Unknown);
+            let may_follow = match before {
+                SendState::Sending => true,
+                SendState::Accepted => matches!(state, SendState::Accepted | SendState::Processed),
+                SendState::Processed => state == before,
+                // Once it is known to have come.
+                SendState::Failed(_) => {
+                    state == before || before == unknown && state == SendState::Processed
+                }
+            };
+            let name = format!("message {number} of sender {index}");
+            if !may_follow {
+                self.fail(&format!("{name} was {before:?} and is {state:?}"));
+            }
+            let (claimed, freed) = (sent.claimed, sent.freed);
+            has_hole |= sent.skipped || matches!(state, SendState::Failed(_) | SendState::Sending);
+            match state {
+                SendState::Sending => {}
+                SendState::Accepted => {
+                    if !has_hole && !self.has_come_to_all(index, number) {
+                        self.fail(&format!("{name} is accepted, and is not there"));
+                    }
+                }
+                SendState::Processed => {
+                    let counted = self.readers.iter().filter(|it| it.ended.is_none()).count();
+                    if freed < counted.min(readers) || sent.skipped {
+                        self.fail(&format!("{name} is processed, and {freed} gave it back"));
+                    }
+                }
+                SendState::Failed(_) => {
+                    if claimed > 0 && state != unknown {
+                        self.fail(&format!("{name} has come, and is {state:?}"));
+                    }
+                }
+            }
+            let stream = &mut self.streams[index];
+            stream.sent[number].state = state;
+            if state == SendState::Processed && stream.open == number {
+                stream.open += 1;
+            }
+        }
+    }
+
+    /// Whether all receivers that take whatever comes, and have just looked, have got a message.
+    fn has_come_to_all(&self, stream: usize, number: usize) -> bool {
+        self.readers.iter().all(|reader| {
+            let looks = matches!(reader.habit, Habit::Prompt | Habit::Holding(_) | Habit::Hoarding)
+                && reader.ended.is_none()
+                && reader.end.is_some()
+                && self.world.network.is_running(reader.node);
+            !looks || reader.next[stream] > number
+        })
+    }
+
+    /// Checks what must be so when nothing more is to come.
+    pub(crate) fn check_end(&self) {
+        for (index, stream) in self.streams.iter().enumerate() {
+            for (number, sent) in stream.sent.iter().enumerate() {
+                let is_failed = matches!(sent.state, SendState::Failed(_));
+                if sent.skipped && !is_failed {
+                    let state = sent.state;
+                    self.fail(&format!(
+                        "message {number} of sender {index} is lost, and {state:?}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Checks that all messages came, to all receivers.
+    pub(crate) fn check_all_came(&self) {
+        self.check_end();
+        for (index, stream) in self.streams.iter().enumerate() {
+            let count = stream.sent.len();
+            if let Some(error) = &stream.broken {
+                self.fail(&format!("sender {index} is broken after {count} messages: {error}"));
+            }
+            if stream.left > 0 || stream.open < count {
+                let (open, left) = (stream.open, stream.left);
+                self.fail(&format!("sender {index}: {open} of {count} came, {left} are left"));
+            }
+        }
+        if let Some(error) = self.readers.iter().find_map(|reader| reader.ended) {
+            self.fail(&format!("a receiver has ended: {error}"));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Simulated hosts for channels: a link for each, and registrars.
+
+use core::convert::Infallible;
+use std::sync::Arc;
+
+use rma_channel::{Link, Peer, Registrar};
+use rma_core::{
+    addr::Pid,
+    crypto::RegionKey,
+    executor::CommandExecutor,
+    grant::Grant,
+    op::OpType,
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+};
+use rma_shm::Region;
+use rma_sim::{
+    hosts::{network::Network, options::NetworkOptions},
+    net::frame::NodeId,
+};
+
+/// Command slots of each link.
+const SLOTS: u16 = 32;
+
+/// Hosts with one process each, which has one link.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) network: Network,
+    links: Vec<Link>,
+}
+
+impl World {
+    pub(crate) fn new(options: NetworkOptions) -> Self {
+        let nodes = options.nodes;
+        let mut network = Network::new(options);
+        let links = (0..nodes).map(|node| link(&mut network, NodeId(node))).collect();
+        Self { network, links }
+    }
+
+    /// The nodes' numbers.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.links.len() as u16).map(NodeId)
+    }
+
+    /// Who the process of a node is to others.
+    pub(crate) fn peer(&self, node: NodeId) -> Peer {
+        Peer { address: self.network.address(node), pid: pid(node) }
+    }
+
+    pub(crate) const fn registrar(&mut self, node: NodeId) -> SimRegistrar<'_> {
+        SimRegistrar { world: self, node }
+    }
+
+    /// The link of a node, and what its clock shows.
+    pub(crate) fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
+        (&mut self.links[usize::from(node.0)], self.network.local_now(node))
+    }
+
+    /// When a link of a node that runs wants to look again.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let running = self.nodes().filter(|&node| self.network.is_running(node));
+        let wake = |node: NodeId| {
+            let local = self.links[usize::from(node.0)].poll_timeout()?;
+            Some(self.network.wake_at(node, local))
+        };
+        running.filter_map(wake).min()
+    }
+
+    /// Starts a node that has crashed. Its process has nothing but a link.
+    pub(crate) fn restart(&mut self, node: NodeId) {
+        self.network.restart(node);
+        self.links[usize::from(node.0)] = link(&mut self.network, node);
+    }
+}
+
+/// The process of a node.
+const fn pid(node: NodeId) -> Pid {
+    Pid(100 + node.0 as u32)
+}
+
+fn link(network: &mut Network, node: NodeId) -> Link {
+    let portal = network.portal(node, SLOTS, pid(node));
+    Link::new(CommandExecutor::new(portal, network.executor()).unwrap())
+}
+
+/// What the process of a node sets channels up with.
+#[derive(Debug)]
+pub(crate) struct SimRegistrar<'a> {
+    world: &'a mut World,
+    node: NodeId,
+}
+
+impl Registrar for SimRegistrar<'_> {
+    type Error = Infallible;
+
+    fn peer(&self) -> Peer {
+        self.world.peer(self.node)
+    }
+
+    fn key(&mut self) -> Result<RegionKey, Infallible> {
+        Ok(self.world.network.key())
+    }
+
+    fn register(
+        &mut self,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+        events: Option<&ReceiveQueue>,
+    ) -> Result<RegisteredRegion, Infallible> {
+        let process = (self.node, pid(self.node));
+        Ok(self.world.network.register_under(&key, process, memory, permissions, events))
+    }
+
+    fn receive_queue(
+        &mut self,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, Infallible> {
+        let process = (self.node, pid(self.node));
+        Ok(self.world.network.receive_queue(process, layout, permissions))
+    }
+
+    fn grant(
+        &mut self,
+        region: &RegisteredRegion,
+        peer: Peer,
+        op_type: OpType,
+    ) -> Result<Grant, Infallible> {
+        Ok(self.world.network.grant(region, peer.address, peer.pid, op_type))
+    }
+
+    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Infallible> {
+        self.world.network.rekey(region, &key);
+        Ok(())
+    }
+}
