@@ -1,12 +1,13 @@
 //! Streams through a channel, and what must hold after every event.
 //!
 //! - What a receiver claims is the next message of a sender, whole; messages that it passes by are
-//!   those that their sender is told have failed. So nothing comes twice, late, torn or from nobody.
+//!   those that their sender is told have failed. So nothing comes twice, late, torn or from
+//!   nobody.
 //! - It stays what it is until it is given back.
-//! - What its sender knows of a message never goes back. Of one that it takes for *accepted* a
-//!   receiver that looks has seen it, unless it is behind one that failed or is under way; one that it takes for
-//!   *processed* was given back, by all receivers, and so were all before it; one that it takes for
-//!   *failed* never comes, unless it is *unknown*.
+//! - What its sender knows of a message never goes back. One that it takes for *accepted* a
+//!   receiver that looks has seen, unless it is behind one that failed or is under way; one that it
+//!   takes for *processed* was given back, by all receivers; one that it takes for *failed* never
+//!   comes, unless that is *unknown*.
 
 use core::time::Duration;
 use std::collections::VecDeque;
