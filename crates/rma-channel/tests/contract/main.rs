@@ -9,6 +9,7 @@
 //! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
 //! | `quiet` | the contract on a network without faults |
 //! | `faults` | the same with all that can go wrong, on many networks |
+//! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
 //!
 //! Every end looks after every event, so that nothing is there for too short a time to be seen.
 //!
@@ -23,4 +24,5 @@ mod kinds;
 mod quiet;
 mod run;
 mod stream;
+mod table2;
 mod world;

@@ -103,7 +103,8 @@ impl Run {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether all that was sent is over, and nothing is to be sent.
+    pub(crate) fn is_over(&self) -> bool {
         let is_known =
             |sent: &Sent| !matches!(sent.state, SendState::Sending | SendState::Accepted);
         let is_over = |stream: &Stream| {

@@ -28,6 +28,8 @@ const SLOTS: u16 = 32;
 pub(crate) struct World {
     pub(crate) network: Network,
     links: Vec<Link>,
+    /// By node: how many bytes were registered, as regions or as buffers.
+    registered: Vec<u64>,
 }
 
 impl World {
@@ -35,7 +37,7 @@ impl World {
         let nodes = options.nodes;
         let mut network = Network::new(options);
         let links = (0..nodes).map(|node| link(&mut network, NodeId(node))).collect();
-        Self { network, links }
+        Self { network, links, registered: vec![0; nodes.into()] }
     }
 
     /// The nodes' numbers.
@@ -55,6 +57,12 @@ impl World {
     /// The link of a node, and what its clock shows.
     pub(crate) fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
         (&mut self.links[usize::from(node.0)], self.network.local_now(node))
+    }
+
+    /// How many bytes the process of a node has registered, as regions and as buffers, since the
+    /// beginning.
+    pub(crate) fn registered(&self, node: NodeId) -> u64 {
+        self.registered[usize::from(node.0)]
     }
 
     /// When a link of a node that runs wants to look again.
@@ -109,6 +117,7 @@ impl Registrar for SimRegistrar<'_> {
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
     ) -> Result<RegisteredRegion, Infallible> {
+        self.world.registered[usize::from(self.node.0)] += memory.len() as u64;
         let process = (self.node, pid(self.node));
         Ok(self.world.network.register_under(&key, process, memory, permissions, events))
     }
@@ -118,6 +127,8 @@ impl Registrar for SimRegistrar<'_> {
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, Infallible> {
+        let bytes = u64::from(layout.receives()) * u64::from(layout.buffer_len());
+        self.world.registered[usize::from(self.node.0)] += bytes;
         let process = (self.node, pid(self.node));
         Ok(self.world.network.receive_queue(process, layout, permissions))
     }
