@@ -26,21 +26,27 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
+#[cfg(test)]
+mod bench;
 #[expect(dead_code, reason = "what reserves from many senders is built on it")]
 mod epochs;
 mod flow;
 pub mod link;
+pub mod numbered;
 pub mod receiver;
 pub mod registrar;
 pub mod ring;
 pub mod ring_buffer;
+pub mod send_recv;
 pub mod sender;
 mod sending;
 pub mod table;
 pub mod terms;
+pub mod write_slot;
 
 pub use link::Link;
-pub use receiver::{Claim, Claims, Message, ReceiveError, Receiver};
+pub use receiver::{Blocking, Claim, Claims, Message, ReceiveError, Receiver};
 pub use registrar::{Peer, Registrar};
 pub use sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender};
 pub use table::Kind;

@@ -1,8 +1,11 @@
 //! What the channel ends of one thread have in common: an executor, and what became of their calls.
 
 use rma_core::{
-    executor::{Call, CallError, CallId, CommandExecutor, OpCall, Outcome},
-    portal::CommandPortal,
+    executor::{Call, CallError, CallId, CommandExecutor, OpCall, Outcome, Piece, Publish},
+    grant::Grant,
+    limits::OP_SIZE_MAX,
+    portal::{Change, CommandPortal, Placement, Source},
+    region::RegisteredRegion,
     time::Instant,
 };
 
@@ -66,6 +69,46 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         call: &OpCall<'_>,
     ) -> Result<CallId, CallError> {
         self.executor.submit_op(now, call)
+    }
+
+    /// An ordered WRITE of a place of this host's memory (a region, an offset, a length in bytes)
+    /// to an offset of the region that `grant` is for, of any size: its last word lands last.
+    pub(crate) fn submit_ordered(
+        &mut self,
+        now: Instant,
+        (grant, remote_offset): (&Grant, u64),
+        (local, local_offset, len): (&RegisteredRegion, u64, u64),
+    ) -> Result<CallId, CallError> {
+        if len <= OP_SIZE_MAX.into() {
+            let source = Source { region: local, offset: local_offset, len: len as u32 };
+            let change = Change::OrderedWrite { remote_offset, source };
+            return self.submit_op(now, &OpCall::of(grant, change));
+        }
+        let piece = Piece { grant, remote_offset, local, local_offset, len };
+        let call = Call::of(core::slice::from_ref(&piece));
+        self.submit(now, &call.with(|it| it.publish = Publish::Ordered))
+    }
+
+    /// A WRITE_WITH_IMM of a place of this host's memory to an offset of the region that `last` is
+    /// for, of any size: its event, with `immediate`, is there when all is. `others`: for the
+    /// WRITEs before it, if one op cannot carry it.
+    pub(crate) fn submit_with_imm(
+        &mut self,
+        now: Instant,
+        (last, others): (&Grant, &Grant),
+        (remote_offset, immediate): (u64, u64),
+        (local, local_offset, len): (&RegisteredRegion, u64, u64),
+    ) -> Result<CallId, CallError> {
+        let placement = Placement::Any;
+        if len <= OP_SIZE_MAX.into() {
+            let source = Source { region: local, offset: local_offset, len: len as u32 };
+            let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
+            return self.submit_op(now, &OpCall::of(last, change));
+        }
+        let piece = Piece { grant: others, remote_offset, local, local_offset, len };
+        let publish = Publish::WithImmediate { grant: last, immediate, placement };
+        let call = Call::of(core::slice::from_ref(&piece));
+        self.submit(now, &call.with(|it| it.publish = publish))
     }
 
     /// What became of `call`; `None` while it is under way, or if somebody has asked before.

@@ -5,6 +5,7 @@ use core::fmt;
 use rma_core::{
     executor::{CallError, CallStatus},
     portal::CommandPortal,
+    receive_queue::ReceiveQueue,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -109,6 +110,14 @@ pub trait Receiver<P: AsMut<CommandPortal> = CommandPortal>: Claims {
     /// # Errors
     /// If the link refuses an op, or the channel has ended. What failed in passing is done again.
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError>;
+}
+
+/// A receiver that events tell of messages: who has none may sleep until there is an event, or a
+/// call of the link's is over. It exists where Table 2 has "blocking".
+pub trait Blocking: Claims {
+    /// The queue whose events tell of messages. It is bound to the portal that is woken
+    /// (`HostRegistrar::waking` of the crate `rma-xdp`).
+    fn queue(&self) -> &ReceiveQueue;
 }
 
 /// A message that is given back when it is dropped.

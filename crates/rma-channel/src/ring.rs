@@ -152,6 +152,43 @@ pub enum Malformed {
         /// What was used up.
         head: u64,
     },
+    /// A message is told of that the sender cannot have sent: it is beyond what may be under way,
+    /// or has come before.
+    #[error(
+        "message {number} is told of, and the next is {next}, with {room} under way at most; set the channel up anew"
+    )]
+    Number {
+        /// Which message.
+        number: u64,
+        /// Which comes next.
+        next: u64,
+        /// How many there may be from that on.
+        room: u64,
+    },
+    /// A bell is neither that of the message that comes next, nor what stood there before.
+    #[error(
+        "the bell of message {number} is {bell:#018x}: no length of 1 to {len_max} bytes with that number above it;          set the channel up anew"
+    )]
+    Bell {
+        /// Of which message it should be.
+        number: u64,
+        /// What it is.
+        bell: u64,
+        /// The longest message.
+        len_max: u32,
+    },
+    /// An event tells of bytes where no message can lie.
+    #[error(
+        "an event tells of {len} bytes up to {end} with immediate {immediate:#x}, where no message of this channel          lies; set the channel up anew"
+    )]
+    Event {
+        /// What else it says.
+        immediate: u64,
+        /// Where its bytes end, in the region that they were written to.
+        end: u64,
+        /// How many they are.
+        len: u32,
+    },
 }
 
 /// A message that has come: where it is in the ring.
@@ -184,6 +221,11 @@ impl Record {
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Where the message begins and ends in the region, in bytes.
+    pub(crate) const fn range(&self) -> core::ops::Range<u64> {
+        self.offset..self.offset + self.len as u64
     }
 }
 

@@ -105,6 +105,14 @@ pub enum SendError {
         /// The longest.
         max: u32,
     },
+    /// It is not the one length that messages of this channel have.
+    #[error("a message of {len} bytes: this channel takes words of {needed}; fill it up")]
+    NotAWord {
+        /// How many bytes it has.
+        len: usize,
+        /// How many it has to have.
+        needed: u32,
+    },
     /// There is no room for it at the receiver, or among the calls of the link, until others are
     /// processed or over.
     #[error("the channel is full: poll the link and the channel, and send again")]

@@ -38,11 +38,37 @@ struct Sent {
     stage: Stage,
     /// What is under way of it.
     call: Option<CallId>,
+    /// What is under way of its bytes, if `call` is its bell and comes after them.
+    bytes: Option<CallId>,
     /// How it ended.
     status: Option<CallStatus>,
 }
 
 impl Sent {
+    const fn new((position, end): (Position, Position), stage: Stage, call: CallId) -> Self {
+        Self { position, end, stage, call: Some(call), bytes: None, status: None }
+    }
+
+    /// Takes what became of it, if that is news.
+    fn poll<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) {
+        if let Some(outcome) = self.bytes.and_then(|call| link.take(call)) {
+            self.bytes = None;
+            // The bell only says that it came after what failed.
+            self.status = Some(outcome.status).filter(|&status| status != CallStatus::Ok);
+        }
+        let Some(outcome) = self.call.and_then(|call| link.take(call)) else { return };
+        self.call = None;
+        match (outcome.status, self.stage) {
+            (CallStatus::Ok, Stage::Bytes) => self.stage = Stage::Ready,
+            (status, _) => self.status = self.status.or(Some(status)),
+        }
+    }
+
+    /// Whether all of it is over: nothing of it is under way.
+    const fn is_over(&self) -> bool {
+        self.status.is_some() && self.call.is_none() && self.bytes.is_none()
+    }
+
     /// Whether all of its bytes have landed, but perhaps the bell; or it has failed.
     fn has_landed(&self) -> bool {
         matches!(self.stage, Stage::Ready | Stage::Bell) || self.status.is_some()
@@ -59,16 +85,26 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// What lies from `position` to `end` is published by `call`.
-    pub(crate) fn publish(&mut self, (position, end): (Position, Position), call: CallId) {
-        let (stage, call, status) = (Stage::Whole, Some(call), None);
-        self.sent.push_back(Sent { position, end, stage, call, status });
+    pub(crate) fn publish(&mut self, extent: (Position, Position), call: CallId) {
+        self.sent.push_back(Sent::new(extent, Stage::Whole, call));
+    }
+
+    /// What lies from `position` to `end` is under way by `bytes`, and its bell by `bell`, which
+    /// comes after those.
+    pub(crate) fn publish_after(
+        &mut self,
+        extent: (Position, Position),
+        bytes: CallId,
+        bell: CallId,
+    ) {
+        let sent = Sent::new(extent, Stage::Bell, bell);
+        self.sent.push_back(Sent { bytes: Some(bytes), ..sent });
     }
 
     /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
     /// follow.
-    pub(crate) fn begin(&mut self, (position, end): (Position, Position), call: CallId) {
-        let (stage, call, status) = (Stage::Bytes, Some(call), None);
-        self.sent.push_back(Sent { position, end, stage, call, status });
+    pub(crate) fn begin(&mut self, extent: (Position, Position), call: CallId) {
+        self.sent.push_back(Sent::new(extent, Stage::Bytes, call));
     }
 
     /// The first whose bell may be issued: its bytes have landed, and those before it.
@@ -92,7 +128,7 @@ impl Sending {
 
     /// How many are not over.
     pub(crate) fn under_way(&self) -> usize {
-        self.sent.iter().filter(|sent| sent.status.is_none()).count()
+        self.sent.iter().filter(|sent| !sent.is_over()).count()
     }
 
     /// Whether more may be sent.
@@ -105,33 +141,26 @@ impl Sending {
         }
     }
 
-    /// Takes what became of calls, and the tail that stands in `word`.
+    /// Takes what became of calls, and the tail that stands in `word`. An error if that cannot be,
+    /// or one was not published.
     pub(crate) fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         word: &RegisteredRegion,
         room: &mut Room,
     ) -> Result<(), SendError> {
-        for sent in &mut self.sent {
-            let Some(outcome) = sent.call.and_then(|call| link.take(call)) else { continue };
-            sent.call = None;
-            match (outcome.status, sent.stage) {
-                (CallStatus::Ok, Stage::Bytes) => sent.stage = Stage::Ready,
-                (status, _) => sent.status = Some(status),
-            }
-        }
+        self.sent.iter_mut().for_each(|sent| sent.poll(link));
         // A word of this host, which the receiver writes: not believed, but by `told`.
         let told = Position::from_bits(word.load(0).map_or(0, u64::from_le));
-        let is_over = |sent: &&Sent| sent.status.is_some();
         // Bytes that are under way must not change, whatever the receiver has seen of them.
-        let changeable = self.sent.iter().find(|sent| !is_over(sent));
+        let changeable = self.sent.iter().find(|sent| !sent.is_over());
         let changeable = changeable.map_or(room.head(), |sent| sent.position);
         let (told, behind) = (room.newest(told)?, room.tail());
         let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
         room.told(tail)?;
         while let Some(sent) = self.sent.front()
             && sent.end.since(behind) <= tail.since(behind)
-            && is_over(&sent)
+            && sent.is_over()
         {
             self.sent.pop_front();
         }

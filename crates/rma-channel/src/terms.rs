@@ -152,7 +152,6 @@ impl Terms {
 
     /// The grants in these terms, for an end of `side` that takes the channel as they say it is:
     /// `each`, for one epoch after the other.
-    #[expect(dead_code, reason = "what reserves from many senders is joined by it")]
     pub(crate) fn epochs_for(
         &self,
         us: Peer,

@@ -7,10 +7,12 @@ use rma_channel::{
     Half, Kind, OpenError, Peer, Receiver, Sender, Terms,
     ring::RingLen,
     ring_buffer::{RingConfig, with_zeroing, without_zeroing},
+    send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
+    write_slot::{SlotConfig, detached_bell, immediate, inlined_bell},
 };
 use rma_sim::net::frame::NodeId;
 
-use crate::world::World;
+use crate::world::{SimRegistrar, World};
 
 /// What a channel is opened with.
 #[derive(Clone, Debug)]
@@ -49,21 +51,35 @@ pub(crate) struct Row {
     /// What `len_max` it can be opened with at most; where there is no such limit, several ops'
     /// worth.
     pub(crate) longest: u32,
+    /// Whether a sender is told what is processed. Otherwise a message ends by being accepted.
+    pub(crate) is_told: bool,
 }
 
 /// Several ends, where a kind may have any number.
-#[expect(dead_code, reason = "for shared receive, shared rings and read rings, which come")]
 pub(crate) const MANY: usize = 4;
 
 /// All kinds that there are, in the order of Table 2.
 pub(crate) const ROWS: &[Row] = &[
+    pair(Kind::SendRecvNormal, send_recv_normal),
+    Row { senders: MANY, is_told: false, ..pair(Kind::SendRecvShared, send_recv_shared) },
+    Row {
+        senders: MANY,
+        shortest: 8,
+        longest: 8,
+        is_told: false,
+        ..pair(Kind::SendRecvBufferless, send_recv_bufferless)
+    },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, write_slot_detached) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, write_slot_waking) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotInlined, write_slot_inlined) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, write_slot_immediate) },
     Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
     Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, ring_without_zeroing) },
 ];
 
 /// A kind with one sender and one receiver, for messages of one op at most.
 const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
-    Row { kind, open, senders: 1, receivers: 1, shortest: 1, longest: 4096 }
+    Row { kind, open, senders: 1, receivers: 1, shortest: 1, longest: 4096, is_told: true }
 }
 
 /// The kinds to be tried: all, or the one that RMA_CHANNEL_KIND names.
@@ -102,6 +118,24 @@ impl Settings {
     }
 }
 
+/// The ends of a channel whose receiver is shared, for senders that `join` with its terms.
+fn gather<R: Receiver + 'static, S: Sender + 'static>(
+    world: &mut World,
+    it: &Settings,
+    receiver: R,
+    admit: impl Fn(&R, &mut SimRegistrar<'_>, Peer) -> Terms,
+    join: impl Fn(&mut SimRegistrar<'_>, &Terms) -> S,
+) -> Ends {
+    let home = it.receivers[0];
+    let sender = |&node: &NodeId| -> (NodeId, Box<dyn Sender>) {
+        let peer = world.peer(node);
+        let terms = carried(&admit(&receiver, &mut world.registrar(home), peer));
+        (node, Box::new(join(&mut world.registrar(node), &terms)))
+    };
+    let senders = it.senders.iter().map(sender).collect();
+    Ends { senders, receivers: vec![(home, Box::new(receiver))] }
+}
+
 /// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
 fn connect<S: Sender + 'static, R: Receiver + 'static, E: core::error::Error>(
     settings: &Settings,
@@ -120,6 +154,88 @@ fn connect<S: Sender + 'static, R: Receiver + 'static, E: core::error::Error>(
 /// Terms as they come out of what carried them.
 fn carried(terms: &Terms) -> Terms {
     Terms::from_bytes(&terms.to_bytes()).unwrap()
+}
+
+impl Settings {
+    fn send_recv(&self, peer: Peer) -> SendRecvConfig {
+        SendRecvConfig::with_peer(peer).with(|it| {
+            (it.name, it.receives, it.len_max) = (self.name, self.room as u16, self.len_max);
+        })
+    }
+
+    fn slots(&self, peer: Peer) -> SlotConfig {
+        SlotConfig::with_peer(peer).with(|it| {
+            (it.name, it.slots, it.len_max) = (self.name, self.room as u16, self.len_max);
+        })
+    }
+}
+
+fn send_recv_normal(world: &mut World, it: &Settings) -> Ends {
+    use normal::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.send_recv(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.send_recv(sender));
+    connect(it, to, from)
+}
+
+fn send_recv_shared(world: &mut World, it: &Settings) -> Ends {
+    use shared::{Receiver, Sender};
+    let config = SharedConfig::DEFAULT.with(|config| {
+        (config.name, config.receives, config.len_max) = (it.name, it.room as u16, it.len_max);
+    });
+    let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
+    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+        Sender::join(registrar, terms, it.room as u16).unwrap()
+    };
+    let admit = |receiver: &Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+        receiver.admit(registrar, peer).unwrap()
+    };
+    gather(world, it, receiver, admit, join)
+}
+
+fn send_recv_bufferless(world: &mut World, it: &Settings) -> Ends {
+    use bufferless::{Receiver, Sender};
+    let home = &mut world.registrar(it.receivers[0]);
+    let receiver = Receiver::open(home, it.name, it.room as u16).unwrap();
+    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+        Sender::join(registrar, terms, it.room as u16).unwrap()
+    };
+    let admit = |receiver: &Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+        receiver.admit(registrar, peer).unwrap()
+    };
+    gather(world, it, receiver, admit, join)
+}
+
+fn write_slot_detached(world: &mut World, it: &Settings) -> Ends {
+    use detached_bell::{Bell, Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Word);
+    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    connect(it, to, from)
+}
+
+fn write_slot_waking(world: &mut World, it: &Settings) -> Ends {
+    use detached_bell::{Bell, Sender, WakingReceiver};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Event);
+    let from = WakingReceiver::open(&mut world.registrar(there), it.slots(sender));
+    connect(it, to, from)
+}
+
+fn write_slot_inlined(world: &mut World, it: &Settings) -> Ends {
+    use inlined_bell::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    connect(it, to, from)
+}
+
+fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
+    use immediate::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    connect(it, to, from)
 }
 
 fn ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {

@@ -32,6 +32,8 @@ pub(crate) struct Run {
     pub(crate) world: World,
     pub(crate) streams: Vec<Stream>,
     pub(crate) readers: Vec<Reader>,
+    /// Whether senders are told what is processed.
+    is_told: bool,
     /// When which node is stopped, and for how long; in the order of time.
     pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
     /// How many recorded requests are replayed in each half round trip.
@@ -51,6 +53,7 @@ impl Run {
             world: World::new(options),
             streams: Vec::new(),
             readers: Vec::new(),
+            is_told: row.is_told,
             pauses: VecDeque::new(),
             replays: 0,
             replay_at: Instant::ZERO,
@@ -106,11 +109,20 @@ impl Run {
     /// Whether all that was sent is over, and nothing is to be sent.
     pub(crate) fn is_over(&self) -> bool {
         let is_known =
-            |sent: &Sent| !matches!(sent.state, SendState::Sending | SendState::Accepted);
+            |sent: &Sent| self.is_done(sent) || matches!(sent.state, SendState::Failed(_));
         let is_over = |stream: &Stream| {
             stream.broken.is_some() || stream.is_over() && stream.sent.iter().all(is_known)
         };
         self.streams.iter().all(is_over)
+    }
+
+    /// Whether a message came, and its sender knows as much of it as it ever will.
+    pub(crate) fn is_done(&self, sent: &Sent) -> bool {
+        match sent.state {
+            SendState::Processed => true,
+            SendState::Accepted => !self.is_told && sent.freed == self.readers.len(),
+            SendState::Sending | SendState::Failed(_) => false,
+        }
     }
 
     /// A host crashes, and with it all ends that are there.
@@ -383,10 +395,10 @@ impl Run {
                     }
                 }
             }
-            let stream = &mut self.streams[index];
-            stream.sent[number].state = state;
-            if state == SendState::Processed && stream.open == number {
-                stream.open += 1;
+            self.streams[index].sent[number].state = state;
+            if self.is_done(&self.streams[index].sent[number]) && self.streams[index].open == number
+            {
+                self.streams[index].open += 1;
             }
         }
     }

@@ -1,0 +1,241 @@
+//! Send/recv, shared receive (§4.1): one queue for all senders, so that memory at the receiver does
+//! not grow with their number; nor does anything else there, as nothing is kept by sender.
+//!
+//! An event says who has sent, authenticated: [`Claim::sender`]. How a sender keeps order, and what
+//! it does where no receive is posted, is told in [`send_recv`](super).
+
+use core::ops::Range;
+
+use rma_core::{
+    executor::OpCall,
+    grant::Grant,
+    op::OpType,
+    portal::{Change, CommandPortal, Source},
+    receive_queue::{Receive, ReceiveQueue, ReceiveQueueLayout},
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+};
+use rma_shm::Region;
+
+use super::{SharedConfig, checked_count, checked_len_max, one_by_one::OneByOne};
+use crate::{
+    flow,
+    link::Link,
+    receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
+    registrar::{Peer, Registrar},
+    ring::{Position, Record, padded},
+    sender::{
+        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
+        refused,
+    },
+    table::Kind,
+    terms::{Agreed, OpenError, Side, Terms},
+};
+
+/// The receiver's end, which all senders share.
+#[derive(Debug)]
+pub struct Receiver {
+    queue: ReceiveQueue,
+    agreed: Agreed,
+    /// How many messages were handed out.
+    next: Position,
+}
+
+impl Receiver {
+    /// Opens the receiver's end: a queue whose buffers are all posted.
+    ///
+    /// # Errors
+    /// If the settings cannot be, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: SharedConfig,
+    ) -> Result<Self, OpenError<R::Error>> {
+        let SharedConfig { name, receives, len_max } = config;
+        checked_count("the number of receives", receives)?;
+        checked_len_max(len_max)?;
+        let layout = ReceiveQueueLayout::new(receives, len_max)?;
+        let queue = registrar.receive_queue(layout, Permissions::SEND).map_err(OpenError::Host)?;
+        let numbers = [receives.into(), len_max.into(), 0];
+        let agreed = Agreed { kind: Kind::SendRecvShared, name, numbers };
+        Ok(Self::new(queue, agreed))
+    }
+
+    fn new(mut queue: ReceiveQueue, agreed: Agreed) -> Self {
+        queue.post_all();
+        Self { queue, agreed, next: Position::ZERO }
+    }
+
+    /// What `peer` has to be told to be a sender.
+    ///
+    /// # Errors
+    /// If the host makes no grant for it.
+    pub fn admit<R: Registrar>(
+        &self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Terms, OpenError<R::Error>> {
+        let grant = registrar.grant(self.queue.region(), peer, OpType::Send);
+        Ok(Terms::new(self.agreed, Side::Receiver, vec![grant.map_err(OpenError::Host)?]))
+    }
+}
+
+impl Claims for Receiver {
+    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+        let Some(event) = self.queue.poll() else { return Ok(None) };
+        let (position, len) = (self.next, event.len);
+        self.next = position.after(1);
+        let offset = self.queue.layout().offset_of(event.receive);
+        let from = Some(Peer { address: event.initiator, pid: event.pid });
+        Ok(Some(Claim { record: Record { position, offset, len }, from }))
+    }
+
+    fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {
+        read(self.queue.region(), &claim.record, offset, bytes)
+    }
+
+    fn free(&mut self, claim: Claim) {
+        let stride = padded(self.queue.layout().buffer_len());
+        // The event's number of the receive.
+        let _ = self.queue.post(Receive((claim.record.offset / stride) as u16));
+    }
+}
+
+impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
+    /// There is nothing to do.
+    fn poll(&mut self, _: &mut Link<P>, _: Instant) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+}
+
+impl Blocking for Receiver {
+    fn queue(&self) -> &ReceiveQueue {
+        &self.queue
+    }
+}
+
+/// A sender's end.
+#[derive(Debug)]
+pub struct Sender {
+    grant: Grant,
+    len_max: u32,
+    /// What messages that are copied are sent from: a place for each that may wait.
+    image: RegisteredRegion,
+    places: u64,
+    messages: OneByOne<Waiting>,
+}
+
+/// Where a message lies that waits.
+#[derive(Clone, Debug)]
+struct Waiting {
+    /// If not in the image.
+    region: Option<RegisteredRegion>,
+    offset: u64,
+    len: u32,
+}
+
+impl Sender {
+    /// Opens a sender's end, with the terms that the receiver made for it. Up to `waiting` messages
+    /// are under way, or wait for that.
+    ///
+    /// # Errors
+    /// If those are not terms of such a channel, or the host has no room.
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        terms: &Terms,
+        waiting: u16,
+    ) -> Result<Self, OpenError<R::Error>> {
+        checked_count("the number of messages that wait", waiting)?;
+        let kind = (Kind::SendRecvShared, Side::Sender);
+        let grant = terms.epochs_for(registrar.peer(), kind, &[OpType::Send])?[0];
+        let [_, len_max, _] = terms.agreed().numbers;
+        let len_max = u32::try_from(len_max).unwrap_or(0);
+        checked_len_max(len_max)?;
+        let len = u64::from(waiting) * padded(len_max);
+        let image = flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)?;
+        Ok(Self::new(grant, len_max, image, waiting))
+    }
+
+    fn new(grant: Grant, len_max: u32, image: RegisteredRegion, waiting: u16) -> Self {
+        let messages = OneByOne::new(waiting);
+        Self { grant, len_max, image, places: waiting as u64, messages }
+    }
+
+    fn issue<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        let Self { grant, image, messages, .. } = self;
+        messages.poll(link, |link, waiting| {
+            let Waiting { region, offset, len } = waiting;
+            let region = region.as_ref().unwrap_or(image);
+            let message = Source { region, offset: *offset, len: *len };
+            //= channels#4.1-shared
+            let change = Change::Send { message, immediate: 0 };
+            link.submit_op(now, &OpCall::of(grant, change)).map_err(refused)
+        })
+    }
+
+    /// A message waits, and is issued if none is under way.
+    fn add<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        (number, waiting): (Position, Waiting),
+    ) -> Result<SendHandle, SendError> {
+        self.messages.add(waiting);
+        if let Err(error) = self.issue(link, now) {
+            self.messages.remove_last();
+            return Err(error);
+        }
+        Ok(SendHandle(number))
+    }
+}
+
+impl Outgoing for Sender {
+    fn len_max(&self) -> u32 {
+        self.len_max
+    }
+
+    /// A message that is accepted stays so: nobody tells what is processed.
+    fn test(&self, handle: SendHandle) -> SendState {
+        self.messages.test(handle)
+    }
+}
+
+impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_len(message.len(), self.len_max)?;
+        let number = self.messages.next()?;
+        let offset = number.to_bits() % self.places * padded(self.len_max);
+        // The image has a place for each message that may wait.
+        let _ = self.image.write(offset, message);
+        let sent = self.add(link, now, (number, Waiting { region: None, offset, len }))?;
+        link.count_copied(message.len());
+        Ok(sent)
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+        self.issue(link, now)
+    }
+}
+
+impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+    fn send_region(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        region: &RegisteredRegion,
+        range: Range<u64>,
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_place(region, &range, (0, 0), self.len_max)?;
+        let number = self.messages.next()?;
+        let (region, offset) = (Some(region.clone()), range.start);
+        self.add(link, now, (number, Waiting { region, offset, len }))
+    }
+}
