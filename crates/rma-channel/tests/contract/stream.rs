@@ -150,7 +150,7 @@ impl Reader {
     pub(crate) fn due(&self) -> Option<usize> {
         match self.habit {
             Habit::Prompt | Habit::Slow(_) => self.held.len().checked_sub(1),
-            Habit::Holding(most) if self.held.len() > most || self.idle > 2 => {
+            Habit::Holding(most) if self.held.len() > most || self.idle > 12 => {
                 (!self.held.is_empty()).then_some(self.held.len() / 2)
             }
             _ => None,
