@@ -12,7 +12,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use rma_channel::{Claim, SendError, SendState};
+use rma_channel::{Claim, ReceiveError, SendError, SendState};
 use rma_core::{executor::CallStatus, time::Instant};
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId, prng::Prng};
 
@@ -22,8 +22,8 @@ use crate::{
     world::World,
 };
 
-/// More events than any run needs.
-const STEPS_MAX: u64 = 2_000_000;
+/// More events than any run needs between two that a sender or a receiver learns something by.
+const IDLE_STEPS_MAX: u64 = 200_000;
 
 /// A channel, and what goes through it.
 pub(crate) struct Run {
@@ -36,12 +36,14 @@ pub(crate) struct Run {
     is_told: bool,
     /// When which node is stopped, and for how long; in the order of time.
     pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
-    /// How many recorded requests are replayed in each half round trip.
+    /// How many recorded requests are replayed in each two round trips.
     pub(crate) replays: usize,
     replay_at: Instant,
     /// When all look, though nothing has happened.
     tick_at: Instant,
     steps: u64,
+    /// At which step a sender or a receiver has learnt something, or a channel was opened.
+    news_at: u64,
 }
 
 impl Run {
@@ -59,6 +61,7 @@ impl Run {
             replay_at: Instant::ZERO,
             tick_at: Instant::ZERO,
             steps: 0,
+            news_at: 0,
         };
         run.open(row, settings, Lens::All(row.shortest), 0);
         run
@@ -66,6 +69,7 @@ impl Run {
 
     /// A channel anew, in place of the one before: each sender sends so many messages.
     pub(crate) fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
+        self.news_at = self.steps;
         let ends = (row.open)(&mut self.world, settings);
         assert_eq!(ends.senders.len(), settings.senders.len(), "{}", self.about);
         let prng = Prng::new(self.world.network.options().seed).fork(self.steps);
@@ -102,18 +106,20 @@ impl Run {
         let end = self.world.network.now() + length;
         self.look();
         while self.world.network.now() < end {
+            self.news_at = self.steps;
             self.step();
         }
     }
 
-    /// Whether all that was sent is over, and nothing is to be sent.
+    /// Whether all that was sent is over, and nothing is to be sent; or nobody is left to hear it.
     pub(crate) fn is_over(&self) -> bool {
         let is_known =
             |sent: &Sent| self.is_done(sent) || matches!(sent.state, SendState::Failed(_));
         let is_over = |stream: &Stream| {
             stream.broken.is_some() || stream.is_over() && stream.sent.iter().all(is_known)
         };
-        self.streams.iter().all(is_over)
+        let hears_nothing = |reader: &Reader| reader.ended.is_some();
+        self.streams.iter().all(is_over) || self.readers.iter().all(hears_nothing)
     }
 
     /// Whether a message came, and its sender knows as much of it as it ever will.
@@ -146,7 +152,7 @@ impl Run {
     /// Does what comes next; then all ends look.
     pub(crate) fn step(&mut self) {
         self.steps += 1;
-        if self.steps > STEPS_MAX {
+        if self.steps > self.news_at + IDLE_STEPS_MAX {
             self.fail(&format!("it does not come to an end: {:#?}", self.streams));
         }
         let network = &mut self.world.network;
@@ -172,7 +178,7 @@ impl Run {
         self.look();
         let network = &mut self.world.network;
         if network.now() >= self.replay_at {
-            self.replay_at = network.now() + network.options().link.delay;
+            self.replay_at = network.now() + network.options().link.delay * 4;
             network.replay(self.replays);
         }
     }
@@ -220,7 +226,11 @@ impl Run {
         let (link, now) = self.world.link(stream.node);
         if let Err(error) = end.poll(link, now) {
             stream.broken.get_or_insert(error);
+            if let SendError::Malformed(error) = error {
+                self.fail(&format!("sender {index}: {error}"));
+            }
         }
+        let stream = &mut self.streams[index];
         let before = stream.sent.len();
         while !stream.is_over() {
             let bytes = stream.draw();
@@ -250,7 +260,7 @@ impl Run {
         let Some(end) = &mut reader.end else { return false };
         let (link, now) = self.world.link(node);
         if let Err(error) = end.poll(link, now) {
-            reader.ended.get_or_insert(error);
+            self.end(index, error);
         }
         let mut taken = 0;
         while self.readers[index].ended.is_none() && self.readers[index].wants(taken) {
@@ -260,7 +270,7 @@ impl Run {
                 Ok(Some(claim)) => self.claimed(index, claim),
                 Ok(None) => break,
                 Err(error) => {
-                    reader.ended = Some(error);
+                    self.end(index, error);
                     break;
                 }
             }
@@ -276,10 +286,18 @@ impl Run {
         if acted {
             let (link, now) = self.world.link(node);
             if let Some(Err(error)) = reader.end.as_mut().map(|end| end.poll(link, now)) {
-                reader.ended.get_or_insert(error);
+                self.end(index, error);
             }
         }
         acted
+    }
+
+    /// A receiver is told that no more comes. All are honest here, so nothing can be malformed.
+    fn end(&mut self, index: usize, error: ReceiveError) {
+        if let ReceiveError::Malformed(error) = error {
+            self.fail(&format!("receiver {index}: {error}"));
+        }
+        self.readers[index].ended.get_or_insert(error);
     }
 
     fn give_back_due(&mut self, index: usize) {
@@ -318,6 +336,7 @@ impl Run {
 
     /// A receiver has claimed a message: whose is it?
     fn claimed(&mut self, index: usize, claim: Claim) {
+        self.news_at = self.steps;
         let bytes = self.bytes_of(index, &claim);
         let Self { streams, readers, world, .. } = &mut *self;
         let reader = &mut readers[index];
@@ -394,6 +413,9 @@ impl Run {
                         self.fail(&format!("{name} has come, and is {state:?}"));
                     }
                 }
+            }
+            if state != before {
+                self.news_at = self.steps;
             }
             self.streams[index].sent[number].state = state;
             if self.is_done(&self.streams[index].sent[number]) && self.streams[index].open == number
