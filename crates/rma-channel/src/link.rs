@@ -17,11 +17,8 @@ use rma_core::{
 #[derive(Debug)]
 pub struct Link<P: AsMut<CommandPortal> = CommandPortal> {
     executor: CommandExecutor<P>,
-    /// By [`CallId::index`]: how the call ended, and nobody has asked yet.
-    ended: Vec<Option<Outcome>>,
-    /// Outcomes that nobody had asked for when the executor gave their numbers to other calls,
-    /// which have ended by now. Mostly empty.
-    late: Vec<Outcome>,
+    /// What became of calls, and nobody has asked yet. Few: ends ask after each poll.
+    ended: Vec<Outcome>,
     copied_bytes: u64,
 }
 
@@ -29,20 +26,14 @@ impl<P: AsMut<CommandPortal>> Link<P> {
     /// A link that issues through `executor`, which nobody else uses.
     #[must_use]
     pub const fn new(executor: CommandExecutor<P>) -> Self {
-        Self { executor, ended: Vec::new(), late: Vec::new(), copied_bytes: 0 }
+        Self { executor, ended: Vec::new(), copied_bytes: 0 }
     }
 
     /// Takes the completions that there are, and issues what may be issued. Channel ends are to be
     /// polled after it. Returns how much there was to do.
     pub fn poll(&mut self, now: Instant) -> usize {
         let work = self.executor.poll(now);
-        while let Some(outcome) = self.executor.poll_outcome() {
-            let index = outcome.call.index();
-            if index >= self.ended.len() {
-                self.ended.resize(index + 1, None);
-            }
-            self.late.extend(self.ended[index].replace(outcome));
-        }
+        self.ended.extend(core::iter::from_fn(|| self.executor.poll_outcome()));
         work
     }
 
@@ -113,12 +104,13 @@ impl<P: AsMut<CommandPortal>> Link<P> {
 
     /// What became of `call`; `None` while it is under way, or if somebody has asked before.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Outcome> {
-        let ended = self.ended.get_mut(call.index())?;
-        let ended = ended.take_if(|outcome| outcome.call == call);
-        ended.or_else(|| {
-            let late = self.late.iter().position(|outcome| outcome.call == call)?;
-            Some(self.late.swap_remove(late))
-        })
+        self.take_of(|ended| ended == call)
+    }
+
+    /// What became of a call of which `is_of` knows; `None` if there is none that has ended.
+    pub(crate) fn take_of(&mut self, is_of: impl Fn(CallId) -> bool) -> Option<Outcome> {
+        let index = self.ended.iter().position(|outcome| is_of(outcome.call))?;
+        Some(self.ended.swap_remove(index))
     }
 
     /// Bytes of messages that channel ends have copied to send them, since the beginning. Where

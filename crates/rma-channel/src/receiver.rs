@@ -90,6 +90,9 @@ pub trait Claims: fmt::Debug {
     /// Gives a message back, which is processed now: the paper's `FreeReceiveRegion`.
     fn free(&mut self, claim: Claim);
 
+    /// When [`Receiver::poll`] has something to do even if nothing comes; `None` if it has not.
+    fn poll_timeout(&self) -> Option<Instant>;
+
     /// The next message, if it has come, which is given back when it is dropped.
     ///
     /// # Errors

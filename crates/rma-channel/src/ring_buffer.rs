@@ -9,8 +9,8 @@
 //! Both block nobody and copy on both sides: the sender into an image of the ring, from where
 //! messages are written, the receiver out of the ring. Messages are of 1 byte up to what was agreed
 //! on, several ops' worth included; a message takes as much of the ring as its length asks for. The
-//! receiver issues nothing for a message, and tells the sender its tail when half of the ring is
-//! processed, or all that is there.
+//! receiver issues nothing for a message, and tells the sender its tail when an eighth of the ring
+//! is processed, or all that is there and nothing more comes.
 //!
 //! # When something fails
 //!
@@ -173,6 +173,10 @@ impl<R: Reads> Claims for RingReceiver<R> {
 
     fn free(&mut self, claim: Claim) {
         let _ = self.reader.give_back(claim.record);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.teller.poll_timeout()
     }
 }
 

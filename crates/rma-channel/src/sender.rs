@@ -31,6 +31,11 @@ pub trait Outgoing: fmt::Debug {
 
     /// What became of a message: the paper's `TestSendRequest`. It never goes back.
     fn test(&self, handle: SendHandle) -> SendState;
+
+    /// When [`Sender::poll`] has something to do even if nothing comes; `None` if it has not.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// A sender's end of a channel.

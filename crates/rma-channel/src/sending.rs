@@ -38,79 +38,81 @@ struct Sent {
     stage: Stage,
     /// What is under way of it.
     call: Option<CallId>,
-    /// What is under way of its bytes, if `call` is its bell and comes after them.
-    bytes: Option<CallId>,
     /// How it ended.
     status: Option<CallStatus>,
 }
 
 impl Sent {
-    const fn new((position, end): (Position, Position), stage: Stage, call: CallId) -> Self {
-        Self { position, end, stage, call: Some(call), bytes: None, status: None }
-    }
-
-    /// Takes what became of it, if that is news.
-    fn poll<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) {
-        if let Some(outcome) = self.bytes.and_then(|call| link.take(call)) {
-            self.bytes = None;
-            // The bell only says that it came after what failed.
-            self.status = Some(outcome.status).filter(|&status| status != CallStatus::Ok);
-        }
-        let Some(outcome) = self.call.and_then(|call| link.take(call)) else { return };
-        self.call = None;
-        match (outcome.status, self.stage) {
-            (CallStatus::Ok, Stage::Bytes) => self.stage = Stage::Ready,
-            (status, _) => self.status = self.status.or(Some(status)),
-        }
-    }
-
-    /// Whether all of it is over: nothing of it is under way.
-    const fn is_over(&self) -> bool {
-        self.status.is_some() && self.call.is_none() && self.bytes.is_none()
-    }
-
     /// Whether all of its bytes have landed, but perhaps the bell; or it has failed.
-    fn has_landed(&self) -> bool {
+    const fn has_landed(&self) -> bool {
         matches!(self.stage, Stage::Ready | Stage::Bell) || self.status.is_some()
+    }
+
+    /// How it ended, if it was not published, or nobody knows.
+    const fn failed(&self) -> Option<CallStatus> {
+        match self.status {
+            Some(CallStatus::Ok) | None => None,
+            failed => failed,
+        }
     }
 }
 
 /// What was sent and is not processed yet, in the order of positions.
+///
+/// Each outcome costs the same, however much is under way: a call's number leads to what it is of.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     sent: VecDeque<Sent>,
-    /// The first that was not published.
-    broken: Option<(Position, CallStatus)>,
+    /// How many were taken off the front of `sent` since the beginning.
+    gone: u64,
+    /// By [`CallId::index`]: which of those ever sent it is of, if `Sent::call` says so too.
+    of_call: Vec<u64>,
+    /// How many are not over.
+    under_way: usize,
+    /// How many were not published, as far as is known.
+    failed: usize,
+    /// All before this one of those ever sent are over.
+    first_open: u64,
 }
 
 impl Sending {
     /// What lies from `position` to `end` is published by `call`.
-    pub(crate) fn publish(&mut self, extent: (Position, Position), call: CallId) {
-        self.sent.push_back(Sent::new(extent, Stage::Whole, call));
-    }
-
-    /// What lies from `position` to `end` is under way by `bytes`, and its bell by `bell`, which
-    /// comes after those.
-    pub(crate) fn publish_after(
-        &mut self,
-        extent: (Position, Position),
-        bytes: CallId,
-        bell: CallId,
-    ) {
-        let sent = Sent::new(extent, Stage::Bell, bell);
-        self.sent.push_back(Sent { bytes: Some(bytes), ..sent });
+    pub(crate) fn publish(&mut self, positions: (Position, Position), call: CallId) {
+        self.push(positions, Stage::Whole, call);
     }
 
     /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
     /// follow.
-    pub(crate) fn begin(&mut self, extent: (Position, Position), call: CallId) {
-        self.sent.push_back(Sent::new(extent, Stage::Bytes, call));
+    pub(crate) fn begin(&mut self, positions: (Position, Position), call: CallId) {
+        self.push(positions, Stage::Bytes, call);
+    }
+
+    fn push(&mut self, (position, end): (Position, Position), stage: Stage, call: CallId) {
+        self.name(call, self.gone + self.sent.len() as u64);
+        self.sent.push_back(Sent { position, end, stage, call: Some(call), status: None });
+        self.under_way += 1;
+    }
+
+    fn name(&mut self, call: CallId, number: u64) {
+        if call.index() >= self.of_call.len() {
+            self.of_call.resize(call.index() + 1, 0);
+        }
+        self.of_call[call.index()] = number;
+    }
+
+    /// Where in `sent` it is that `call` is of.
+    fn index_of(&self, call: CallId) -> Option<usize> {
+        let number = *self.of_call.get(call.index())?;
+        let index = usize::try_from(number.checked_sub(self.gone)?).ok()?;
+        let sent = self.sent.get(index)?;
+        (sent.call == Some(call)).then_some(index)
     }
 
     /// The first whose bell may be issued: its bytes have landed, and those before it.
     pub(crate) fn ready(&self) -> Option<Position> {
+        let open = self.first_open.saturating_sub(self.gone) as usize;
         let mut before = true;
-        for sent in &self.sent {
+        for sent in self.sent.iter().skip(open) {
             if sent.stage == Stage::Ready && sent.status.is_none() && before {
                 return Some(sent.position);
             }
@@ -121,55 +123,69 @@ impl Sending {
 
     /// The bell of what begins at `position` is under way.
     pub(crate) fn ring(&mut self, position: Position, call: CallId) {
-        if let Some(sent) = self.sent.iter_mut().find(|sent| sent.position == position) {
+        let index = self.sent.iter().position(|sent| sent.position == position);
+        if let Some(index) = index {
+            let sent = &mut self.sent[index];
             (sent.stage, sent.call) = (Stage::Bell, Some(call));
+            self.name(call, self.gone + index as u64);
         }
     }
 
     /// How many are not over.
-    pub(crate) fn under_way(&self) -> usize {
-        self.sent.iter().filter(|sent| !sent.is_over()).count()
+    pub(crate) const fn under_way(&self) -> usize {
+        self.under_way
     }
 
     /// Whether more may be sent.
     pub(crate) fn check(&self) -> Result<(), SendError> {
-        match self.broken {
-            Some((position, status)) => {
-                Err(SendError::Broken { handle: SendHandle(position), status })
-            }
-            None => Ok(()),
+        if self.failed == 0 {
+            return Ok(());
         }
+        let failed = self.sent.iter().find_map(|sent| Some((sent.position, sent.failed()?)));
+        failed.map_or(Ok(()), |(position, status)| {
+            Err(SendError::Broken { handle: SendHandle(position), status })
+        })
     }
 
-    /// Takes what became of calls, and the tail that stands in `word`. An error if that cannot be,
-    /// or one was not published.
+    /// Takes what became of calls, and the tail that stands in `word`.
     pub(crate) fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         word: &RegisteredRegion,
         room: &mut Room,
     ) -> Result<(), SendError> {
-        self.sent.iter_mut().for_each(|sent| sent.poll(link));
+        while let Some(outcome) = link.take_of(|call| self.index_of(call).is_some()) {
+            let Some(index) = self.index_of(outcome.call) else { break };
+            let sent = &mut self.sent[index];
+            sent.call = None;
+            match (outcome.status, sent.stage) {
+                (CallStatus::Ok, Stage::Bytes) => sent.stage = Stage::Ready,
+                (status, _) => {
+                    sent.status = Some(status);
+                    self.under_way -= 1;
+                    self.failed += usize::from(sent.failed().is_some());
+                }
+            }
+        }
+        let open = self.first_open.saturating_sub(self.gone) as usize;
+        let over = self.sent.iter().skip(open).take_while(|sent| sent.status.is_some()).count();
+        self.first_open = self.gone + (open + over) as u64;
         // A word of this host, which the receiver writes: not believed, but by `told`.
         let told = Position::from_bits(word.load(0).map_or(0, u64::from_le));
         // Bytes that are under way must not change, whatever the receiver has seen of them.
-        let changeable = self.sent.iter().find(|sent| !sent.is_over());
-        let changeable = changeable.map_or(room.head(), |sent| sent.position);
+        let changeable = self.sent.get(open + over).map_or(room.head(), |sent| sent.position);
         let (told, behind) = (room.newest(told)?, room.tail());
         let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
         room.told(tail)?;
         while let Some(sent) = self.sent.front()
             && sent.end.since(behind) <= tail.since(behind)
-            && sent.is_over()
+            && sent.status.is_some()
         {
+            // One that nobody knew of is known to have come once it is processed.
+            self.failed -= usize::from(sent.failed().is_some());
+            self.gone += 1;
             self.sent.pop_front();
         }
-        let failed = |sent: &Sent| match sent.status {
-            Some(CallStatus::Ok) | None => None,
-            Some(status) => Some((sent.position, status)),
-        };
-        // One that nobody knew of is known to have come once it is processed.
-        self.broken = self.sent.iter().find_map(failed);
         self.check()
     }
 
@@ -181,8 +197,8 @@ impl Sending {
         }
         // The tail may be within what is sent, so where that begins says nothing; and behind all of
         // it is what only gathers.
-        let found = self.sent.iter().find(|sent| since(position) < since(sent.end));
-        match found.and_then(|sent| sent.status) {
+        let found = self.sent.partition_point(|sent| since(sent.end) <= since(position));
+        match self.sent.get(found).and_then(|sent| sent.status) {
             Some(CallStatus::Ok) => SendState::Accepted,
             Some(status) => SendState::Failed(status),
             None => SendState::Sending,

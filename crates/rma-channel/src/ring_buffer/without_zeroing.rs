@@ -2,9 +2,10 @@
 //! comes next, and the receiver writes nothing.
 //!
 //! The paper needs messages in order, which one-sided ops are not here. So what is sent while an
-//! op is under way gathers, and goes as one run of records: one ordered WRITE if one op can carry
-//! it, or else its bytes in parallel, with those of other runs, and then one word on top, when the
-//! bytes of its own run and of the run before it have landed. (The word that ends the run before is
+//! op is under way gathers, and goes as one run of records. If nothing is under way any more and one
+//! op can carry it, that is one ordered WRITE. Or else, and as soon as much has gathered, its bytes
+//! go in parallel, with those of other runs, and then one word on top, when the bytes of its own
+//! run and of the run before it have landed. (The word that ends the run before is
 //! 0, and lies where this one's bell goes: it must land first.)
 
 use core::ops::Range;
@@ -13,6 +14,7 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
     limits::OP_SIZE_MAX,
+    op::ClassOfService,
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
@@ -34,6 +36,11 @@ use crate::{
     table::Kind,
     terms::{Half, OpenError},
 };
+
+/// How much gathers at most while something is under way, in bytes: four ops' worth, unless one
+/// message is longer. Two ops under way carried 1.35, 1.55, 2.06 and 2.2 million messages of 64 B
+/// a second with one, two, four and eight; eight ops 1.95, 2.1, 2.66 and 2.76.
+const RUN_MAX: u64 = 4 * OP_SIZE_MAX as u64;
 
 /// The receiver's end.
 pub type Receiver = RingReceiver<Reader>;
@@ -109,8 +116,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Issues what has gathered: if nothing is under way, or it is more than one op can carry, or
-    /// it `must` go. And the bells of runs whose bytes have landed.
+    /// Issues what has gathered: if nothing is under way, or it is more than may gather, or it
+    /// `must` go. And the bells of runs whose bytes have landed.
     fn issue<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -120,8 +127,8 @@ impl Sender {
         self.sending.check()?;
         self.ring(link, now)?;
         let (gathered, is_busy) = (self.writer.gathered(), self.sending.under_way() > 0);
-        let is_large = gathered > OP_SIZE_MAX.into();
-        if gathered == 0 || is_busy && !is_large && !must {
+        let is_large = gathered > u64::from(OP_SIZE_MAX);
+        if gathered == 0 || is_busy && !must && gathered <= RUN_MAX {
             return Ok(());
         }
         let Some(run) = self.writer.take_run() else { return Ok(()) };
@@ -152,7 +159,9 @@ impl Sender {
             let (grant, remote_offset) = (&self.parts.grant, run.remote_offset);
             let (local, local_offset, len) = (region, offset, run.body().end);
             let piece = Piece { grant, remote_offset, local, local_offset, len };
-            let call = Call::of(core::slice::from_ref(&piece));
+            // Messages wait for it, however many ops it takes.
+            let class = Some(ClassOfService::Latency);
+            let call = Call::of(core::slice::from_ref(&piece)).with(|it| it.class = class);
             let call = link.submit(now, &call).map_err(refused)?;
             self.sending.begin(run.positions(), call);
             self.bells.push_back((*run, elsewhere));
@@ -208,8 +217,12 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
-        checked_len(message.len(), self.parts.len_max)?;
+        let len = checked_len(message.len(), self.parts.len_max)?;
         self.sending.check()?;
+        let gathered = self.writer.gathered();
+        if gathered > 0 && gathered + footprint(len) > RUN_MAX {
+            self.issue(link, now, true).or_else(later)?;
+        }
         let position = self.writer.add(message).ok_or(SendError::Full)?;
         link.count_copied(message.len());
         self.issue(link, now, false).or_else(later)?;
