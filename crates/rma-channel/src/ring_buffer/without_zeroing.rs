@@ -2,11 +2,11 @@
 //! comes next, and the receiver writes nothing.
 //!
 //! The paper needs messages in order, which one-sided ops are not here. So what is sent while an
-//! op is under way gathers, and goes as one run of records. If nothing is under way any more and one
-//! op can carry it, that is one ordered WRITE. Or else, and as soon as much has gathered, its bytes
-//! go in parallel, with those of other runs, and then one word on top, when the bytes of its own
-//! run and of the run before it have landed. (The word that ends the run before is
-//! 0, and lies where this one's bell goes: it must land first.)
+//! op is under way gathers, and goes as one run of records. If nothing is under way any more and
+//! one op can carry it, that is one ordered WRITE. Or else, and as soon as much has gathered, its
+//! bytes go in parallel, with those of other runs, and then one word on top, when the bytes of its
+//! own run and of the run before it have landed. (The word that ends the run before is 0, and lies
+//! where this one's bell goes: it must land first.)
 
 use core::ops::Range;
 use std::collections::VecDeque;
