@@ -38,11 +38,35 @@ struct Sent {
     stage: Stage,
     /// What is under way of it.
     call: Option<CallId>,
+    /// What is under way of its bytes, if `call` is its bell and comes after them.
+    bytes: Option<CallId>,
     /// How it ended.
     status: Option<CallStatus>,
 }
 
 impl Sent {
+    /// A call of it has ended so.
+    fn ended(&mut self, call: CallId, status: CallStatus) {
+        if self.bytes == Some(call) {
+            self.bytes = None;
+            if status != CallStatus::Ok {
+                // The bell only says that it came after what failed.
+                self.status = Some(status);
+            }
+            return;
+        }
+        self.call = None;
+        match (status, self.stage) {
+            (CallStatus::Ok, Stage::Bytes) => self.stage = Stage::Ready,
+            (status, _) => self.status = self.status.or(Some(status)),
+        }
+    }
+
+    /// Whether all of it is over: nothing of it is under way.
+    const fn is_over(&self) -> bool {
+        self.status.is_some() && self.call.is_none() && self.bytes.is_none()
+    }
+
     /// Whether all of its bytes have landed, but perhaps the bell; or it has failed.
     const fn has_landed(&self) -> bool {
         matches!(self.stage, Stage::Ready | Stage::Bell) || self.status.is_some()
@@ -77,19 +101,38 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// What lies from `position` to `end` is published by `call`.
-    pub(crate) fn publish(&mut self, positions: (Position, Position), call: CallId) {
-        self.push(positions, Stage::Whole, call);
+    pub(crate) fn publish(&mut self, extent: (Position, Position), call: CallId) {
+        self.push(extent, Stage::Whole, (call, None));
+    }
+
+    /// What lies from `position` to `end` is under way by `bytes`, and its bell by `bell`, which
+    /// comes after those.
+    pub(crate) fn publish_after(
+        &mut self,
+        extent: (Position, Position),
+        bytes: CallId,
+        bell: CallId,
+    ) {
+        self.push(extent, Stage::Bell, (bell, Some(bytes)));
     }
 
     /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
     /// follow.
-    pub(crate) fn begin(&mut self, positions: (Position, Position), call: CallId) {
-        self.push(positions, Stage::Bytes, call);
+    pub(crate) fn begin(&mut self, extent: (Position, Position), call: CallId) {
+        self.push(extent, Stage::Bytes, (call, None));
     }
 
-    fn push(&mut self, (position, end): (Position, Position), stage: Stage, call: CallId) {
-        self.name(call, self.gone + self.sent.len() as u64);
-        self.sent.push_back(Sent { position, end, stage, call: Some(call), status: None });
+    fn push(
+        &mut self,
+        (position, end): (Position, Position),
+        stage: Stage,
+        (call, bytes): (CallId, Option<CallId>),
+    ) {
+        let number = self.gone + self.sent.len() as u64;
+        for call in bytes.into_iter().chain([call]) {
+            self.name(call, number);
+        }
+        self.sent.push_back(Sent { position, end, stage, call: Some(call), bytes, status: None });
         self.under_way += 1;
     }
 
@@ -105,7 +148,7 @@ impl Sending {
         let number = *self.of_call.get(call.index())?;
         let index = usize::try_from(number.checked_sub(self.gone)?).ok()?;
         let sent = self.sent.get(index)?;
-        (sent.call == Some(call)).then_some(index)
+        (sent.call == Some(call) || sent.bytes == Some(call)).then_some(index)
     }
 
     /// The first whose bell may be issued: its bytes have landed, and those before it.
@@ -147,7 +190,8 @@ impl Sending {
         })
     }
 
-    /// Takes what became of calls, and the tail that stands in `word`.
+    /// Takes what became of calls, and the tail that stands in `word`. An error if that cannot be,
+    /// or one was not published.
     pub(crate) fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -157,18 +201,13 @@ impl Sending {
         while let Some(outcome) = link.take_of(|call| self.index_of(call).is_some()) {
             let Some(index) = self.index_of(outcome.call) else { break };
             let sent = &mut self.sent[index];
-            sent.call = None;
-            match (outcome.status, sent.stage) {
-                (CallStatus::Ok, Stage::Bytes) => sent.stage = Stage::Ready,
-                (status, _) => {
-                    sent.status = Some(status);
-                    self.under_way -= 1;
-                    self.failed += usize::from(sent.failed().is_some());
-                }
-            }
+            let had_failed = sent.failed().is_some();
+            sent.ended(outcome.call, outcome.status);
+            self.under_way -= usize::from(sent.is_over());
+            self.failed += usize::from(sent.failed().is_some() && !had_failed);
         }
         let open = self.first_open.saturating_sub(self.gone) as usize;
-        let over = self.sent.iter().skip(open).take_while(|sent| sent.status.is_some()).count();
+        let over = self.sent.iter().skip(open).take_while(|sent| sent.is_over()).count();
         self.first_open = self.gone + (open + over) as u64;
         // A word of this host, which the receiver writes: not believed, but by `told`.
         let told = Position::from_bits(word.load(0).map_or(0, u64::from_le));
@@ -179,7 +218,7 @@ impl Sending {
         room.told(tail)?;
         while let Some(sent) = self.sent.front()
             && sent.end.since(behind) <= tail.since(behind)
-            && sent.status.is_some()
+            && sent.is_over()
         {
             // One that nobody knew of is known to have come once it is processed.
             self.failed -= usize::from(sent.failed().is_some());

@@ -109,6 +109,10 @@ impl<T: Tells> Claims for EventReceiver<T> {
         }
         self.arrivals.give_back(claim.record.position);
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.teller.poll_timeout()
+    }
 }
 
 impl<T: Tells, P: AsMut<CommandPortal>> Receiver<P> for EventReceiver<T> {

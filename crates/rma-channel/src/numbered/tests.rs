@@ -110,7 +110,7 @@ impl Ends {
 
     /// All is applied, until nothing is left to do.
     fn settle(&mut self) {
-        for _ in 0..4 {
+        for _ in 0..6 {
             self.bench.apply_all();
             self.poll().unwrap();
         }

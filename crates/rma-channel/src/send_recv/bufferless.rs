@@ -108,6 +108,10 @@ impl Claims for Receiver {
 
     /// There is nothing to do: a message that was taken holds nothing.
     fn free(&mut self, _: Claim) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 }
 
 impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {

@@ -98,6 +98,10 @@ impl Claims for Receiver {
         // The event's number of the receive.
         let _ = self.queue.post(Receive((claim.record.offset / stride) as u16));
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 }
 
 impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {

@@ -131,6 +131,10 @@ impl<L: Lies> Claims for Polled<L> {
     fn free(&mut self, claim: Claim) {
         self.tail = self.tail.after(self.held.give_back(claim.record.position));
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.teller.poll_timeout()
+    }
 }
 
 impl<L: Lies, P: AsMut<CommandPortal>> Receiver<P> for Polled<L> {

@@ -158,7 +158,7 @@ impl Run {
         let network = &mut self.world.network;
         let (now, event) = (network.now(), network.next_at());
         let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
-        let wake = self.world.wake_at();
+        let wake = self.wake_at();
         let network = &mut self.world.network;
         let first = [event, wake, pause].into_iter().flatten().min();
         let first = first.map_or(self.tick_at, |at| at.min(self.tick_at)).max(now);
@@ -181,6 +181,21 @@ impl Run {
             self.replay_at = network.now() + network.options().link.delay * 4;
             network.replay(self.replays);
         }
+    }
+
+    /// When a link, or an end, of a node that runs wants to look again.
+    fn wake_at(&self) -> Option<Instant> {
+        let senders = self.streams.iter().filter_map(|it| {
+            Some((it.node, it.end.as_ref().filter(|_| it.broken.is_none())?.poll_timeout()?))
+        });
+        let receivers = self.readers.iter().filter_map(|it| {
+            Some((it.node, it.end.as_ref().filter(|_| it.ended.is_none())?.poll_timeout()?))
+        });
+        let network = &self.world.network;
+        let runs = |&(node, _): &(NodeId, Instant)| network.is_running(node);
+        let ends = senders.chain(receivers).filter(runs);
+        let ends = ends.map(|(node, local)| network.wake_at(node, local));
+        self.world.wake_at().into_iter().chain(ends).min()
     }
 
     /// All ends of nodes that run look, and their applications do what they want to.
