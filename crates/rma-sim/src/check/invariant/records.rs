@@ -5,6 +5,8 @@
 //! record is free at once; of one that was applied only if its initiator said that it is done,
 //! after the retention, or in another life. Nobody is refused a record while there must be one.
 
+use std::collections::BTreeMap;
+
 use rma_core::{
     addr::{HostAddr, Pid},
     nic::NicConfigBuilder,
@@ -116,13 +118,14 @@ impl Records {
         }
         // Records are counted by row, and a row may have had another region before.
         let row = |region: RegionId| region.to_bits() as u16;
-        let of = |region| held().filter(|it| row(it.asker.region) == row(region)).count();
+        let mut by_row = BTreeMap::new();
+        held().for_each(|it| *by_row.entry(row(it.asker.region)).or_insert(0) += 1);
         let of_row = match region {
-            Some(region) => of(region),
-            None => held().map(|it| of(it.asker.region)).max().unwrap_or_default(),
+            Some(region) => by_row.get(&row(region)).copied(),
+            None => by_row.values().copied().max(),
         };
         // A row gets none where it has as many as are free.
-        of_row + held().count() >= all
+        of_row.unwrap_or(0) + by_row.values().sum::<usize>() >= all
     }
 
     fn find(&mut self, counter: u64) -> Option<&mut Record> {
