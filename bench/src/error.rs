@@ -123,6 +123,14 @@ pub enum PairError {
     /// Sockets to compare with could not be had.
     #[error("kernel sockets to compare with: {0}")]
     Sockets(#[source] std::io::Error),
+    /// A channel does not do what it should.
+    #[error("the channel {kind}: {why}")]
+    Channel {
+        /// Which kind.
+        kind: rma_xdp::channel::Kind,
+        /// What it says.
+        why: String,
+    },
     /// A round of a measurement is worth nothing. Whoever measures in several rounds
     /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
     #[error("{0}; look whether the machine is too busy")]

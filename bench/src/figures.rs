@@ -6,6 +6,7 @@
 
 mod beside;
 mod changes;
+mod channels;
 mod check;
 mod conditions;
 mod crypto;

@@ -10,6 +10,7 @@ pub mod alone;
 pub mod amount;
 pub mod atomic_lat;
 mod bare;
+pub mod channels;
 pub mod client;
 pub mod clients;
 pub mod compare;

@@ -1,0 +1,155 @@
+//! Messages through channels, over the ops that they are made of, and over the kernel's TCP.
+
+use rma_xdp::{Portal, channel::Kind};
+
+use super::{
+    conditions::{CONDITIONS, MTU, lab, sockets},
+    spec::Measured,
+};
+use crate::{
+    channels::{Channel, Shape},
+    compare::{self, Transport},
+    error::PairError,
+    interrupt::Interrupt,
+    latency::Latencies,
+    one_way::{Push, one_way},
+    pair::{Pair, PairConfig, Place},
+    pipelined,
+    rates::{self, Measure},
+};
+
+/// Rounds. An odd number has a middle one.
+const ROUNDS: u64 = 11;
+/// Messages or ops of a round: for nothing, and counted.
+const COUNTS: (u64, u64) = (2_000, 200_000);
+/// The same of what is one at a time.
+const ALONE: (u64, u64) = (500, 10_000);
+/// Ops under way at once.
+const DEPTH: u16 = 8;
+/// Sizes of messages that both rings are compared at, and how many of each in a round.
+const SIZES: [(u32, u64); 5] =
+    [(16, 100_000), (64, 100_000), (512, 50_000), (4096, 10_000), (32_768, 2_000)];
+
+pub(super) fn ring64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let ring = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
+    let portal = pair.client.host.portal(DEPTH)?;
+    // Dropped in this order.
+    let mut shared = (ring, portal, pair);
+    type Shared = (Channel, Portal, Pair);
+    let mut messages = |(ring, _, pair): &mut Shared| ring.rate(pair, 64, COUNTS, interrupt);
+    let mut writes = |(_, portal, pair): &mut Shared| {
+        pair.run(|client| pipelined::writes_per_second(client, portal, DEPTH, COUNTS))
+    };
+    let measures: [&mut Measure<'_, Shared>; 2] = [&mut messages, &mut writes];
+    let [messages, writes] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+    let detail = format!(
+        "messages of 64 B through a ring without zeroing {:.3} M/s, WRITEs of 64 B {:.3} M/s, up to {DEPTH} ops under way; \
+         medians of {ROUNDS} rounds in turns; every message compared; veth MTU {MTU}, {CONDITIONS}",
+        messages.median() * 1e-6,
+        writes.median() * 1e-6,
+    );
+    let name = "ring64_rate_over_write64_rate";
+    Ok(vec![Measured { name, value: messages.over(&writes), detail }])
+}
+
+pub(super) fn zeroing(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let (mut worst, mut words) = (f64::INFINITY, Vec::new());
+    for (size, count) in SIZES {
+        let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let shape = |kind| Shape { kind, len_max: size, room: 1 << 20, slots: 32 };
+        let without = Channel::open(&pair, shape(Kind::RingWithoutZeroing))?;
+        let with = Channel::open(&pair, shape(Kind::RingWithZeroing))?;
+        // Dropped in this order.
+        let mut shared = (without, with, pair);
+        type Shared = (Channel, Channel, Pair);
+        let counts = (count / 10, count);
+        let len = size as usize;
+        let mut one = |(it, _, pair): &mut Shared| it.rate(pair, len, counts, interrupt);
+        let mut other = |(_, it, pair): &mut Shared| it.rate(pair, len, counts, interrupt);
+        let measures: [&mut Measure<'_, Shared>; 2] = [&mut one, &mut other];
+        let [without, with] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+        let ratio = without.over(&with);
+        worst = worst.min(ratio);
+        words.push(format!(
+            "{size} B {:.4} over {:.4} M/s",
+            without.median() * 1e-6,
+            with.median() * 1e-6
+        ));
+    }
+    let detail = format!(
+        "messages a second through a ring without zeroing over one with it, the least of: {}; up to 32 ops under way; medians of \
+         {ROUNDS} rounds in turns; veth MTU {MTU}, {CONDITIONS}",
+        words.join(", "),
+    );
+    Ok(vec![Measured { name: "ring_without_over_with_zeroing", value: worst, detail }])
+}
+
+/// Channels whose messages are one op, and that op by hand.
+const BY_HAND: [(Kind, Push); 4] = [
+    (Kind::SendRecvNormal, Push::Send),
+    (Kind::WriteSlotInlined, Push::OrderedWrite),
+    (Kind::RingWithZeroing, Push::OrderedWrite),
+    (Kind::RingWithoutZeroing, Push::OrderedWrite),
+];
+
+fn p50(latencies: &Latencies) -> f64 {
+    latencies.quantile_us(0.5)
+}
+
+pub(super) fn over_ops(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let (mut worst, mut words) = (0.0_f64, Vec::new());
+    for (kind, push) in BY_HAND {
+        let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let channel = Channel::open(&pair, Shape::small(kind, DEPTH))?;
+        let mut shared = (channel, pair);
+        type Shared = (Channel, Pair);
+        let mut by_channel = |(it, pair): &mut Shared| {
+            it.one_way(pair, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+        };
+        let mut by_hand = |(_, pair): &mut Shared| {
+            one_way(pair, push, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+        };
+        let measures: [&mut Measure<'_, Shared>; 2] = [&mut by_channel, &mut by_hand];
+        let [channel, hand] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+        let ratio = channel.over(&hand);
+        worst = worst.max(ratio);
+        words.push(format!("{kind} {:.2} over {:.2} us", channel.median(), hand.median()));
+    }
+    let detail = format!(
+        "p50 of 64 B one way through a channel over the op that it is, issued by hand, until the receiver has it; the worst of: {}; \
+         medians of {ROUNDS} rounds in turns; veth MTU {MTU}, {CONDITIONS}",
+        words.join(", "),
+    );
+    Ok(vec![Measured { name: "channel64_over_ops", value: worst, detail }])
+}
+
+pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let sockets = sockets()?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let channel = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
+    let mut shared = (channel, pair);
+    type Shared = (Channel, Pair);
+    let mut rpc = |(it, pair): &mut Shared| {
+        it.round_trips(pair, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+    };
+    let mut tcp = |_: &mut Shared| {
+        let mut latencies = Latencies::new();
+        latencies.add(&compare::ping_pong(&sockets, Transport::Tcp, 64, ALONE)?.times);
+        Ok(p50(&latencies))
+    };
+    let measures: [&mut Measure<'_, Shared>; 2] = [&mut rpc, &mut tcp];
+    let [rpc, tcp] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+    let detail = format!(
+        "p50 of a request of 64 B and its answer through two rings without zeroing {:.2} us, there and back over kernel TCP, both \
+         sides spinning, in plaintext, on a veth pair without a program {:.2} us; medians of {ROUNDS} rounds in turns; veth MTU \
+         {MTU}, {CONDITIONS}",
+        rpc.median(),
+        tcp.median(),
+    );
+    Ok(vec![Measured { name: "rpc64_over_tcp", value: rpc.over(&tcp), detail }])
+}
