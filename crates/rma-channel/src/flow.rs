@@ -46,9 +46,9 @@ pub(crate) fn region<R: Registrar>(
 }
 
 /// How long a receiver that has processed all there is waits for more before it tells its tail:
-/// what comes meanwhile is told with it. A receiver that told each message at once had a WRITE under
-/// way for every message of a sender that sends one at a time, and took three times as long for
-/// one.
+/// what comes meanwhile is told with it. A receiver that told each message at once had a WRITE
+/// under way for every message of a sender that sends one at a time, and took three times as long
+/// for one.
 const LULL: Duration = Duration::from_micros(100);
 
 /// The receiver's end: what tells the tail.
