@@ -1,6 +1,7 @@
-//! The contract on networks that lose, repeat, reorder, damage and replay frames, and stop hosts:
-//! each message comes once and in order, or its sender is told; and when nothing goes wrong any
-//! more, all of a channel that was not told to be broken comes, and all of one that is set up anew.
+//! The contract on networks that lose, repeat, reorder, damage and replay frames, and stop or crash
+//! hosts: each message comes once and in order, or its sender is told; and when nothing goes wrong
+//! any more, all of a channel that was not told to be broken comes, and all of one that is set up
+//! anew.
 
 use core::time::Duration;
 use std::{ops::Range, thread};
@@ -45,6 +46,8 @@ struct Report {
     broken: u64,
     /// How often a sender had no room.
     full: u64,
+    /// Hosts that crashed and were started again.
+    crashes: u64,
 }
 
 impl Report {
@@ -69,6 +72,7 @@ impl Report {
         self.unknown += other.unknown;
         self.broken += other.broken;
         self.full += other.full;
+        self.crashes += other.crashes;
     }
 }
 
@@ -106,6 +110,18 @@ fn draw_pauses(run: &mut Run, prng: &mut Prng) {
     }
 }
 
+/// Crashes a host, and starts it again.
+fn crash(run: &mut Run, prng: &mut Prng) {
+    let options = run.world.network.options();
+    let (nodes, timeout) = (u64::from(options.nodes), options.nic.timing.timeout);
+    let node = NodeId(prng.below(nodes) as u16);
+    run.crash(node);
+    run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0, 4.0])));
+    run.world.restart(node);
+    // What was sent in its life before is still on its way.
+    run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0])));
+}
+
 fn draw_habits(run: &mut Run, prng: &mut Prng) {
     for reader in &mut run.readers {
         reader.habit = prng.choose(&[
@@ -129,20 +145,34 @@ fn run_seed(row: &Row, seed: u64) -> Report {
     draw_pauses(&mut run, &mut prng);
     // Long enough for most to come; what is under way then is in both phases.
     let timeout = run.world.network.options().nic.timing.timeout;
-    let end: Instant = run.world.network.now() + timeout * prng.between(2, 40) as u32;
+    let long = timeout * prng.between(2, 40) as u32;
+    // In one run of four a host crashes in the midst of it.
+    let crashes = prng.below(4) == 0;
+    let short = Duration::from_nanos(prng.magnitude(timeout.as_nanos() as u64));
+    let end: Instant = run.world.network.now() + if crashes { short } else { long };
     while run.world.network.now() < end && !run.is_broken() {
         run.step();
+    }
+    if crashes {
+        crash(&mut run, &mut prng);
     }
     run.world.network.heal();
     run.pauses.clear();
     run.replays = 0;
-    // What has gone wrong before may yet come out.
-    run.finish();
-    run.check_end();
-    if !run.is_broken() {
-        run.check_all_came();
+    if crashes {
+        // Whoever has an op under way learns how it ended.
+        run.pass(timeout * 20);
+        run.check_end();
+    } else {
+        // What has gone wrong before may yet come out.
+        run.finish();
+        run.check_end();
+        if !run.is_broken() {
+            run.check_all_came();
+        }
     }
     report.take(&run);
+    report.crashes += u64::from(crashes);
     // Who is stopped for long is rightly taken for silent.
     while run.world.nodes().any(|node| !run.world.network.is_running(node)) {
         run.step();

@@ -453,7 +453,8 @@ impl Run {
 
     /// Checks what must be so when nothing more is to come.
     pub(crate) fn check_end(&self) {
-        for (index, stream) in self.streams.iter().enumerate() {
+        let streams = self.streams.iter().enumerate();
+        for (index, stream) in streams.filter(|(_, stream)| stream.end.is_some()) {
             for (number, sent) in stream.sent.iter().enumerate() {
                 let is_failed = matches!(sent.state, SendState::Failed(_));
                 if sent.skipped && !is_failed {
