@@ -31,6 +31,17 @@
 #![doc = include_str!("../examples/mailbox.rs")]
 //! ```
 //!
+//! # Channels
+//!
+//! Twenty kinds of message channels stand on these ops: the module [`channel`] has them, and which
+//! suits whom. Ends are opened with a [`HostRegistrar`], told each other's terms, and then used by
+//! a thread's [`Channels`], which wait; or, by whoever owns a core, through a
+//! [`Link`](channel::Link).
+//!
+//! ```
+#![doc = include_str!("../examples/rpc.rs")]
+//! ```
+//!
 //! # Settings
 //!
 //! Settings are structs with public fields, and any version may bring another field. So they are
@@ -121,9 +132,10 @@ pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, IdlePolicy,
-    Message, Op, Poller, Portal, PortalLease, Receiver, Recv, RegionBuf, Settlement, StartError,
-    Transfer, TransferError, TransferOptions, TscClock, WaitError,
+    Acquire, BufPiece, BufferPool, BufferPoolError, ChannelError, Channels, Client, Executor,
+    ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease, Receiver, Recv,
+    RegionBuf, Settlement, StartError, Transfer, TransferError, TransferOptions, TscClock,
+    WaitError,
 };
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},

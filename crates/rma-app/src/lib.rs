@@ -18,6 +18,7 @@
 //! | [`portal`] | [`Portal`]: ops of up to 4 KiB, and waiting for their completions |
 //! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
 //! | [`client`] | [`Client`]: the same as futures, messages and atomics among them |
+//! | [`channels`] | [`Channels`]: message channels, waited for |
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod channels;
 pub mod client;
 pub mod clock;
 pub mod error;
@@ -45,6 +47,7 @@ mod settlement;
 pub mod sleep;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
+pub use channels::{ChannelError, Channels};
 pub use client::{Client, Message, Op, Poller, Receiver, Recv, Transfer};
 pub use clock::TscClock;
 pub use error::{StartError, TransferError, WaitError};

@@ -137,7 +137,13 @@ impl<'a, R: Claims + ?Sized> Message<'a, R> {
     /// As [`Claims::claim`].
     pub fn next(receiver: &'a mut R) -> Result<Option<Self>, ReceiveError> {
         let claim = receiver.claim()?;
-        Ok(claim.map(|claim| Self { receiver, claim: Some(claim) }))
+        Ok(claim.map(|claim| Self::of(receiver, claim)))
+    }
+
+    /// A message of `receiver` that it has claimed.
+    #[must_use]
+    pub const fn of(receiver: &'a mut R, claim: Claim) -> Self {
+        Self { receiver, claim: Some(claim) }
     }
 
     /// How many bytes it has; at least one.
