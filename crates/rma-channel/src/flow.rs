@@ -62,8 +62,12 @@ pub(crate) struct Teller {
     every: u64,
     /// What was told, as far as is known.
     told: Position,
-    /// What is being told.
-    telling: Option<(CallId, Position)>,
+    /// What is being told, and since when.
+    telling: Option<(CallId, Position, Instant)>,
+    /// When the last one that was told was issued.
+    issued: Option<Instant>,
+    /// Whether the next tail is told at once, whatever it is.
+    must: bool,
     /// All up to here is processed, and from when on there was nothing else.
     quiet: Option<(Position, Instant)>,
 }
@@ -72,8 +76,24 @@ impl Teller {
     /// Who tells an eighth of `capacity` at once: with a half, a sender that fills the ring waits
     /// for the one while the receiver waits for the other. `word` is a word of this host's.
     pub(crate) const fn new(grant: Grant, word: RegisteredRegion, capacity: u64) -> Self {
-        let told = Position::ZERO;
-        Self { grant, word, every: capacity / 8, told, telling: None, quiet: None }
+        let (told, issued, must) = (Position::ZERO, None, false);
+        Self { grant, word, every: capacity / 8, told, telling: None, issued, must, quiet: None }
+    }
+
+    /// The same, who tells the first tail at once, whatever it is: the sender has not heard of this
+    /// receiver.
+    pub(crate) fn unheard(self) -> Self {
+        Self { must: true, ..self }
+    }
+
+    /// Tells `tail` at once with the next poll, if it is news.
+    pub(crate) fn hurry(&mut self, tail: Position) {
+        self.must |= tail != self.told;
+    }
+
+    /// What was told, and when that was issued; `None` if nothing was.
+    pub(crate) fn told(&self) -> Option<(Position, Instant)> {
+        self.issued.map(|issued| (self.told, issued))
     }
 
     /// When a tail is to be told even if nothing comes.
@@ -97,11 +117,13 @@ impl Teller {
         (tail, is_all): (Position, bool),
     ) -> Result<Option<CallStatus>, CallError> {
         let mut failed = None;
-        if let Some((call, position)) = self.telling {
+        if let Some((call, position, issued)) = self.telling {
             let Some(outcome) = link.take(call) else { return Ok(None) };
             self.telling = None;
             match outcome.status {
-                CallStatus::Ok => self.told = position,
+                CallStatus::Ok => {
+                    (self.told, self.issued, self.must) = (position, Some(issued), false);
+                }
                 status => failed = Some(status),
             }
         }
@@ -112,13 +134,13 @@ impl Teller {
             self.quiet = Some((tail, now));
         }
         let is_quiet = self.quiet.is_some_and(|(_, since)| now >= since + LULL);
-        if news > 0 && (news >= self.every || is_quiet) {
+        if self.must || news > 0 && (news >= self.every || is_quiet) {
             // Only this end stores there, and no write is under way.
             let _ = self.word.store(0, tail.to_bits().to_le());
             let (grant, local) = (&self.grant, &self.word);
             let word = Piece { grant, remote_offset: 0, local, local_offset: 0, len: WORD };
             match link.submit(now, &Call::of(&[word])) {
-                Ok(call) => (self.telling, self.quiet) = (Some((call, tail)), None),
+                Ok(call) => (self.telling, self.quiet) = (Some((call, tail, now)), None),
                 // Others of the link are over sooner or later.
                 Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {}
                 Err(error) => return Err(error),

@@ -32,8 +32,14 @@ mod bench;
 #[expect(dead_code, reason = "what reserves from many senders is built on it")]
 mod epochs;
 mod flow;
+#[cfg(test)]
+mod hand;
+mod into;
 pub mod link;
 pub mod numbered;
+pub mod read_ring;
+pub mod readers;
+mod reading;
 pub mod receiver;
 pub mod registrar;
 pub mod ring;
@@ -45,8 +51,12 @@ pub mod table;
 pub mod terms;
 pub mod write_slot;
 
+pub use into::IntoReceiver;
 pub use link::Link;
-pub use receiver::{Blocking, Claim, Claims, Message, ReceiveError, Receiver};
+pub use receiver::{
+    Blocking, Claim, Claims, Incoming, Message, ReceiveError, ReceiveHandle, ReceiveInto,
+    ReceiveState, Receiver,
+};
 pub use registrar::{Peer, Registrar};
 pub use sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender};
 pub use table::Kind;

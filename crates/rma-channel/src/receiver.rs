@@ -123,6 +123,73 @@ pub trait Blocking: Claims {
     fn queue(&self) -> &ReceiveQueue;
 }
 
+/// A receiver that reads messages into the application's own memory, without a copy: the paper's
+/// receiver API with zero-copy (§6). It exists where Table 2 has zero-copy on receive and the
+/// receiver READs. It has no memory for messages of its own, and claims none.
+pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: fmt::Debug {
+    /// Does what is due: looks for messages, tells the sender what has been received. To be called
+    /// after [`Link::poll`], again and again.
+    ///
+    /// # Errors
+    /// If the link refuses an op, or the channel has ended.
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError>;
+
+    /// The next message that can be received, if one is there: the paper's `CanReceiveRegion`. It
+    /// is the same one until it is being received.
+    fn incoming(&mut self) -> Option<Incoming>;
+
+    /// Receives the next message to `offset` of `region`, which is the application's and must have
+    /// room for it: the paper's `ReceiveRegion`. Until it is received the bytes there may change at
+    /// any moment. Several may be under way. `None` if the link has no room now: poll it, and try
+    /// again.
+    ///
+    /// # Errors
+    /// If the link refuses the READ, as the bytes are not within the region; or the channel has
+    /// ended.
+    fn receive_into(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        incoming: Incoming,
+        region: &RegisteredRegion,
+        offset: u64,
+    ) -> Result<Option<ReceiveHandle>, ReceiveError>;
+
+    /// What became of a message: the paper's `TestReceiveRequest`. It never goes back.
+    fn test(&self, handle: ReceiveHandle) -> ReceiveState;
+}
+
+/// A message that can be received: the next one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Incoming {
+    pub(crate) position: Position,
+    pub(crate) len: u32,
+}
+
+impl Incoming {
+    /// How many bytes the message has; at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no message is empty")]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+}
+
+/// The name of a message that is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReceiveHandle(pub(crate) Position);
+
+/// What became of a message that is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveState {
+    /// It is under way.
+    Receiving,
+    /// It is there, whole.
+    Received,
+    /// It was not received, and will not be.
+    Failed(ReceiveError),
+}
+
 /// A message that is given back when it is dropped.
 #[derive(Debug)]
 pub struct Message<'a, R: Claims + ?Sized> {

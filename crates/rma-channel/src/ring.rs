@@ -101,12 +101,12 @@ impl RingLen {
     /// How many times the ring was gone around before a position, as far as 32 bits tell: what a
     /// record says beside its length, so that what was left of an earlier lap is not taken for one
     /// of this.
-    const fn lap(self, position: Position) -> u32 {
+    pub(crate) const fn lap(self, position: Position) -> u32 {
         (position.0 >> self.0.trailing_zeros()) as u32
     }
 
     /// The first word of a record at `position`, which is never 0: its length and its lap.
-    const fn head(self, position: Position, len: u32) -> u64 {
+    pub(crate) const fn head(self, position: Position, len: u32) -> u64 {
         len as u64 | (self.lap(position) as u64) << 32
     }
 }
@@ -138,6 +138,17 @@ pub enum Malformed {
         len_max: u32,
         /// The lap that it should be of.
         lap: u32,
+    },
+    /// A sender says that it has sent messages up to where none can be.
+    #[error(
+        "the sender is said to have sent up to {told:#x}, and that cannot be where {from:#x} is processed; set the \
+         channel up anew"
+    )]
+    Head {
+        /// What it says.
+        told: u64,
+        /// Up to where this receiver has processed messages.
+        from: u64,
     },
     /// A tail that the receiver is said to have reached cannot be.
     #[error(

@@ -5,6 +5,7 @@ use core::fmt::Debug;
 
 use rma_channel::{
     Half, Kind, OpenError, Peer, Receiver, Sender, Terms,
+    read_ring::{self, ReadRingConfig, ReaderConfig},
     ring::RingLen,
     ring_buffer::{RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
@@ -53,6 +54,12 @@ pub(crate) struct Row {
     pub(crate) longest: u32,
     /// Whether a sender is told what is processed. Otherwise a message ends by being accepted.
     pub(crate) is_told: bool,
+    /// Of kinds whose messages lie in the sender's memory until receivers have read them, and so
+    /// are accepted before they have come to anybody: how receivers are opened that read into
+    /// memory of the application's. They are no [`Receiver`]s, and not among the ends.
+    pub(crate) into: Option<Open>,
+    /// Whether it reads beyond bells, so that messages come sooner than the table says.
+    pub(crate) prefetches: bool,
 }
 
 /// Several ends, where a kind may have any number.
@@ -75,11 +82,36 @@ pub(crate) const ROWS: &[Row] = &[
     Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, write_slot_immediate) },
     Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
     Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, ring_without_zeroing) },
+    broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
+    broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
+    Row {
+        prefetches: true,
+        ..broadcast(Kind::ReadRingInlined, [read_ring_prefetched, read_ring_inlined_into])
+    },
+    broadcast(Kind::ReadRingNotify, [read_ring_notify, read_ring_notify_into]),
 ];
+
+type Open = fn(&mut World, &Settings) -> Ends;
+
+/// A kind with one sender whose memory any number of receivers read, into images or into memory of
+/// the application's.
+const fn broadcast(kind: Kind, [open, into]: [Open; 2]) -> Row {
+    Row { receivers: MANY, longest: 10_000, into: Some(into), ..pair(kind, open) }
+}
 
 /// A kind with one sender and one receiver, for messages of one op at most.
 const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
-    Row { kind, open, senders: 1, receivers: 1, shortest: 1, longest: 4096, is_told: true }
+    Row {
+        kind,
+        open,
+        senders: 1,
+        receivers: 1,
+        shortest: 1,
+        longest: 4096,
+        is_told: true,
+        into: None,
+        prefetches: false,
+    }
 }
 
 /// The kinds to be tried: all, or the one that RMA_CHANNEL_KIND names.
@@ -252,4 +284,140 @@ fn ring_without_zeroing(world: &mut World, it: &Settings) -> Ends {
     let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
     let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
     connect(it, to, from)
+}
+
+impl Settings {
+    fn read_ring(&self, world: &World, prefetch: u32) -> ReadRingConfig {
+        // What a record has besides its message, and what stays zero beyond the newest.
+        let len = self.room * u64::from(self.len_max + 16) + u64::from(prefetch) + 16;
+        let len = len.next_power_of_two().max(RingLen::MIN);
+        ReadRingConfig::default().with(|it| {
+            (it.name, it.len, it.len_max) = (self.name, RingLen::new(len).unwrap(), self.len_max);
+            (it.prefetch, it.readers) = (prefetch, MANY as u16);
+            it.reader_timeout = world.reader_timeout();
+        })
+    }
+
+    fn reader(&self, world: &World, prefetch: u32) -> ReaderConfig {
+        let every = world.look_every();
+        ReaderConfig::new()
+            .with(|it| (it.name, it.prefetch, it.every) = (self.name, prefetch, every))
+    }
+}
+
+/// One sender, and as many receivers as there are to be: how the sender is opened, and how each
+/// receiver joins it.
+fn read<S: Sender + 'static>(
+    world: &mut World,
+    it: &Settings,
+    open: impl FnOnce(&mut World, NodeId) -> S,
+    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Option<Box<dyn Receiver>>,
+) -> Ends {
+    let from = it.senders[0];
+    let mut sender = open(world, from);
+    let receivers = it.receivers.iter().filter_map(|&to| {
+        let receiver = join(world, &mut sender, [from, to])?;
+        Some((to, receiver))
+    });
+    let receivers = receivers.collect();
+    Ends { senders: vec![(from, Box::new(sender))], receivers }
+}
+
+fn read_ring_detached(world: &mut World, it: &Settings) -> Ends {
+    use read_ring::detached_bell::{Receiver, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, 0);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, 0));
+        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
+        let receiver = Receiver::join(&mut world.registrar(to), config, &terms);
+        Some(Box::new(receiver.unwrap()))
+    })
+}
+
+fn read_ring_detached_into(world: &mut World, it: &Settings) -> Ends {
+    use read_ring::detached_bell::{Into, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, 0);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, 0));
+        let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
+        Into::join(&mut world.registrar(to), config, &terms).unwrap();
+        None
+    })
+}
+
+fn read_ring_inlined_with(world: &mut World, it: &Settings, prefetch: u32) -> Ends {
+    use read_ring::inlined_bell::{Receiver, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, prefetch);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, prefetch));
+        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
+        let receiver = Receiver::join(&mut world.registrar(to), config, &terms);
+        Some(Box::new(receiver.unwrap()))
+    })
+}
+
+fn read_ring_inlined(world: &mut World, it: &Settings) -> Ends {
+    read_ring_inlined_with(world, it, 0)
+}
+
+fn read_ring_prefetched(world: &mut World, it: &Settings) -> Ends {
+    read_ring_inlined_with(world, it, 500)
+}
+
+fn read_ring_inlined_into(world: &mut World, it: &Settings) -> Ends {
+    use read_ring::inlined_bell::{Into, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, 0);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, 0));
+        let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
+        Into::join(&mut world.registrar(to), config, &terms).unwrap();
+        None
+    })
+}
+
+fn read_ring_notify(world: &mut World, it: &Settings) -> Ends {
+    use read_ring::notify_receiver::{Receiver, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, 0);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let [us, peer] = [from, to].map(|node| world.peer(node));
+        let config = it.reader(world, 0);
+        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
+        let terms = carried(half.terms());
+        let joined = Receiver::join(&mut world.registrar(to), config, (us, &terms));
+        let (receiver, terms) = joined.unwrap();
+        sender.accept(half, &carried(&terms)).unwrap();
+        Some(Box::new(receiver))
+    })
+}
+
+fn read_ring_notify_into(world: &mut World, it: &Settings) -> Ends {
+    use read_ring::notify_receiver::{Into, Sender};
+    let open = |world: &mut World, from| {
+        let config = it.read_ring(world, 0);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let [us, peer] = [from, to].map(|node| world.peer(node));
+        let config = it.reader(world, 0);
+        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
+        let (registrar, told) = (&mut world.registrar(to), (us, half.terms()));
+        let (_, terms) = Into::join(registrar, config, told).unwrap();
+        sender.accept(half, &terms).unwrap();
+        None
+    })
 }

@@ -167,7 +167,8 @@ fn who_sends_to_a_host_that_crashes_is_told_and_both_may_set_up_anew() {
                 stream.end.is_none() || stream.broken.is_some() || !waits
             });
             let is_passive = run.world.network.counts(NodeId(0)).total().issued == 0;
-            assert!(is_told || is_passive, "{}: {:?}", row.kind, run.streams);
+            // Where receivers read, one that is gone costs nobody else anything.
+            assert!(is_told || is_passive || row.into.is_some(), "{}: {:?}", row.kind, run.streams);
             run.world.restart(node);
             let settings = Settings { name: settings.name + 1, ..settings };
             run.open(row, &settings, lens, 20);
@@ -188,6 +189,7 @@ fn terms_of_a_host_that_has_restarted_since_are_of_no_use_and_break_the_channel(
         run.pass(Duration::from_secs(4));
         let stream = &run.streams[0];
         let is_passive = run.world.network.counts(NodeId(0)).total().issued == 0;
-        assert!(is_passive || stream.broken.is_some(), "{}: {stream:?}", row.kind);
+        let is_read = row.into.is_some();
+        assert!(is_passive || is_read || stream.broken.is_some(), "{}: {stream:?}", row.kind);
     }
 }

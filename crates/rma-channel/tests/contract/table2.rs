@@ -45,7 +45,10 @@ fn exact(row: &Row, len: u32, room: u64) -> (Run, Settings) {
 fn hops(row: &Row, len: u32) -> Hops {
     let (mut run, settings) = exact(row, len, 4);
     let hop = run.world.network.options().link.delay.as_nanos() as u64;
-    run.open(row, &settings, Lens::All(len), 1);
+    run.open(row, &settings, Lens::All(len), u64::from(row.into.is_none()));
+    if row.into.is_some() {
+        begin_to_look(&mut run);
+    }
     let began = run.world.network.now();
     let hops = |at: Instant| {
         let nanos = at.since(began).as_nanos() as u64;
@@ -68,11 +71,31 @@ fn hops(row: &Row, len: u32) -> Hops {
     Hops { delivered: delivered.unwrap(), done }
 }
 
+/// A message is to be sent to a receiver that reads: once it knows where to begin, while it begins
+/// to look, if it does.
+fn begin_to_look(run: &mut Run) {
+    let reads = |run: &Run| run.world.network.counts(NodeId(1)).of(OpType::Read).issued;
+    run.pass(SETTLED);
+    let mut before = reads(run);
+    // Where it is notified it does not.
+    for _ in 0..8 {
+        run.step();
+        if core::mem::replace(&mut before, reads(run)) != before {
+            break;
+        }
+    }
+    run.streams[0].left = 1;
+}
+
+/// When a receiver that reads knows where to begin, and that it counts.
+const SETTLED: core::time::Duration = core::time::Duration::from_millis(1);
+
 /// What each end issues for messages of which the next is sent when the one before is processed.
 fn ops(row: &Row, len: u32) -> Ops {
     const MESSAGES: u64 = 1000;
     let (mut run, settings) = exact(row, len, 4);
     run.open(row, &settings, Lens::All(len), 0);
+    run.pass(SETTLED);
     let nodes = [NodeId(0), NodeId(1)];
     let before = nodes.map(|node| *run.world.network.counts(node));
     for _ in 0..MESSAGES {
@@ -100,15 +123,17 @@ fn receiver_memory(row: &Row, senders: u16) -> u64 {
     let settings = Settings { receivers: vec![receiver], ..settings };
     let mut run = Run::new(row, NetworkOptions::exact(nodes), &settings);
     let before = run.world.registered(receiver);
+    // The application's memory for messages, which all channels use.
+    let (open, one) = row.into.map_or((row.open, 0), |into| (into, u64::from(row.longest)));
     let froms: Vec<NodeId> = (0..senders).map(NodeId).collect();
     if row.senders > 1 {
-        (row.open)(&mut run.world, &Settings { senders: froms, ..settings });
+        open(&mut run.world, &Settings { senders: froms, ..settings });
     } else {
         for from in froms {
-            (row.open)(&mut run.world, &Settings { senders: vec![from], ..settings.clone() });
+            open(&mut run.world, &Settings { senders: vec![from], ..settings.clone() });
         }
     }
-    run.world.registered(receiver) - before
+    one + run.world.registered(receiver) - before
 }
 
 /// How the receiver's memory grows. What it has for each sender besides messages, such as a word
@@ -191,10 +216,19 @@ fn each_kind_offers_and_costs_what_its_row_says() {
         "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | N:1, ours | why"
     );
     let mut measured = 0;
-    for row in rows() {
+    for row in rows().filter(|row| !row.prefetches) {
         println!("{}", measure(row));
         measured += 1;
     }
     println!("{measured} of {} kinds", rma_channel::Kind::ALL.len());
     assert!(measured > 0, "no kind was measured");
+}
+
+#[test]
+fn a_message_that_is_prefetched_comes_with_its_bell_in_two_hops() {
+    for row in rows().filter(|row| row.prefetches) {
+        for (len, delivered) in [(8, 2), (64, 2), (504, 2), (505, 4), (4000, 4)] {
+            assert_eq!(hops(row, len).delivered, delivered, "{len} bytes, of 504 prefetched");
+        }
+    }
 }

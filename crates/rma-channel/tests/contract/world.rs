@@ -1,6 +1,6 @@
 //! Simulated hosts for channels: a link for each, and registrars.
 
-use core::convert::Infallible;
+use core::{convert::Infallible, time::Duration};
 use std::sync::Arc;
 
 use rma_channel::{Link, Peer, Registrar};
@@ -43,6 +43,17 @@ impl World {
     /// The nodes' numbers.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.links.len() as u16).map(NodeId)
+    }
+
+    /// For how long readers count that tell nothing: longer than hosts stop for.
+    pub(crate) fn reader_timeout(&self) -> Duration {
+        (self.network.options().nic.timing.timeout * 10).max(Duration::from_millis(1))
+    }
+
+    /// How long readers wait after a look that found nothing: not at all where hops are counted.
+    pub(crate) fn look_every(&self) -> Duration {
+        let options = self.network.options();
+        if options.seed == 0 { Duration::ZERO } else { options.nic.timing.timeout / 100 }
     }
 
     /// Who the process of a node is to others.

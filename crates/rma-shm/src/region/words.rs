@@ -9,7 +9,7 @@
 use super::{OutOfBounds, Region, put};
 use crate::{
     mapping::WORD,
-    sync::{Ordering, RegionWord},
+    sync::{Ordering, RegionWord, fence},
 };
 
 /// Why an access to whole words was refused. No byte was read or written.
@@ -75,6 +75,21 @@ impl Region {
     #[inline]
     pub fn store_release(&self, offset: u64, value: u64) -> Result<(), WordError> {
         self.word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Stores `value` into the word at `offset` before all that this thread stores later: with
+    /// Release, and a Release fence behind it. Who sees anything that was stored after it, by a
+    /// load that acquires, finds this or something newer in the word, too. It says that bytes
+    /// are going to change.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::load_acquire`].
+    #[inline]
+    pub fn store_first(&self, offset: u64, value: u64) -> Result<(), WordError> {
+        self.store_release(offset, value)?;
+        fence(Ordering::Release);
         Ok(())
     }
 

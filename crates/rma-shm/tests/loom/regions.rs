@@ -7,10 +7,7 @@
 
 use crate::{line, ring};
 use loom::{
-    sync::{
-        Arc, Notify,
-        atomic::{Ordering, fence},
-    },
+    sync::{Arc, Notify},
     thread,
 };
 use rma_shm::{Consumer, Doorbell, Line, Producer, Region};
@@ -199,8 +196,7 @@ fn explore_snapshot(words: usize, part: usize, write: fn(&Region, usize)) {
 }
 
 fn write_last_to_first(region: &Region, words: usize) {
-    region.store_release(offset(words - 1), 1).unwrap();
-    fence(Ordering::Release);
+    region.store_first(offset(words - 1), 1).unwrap();
     region.copy_in(offset(1), &filled(1, words - 2)).unwrap();
     region.store_release(0, 1).unwrap();
 }

@@ -1,0 +1,323 @@
+//! Read rings (§4.6): a sender has a circular region of its own, and any number of receivers READ
+//! it. All get all messages, and the sender issues nothing for them.
+//!
+//! | | how a receiver learns of messages | hops to delivery | ops of a receiver |
+//! |---|---|---|---|
+//! | [`detached_bell`] | READs the head | 4, or more | 2, or more; less in batches |
+//! | [`inlined_bell`] | READs where the next one begins | 4, or more; 2 if prefetched | the same |
+//! | [`notify_receiver`] | a NOTIFY for what has gathered | 5 | 1, and 1 of the sender |
+//!
+//! The sender copies each message into the ring. A receiver has an image of the ring, into which
+//! READs land, or READs each message into memory of the application's
+//! ([`ReceiveInto`](crate::ReceiveInto)). Bodies that are known of are under way in parallel, and
+//! at
+//! the same time as the next look for more.
+//!
+//! # Who holds up the ring
+//!
+//! Each receiver tells its tail, and the smallest frees. One that tells nothing for
+//! [`ReadRingConfig::reader_timeout`], although there is something to tell, counts no more, and the
+//! others go on. It finds out by itself before it believes a message that was overwritten:
+//! [`ReceiveError::Ejected`](crate::ReceiveError::Ejected). A message is *accepted* when it is in
+//! the ring, at once, and *processed* when all who count have processed it. Without any receiver it
+//! is so at once.
+//!
+//! Times are told to polls. A receiver must not be told, when it takes what has come, a reading of
+//! the clock that is older than a 64th of `reader_timeout`, less what the two hosts' clocks differ
+//! by in that time.
+//!
+//! # Setting it up
+//!
+//! The sender is opened alone, and *admits* receivers at any time, each of which gets all that is
+//! sent from then on.
+
+use core::time::Duration;
+
+use rma_core::{grant::Grant, portal::CommandPortal, region::Permissions, time::Instant};
+use rma_shm::Region;
+
+use crate::{
+    flow,
+    link::Link,
+    readers::{READERS_MAX, Reader, Readers},
+    registrar::{Peer, Registrar},
+    ring::{Position, RingLen, padded},
+    sender::{Outgoing, SendError, SendHandle, SendState, Sender, checked_len},
+    table::Kind,
+    terms::{Agreed, OpenError},
+};
+
+pub mod detached_bell;
+pub mod inlined_bell;
+mod into;
+pub mod notify_receiver;
+mod receiver;
+mod records;
+
+use self::records::{Writer, capacity, footprint};
+pub use self::{into::RecordFinds, receiver::RingReceiver};
+
+/// What the sender of a read ring is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadRingConfig {
+    /// The application's name for the channel.
+    pub name: u64,
+    /// How long the ring is.
+    pub len: RingLen,
+    /// The longest message, in bytes: such that it fits the ring with what a record has besides.
+    pub len_max: u32,
+    /// How many bytes a receiver may read beyond a bell that it looks at, if bells are inlined: the
+    /// sender keeps as many beyond its head zero, so they are not there for messages. At most 4088.
+    pub prefetch: u32,
+    /// How many receivers there can be at a time; at most [`READERS_MAX`].
+    pub readers: u16,
+    /// For how long a receiver counts that tells nothing, although there is something. Longer:
+    /// receivers outlast longer pauses. Shorter: one that died holds up the others less long. At
+    /// least a millisecond, and several times what a READ may take.
+    pub reader_timeout: Duration,
+}
+
+impl Default for ReadRingConfig {
+    fn default() -> Self {
+        Self {
+            name: 0,
+            len: RingLen::DEFAULT,
+            len_max: 4096,
+            prefetch: 0,
+            readers: 8,
+            reader_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How far a look reaches at most, in bytes: one op.
+const LOOK_MAX: u32 = 4096;
+
+impl ReadRingConfig {
+    /// These settings as `change` leaves them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn check<E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+        let Self { len, len_max, prefetch, readers, reader_timeout, .. } = *self;
+        let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
+        if prefetch > LOOK_MAX - 8 {
+            return settings(
+                "prefetching",
+                prefetch.into(),
+                "a look is one op: at most 4088 bytes",
+            );
+        }
+        if len_max == 0 || footprint(len_max) > capacity(len, prefetch) {
+            let why = "at least 1, and it fits the ring with what a record has besides";
+            return settings("the longest message", len_max.into(), why);
+        }
+        check_readers(readers, reader_timeout)
+    }
+
+    const fn agreed(&self, kind: Kind) -> Agreed {
+        let lens = self.len_max as u64 | (self.prefetch as u64) << 32;
+        let timeout = self.reader_timeout.as_nanos() as u64;
+        Agreed { kind, name: self.name, numbers: [self.len.get(), lens, timeout] }
+    }
+
+    /// What terms say of the ring, if it can be.
+    fn from_agreed<E: core::error::Error>(agreed: &Agreed) -> Result<Self, OpenError<E>> {
+        let [len, lens, timeout] = agreed.numbers;
+        let why = "a power of two, from 128 to 2^30";
+        let len = RingLen::new(len);
+        let len = len.or(Err(OpenError::Settings { what: "the ring's length", value: 0, why }))?;
+        let config = Self {
+            name: agreed.name,
+            len,
+            len_max: lens as u32,
+            prefetch: (lens >> 32) as u32,
+            readers: 1,
+            reader_timeout: Duration::from_nanos(timeout),
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// Refuses what no sender can have of readers.
+pub(crate) fn check_readers<E: core::error::Error>(
+    readers: u16,
+    timeout: Duration,
+) -> Result<(), OpenError<E>> {
+    let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
+    if readers == 0 || readers > READERS_MAX {
+        return settings("the number of readers", readers.into(), "from 1 to 64");
+    }
+    if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(1 << 30) {
+        let nanos = timeout.as_nanos().min(u64::MAX.into()) as u64;
+        return settings("the readers' time", nanos, "nanoseconds, from 10^6 to 10^18");
+    }
+    Ok(())
+}
+
+/// How receivers look for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReaderConfig {
+    /// The application's name for the channel, as its sender has it.
+    pub name: u64,
+    /// How long to wait after a look that found nothing until the next; with zero not at all. Where
+    /// the sender notifies there are no looks.
+    pub every: Duration,
+    /// How many bytes to read beyond a bell that is looked at, if bells are inlined: no more than
+    /// the sender was opened for.
+    pub prefetch: u32,
+}
+
+impl ReaderConfig {
+    /// Looks at once, again and again, at bells alone.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { name: 0, every: Duration::ZERO, prefetch: 0 }
+    }
+
+    /// These settings as `change` leaves them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+impl Default for ReaderConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How a sender says that there are messages.
+pub(crate) trait Bell: core::fmt::Debug {
+    /// All before `head` is there.
+    fn ring(&mut self, head: Position);
+
+    /// Issues what is to be issued.
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        readers: &mut Readers,
+    ) -> Result<(), SendError>;
+}
+
+/// The sender's end of a read ring, whichever way receivers learn of messages.
+#[derive(Debug)]
+#[expect(private_bounds, reason = "the three kinds of bells are all there are")]
+pub struct RingSender<B: Bell> {
+    writer: Writer,
+    readers: Readers,
+    config: ReadRingConfig,
+    bell: B,
+}
+
+#[expect(private_bounds, reason = "the three kinds of bells are all there are")]
+impl<B: Bell> RingSender<B> {
+    fn open_with<R: Registrar>(
+        registrar: &mut R,
+        config: ReadRingConfig,
+        bell: B,
+    ) -> Result<Self, OpenError<R::Error>> {
+        config.check()?;
+        let memory = Region::circular(config.len.get() as usize)?;
+        let ring = flow::region(registrar, memory, Permissions::READ)?;
+        let writer = Writer::new(ring, config.len, config.prefetch);
+        let readers = Readers::new(config.readers, config.reader_timeout);
+        Ok(Self { writer, readers, config, bell })
+    }
+
+    /// A seat for `peer`, and what it needs besides: grants for its seat, and for the ring.
+    fn admit_to<R: Registrar>(
+        &mut self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
+        use rma_core::op::OpType::Read;
+        let ring = self.writer.memory();
+        let ring = registrar.grant(ring, peer, Read).map_err(OpenError::Host)?;
+        let (index, [read, write]) = self.readers.admit(registrar, (peer, self.writer.head()))?;
+        Ok((index, vec![read, write, ring]))
+    }
+
+    /// The receivers that were admitted, and whether the ring waits for them.
+    pub fn readers(&self) -> impl Iterator<Item = Reader> + '_ {
+        self.readers.iter()
+    }
+
+    /// Up to where messages were sent.
+    #[must_use]
+    pub const fn head(&self) -> Position {
+        self.writer.head()
+    }
+
+    /// Up to where all receivers that count have processed messages, as far as is known.
+    #[must_use]
+    pub const fn tail(&self) -> Position {
+        self.readers.freed()
+    }
+}
+
+impl<B: Bell> Outgoing for RingSender<B> {
+    fn len_max(&self) -> u32 {
+        self.config.len_max
+    }
+
+    fn test(&self, handle: SendHandle) -> SendState {
+        published(handle, self.readers.freed(), self.writer.head())
+    }
+}
+
+/// What became of a message that is in memory others read.
+pub(crate) const fn published(handle: SendHandle, freed: Position, head: Position) -> SendState {
+    if handle.0.since(freed) < head.since(freed) {
+        SendState::Accepted
+    } else {
+        SendState::Processed
+    }
+}
+
+impl<B: Bell, P: AsMut<CommandPortal>> Sender<P> for RingSender<B> {
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        checked_len(message.len(), self.config.len_max)?;
+        let head = self.writer.head();
+        let position = match self.writer.write(self.readers.freed(), message) {
+            Some(position) => position,
+            None => {
+                let freed = self.readers.poll(now, head);
+                self.writer.write(freed, message).ok_or(SendError::Full)?
+            }
+        };
+        link.count_copied(message.len());
+        self.bell.ring(self.writer.head());
+        // The message is there. What a link refuses is told by the next poll.
+        let _ = self.bell.poll(link, now, &mut self.readers);
+        Ok(SendHandle(position))
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+        self.bell.poll(link, now, &mut self.readers)?;
+        self.readers.poll(now, self.writer.head());
+        Ok(())
+    }
+}
+
+/// The bytes of a look that has a word and so many bytes besides.
+const fn look_len(prefetch: u32) -> u64 {
+    8 + padded(prefetch)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! How a receiver that reads messages into the application's memory finds them in a ring: it READs
+//! the first word of each record, which says how long it is.
+
+use std::collections::VecDeque;
+
+use rma_core::{portal::CommandPortal, time::Instant};
+
+use super::{
+    receiver::{self, At, Image, Look, Pace},
+    records::{footprint, record},
+};
+use crate::{
+    into::{Fault, Finds, Found},
+    link::Link,
+    reading::submit,
+    receiver::ReceiveError,
+    ring::{Malformed, Position, WORD, word_at},
+};
+
+/// Finds records by their first words.
+#[derive(Debug)]
+#[expect(private_bounds, reason = "the three kinds of looks are all there are")]
+pub struct RecordFinds<L: Look> {
+    /// How it is known that there are records, if not by their first words.
+    pub(super) look: Option<L>,
+    /// Of which the memory is one word, where first words land.
+    pub(super) image: Image,
+    pub(super) pace: Pace,
+    next: Position,
+    /// Up to where records are known to be.
+    known: Position,
+}
+
+#[expect(private_bounds, reason = "the three kinds of looks are all there are")]
+impl<L: Look> RecordFinds<L> {
+    pub(super) const fn new(look: Option<L>, image: Image, pace: Pace) -> Self {
+        Self { look, image, pace, next: Position::ZERO, known: Position::ZERO }
+    }
+
+    /// Takes the first word of the next record, if it has been read: when that was issued, and
+    /// where the record ends, if it is one.
+    fn take_word<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        tail: Position,
+    ) -> Result<Option<(Instant, Option<Found>)>, Fault> {
+        let Some(issued) = self.pace.take(link)? else { return Ok(None) };
+        let Image { memory, ring, len_max, capacity, .. } = &self.image;
+        let (position, word) = (self.next, word_at(memory, 0));
+        let len = record(word, (*ring, *len_max), position).map_err(Fault::Malformed)?;
+        self.pace.found(issued, len.is_some());
+        let Some(len) = len else { return Ok(Some((issued, None))) };
+        let (end, at) = (position.after(footprint(len)), At { known: position, tail });
+        if !at.can_be(end, *capacity) {
+            let (told, from) = (end.to_bits(), tail.to_bits());
+            return Err(Fault::Malformed(Malformed::Head { told, from }));
+        }
+        let remote_offset = ring.offset(position) + WORD;
+        Ok(Some((issued, Some(Found { position, end, remote_offset, len, landed: None }))))
+    }
+
+    fn look<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+    ) -> Result<(), ReceiveError> {
+        let remote_offset = self.image.ring.offset(self.next);
+        let piece = self.image.piece(Position::ZERO, WORD);
+        let call = submit(link, now, &rma_core::executor::Piece { remote_offset, ..piece })?;
+        self.pace.began(call, now);
+        Ok(())
+    }
+}
+
+impl<L: Look> Finds for RecordFinds<L> {
+    const ASKS: bool = L::ASKS;
+
+    fn begin(&mut self, start: Position) {
+        (self.next, self.known) = (start, start);
+    }
+
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        tail: Position,
+        found: &mut VecDeque<Found>,
+    ) -> Result<Option<Instant>, Fault> {
+        let mut nothing = None;
+        if let Some((issued, it)) = self.take_word(link, tail)? {
+            match it {
+                Some(it) => {
+                    found.push_back(it);
+                    self.next = it.end;
+                }
+                None if self.look.is_none() => nothing = Some(issued),
+                None => {
+                    let (told, from) = (self.known.to_bits(), self.next.to_bits());
+                    return Err(Fault::Malformed(Malformed::Head { told, from }));
+                }
+            }
+        }
+        let at = At { known: self.known, tail };
+        let Some(look) = &mut self.look else {
+            if self.pace.is_time(now) {
+                self.look(link, now)?;
+            }
+            return Ok(nothing);
+        };
+        match look.take(link, &self.image, at)? {
+            None => {}
+            Some(receiver::Found::Nothing(issued)) => nothing = Some(issued),
+            Some(receiver::Found::Known { known, .. }) => self.known = known,
+        }
+        if self.next == self.known {
+            look.begin(link, now, &self.image, At { known: self.known, tail })?;
+        } else if self.pace.is_time(now) {
+            self.look(link, now)?;
+        }
+        Ok(nothing)
+    }
+}

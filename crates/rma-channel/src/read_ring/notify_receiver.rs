@@ -1,0 +1,288 @@
+//! Read ring, notify receiver (§4.6): the sender tells each receiver its head by a NOTIFY, and
+//! those
+//! READ what is new. Receivers may block.
+//!
+//! A receiver has one NOTIFY under way. What is sent meanwhile gathers, and the next one tells of
+//! all of it. One that fails is told again, whatever became of it: a head that comes twice is not
+//! news. (Nor may the sender give up who cannot be notified before its time is over, as that one
+//! trusts until then that what it reads is not overwritten.)
+
+use rma_core::{
+    executor::{CallError, CallId, CallStatus, OpCall},
+    grant::Grant,
+    op::OpType,
+    portal::{Change, CommandPortal},
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
+    region::Permissions,
+    time::Instant,
+};
+
+use super::{
+    Bell, ReadRingConfig, ReaderConfig, RingReceiver, RingSender,
+    into::RecordFinds,
+    receiver::{At, Found, Image, Joining, Look, join_into},
+};
+use crate::{
+    into::{Fault, IntoReceiver},
+    link::Link,
+    readers::Readers,
+    receiver::{Blocking, ReceiveError},
+    registrar::{Peer, Registrar},
+    ring::{Malformed, Position},
+    sender::SendError,
+    table::Kind,
+    terms::{Half, Needs, OpenError, Side, Terms, TermsError},
+};
+
+/// The sender's end.
+pub type Sender = RingSender<Notices>;
+
+/// The receiver's end.
+pub type Receiver = RingReceiver<EventLook>;
+
+/// A receiver that is being notified.
+#[derive(Debug)]
+struct Notice {
+    grant: Grant,
+    told: Position,
+    call: Option<(CallId, Position)>,
+}
+
+/// A NOTIFY for each receiver.
+#[derive(Debug)]
+pub struct Notices {
+    head: Position,
+    /// By seat.
+    notices: Vec<Option<Notice>>,
+}
+
+impl Bell for Notices {
+    fn ring(&mut self, head: Position) {
+        self.head = head;
+    }
+
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        readers: &mut Readers,
+    ) -> Result<(), SendError> {
+        for (index, it) in self.notices.iter_mut().enumerate() {
+            let Some(notice) = it else { continue };
+            if readers.counts(index) {
+                notice.poll(link, now, self.head)?;
+            } else {
+                *it = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Notice {
+    //= channels#4.6-notify
+    /// Tells the head if it is news.
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        head: Position,
+    ) -> Result<(), SendError> {
+        if let Some((call, position)) = self.call {
+            let Some(outcome) = link.take(call) else { return Ok(()) };
+            self.call = None;
+            if outcome.status == CallStatus::Ok {
+                self.told = position;
+            }
+        }
+        if self.told != head {
+            let change = Change::Notify { immediate: head.to_bits() };
+            match link.submit_op(now, &OpCall::of(&self.grant, change)) {
+                Ok(call) => self.call = Some((call, head)),
+                // Others of the link are over sooner or later.
+                Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {}
+                Err(error) => return Err(SendError::Call(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A receiver that was admitted and has told how it is notified.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    pub(super) seat: usize,
+    pub(super) from: Position,
+    pub(super) grant: Grant,
+}
+
+impl Sender {
+    /// Opens a sender's end: a ring that is empty, without receivers.
+    ///
+    /// # Errors
+    /// If it cannot be like that, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: ReadRingConfig,
+    ) -> Result<Self, OpenError<R::Error>> {
+        let notices = Notices { head: Position::ZERO, notices: Vec::new() };
+        Self::open_with(registrar, config, notices)
+    }
+
+    /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
+    /// notified: [`Sender::accept`].
+    ///
+    /// # Errors
+    /// If there are too many receivers, or the host has no room.
+    pub fn admit<R: Registrar>(
+        &mut self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Half<Admitted>, OpenError<R::Error>> {
+        let (seat, grants) = self.admit_to(registrar, peer)?;
+        if seat < self.bell.notices.len() {
+            // Of who had the seat before.
+            self.bell.notices[seat] = None;
+        }
+        let agreed = self.config.agreed(Kind::ReadRingNotify);
+        let (us, side) = (registrar.peer(), Side::Sender);
+        let needs = Needs { us, agreed, side, grants: &[OpType::Notify] };
+        let from = self.head();
+        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
+    }
+
+    /// Notifies a receiver that was admitted, and has told its terms, from now on.
+    ///
+    /// # Errors
+    /// If those are not terms of that receiver.
+    pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
+        let Admitted { seat, from, grant } = half.connect(theirs)?;
+        let notices = &mut self.bell.notices;
+        if seat >= notices.len() {
+            notices.resize_with(seat + 1, || None);
+        }
+        notices[seat] = Some(Notice { grant, told: from, call: None });
+        Ok(())
+    }
+}
+
+/// How many receives are posted: one for the NOTIFY that is under way, and one for the next.
+const RECEIVES: u16 = 2;
+
+impl Blocking for Receiver {
+    fn queue(&self) -> &ReceiveQueue {
+        &self.look.queue
+    }
+}
+
+impl Into {
+    /// The queue that a NOTIFY leaves its event in: who has nothing to receive may wait for one.
+    #[must_use]
+    pub fn queue(&self) -> Option<&ReceiveQueue> {
+        self.finds.look.as_ref().map(|look| &look.queue)
+    }
+}
+
+/// The receiver's end that reads into the application's memory: once notified, it READs how long
+/// the next message is, and then the message.
+pub type Into = IntoReceiver<RecordFinds<EventLook>>;
+
+impl Receiver {
+    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    ///
+    /// # Errors
+    /// If the terms are not for this receiver, or the host has no room.
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        from: (Peer, &Terms),
+    ) -> Result<(Self, Terms), OpenError<R::Error>> {
+        let (ring, grants, look, terms) = check(registrar, config, from)?;
+        Ok((Self::join_with(registrar, ring, &grants, look)?, terms))
+    }
+}
+
+impl Into {
+    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    ///
+    /// # Errors
+    /// As [`Receiver::join`].
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        from: (Peer, &Terms),
+    ) -> Result<(Self, Terms), OpenError<R::Error>> {
+        let (ring, grants, look, terms) = check(registrar, config, from)?;
+        Ok((join_into(registrar, ring, (&grants, config.every), Some(look))?, terms))
+    }
+}
+
+type Checked = (ReadRingConfig, Vec<Grant>, EventLook, Terms);
+
+fn check<R: Registrar>(
+    registrar: &mut R,
+    config: ReaderConfig,
+    (from, terms): (Peer, &Terms),
+) -> Result<Checked, OpenError<R::Error>> {
+    use OpType::{Read, Write};
+    let (kind, grants) = (Kind::ReadRingNotify, &[Read, Write, Read]);
+    let (ring, agreed, grants) = Joining { config, terms, kind, grants }.check(registrar)?;
+    let (queue, notify) = open_queue(registrar, RECEIVES, from)?;
+    let terms = Terms::new(agreed, Side::Receiver, vec![notify]);
+    Ok((ring, grants, EventLook { queue }, terms))
+}
+
+/// A queue of `receives` without buffers, all posted, and a grant for NOTIFY for `peer`.
+pub(crate) fn open_queue<R: Registrar>(
+    registrar: &mut R,
+    receives: u16,
+    peer: Peer,
+) -> Result<(ReceiveQueue, Grant), OpenError<R::Error>> {
+    let layout = ReceiveQueueLayout::new(receives, 0)?;
+    let queue = registrar.receive_queue(layout, Permissions::NOTIFY);
+    let mut queue = queue.map_err(OpenError::Host)?;
+    queue.post_all();
+    let grant = registrar.grant(queue.region(), peer, OpType::Notify).map_err(OpenError::Host)?;
+    Ok((queue, grant))
+}
+
+/// Takes heads from events.
+#[derive(Debug)]
+pub struct EventLook {
+    queue: ReceiveQueue,
+}
+
+impl Look for EventLook {
+    const ASKS: bool = false;
+
+    fn take<P: AsMut<CommandPortal>>(
+        &mut self,
+        _: &mut Link<P>,
+        image: &Image,
+        at: At,
+    ) -> Result<Option<Found>, Fault> {
+        let mut known = at.known;
+        while let Some(event) = self.queue.poll() {
+            // It was posted.
+            let _ = self.queue.post(event.receive);
+            let head = Position::from_bits(event.immediate);
+            if !(At { known, ..at }).can_be(head, image.capacity) {
+                let (told, from) = (event.immediate, at.tail.to_bits());
+                return Err(Fault::Malformed(Malformed::Head { told, from }));
+            }
+            known = head;
+        }
+        let news = Found::Known { known, whole: at.known };
+        Ok((known != at.known).then_some(news))
+    }
+
+    fn begin<P: AsMut<CommandPortal>>(
+        &mut self,
+        _: &mut Link<P>,
+        _: Instant,
+        _: &Image,
+        _: At,
+    ) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+}
