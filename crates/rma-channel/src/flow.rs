@@ -13,6 +13,7 @@ use rma_core::{
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
+    receive_queue::ReceiveQueue,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -50,6 +51,18 @@ pub(crate) fn region<R: Registrar>(
 /// under way for every message of a sender that sends one at a time, and took three times as long
 /// for one.
 const LULL: Duration = Duration::from_micros(100);
+
+/// Memory of an end, under a key of its own, whose WRITE_WITH_IMMs make events in `queue`.
+pub(crate) fn region_with_events<R: Registrar>(
+    registrar: &mut R,
+    memory: Region,
+    permissions: Permissions,
+    queue: &ReceiveQueue,
+) -> Result<RegisteredRegion, OpenError<R::Error>> {
+    let key = registrar.key().map_err(OpenError::Host)?;
+    let region = registrar.register(Arc::new(memory), key, permissions, Some(queue));
+    region.map_err(OpenError::Host)
+}
 
 /// The receiver's end: what tells the tail.
 #[derive(Debug)]

@@ -29,7 +29,6 @@
 mod arrivals;
 #[cfg(test)]
 mod bench;
-#[expect(dead_code, reason = "what reserves from many senders is built on it")]
 mod epochs;
 mod flow;
 #[cfg(test)]
@@ -47,8 +46,11 @@ pub mod ring_buffer;
 pub mod send_recv;
 pub mod sender;
 mod sending;
+pub mod shared_ring;
 pub mod table;
 pub mod terms;
+#[cfg(test)]
+mod test_hosts;
 pub mod write_slot;
 
 pub use into::IntoReceiver;

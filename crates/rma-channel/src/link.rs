@@ -4,6 +4,7 @@ use rma_core::{
     executor::{Call, CallError, CallId, CommandExecutor, OpCall, Outcome, Piece, Publish},
     grant::Grant,
     limits::OP_SIZE_MAX,
+    outcome::OpName,
     portal::{Change, CommandPortal, Placement, Source},
     region::RegisteredRegion,
     time::Instant,
@@ -100,6 +101,21 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         let publish = Publish::WithImmediate { grant: last, immediate, placement };
         let call = Call::of(core::slice::from_ref(&piece));
         self.submit(now, &call.with(|it| it.publish = publish))
+    }
+
+    /// Asks what became of an op that ended with [`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown).
+    pub(crate) fn submit_settle(
+        &mut self,
+        now: Instant,
+        grant: &Grant,
+        name: OpName,
+    ) -> Result<CallId, CallError> {
+        self.executor.submit_settle(now, grant, name, None)
+    }
+
+    /// Gives a call up: it is over as soon as what is under way of it is.
+    pub(crate) fn cancel(&mut self, call: CallId) {
+        self.executor.cancel(call);
     }
 
     /// What became of `call`; `None` while it is under way, or if somebody has asked before.

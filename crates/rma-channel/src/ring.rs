@@ -3,7 +3,8 @@
 //! A ring is a circular region (`Region::circular` of `rma-shm`): what is written or read at its
 //! end goes on at its beginning, so no record is cut in two. Here is what both ends agree on, and
 //! how a receiver finds the next message: [`zeroing`] and [`without_zeroing`] are the two ways in
-//! which a record says by itself that it is there. Not here: which ops carry a record, and how the
+//! which a record says by itself that it is there; of [`detached`] records a bell elsewhere says so,
+//! and of [`immediate`] ones an event. Not here: which ops carry a record, and how the
 //! sender learns the tail.
 //!
 //! # Positions
@@ -24,6 +25,8 @@ use std::collections::VecDeque;
 use rma_core::region::RegisteredRegion;
 use thiserror::Error;
 
+pub mod detached;
+pub mod immediate;
 pub mod without_zeroing;
 pub mod zeroing;
 
@@ -149,6 +152,32 @@ pub enum Malformed {
         told: u64,
         /// Up to where this receiver has processed messages.
         from: u64,
+    },
+    /// A bell tells a head that cannot be.
+    #[error(
+        "the sender is said to have used the ring up to {told}, and it can be from {head} to {end}; set the channel up \
+         anew"
+    )]
+    UsedUp {
+        /// What stands in the bell.
+        told: u64,
+        /// What was told before.
+        head: u64,
+        /// Where the ring is full.
+        end: u64,
+    },
+    /// An event tells of a message that cannot be there.
+    #[error(
+        "an event tells of {len} bytes at offset {offset} of the ring, with immediate {immediate:#018x}; no message can \
+         be there now; set the channel up anew"
+    )]
+    Place {
+        /// Where in the ring the op wrote.
+        offset: u64,
+        /// How many bytes.
+        len: u32,
+        /// What its sender said besides.
+        immediate: u64,
     },
     /// A tail that the receiver is said to have reached cannot be.
     #[error(

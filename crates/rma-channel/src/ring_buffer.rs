@@ -3,11 +3,13 @@
 //!
 //! | | bell | ops for each message | receiver |
 //! |---|---|---|---|
+//! | [`detached_bell`] | a word elsewhere, which holds the head | one, and one more for all that has gathered | only frees |
+//! | [`immediate`] | an event, which says where the message is | one | posts receives, may block |
 //! | [`with_zeroing`] | in the record, behind the message | one, any number under way | zeroes each record |
 //! | [`without_zeroing`] | in the record, above the message | one, less when busy | only frees |
 //!
-//! Both block nobody and copy on both sides: the sender into an image of the ring, from where
-//! messages are written, the receiver out of the ring. Messages are of 1 byte up to what was agreed
+//! All copy at the receiver, out of the ring. A sender may copy, too, into an image of the ring from
+//! where messages are written, or send from where they lie. Messages are of 1 byte up to what was agreed
 //! on, several ops' worth included; a message takes as much of the ring as its length asks for. The
 //! receiver issues nothing for a message, and tells the sender its tail when an eighth of the ring
 //! is processed, or all that is there and nothing more comes.
@@ -39,6 +41,8 @@ use crate::{
     terms::{Agreed, Half, Needs, OpenError, Side},
 };
 
+pub mod detached_bell;
+pub mod immediate;
 pub mod with_zeroing;
 pub mod without_zeroing;
 
@@ -54,13 +58,17 @@ pub struct RingConfig {
     pub len: RingLen,
     /// The longest message, in bytes: such that it fits the ring with what a record has besides.
     pub len_max: u32,
+    /// How many messages there can be that are sent and not processed, where each takes a receive:
+    /// [`immediate`] alone. More: more small messages fit, at 128 bytes of memory for each.
+    pub messages: u16,
 }
 
 impl RingConfig {
-    /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`.
+    /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`; of 1024 messages, where they
+    /// are counted.
     #[must_use]
     pub const fn with_peer(peer: Peer) -> Self {
-        Self { name: 0, peer, len: RingLen::DEFAULT, len_max: 4096 }
+        Self { name: 0, peer, len: RingLen::DEFAULT, len_max: 4096, messages: 1024 }
     }
 
     /// These settings as `change` leaves them.
@@ -71,7 +79,9 @@ impl RingConfig {
     }
 
     pub(crate) const fn agreed(&self, kind: Kind) -> Agreed {
-        Agreed { kind, name: self.name, numbers: [self.len.get(), self.len_max as u64, 0] }
+        let messages = if matches!(kind, Kind::RingImmediate) { self.messages } else { 0 };
+        let numbers = [self.len.get(), self.len_max as u64, messages as u64];
+        Agreed { kind, name: self.name, numbers }
     }
 
     /// Refuses a message that can never be sent. `footprint`: what the longest uses up.
@@ -109,44 +119,53 @@ fn circular<R: Registrar>(
     flow::region(registrar, Region::circular(len.get() as usize)?, permissions)
 }
 
-/// Opens a sender's end that needs a grant for the ring and gives one for its tail.
+/// Opens a sender's end that needs grants for the ring and its bell, the first of them for WRITE
+/// into the ring, and gives one for its tail.
 fn open_sender<R: Registrar, E>(
     registrar: &mut R,
     config: RingConfig,
-    kind: Kind,
-    finish: impl FnOnce(SenderParts) -> E + Send + 'static,
+    (kind, grants): (Kind, &'static [OpType]),
+    finish: impl FnOnce(SenderParts, &[Grant]) -> E + Send + 'static,
 ) -> Result<Half<E>, OpenError<R::Error>> {
     let RingConfig { peer, len, len_max, .. } = config;
     let image = circular(registrar, len, Permissions::NONE)?;
     let (tail, grant) = flow::tail_word(registrar, peer)?;
     let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Sender);
-    let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
+    let needs = Needs { us, agreed, side, grants };
     Ok(Half::new(needs, vec![grant], move |grants| {
-        finish(SenderParts { grant: grants[0], image, tail, len, len_max })
+        finish(SenderParts { grant: grants[0], image, tail, len, len_max }, &grants[1..])
     }))
 }
 
-/// Opens the receiver's end of a ring whose messages `reader` finds.
+/// Opens the receiver's end of a ring whose messages `reader` finds. `ours`: the sender's grants.
 fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
+    registrar: &mut R,
+    config: RingConfig,
+    kind: Kind,
+    (reader, ours): (T, Vec<Grant>),
+) -> Result<Half<RingReceiver<T>>, OpenError<R::Error>> {
+    let word = Teller::word(registrar)?;
+    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Receiver);
+    let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
+    Ok(Half::new(needs, ours, move |grants| RingReceiver {
+        reader,
+        teller: Teller::new(grants[0], word, config.len.get()),
+    }))
+}
+
+/// The receiver's end of a ring of which WRITE is all that the sender needs.
+fn open_inlined<R: Registrar, T: Reads + Send + 'static>(
     registrar: &mut R,
     config: RingConfig,
     kind: Kind,
     reader: impl FnOnce(RegisteredRegion) -> T,
 ) -> Result<Half<RingReceiver<T>>, OpenError<R::Error>> {
-    let RingConfig { peer, len, .. } = config;
-    let ring = circular(registrar, len, Permissions::WRITE)?;
-    let grant = registrar.grant(&ring, peer, OpType::Write).map_err(OpenError::Host)?;
-    let word = Teller::word(registrar)?;
-    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Receiver);
-    let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
-    let reader = reader(ring);
-    Ok(Half::new(needs, vec![grant], move |grants| RingReceiver {
-        reader,
-        teller: Teller::new(grants[0], word, len.get()),
-    }))
+    let ring = circular(registrar, config.len, Permissions::WRITE)?;
+    let grant = registrar.grant(&ring, config.peer, OpType::Write).map_err(OpenError::Host)?;
+    open_receiver(registrar, config, kind, (reader(ring), vec![grant]))
 }
 
-/// The receiver's end of a ring whose memory says by itself what has come.
+/// The receiver's end of a ring.
 #[derive(Debug)]
 pub struct RingReceiver<R: Reads> {
     reader: R,

@@ -130,6 +130,16 @@ pub enum SendError {
         /// How it ended.
         status: CallStatus,
     },
+    /// This sender has no grant for the present epoch of the channel: its receiver has taken back
+    /// what dead senders had reserved too often since, or has been opened anew.
+    #[error(
+        "none of the {epochs} epochs that this sender has grants for is the channel's present one; ask its receiver \
+         for new terms, and send again what is not accepted"
+    )]
+    Revoked {
+        /// How many epochs it was given grants for.
+        epochs: usize,
+    },
     /// The bytes are not where this channel can send them from.
     #[error(
         "{start}..{end} of a region of {len} bytes: begin at a multiple of 8, with {before} bytes before the message \

@@ -174,6 +174,37 @@ impl Sending {
         }
     }
 
+    /// Up to where all has landed and waits for a bell that covers it. `None` if nothing does, or
+    /// something before it has failed.
+    pub(crate) fn landed(&self) -> Option<Position> {
+        // What has failed is over, and is not to be passed.
+        let over = self.first_open.saturating_sub(self.gone) as usize;
+        let open = if self.failed == 0 { over } else { 0 };
+        let is_rung = |sent: &&Sent| sent.status == Some(CallStatus::Ok);
+        let waiting = self.sent.iter().skip(open).skip_while(is_rung);
+        let is_ready = |sent: &&Sent| sent.stage == Stage::Ready && sent.status.is_none();
+        waiting.take_while(is_ready).last().map(|sent| sent.end)
+    }
+
+    /// The bell that covers all that has landed up to `end` is over.
+    pub(crate) fn rung(&mut self, end: Position, status: CallStatus) {
+        let open = self.first_open.saturating_sub(self.gone) as usize;
+        let waiting = self.sent.iter_mut().skip(open).filter(|sent| sent.status.is_none());
+        for sent in waiting {
+            (sent.stage, sent.status) = (Stage::Bell, Some(status));
+            self.under_way -= 1;
+            self.failed += usize::from(status != CallStatus::Ok);
+            if sent.end == end {
+                break;
+            }
+        }
+    }
+
+    /// How many are not processed yet, or not over.
+    pub(crate) fn count(&self) -> usize {
+        self.sent.len()
+    }
+
     /// How many are not over.
     pub(crate) const fn under_way(&self) -> usize {
         self.under_way

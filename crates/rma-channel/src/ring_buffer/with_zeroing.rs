@@ -6,12 +6,13 @@ use core::ops::Range;
 use rma_core::{
     executor::{Call, OpCall, Piece, Publish},
     limits::OP_SIZE_MAX,
+    op::OpType,
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
+use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
     link::Link,
     registrar::Registrar,
@@ -43,7 +44,7 @@ impl Receiver {
         let RingConfig { len, len_max, .. } = config;
         config.check(footprint(len_max))?;
         let reader = |ring| Reader::new(ring, len, len_max);
-        open_receiver(registrar, config, Kind::RingWithZeroing, reader)
+        open_inlined(registrar, config, Kind::RingWithZeroing, reader)
     }
 }
 
@@ -65,7 +66,9 @@ impl Sender {
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
         config.check(footprint(config.len_max))?;
-        open_sender(registrar, config, Kind::RingWithZeroing, Self::new)
+        open_sender(registrar, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
+            Self::new(parts)
+        })
     }
 
     fn new(parts: SenderParts) -> Self {

@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
     limits::OP_SIZE_MAX,
-    op::ClassOfService,
+    op::{ClassOfService, OpType},
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
+use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
     link::Link,
     registrar::Registrar,
@@ -57,7 +57,7 @@ impl Receiver {
         let RingConfig { len, len_max, .. } = config;
         config.check(footprint(len_max) + WORD)?;
         let reader = |ring| Reader::new(ring, len, len_max);
-        open_receiver(registrar, config, Kind::RingWithoutZeroing, reader)
+        open_inlined(registrar, config, Kind::RingWithoutZeroing, reader)
     }
 }
 
@@ -82,7 +82,9 @@ impl Sender {
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
         config.check(footprint(config.len_max) + WORD)?;
-        open_sender(registrar, config, Kind::RingWithoutZeroing, Self::new)
+        open_sender(registrar, config, (Kind::RingWithoutZeroing, &[OpType::Write]), |parts, _| {
+            Self::new(parts)
+        })
     }
 
     fn new(parts: SenderParts) -> Self {

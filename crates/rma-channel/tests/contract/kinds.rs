@@ -7,7 +7,7 @@ use rma_channel::{
     Half, Kind, OpenError, Peer, Receiver, Sender, Terms,
     read_ring::{self, ReadRingConfig, ReaderConfig},
     ring::RingLen,
-    ring_buffer::{RingConfig, with_zeroing, without_zeroing},
+    ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
     write_slot::{SlotConfig, detached_bell, immediate, inlined_bell},
 };
@@ -80,6 +80,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, write_slot_waking) },
     Row { longest: 10_000, ..pair(Kind::WriteSlotInlined, write_slot_inlined) },
     Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, write_slot_immediate) },
+    Row { longest: 10_000, ..pair(Kind::RingDetached, ring_detached) },
+    Row { longest: 10_000, ..pair(Kind::RingImmediate, ring_immediate) },
     Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
     Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, ring_without_zeroing) },
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
@@ -154,14 +156,14 @@ impl Settings {
 fn gather<R: Receiver + 'static, S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
-    receiver: R,
-    admit: impl Fn(&R, &mut SimRegistrar<'_>, Peer) -> Terms,
+    mut receiver: R,
+    admit: impl Fn(&mut R, &mut SimRegistrar<'_>, Peer) -> Terms,
     join: impl Fn(&mut SimRegistrar<'_>, &Terms) -> S,
 ) -> Ends {
     let home = it.receivers[0];
     let sender = |&node: &NodeId| -> (NodeId, Box<dyn Sender>) {
         let peer = world.peer(node);
-        let terms = carried(&admit(&receiver, &mut world.registrar(home), peer));
+        let terms = carried(&admit(&mut receiver, &mut world.registrar(home), peer));
         (node, Box::new(join(&mut world.registrar(node), &terms)))
     };
     let senders = it.senders.iter().map(sender).collect();
@@ -219,7 +221,7 @@ fn send_recv_shared(world: &mut World, it: &Settings) -> Ends {
     let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
-    let admit = |receiver: &Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
         receiver.admit(registrar, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)
@@ -232,7 +234,7 @@ fn send_recv_bufferless(world: &mut World, it: &Settings) -> Ends {
     let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
-    let admit = |receiver: &Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
         receiver.admit(registrar, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)
@@ -267,6 +269,22 @@ fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
     let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    connect(it, to, from)
+}
+
+fn ring_detached(world: &mut World, it: &Settings) -> Ends {
+    use ring_buffer::detached_bell::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    connect(it, to, from)
+}
+
+fn ring_immediate(world: &mut World, it: &Settings) -> Ends {
+    use ring_buffer::immediate::{Receiver, Sender};
+    let [(here, receiver), (there, sender)] = it.both(world);
+    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
+    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
     connect(it, to, from)
 }
 

@@ -1,0 +1,261 @@
+//! Both ends, over an engine that carries ops out in any order; and a sender that lies.
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+use rma_core::{
+    executor::{CallStatus, OpCall},
+    op::OpStatus,
+    portal::{Change, Placement, Source},
+};
+
+use super::*;
+use crate::{
+    receiver::{Claims, ReceiveError, Receiver as _},
+    ring::{Malformed, RingLen},
+    sender::Sender as _,
+    test_hosts::{BEGIN, Host, Station, Ticks, World, message},
+};
+
+struct Bench {
+    from: Station,
+    to: Station,
+    sender: Sender,
+    receiver: Receiver,
+    ticks: Ticks,
+}
+
+impl Bench {
+    fn new(len: u64, len_max: u32) -> Self {
+        let world = World::default();
+        let (from, to): (Host, Host) = (world.host(1), world.host(2));
+        let config = RingConfig::with_peer(to.peer).with(|it| {
+            (it.len, it.len_max, it.messages) = (RingLen::new(len).unwrap(), len_max, 4);
+        });
+        let sender = Sender::open(&mut from.clone(), config).unwrap();
+        let config = config.with(|it| it.peer = from.peer);
+        let receiver = Receiver::open(&mut to.clone(), config).unwrap();
+        let (theirs, ours) = (sender.terms().clone(), receiver.terms().clone());
+        let (sender, receiver) =
+            (sender.connect(&ours).unwrap(), receiver.connect(&theirs).unwrap());
+        let (from, to) = (Station::new(from), Station::new(to));
+        Self { from, to, sender, receiver, ticks: Ticks(BEGIN) }
+    }
+
+    fn poll(&mut self) -> Result<(), SendError> {
+        let now = self.ticks.next(Duration::from_micros(50));
+        self.from.poll(now);
+        let polled = self.sender.poll(&mut self.from.link, now);
+        self.from.poll(now);
+        self.to.poll(now);
+        self.receiver.poll(&mut self.to.link, now).unwrap();
+        self.to.poll(now);
+        polled
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<SendHandle, SendError> {
+        self.sender.send(&mut self.from.link, self.ticks.0, message)
+    }
+
+    /// All that is left to be done.
+    fn settle(&mut self) {
+        for _ in 0..6 {
+            self.poll().unwrap();
+            self.from.apply_all();
+            self.to.apply_all();
+        }
+    }
+
+    /// What was issued is carried out, and no end looks at it.
+    fn settle_nothing(&mut self) {
+        for _ in 0..3 {
+            let now = self.ticks.next(Duration::from_micros(50));
+            self.from.poll(now);
+            self.from.apply_all();
+        }
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        self.receiver.receive().unwrap().map(|message| message.to_vec())
+    }
+}
+
+//= channels#4.3-immediate
+//= type=test
+#[test]
+fn events_in_any_order_are_put_in_order_and_their_receives_are_posted_again() {
+    let mut it = Bench::new(1024, 100);
+    for number in 0..3 {
+        it.send(&message(number, 40)).unwrap();
+    }
+    it.poll().unwrap();
+    it.from.apply(2);
+    it.from.apply(0);
+    assert_eq!((it.receive(), it.receive()), (Some(message(0, 40)), None));
+    assert_eq!(it.receiver.queue().posted(), 4, "but for what is under way all are");
+    it.from.apply(0);
+    assert_eq!(it.receive(), Some(message(1, 40)));
+    assert_eq!((it.receive(), it.receive()), (Some(message(2, 40)), None));
+}
+
+#[test]
+fn there_is_a_receive_for_each_message_that_may_be_sent() {
+    let mut it = Bench::new(1024, 100);
+    for number in 0..4 {
+        it.send(&message(number, 8)).unwrap();
+    }
+    assert_eq!(it.send(b"a fifth"), Err(SendError::Full), "there is room for its bytes");
+    it.settle();
+    for number in 0..4 {
+        assert_eq!(it.receive(), Some(message(number, 8)));
+    }
+    it.settle();
+    it.send(b"a fifth").unwrap();
+    it.settle();
+    assert_eq!(it.receive(), Some(b"a fifth".to_vec()));
+}
+
+#[test]
+fn a_message_of_several_ops_has_one_event() {
+    let mut it = Bench::new(1 << 15, 10_000);
+    it.send(&message(1, 10_000)).unwrap();
+    for _ in 0..4 {
+        it.poll().unwrap();
+        while !it.from.under_way.is_empty() {
+            let last = it.from.under_way.len() - 1;
+            it.from.apply(last);
+        }
+    }
+    assert_eq!((it.receive(), it.receive()), (Some(message(1, 10_000)), None));
+}
+
+#[test]
+fn what_is_sent_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
+    let mut it = Bench::new(1024, 100);
+    let mut host = it.from.host.clone();
+    let memory = flow::region(&mut host, Region::new(20).unwrap(), Permissions::NONE).unwrap();
+    memory.write(0, b"01234567890123456789").unwrap();
+    let (link, now) = (&mut it.from.link, it.ticks.0);
+    let sent = it.sender.send_region(link, now, &memory, 3..20).unwrap();
+    it.settle();
+    let expected = b"34567890123456789".to_vec();
+    assert_eq!((it.receive(), it.from.link.copied_bytes()), (Some(expected), 0));
+    it.settle();
+    assert_eq!(it.sender.test(sent), SendState::Processed);
+}
+
+#[test]
+fn an_answer_that_is_lost_is_asked_for_and_nothing_is_doubled() {
+    for applied in [true, false] {
+        let mut it = Bench::new(1024, 100);
+        let sent = it.send(&message(7, 30)).unwrap();
+        it.poll().unwrap();
+        it.from.lose_answer(0, applied);
+        it.settle();
+        assert_eq!((it.receive(), it.receive()), (Some(message(7, 30)), None));
+        it.settle();
+        assert_eq!(it.sender.test(sent), SendState::Processed);
+    }
+}
+
+#[test]
+fn a_message_that_fails_breaks_the_channel() {
+    let mut it = Bench::new(1024, 100);
+    let sent: Vec<_> = (0..3).map(|number| it.send(&message(number, 20)).unwrap()).collect();
+    it.poll().unwrap();
+    it.from.apply(0);
+    it.from.fail(0, OpStatus::RemotePermissionDenied);
+    it.from.apply(0);
+    let status = CallStatus::Failed(OpStatus::RemotePermissionDenied);
+    let broken = SendError::Broken { handle: sent[1], status };
+    assert_eq!((it.poll(), it.send(b"more")), (Err(broken), Err(broken)));
+    assert_eq!((it.receive(), it.receive()), (Some(message(0, 20)), None));
+}
+
+#[test]
+fn an_event_of_what_cannot_be_there_is_refused_for_good() {
+    // Where the op writes; what it says; whether it is a message.
+    let said = |position: u64, len: u32| immediate(Position::from_bits(position), len);
+    let cases = [
+        (0, said(0, 16), true),
+        (64, said(64, 16), true),
+        (8, said(0, 16), false),
+        (0, said(0, 0), false),
+        (0, said(0, 8), false),
+        (0, said(0, 101), false),
+        (1016, said(1016, 16), false),
+        (0, said(1024, 16), false),
+        (0, said(u64::from(u32::MAX) << 10, 16), false),
+        (0, u64::MAX, false),
+    ];
+    for (remote_offset, immediate, is_message) in cases {
+        let mut it = Bench::new(1024, 100);
+        let (image, grant) = (it.sender.parts.image.clone(), it.sender.grant);
+        let (source, placement) = (Source { region: &image, offset: 0, len: 16 }, Placement::Any);
+        let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
+        it.from.link.submit_op(it.ticks.0, &OpCall::of(&grant, change)).unwrap();
+        it.settle_nothing();
+        let refused = it.receiver.claim();
+        let malformed = Malformed::Place { offset: remote_offset, len: 16, immediate };
+        if is_message {
+            assert!(refused.is_ok(), "{refused:?}");
+            continue;
+        }
+        assert_eq!(refused, Err(ReceiveError::Malformed(malformed)));
+        assert_eq!(it.receiver.claim(), Err(ReceiveError::Malformed(malformed)), "for good");
+    }
+}
+
+#[test]
+fn two_messages_in_one_place_are_refused() {
+    let mut it = Bench::new(1024, 100);
+    let (image, grant) = (it.sender.parts.image.clone(), it.sender.grant);
+    for (position, len) in [(64, 64), (80, 16)] {
+        let (source, placement) = (Source { region: &image, offset: 0, len }, Placement::Any);
+        let immediate = immediate(Position::from_bits(position), len);
+        let change = Change::WriteWithImm { remote_offset: position, source, immediate, placement };
+        it.from.link.submit_op(it.ticks.0, &OpCall::of(&grant, change)).unwrap();
+    }
+    it.settle_nothing();
+    let refused = it.receiver.claim();
+    assert!(
+        matches!(refused, Err(ReceiveError::Malformed(Malformed::Place { .. }))),
+        "{refused:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn messages_come_whole_once_and_in_order_whatever_order_ops_have(
+        lens in prop::collection::vec(1_usize..120, 1..60),
+        order in prop::collection::vec(any::<u8>(), 400),
+    ) {
+        let mut it = Bench::new(256, 120);
+        let (mut sent, mut got) = (0, 0);
+        let mut order = order.into_iter().cycle();
+        for _ in 0..4000 {
+            let choice = order.next().unwrap();
+            if sent < lens.len() && choice & 1 == 0 {
+                match it.send(&message(sent as u64, lens[sent])) {
+                    Ok(_) => sent += 1,
+                    Err(error) => prop_assert_eq!(error, SendError::Full),
+                }
+            }
+            it.poll().unwrap();
+            for station in [&mut it.from, &mut it.to] {
+                if !station.under_way.is_empty() && choice & 2 == 0 {
+                    let index = usize::from(choice) % station.under_way.len();
+                    station.apply(index);
+                }
+            }
+            if choice & 12 == 0 && let Some(come) = it.receive() {
+                prop_assert_eq!(come, message(got as u64, lens[got]));
+                got += 1;
+            }
+            if got == lens.len() {
+                break;
+            }
+        }
+        prop_assert_eq!(got, lens.len());
+    }
+}
