@@ -49,13 +49,12 @@ use crate::{
 
 pub mod detached_bell;
 pub mod inlined_bell;
-mod into;
+pub mod into;
 pub mod notify_receiver;
-mod receiver;
+pub mod receiver;
 mod records;
 
 use self::records::{Writer, capacity, footprint};
-pub use self::{into::RecordFinds, receiver::RingReceiver};
 
 /// What the sender of a read ring is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::{
-    Bell, ReadRingConfig, ReaderConfig, RingReceiver, RingSender,
-    into::RecordFinds,
-    receiver::{At, Found, Image, Joining, Look, Pace, join_into},
+    Bell, ReadRingConfig, ReaderConfig, RingSender,
+    into::{RecordFinds, join_into},
+    receiver::{At, Found, Image, Joining, Look, Pace, RingReceiver},
 };
 use crate::{
     flow,

@@ -12,10 +12,10 @@
 use rma_core::{grant::Grant, op::OpType, portal::CommandPortal, time::Instant};
 
 use super::{
-    Bell, ReadRingConfig, ReaderConfig, RingReceiver, RingSender,
-    into::RecordFinds,
+    Bell, ReadRingConfig, ReaderConfig, RingSender,
+    into::{RecordFinds, join_into},
     look_len,
-    receiver::{At, Found, Image, Joining, Look, Pace, join_into},
+    receiver::{At, Found, Image, Joining, Look, Pace, RingReceiver},
     records::{bell, footprint},
 };
 use crate::{

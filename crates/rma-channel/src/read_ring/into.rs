@@ -1,21 +1,40 @@
 //! How a receiver that reads messages into the application's memory finds them in a ring: it READs
 //! the first word of each record, which says how long it is.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use rma_core::{portal::CommandPortal, time::Instant};
+use rma_core::{grant::Grant, portal::CommandPortal, time::Instant};
+use rma_shm::Region;
 
 use super::{
-    receiver::{self, At, Image, Look, Pace},
+    ReadRingConfig,
+    receiver::{self, At, Image, Look, Pace, parts},
     records::{footprint, record},
 };
 use crate::{
-    into::{Fault, Finds, Found},
+    into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
     reading::submit,
     receiver::ReceiveError,
+    registrar::Registrar,
     ring::{Malformed, Position, WORD, word_at},
+    terms::OpenError,
 };
+
+/// A receiver that reads into the application's memory, with the same grants. Without a look it
+/// asks for first words of records every so often.
+pub(super) fn join_into<R: Registrar, L: Look>(
+    registrar: &mut R,
+    config: ReadRingConfig,
+    (grants, every): (&[Grant], Duration),
+    look: Option<L>,
+) -> Result<IntoReceiver<RecordFinds<L>>, OpenError<R::Error>> {
+    let (image, reading) = parts(registrar, config, grants, Region::new(WORD as usize)?)?;
+    let grant = image.grant;
+    let finds = RecordFinds::new(look, image, Pace::new(every));
+    Ok(IntoReceiver::new(finds, grant, reading))
+}
 
 /// Finds records by their first words.
 #[derive(Debug)]

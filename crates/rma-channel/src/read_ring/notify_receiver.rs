@@ -18,9 +18,9 @@ use rma_core::{
 };
 
 use super::{
-    Bell, ReadRingConfig, ReaderConfig, RingReceiver, RingSender,
-    into::RecordFinds,
-    receiver::{At, Found, Image, Joining, Look, join_into},
+    Bell, ReadRingConfig, ReaderConfig, RingSender,
+    into::{RecordFinds, join_into},
+    receiver::{At, Found, Image, Joining, Look, RingReceiver},
 };
 use crate::{
     into::{Fault, IntoReceiver},

@@ -19,12 +19,11 @@ use rma_shm::Region;
 
 use super::{
     ReadRingConfig, ReaderConfig,
-    into::RecordFinds,
     records::{bell, capacity, footprint},
 };
 use crate::{
     flow,
-    into::{Fault, IntoReceiver},
+    into::Fault,
     link::Link,
     reading::{Reading, ReadingMemory, is_passing, submit},
     receiver::{Claim, Claims, ReceiveError, Receiver, read},
@@ -226,7 +225,7 @@ impl Joining<'_> {
 
 /// What a receiver has of a ring, part of which lands in `memory`, and of its sender. `grants`: to
 /// read and write its seat, and to read the ring.
-fn parts<R: Registrar>(
+pub(super) fn parts<R: Registrar>(
     registrar: &mut R,
     config: ReadRingConfig,
     grants: &[Grant],
@@ -239,20 +238,6 @@ fn parts<R: Registrar>(
     let seat = ReadingMemory::open(registrar)?;
     let reading = Reading::new(seat, [grants[0], grants[1]], (reader_timeout, capacity));
     Ok((image, reading))
-}
-
-/// A receiver that reads into the application's memory, with the same grants. Without a look it
-/// asks for first words of records every so often.
-pub(super) fn join_into<R: Registrar, L: Look>(
-    registrar: &mut R,
-    config: ReadRingConfig,
-    (grants, every): (&[Grant], Duration),
-    look: Option<L>,
-) -> Result<IntoReceiver<RecordFinds<L>>, OpenError<R::Error>> {
-    let (image, reading) = parts(registrar, config, grants, Region::new(WORD as usize)?)?;
-    let grant = image.grant;
-    let finds = RecordFinds::new(look, image, Pace::new(every));
-    Ok(IntoReceiver::new(finds, grant, reading))
 }
 
 #[expect(private_bounds, reason = "the three kinds of looks are all there are")]
