@@ -11,7 +11,7 @@ use rma_channel::{
     ring::RingLen,
     ring_buffer::{RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
-    write_slot::{SlotConfig, detached_bell, immediate, inlined_bell},
+    write_slot::{SlotConfig, detached_bell, immediate, inlined_bell, reserve_slot},
 };
 use rma_core::executor::{CommandExecutor, ExecutorConfig};
 use rma_tests::hosts::Loopback;
@@ -133,17 +133,27 @@ fn immediate(from: &End, to: &End, size: Size) -> Ends {
     connect(sender.unwrap(), receiver.unwrap())
 }
 
+fn reserve_slot(from: &End, to: &End, size: Size) -> Ends {
+    let config = reserve_slot::ReserveConfig::new();
+    let config = config.with(|it| (it.slots, it.len_max) = (size.places, size.len_max));
+    let receiver = reserve_slot::Receiver::open(&mut to.registrar(), config).unwrap();
+    let terms = receiver.admit(&mut to.registrar(), from.peer()).unwrap();
+    let sender = reserve_slot::Sender::join(&mut from.registrar(), &terms, size.places).unwrap();
+    (Box::new(sender), Box::new(receiver))
+}
+
 /// How a kind is opened, and whether its sender is told what is processed.
 type Kind = (fn(&End, &End, Size) -> Ends, bool);
 
 /// Kinds whose messages may be of several ops.
-const LARGE: [Kind; 6] = [
+const LARGE: [Kind; 7] = [
     (with_zeroing, true),
     (without_zeroing, true),
     (detached_bell, true),
     (waking_bell, true),
     (inlined_bell, true),
     (immediate, true),
+    (reserve_slot, false),
 ];
 
 /// Kinds whose messages are of one op each.

@@ -6,11 +6,14 @@
 //! | [`detached_bell`] | a word elsewhere, or an event | two, one after the other | its sender's |
 //! | [`inlined_bell`] | the word behind the message | one | its sender's |
 //! | [`immediate`] | an event | one | its sender's |
+//! | [`reserve_slot`] | an event | two or more: one takes the slot | all senders' |
 //!
 //! Both sides can do without a copy: a message is written from where it lies, to where the receiver
 //! has chosen its slots to be ([`immediate::Receiver::open_in`]), and is there until it is given
 //! back ([`immediate::Receiver::place`]). Messages are of 1 byte up to what was agreed on, several
-//! ops' worth included, and each takes a whole slot. Message k goes to slot k mod `slots`. The
+//! ops' worth included, and each takes a whole slot.
+//!
+//! Where slots are one sender's, message k goes to slot k mod `slots`. The
 //! receiver tells its sender the tail, the number up to which messages are processed, when half of
 //! the slots are, or all that has come; the sender uses no slot before that.
 //!
@@ -38,6 +41,7 @@ pub mod detached_bell;
 pub mod immediate;
 pub mod inlined_bell;
 pub mod polled;
+pub mod reserve_slot;
 
 /// What both ends of slots have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use rma_channel::{
     ring::RingLen,
     ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
-    write_slot::{SlotConfig, detached_bell, immediate, inlined_bell},
+    write_slot::{SlotConfig, detached_bell, immediate, inlined_bell, reserve_slot},
 };
 use rma_sim::net::frame::NodeId;
 
@@ -80,6 +80,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, write_slot_waking) },
     Row { longest: 10_000, ..pair(Kind::WriteSlotInlined, write_slot_inlined) },
     Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, write_slot_immediate) },
+    Row {
+        senders: MANY,
+        longest: 10_000,
+        is_told: false,
+        ..pair(Kind::WriteSlotReserve, write_slot_reserve)
+    },
     Row { longest: 10_000, ..pair(Kind::RingDetached, ring_detached) },
     Row { longest: 10_000, ..pair(Kind::RingImmediate, ring_immediate) },
     Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
@@ -270,6 +276,24 @@ fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
     let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
     connect(it, to, from)
+}
+
+fn write_slot_reserve(world: &mut World, it: &Settings) -> Ends {
+    use reserve_slot::{Receiver, ReserveConfig, Sender};
+    let timing = world.network.options().nic.timing;
+    let config = ReserveConfig::new().with(|config| {
+        (config.name, config.slots, config.len_max) = (it.name, it.room as u16, it.len_max);
+        config.hole_timeout =
+            ReserveConfig::hole_timeout_min(timing.dispatch_timeout, timing.timeout);
+    });
+    let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
+    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+        Sender::join(registrar, terms, it.room as u16).unwrap()
+    };
+    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+        receiver.admit(registrar, peer).unwrap()
+    };
+    gather(world, it, receiver, admit, join)
 }
 
 fn ring_detached(world: &mut World, it: &Settings) -> Ends {

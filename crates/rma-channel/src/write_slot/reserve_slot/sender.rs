@@ -1,0 +1,442 @@
+//! A sender's end of shared slots.
+
+use core::{ops::Range, time::Duration};
+use std::collections::VecDeque;
+
+use rma_core::{
+    executor::{CallId, CallStatus, OpCall},
+    op::OpStatus,
+    portal::{Change, CommandPortal},
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+};
+use rma_shm::Region;
+
+use super::slots::{BITS, LAST, NEEDS, OTHERS, Slots, TAKE, bit};
+use crate::{
+    epochs::Ahead,
+    flow,
+    link::Link,
+    registrar::Registrar,
+    ring::Position,
+    sender::{
+        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
+        refused,
+    },
+    table::Kind,
+    terms::{OpenError, Side, Terms},
+};
+
+/// The longest wait until a sender that found all slots taken looks again. Longer: he notices later
+/// that one is free. Shorter: the receiver's NIC is asked more often while none is.
+const LOOK_MAX: Duration = Duration::from_millis(2);
+
+/// The first such wait.
+const LOOK_MIN: Duration = Duration::from_micros(20);
+
+/// The longest wait until a sender that was refused looks for the present epoch again. Longer: he
+/// goes on later after a recovery.
+pub const SEARCH_MAX: Duration = Duration::from_millis(5);
+
+/// For how many times the time after which slots are taken back a sender looks for the present
+/// epoch, until he takes the receiver for gone.
+const SEARCHES: u32 = 4;
+
+/// How many tries for a slot may fail on end, as others were quicker, until a sender waits.
+const MISSES: u32 = 4;
+
+/// A message that waits, or the first of which is under way.
+#[derive(Clone, Debug)]
+struct Waiting {
+    /// Where it lies, if not in the image.
+    region: Option<RegisteredRegion>,
+    offset: u64,
+    len: u32,
+}
+
+/// A COMPARE_SWAP that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Swap {
+    call: CallId,
+    word: u16,
+    /// What the word was thought to be.
+    guess: u64,
+    /// Which slot it takes; none if it only looks.
+    takes: Option<u16>,
+    epoch: usize,
+}
+
+/// A slot that is taken, in its epoch.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    slot: u16,
+    epoch: usize,
+}
+
+/// A sender that was refused, and looks for the present epoch.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    since: Instant,
+    /// How many epochs were tried in vain.
+    tries: usize,
+}
+
+/// A sender's end.
+#[derive(Debug)]
+pub struct Sender {
+    ahead: Ahead,
+    slots: Slots,
+    /// What messages that are copied are written from: a place for each that may wait.
+    image: RegisteredRegion,
+    places: u16,
+    waiting: VecDeque<Waiting>,
+    /// The number of the first that waits.
+    first: Position,
+    /// What is under way of the first, and into which slot.
+    write: Option<(CallId, Taken)>,
+    swap: Option<Swap>,
+    /// Slots that have no message yet, the next first.
+    taken: VecDeque<Taken>,
+    /// By word: what it is thought to be.
+    guesses: Box<[u64]>,
+    /// The word that is looked at first.
+    word: u16,
+    /// Not before this is a slot looked for.
+    not_before: Instant,
+    wait: Duration,
+    misses: u32,
+    lost: Option<Lost>,
+    search_for: Duration,
+    /// Why there are no more slots to be had: the first that is not under way has failed, once
+    /// those before it are over.
+    no_slot: Option<CallStatus>,
+    /// Why the first was not delivered, or nobody knows.
+    broken: Option<CallStatus>,
+}
+
+impl Sender {
+    /// Opens a sender's end, with the terms that the receiver made for it. Up to `waiting` messages
+    /// are under way, or wait for that: 1 to 32768.
+    ///
+    /// # Errors
+    /// If those are not terms of such a channel, or the host has no room.
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        terms: &Terms,
+        waiting: u16,
+    ) -> Result<Self, OpenError<R::Error>> {
+        let us = registrar.peer();
+        let kind = (Kind::WriteSlotReserve, Side::Sender);
+        let grants = terms.epochs_for(us, kind, NEEDS)?.to_vec();
+        let [count, len_max, micros] = terms.agreed().numbers;
+        let slots = Slots::checked(count, len_max)?;
+        let places = Slots::checked::<R::Error>(waiting.into(), len_max)?;
+        let image =
+            flow::region(registrar, Region::new(places.len() as usize)?, Permissions::NONE)?;
+        Ok(Self {
+            ahead: Ahead::new(grants, NEEDS.len()),
+            slots,
+            image,
+            places: waiting,
+            waiting: VecDeque::new(),
+            first: Position::ZERO,
+            write: None,
+            swap: None,
+            taken: VecDeque::new(),
+            guesses: (0..slots.words()).map(|word| slots.none(word)).collect(),
+            // So that not all begin with the same.
+            word: (us.pid.0 % u32::from(slots.words())) as u16,
+            not_before: Instant::ZERO,
+            wait: LOOK_MIN,
+            misses: 0,
+            lost: None,
+            search_for: Duration::from_micros(micros).saturating_mul(SEARCHES),
+            no_slot: None,
+            broken: None,
+        })
+    }
+
+    fn check(&self) -> Result<(), SendError> {
+        match self.broken {
+            Some(status) => Err(SendError::Broken { handle: SendHandle(self.first), status }),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the next message, if there is room for it to wait.
+    fn next(&self) -> Result<Position, SendError> {
+        self.check()?;
+        if self.waiting.len() == usize::from(self.places) {
+            return Err(SendError::Full);
+        }
+        Ok(self.first.after(self.waiting.len() as u64))
+    }
+
+    /// A message waits.
+    fn add<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        (number, message): (Position, Waiting),
+    ) -> Result<SendHandle, SendError> {
+        self.waiting.push_back(message);
+        if let Err(error) = self.issue(link, now) {
+            // None of its ops was issued, or else there is no error.
+            self.waiting.pop_back();
+            return Err(error);
+        }
+        Ok(SendHandle(number))
+    }
+
+    /// Whether a message has no slot, and it is its turn to get one: of those that are not under
+    /// way, only the first.
+    fn needs_slot(&self) -> bool {
+        let begun = usize::from(self.write.is_some());
+        self.lost.is_some() || self.taken.is_empty() && self.waiting.len() > begun
+    }
+
+    /// An op was refused: there is another epoch, or somebody has forged it. `looked`: it was to
+    /// find out.
+    fn refuse(&mut self, now: Instant, looked: bool) {
+        let epochs = self.ahead.count() - self.ahead.at();
+        let lost = self.lost.get_or_insert(Lost { since: now, tries: 0 });
+        lost.tries += usize::from(looked);
+        // Whoever was stopped for long has not looked for long.
+        if now.since(lost.since) > self.search_for && lost.tries > 2 * epochs {
+            let status = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
+            self.no_slot.get_or_insert(status);
+        }
+        if looked && lost.tries >= epochs {
+            self.back_off(now, SEARCH_MAX);
+        }
+    }
+
+    /// Which epoch is to be tried: of one who was refused the next, those after it, and then that
+    /// which he had, over and over.
+    fn epoch(&self) -> usize {
+        let (at, count) = (self.ahead.at(), self.ahead.count());
+        match self.lost {
+            None => at,
+            Some(Lost { tries, .. }) => at + (tries + 1) % (count - at),
+        }
+    }
+
+    fn back_off(&mut self, now: Instant, longest: Duration) {
+        self.not_before = now + self.wait.min(longest);
+        self.wait = (self.wait * 2).min(longest);
+    }
+
+    /// Takes what became of the WRITE.
+    fn end_write(&mut self, now: Instant, status: CallStatus, taken: Taken) {
+        self.write = None;
+        match status {
+            CallStatus::Ok => {
+                self.waiting.pop_front();
+                self.first = self.first.after(1);
+                // If the receiver is quick, the slot is free when it is thought of next.
+                let (word, bit) = bit(taken.slot);
+                self.guesses[usize::from(word)] &= !bit;
+            }
+            // It was not applied, and the slot may be ours still.
+            CallStatus::Failed(OpStatus::RemoteAuthenticationFailure) => {
+                self.taken.push_front(taken);
+                self.refuse(now, false);
+            }
+            CallStatus::Failed(OpStatus::RemoteNotReady) => self.taken.push_front(taken),
+            status => self.broken = Some(status),
+        }
+    }
+
+    /// Takes what became of the COMPARE_SWAP.
+    fn end_swap(&mut self, now: Instant, (status, found): (CallStatus, Option<u64>), swap: Swap) {
+        let Swap { word, guess, takes, epoch, .. } = swap;
+        self.swap = None;
+        match (status, found) {
+            (CallStatus::Ok, Some(found)) => {
+                // It is the present epoch, and what was taken in others is void. (A slot that was
+                // taken tells nothing: that may have been just before its epoch ended.)
+                if takes.is_none() && self.lost.take().is_some() {
+                    self.ahead.advance(epoch);
+                    self.taken.retain(|taken| taken.epoch == epoch);
+                    (self.wait, self.not_before) = (LOOK_MIN, now);
+                }
+                self.guesses[usize::from(word)] = found;
+                match takes {
+                    Some(slot) if found == guess => {
+                        self.guesses[usize::from(word)] |= bit(slot).1;
+                        self.taken.push_back(Taken { slot, epoch });
+                        (self.wait, self.misses) = (LOOK_MIN, 0);
+                    }
+                    Some(_) => {
+                        self.misses += 1;
+                        if self.misses.is_multiple_of(MISSES) {
+                            self.back_off(now, LOOK_MAX);
+                        }
+                    }
+                    None if self.free().is_none() => self.back_off(now, LOOK_MAX),
+                    None => {}
+                }
+            }
+            (CallStatus::Failed(OpStatus::RemoteAuthenticationFailure), _) => {
+                self.refuse(now, takes.is_none());
+            }
+            // The receiver's NIC has had no record to spare for long: nothing was applied.
+            (CallStatus::Failed(OpStatus::Nack), _) => self.back_off(now, LOOK_MAX),
+            // If it took a slot, the receiver takes that back, as any that is not used.
+            (CallStatus::Ok | CallStatus::Unknown, _) => self.back_off(now, LOOK_MAX),
+            (status, _) => _ = self.no_slot.get_or_insert(status),
+        }
+    }
+
+    /// A slot that is thought to be free.
+    fn free(&self) -> Option<u16> {
+        let words = self.slots.words();
+        let words = (0..words).map(|ahead| (self.word + ahead) % words);
+        words.into_iter().find_map(|word| {
+            let free = !self.guesses[usize::from(word)];
+            (free != 0).then(|| word * BITS + free.trailing_zeros() as u16)
+        })
+    }
+
+    /// Issues what is due: the first message, if it has a slot, and a COMPARE_SWAP, for one slot
+    /// ahead at most.
+    fn issue<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        self.check()?;
+        if self.write.is_none()
+            && self.lost.is_none()
+            && let Some(message) = self.waiting.front()
+            && let Some(&taken) = self.taken.front()
+        {
+            let region = message.region.as_ref().unwrap_or(&self.image);
+            let source = (region, message.offset, message.len.into());
+            // What is taken is of the present epoch, as far as is known.
+            let grants = (self.ahead.grant(LAST), self.ahead.grant(OTHERS));
+            let at = (u64::from(taken.slot) * self.slots.stride(), self.first.to_bits());
+            match link.submit_with_imm(now, grants, at, source).map_err(refused) {
+                Ok(call) => {
+                    self.taken.pop_front();
+                    self.write = Some((call, taken));
+                }
+                // Others of the link are over sooner or later.
+                Err(SendError::Full) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        let may_look = self.swap.is_none() && self.no_slot.is_none() && now >= self.not_before;
+        if may_look && self.needs_slot() {
+            self.issue_swap(link, now)?;
+        }
+        Ok(())
+    }
+
+    /// Issues a COMPARE_SWAP that takes a slot, or one that changes nothing: to look whether one
+    /// is free, or which epoch it is.
+    fn issue_swap<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        let takes = if self.lost.is_some() { None } else { self.free() };
+        let word = takes.map_or(self.word, |slot| bit(slot).0);
+        let guess = self.guesses[usize::from(word)];
+        let new = takes.map_or(guess, |slot| guess | bit(slot).1);
+        let epoch = self.epoch();
+        let remote_offset = self.slots.offset(word);
+        let change = Change::CompareSwap { remote_offset, expected: guess, new };
+        let call = OpCall::of(self.ahead.grant_in(epoch, TAKE), change);
+        match link.submit_op(now, &call).map_err(refused) {
+            Ok(call) => {
+                self.swap = Some(Swap { call, word, guess, takes, epoch });
+                if takes.is_none() {
+                    self.word = (self.word + 1) % self.slots.words();
+                }
+                Ok(())
+            }
+            // Others of the link are over sooner or later.
+            Err(SendError::Full) => {
+                self.not_before = now + LOOK_MIN;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Outgoing for Sender {
+    fn len_max(&self) -> u32 {
+        self.slots.len_max
+    }
+
+    /// A message that is accepted stays so: nobody tells what is processed.
+    fn test(&self, handle: SendHandle) -> SendState {
+        let ahead = handle.0.since(self.first);
+        if ahead >= self.waiting.len() as u64 {
+            return SendState::Accepted;
+        }
+        match self.broken {
+            None => SendState::Sending,
+            Some(status) if ahead == 0 => SendState::Failed(status),
+            Some(_) => SendState::Failed(CallStatus::PredecessorFailed),
+        }
+    }
+
+    /// When it looks for a slot again, if it waits for that.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let can_look = self.broken.or(self.no_slot).is_none() && self.swap.is_none();
+        (can_look && self.needs_slot()).then_some(self.not_before)
+    }
+}
+
+impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_len(message.len(), self.slots.len_max)?;
+        let number = self.next()?;
+        let offset = number.to_bits() % u64::from(self.places) * self.slots.stride();
+        // The image has a place for each message that may wait.
+        let _ = self.image.write(offset, message);
+        let sent = self.add(link, now, (number, Waiting { region: None, offset, len }))?;
+        link.count_copied(message.len());
+        Ok(sent)
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+        if let Some((call, taken)) = self.write
+            && let Some(outcome) = link.take(call)
+        {
+            self.end_write(now, outcome.status, taken);
+        }
+        if let Some(swap) = self.swap
+            && let Some(outcome) = link.take(swap.call)
+        {
+            self.end_swap(now, (outcome.status, outcome.result), swap);
+        }
+        if self.write.is_none() && (self.taken.is_empty() || self.lost.is_some()) {
+            self.broken = self.broken.or(self.no_slot);
+        }
+        self.issue(link, now)
+    }
+}
+
+impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+    fn send_region(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        region: &RegisteredRegion,
+        range: Range<u64>,
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_place(region, &range, (0, 0), self.slots.len_max)?;
+        let number = self.next()?;
+        let (region, offset) = (Some(region.clone()), range.start);
+        self.add(link, now, (number, Waiting { region, offset, len }))
+    }
+}
