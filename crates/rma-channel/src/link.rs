@@ -103,7 +103,8 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.submit(now, &call.with(|it| it.publish = publish))
     }
 
-    /// Asks what became of an op that ended with [`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown).
+    /// Asks what became of an op that ended with
+    /// [`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown).
     pub(crate) fn submit_settle(
         &mut self,
         now: Instant,

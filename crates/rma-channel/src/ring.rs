@@ -3,9 +3,9 @@
 //! A ring is a circular region (`Region::circular` of `rma-shm`): what is written or read at its
 //! end goes on at its beginning, so no record is cut in two. Here is what both ends agree on, and
 //! how a receiver finds the next message: [`zeroing`] and [`without_zeroing`] are the two ways in
-//! which a record says by itself that it is there; of [`detached`] records a bell elsewhere says so,
-//! and of [`immediate`] ones an event. Not here: which ops carry a record, and how the
-//! sender learns the tail.
+//! which a record says by itself that it is there; of [`detached`] records a bell elsewhere says
+//! so, and of [`immediate`] ones an event. Not here: which ops carry a record, and how the sender
+//! learns the tail.
 //!
 //! # Positions
 //!

@@ -8,11 +8,11 @@
 //! | [`with_zeroing`] | in the record, behind the message | one, any number under way | zeroes each record |
 //! | [`without_zeroing`] | in the record, above the message | one, less when busy | only frees |
 //!
-//! All copy at the receiver, out of the ring. A sender may copy, too, into an image of the ring from
-//! where messages are written, or send from where they lie. Messages are of 1 byte up to what was agreed
-//! on, several ops' worth included; a message takes as much of the ring as its length asks for. The
-//! receiver issues nothing for a message, and tells the sender its tail when an eighth of the ring
-//! is processed, or all that is there and nothing more comes.
+//! All copy at the receiver, out of the ring. A sender may copy, too, into an image of the ring
+//! from where messages are written, or send from where they lie. Messages are of 1 byte up to what
+//! was agreed on, several ops' worth included; a message takes as much of the ring as its length
+//! asks for. The receiver issues nothing for a message, and tells the sender its tail when an
+//! eighth of the ring is processed, or all that is there and nothing more comes.
 //!
 //! # When something fails
 //!
@@ -64,8 +64,8 @@ pub struct RingConfig {
 }
 
 impl RingConfig {
-    /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`; of 1024 messages, where they
-    /// are counted.
+    /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`; of 1024 messages, where
+    /// they are counted.
     #[must_use]
     pub const fn with_peer(peer: Peer) -> Self {
         Self { name: 0, peer, len: RingLen::DEFAULT, len_max: 4096, messages: 1024 }

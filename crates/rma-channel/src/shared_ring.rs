@@ -6,10 +6,10 @@
 //! | [`with_zeroing`] | its record says so | that of the ring: a slow sender holds up the others | zeroes each record |
 //! | [`immediate`] | its event says so | any; in order for each sender | posts receives, may block |
 //!
-//! There are two regions, so that senders cannot read each other's messages: *C* has the head, up to
-//! where places are reserved, and the tail, up to where messages are processed; *R* is the ring. A
-//! sender has grants for FETCH_ADD and READ of C, and for writing to R alone. He adds to the head by
-//! what the messages that have gathered take, one FETCH_ADD at a time, so his places are in the
+//! There are two regions, so that senders cannot read each other's messages: *C* has the head, up
+//! to where places are reserved, and the tail, up to where messages are processed; *R* is the ring.
+//! A sender has grants for FETCH_ADD and READ of C, and for writing to R alone. He adds to the head
+//! by what the messages that have gathered take, one FETCH_ADD at a time, so his places are in the
 //! order of his messages; and writes each of them by one op, in parallel, as soon as there is room
 //! for it: he reads the tail only if his last sight of it says that there is none, and then at
 //! growing intervals, or to learn what was processed when he has nothing else to do.
@@ -23,7 +23,7 @@
 //!
 //! It is a hole: [`recovery`] takes it back, and needs the receiver's
 //! [`Registrar`]. To be called often:
-//! [`SharedReceiver::poll_recovery`].
+//! [`receiver::SharedReceiver::poll_recovery`].
 //!
 //! # Whom to let in
 //!
@@ -39,7 +39,7 @@
 
 use core::{fmt, time::Duration};
 
-use rma_core::{nic::Timing, op::OpType, portal::Change, region::RegisteredRegion};
+use rma_core::{executor::ExecutorConfig, op::OpType, portal::Change, region::RegisteredRegion};
 
 use crate::{
     registrar::Peer,
@@ -49,15 +49,12 @@ use crate::{
 };
 
 pub mod immediate;
-mod receiver;
+pub mod receiver;
 pub mod recovery;
-mod sender;
+pub mod sender;
 #[cfg(test)]
 mod tests;
 pub mod with_zeroing;
-
-pub use receiver::{Finds, SharedReceiver, View};
-pub use sender::{SEARCH_MAX, SharedSender};
 
 /// What a shared ring is opened with, by its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +72,12 @@ pub struct SharedRingConfig {
     /// For how many epochs a sender is given grants, 1 to 21: so many recoveries less one he
     /// lives through, and needs new terms then.
     pub epochs: u8,
-    /// The settings of the NICs of all hosts that take part.
-    pub timing: Timing,
+    /// How long an op may wait to enter service, by the settings of the NICs of all hosts that take
+    /// part: the longest of them.
+    pub dispatch_timeout: Duration,
+    /// How long an op in service may wait for its data, likewise
+    /// ([`ExecutorConfig::timeout`]).
+    pub timeout: Duration,
     /// How long there may be a hole that could be filled until it is taken back; at least
     /// [`SharedRingConfig::hole_timeout_min`]. Longer: a sender that dies holds up the others for
     /// longer. Shorter than that: what is only slow is taken back, too, and has to be sent again.
@@ -93,15 +94,17 @@ impl SharedRingConfig {
     /// with the default timing, with eight epochs.
     #[must_use]
     pub fn new() -> Self {
-        let timing = Timing::default();
+        let timeout = ExecutorConfig::default().timeout;
+        let dispatch_timeout = timeout / 5 * 2;
         Self {
             name: 0,
             len: RingLen::DEFAULT,
             len_max: 1024,
             window: 64,
             epochs: 8,
-            timing,
-            hole_timeout: Self::hole_timeout_min(timing),
+            dispatch_timeout,
+            timeout,
+            hole_timeout: Self::hole_timeout_min(dispatch_timeout, timeout),
         }
     }
 
@@ -117,9 +120,11 @@ impl SharedRingConfig {
     /// and his WRITE is over. (If ops have to be repeated it may take longer: then what he reserved
     /// is taken back, and he reserves again.)
     #[must_use]
-    pub fn hole_timeout_min(timing: Timing) -> Duration {
+    pub fn hole_timeout_min(dispatch_timeout: Duration, timeout: Duration) -> Duration {
         let ops = [OpType::FetchAdd, OpType::Read, OpType::Read, OpType::Write];
-        ops.iter().map(|&op| timing.bound(op)).sum::<Duration>() + LOOK_MAX
+        let in_service = |op: &OpType| timeout.saturating_mul(op.shape().hops / 2);
+        let bounds = ops.iter().map(in_service).fold(Duration::ZERO, Duration::saturating_add);
+        bounds.saturating_add(dispatch_timeout.saturating_mul(4)).saturating_add(LOOK_MAX)
     }
 
     /// What the sender with number `sender` is told of the channel.
@@ -146,7 +151,7 @@ impl SharedRingConfig {
         if self.window == 0 {
             return error("a sender's window", 0, "it must be at least 1");
         }
-        if self.hole_timeout < Self::hole_timeout_min(self.timing) {
+        if self.hole_timeout < Self::hole_timeout_min(self.dispatch_timeout, self.timeout) {
             let value = self.hole_timeout.as_nanos() as u64;
             let why = "a sender that lives may take longer, by the NICs' timing: nanoseconds";
             return error("the time that a hole may be there", value, why);

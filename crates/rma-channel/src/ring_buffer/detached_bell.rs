@@ -1,10 +1,10 @@
-//! Ring buffer, detached bell (§4.3): messages go by plain WRITEs, in parallel and in any order, and
-//! then the head, in a word of the receiver's elsewhere.
+//! Ring buffer, detached bell (§4.3): messages go by plain WRITEs, in parallel and in any order,
+//! and then the head, in a word of the receiver's elsewhere.
 //!
-//! The paper needs messages in order, so that the bell arrives after what it tells of. Ops here have
-//! no order, so the sender waits until the bytes are there, a round trip, and then sets the bell:
-//! one ordered WRITE for all that has landed, whatever has gathered by then, and one at a time. So a
-//! message alone takes two ops, and many take little more than one each.
+//! The paper needs messages in order, so that the bell arrives after what it tells of. Ops here
+//! have no order, so the sender waits until the bytes are there, a round trip, and then sets the
+//! bell: one ordered WRITE for all that has landed, whatever has gathered by then, and one at a
+//! time. So a message alone takes two ops, and many take little more than one each.
 //!
 //! What is sent where it lies needs a word before it, for its length.
 

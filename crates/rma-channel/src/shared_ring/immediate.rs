@@ -1,9 +1,9 @@
 //! Shared ring buffer, IMM-based (§4.4): FETCH_ADD, and one WRITE_WITH_IMM. The receiver hands
 //! messages out as their events come: a slow sender holds up nobody but himself.
 //!
-//! The paper's immediate is the place. Here the event says where its op wrote, and who did, which is
-//! authenticated; there is one place in the ring at a time that is there. So the immediate has what
-//! puts a sender's messages in order:
+//! The paper's immediate is the place. Here the event says where its op wrote, and who did, which
+//! is authenticated; there is one place in the ring at a time that is there. So the immediate has
+//! what puts a sender's messages in order:
 //!
 //! ```text
 //! | number u32 | 0 u16 | sender u16 |
@@ -21,8 +21,9 @@ use rma_core::{
 };
 
 use super::{
-    ALIGN, Form, Found, Place, SharedReceiver, SharedSender,
-    receiver::{Finds, View},
+    ALIGN, Form, Found, Place,
+    receiver::{Finds, SharedReceiver, View},
+    sender::SharedSender,
 };
 use crate::{
     receiver::Blocking,

@@ -15,9 +15,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::{
-    CONTROL, CONTROL_LEN, FETCH_ADD, Form, Found, HEAD, MESSAGE, READ, RING, SharedRingConfig,
-    TAIL,
-    recovery::{Recovering, Saved},
+    CONTROL, CONTROL_LEN, FETCH_ADD, Form, Found, HEAD, MESSAGE, READ, RING, SharedRingConfig, TAIL,
 };
 use crate::{
     epochs::Epochs,
@@ -85,6 +83,36 @@ pub(super) struct Landed {
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) is_free: bool,
+}
+
+/// What a message of an earlier epoch was.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub(super) bytes: Box<[u8]>,
+    /// Whether one before it is missing.
+    pub(super) is_early: bool,
+}
+
+/// How far a recovery has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recovering {
+    /// Where there is a hole that could be filled, and since when.
+    pub(super) since: Option<(Position, Instant)>,
+    /// The ring is in order, and nobody can use it.
+    pub(super) done: Option<Recovery>,
+}
+
+/// What a recovery found. There is an epoch more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// How many epochs there were before the present one.
+    pub epoch: u64,
+    /// How many runs of bytes were reserved and not written.
+    pub holes: u64,
+    /// How many bytes those were.
+    pub skipped: u64,
+    /// How many messages were copied out of the ring.
+    pub saved: u64,
 }
 
 /// A sender: a few words.
@@ -191,7 +219,7 @@ impl<F: Finds> SharedReceiver<F> {
         &self.epochs.regions()[CONTROL]
     }
 
-    /// The ring.
+    /// The memory that messages are written into.
     pub(super) const fn ring(&self) -> &RegisteredRegion {
         &self.epochs.regions()[RING]
     }

@@ -9,9 +9,9 @@
 //!
 //! 1. The regions get keys that nobody has, C first. Nothing lands any more, the head stands still,
 //!    and each reservation has been used in whole or never will be.
-//! 2. What is there is copied out of the ring: messages that were not handed out, and those that the
-//!    application still holds, whose claims stay good. With zeroing the next record is behind a hole
-//!    of zeros, at a multiple of 64; otherwise events have told.
+//! 2. What is there is copied out of the ring: messages that were not handed out, and those that
+//!    the application still holds, whose claims stay good. With zeroing the next record is behind a
+//!    hole of zeros, at a multiple of 64; otherwise events have told.
 //! 3. The ring is zeroed if it has to be, the tail is set to the head, and the regions get the keys
 //!    of the next epoch.
 //!
@@ -26,53 +26,22 @@
 //!
 //! # The bound
 //!
-//! From when the receiver sees the hole, with room, until others can go on:
-//! `hole_timeout`, until the next [`SharedReceiver::poll_recovery`]; that, which is the copy of what
-//! is in the ring and four Rekeys at the own host; and then each sender needs a READ that is refused
-//! or was, at most [`SEARCH_MAX`](super::SEARCH_MAX) until he looks again, and one READ that
-//! is not. Who slept longer than the epochs that he has grants for needs new terms.
+//! From when the receiver sees the hole, with room, until others can go on: `hole_timeout`, until
+//! the next [`SharedReceiver::poll_recovery`]; that, which is the copy of what is in the ring and
+//! four Rekeys at the own host; and then each sender needs a READ that is refused or was, at most
+//! [`SEARCH_MAX`](super::sender::SEARCH_MAX) until he looks again, and one READ that is not. Who
+//! slept longer than the epochs that he has grants for needs new terms.
 
 use rma_core::time::Instant;
 use thiserror::Error;
 
 #[cfg(doc)]
 use super::SharedRingConfig;
-use super::{ALIGN, Finds, Form, SharedReceiver};
-use crate::{
-    receiver::ReceiveError,
-    registrar::Registrar,
-    ring::{Malformed, Position},
+use super::{
+    ALIGN, Form,
+    receiver::{Finds, Recovery, Saved, SharedReceiver},
 };
-
-/// What a message of an earlier epoch was.
-#[derive(Debug)]
-pub(super) struct Saved {
-    pub(super) bytes: Box<[u8]>,
-    /// Whether one before it is missing.
-    pub(super) is_early: bool,
-}
-
-/// How far a recovery has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Recovering {
-    /// Where there is a hole that could be filled, and since when.
-    since: Option<(Position, Instant)>,
-    /// The ring is in order, and nobody can use it.
-    done: Option<Recovery>,
-}
-
-/// What a recovery found. There is an epoch more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovery {
-    /// How many epochs there were before the present one.
-    pub epoch: u64,
-    /// How many runs of bytes were reserved and not written.
-    pub holes: u64,
-    /// How many bytes those were.
-    pub skipped: u64,
-    /// How many messages were copied out of the ring.
-    pub saved: u64,
-}
+use crate::{receiver::ReceiveError, registrar::Registrar, ring::Malformed};
 
 /// Why a ring was not recovered.
 #[derive(Debug, Error)]

@@ -47,8 +47,8 @@ const LOOK_MIN: Duration = Duration::from_micros(20);
 
 /// How long nothing of what is under way may end until a sender looks whether the epoch has. (An op
 /// whose answer was lost is asked about under the old key, in vain, until its target has forgotten
-/// it.) Shorter: a READ more often while the receiver does not answer. Longer: he may not learn what
-/// became of such an op.
+/// it.) Shorter: a READ more often while the receiver does not answer. Longer: he may not learn
+/// what became of such an op.
 const QUIET: Duration = Duration::from_millis(10);
 
 /// How long after his last message has landed a sender looks what was processed. Shorter: he asks
@@ -59,8 +59,8 @@ const IDLE: Duration = Duration::from_millis(1);
 /// later after a recovery.
 pub const SEARCH_MAX: Duration = Duration::from_millis(5);
 
-/// For how many times the time of a hole a sender looks for the epoch. Fewer: he gives a receiver up
-/// that was only stopped for a while. More: he says later that he needs new terms.
+/// For how many times the time of a hole a sender looks for the epoch. Fewer: he gives a receiver
+/// up that was only stopped for a while. More: he says later that he needs new terms.
 const SEARCHES: u32 = 4;
 
 /// How far a message has come.

@@ -12,7 +12,8 @@ use rma_core::{
 
 use super::{
     immediate::{Events, WithImmediate},
-    recovery::Recovery,
+    receiver::{Finds, Recovery, SharedReceiver},
+    sender::SharedSender,
     with_zeroing::{Record, Records},
     *,
 };
@@ -562,8 +563,8 @@ fn terms_of_the_other_kind_are_refused() {
 fn interleave<F: Finds>(steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let mut it = Bench::<F>::with(4, |it| {
         (it.len, it.epochs) = (RingLen::new(1024).unwrap(), 21);
-        it.timing = Timing::new(Duration::from_millis(1), Duration::from_millis(1));
-        it.hole_timeout = SharedRingConfig::hole_timeout_min(it.timing);
+        (it.dispatch_timeout, it.timeout) = (Duration::from_millis(1), Duration::from_millis(1));
+        it.hole_timeout = SharedRingConfig::hole_timeout_min(it.dispatch_timeout, it.timeout);
     });
     let (mut sent, mut got, mut next) = ([0_u64; 4], [0_u64; 4], [0_u64; 4]);
     let mut held = Vec::new();

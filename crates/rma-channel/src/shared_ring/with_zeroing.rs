@@ -17,8 +17,9 @@ use rma_core::{
 };
 
 use super::{
-    Form, Found, Place, SharedReceiver, SharedSender,
-    receiver::{Finds, View},
+    Form, Found, Place,
+    receiver::{Finds, SharedReceiver, View},
+    sender::SharedSender,
 };
 use crate::{
     registrar::Registrar,
