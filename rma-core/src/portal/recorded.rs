@@ -12,24 +12,30 @@ use crate::{
     region::{RegionId, RegisteredRegion},
 };
 
-/// What a slot remembers of the recorded op that it had last: the next one that it has on the same
+/// What a slot remembers of the recorded ops that it had: the next one that it has on the same
 /// region says that this one is done, so that its target need not keep its record.
+///
+/// Of two regions, the last ones: who reserves by one and writes to the other, in turns, would else
+/// never say so, and hold records for as long as targets keep them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastOp {
     /// Where the op is, or was.
-    on: Option<(HostAddr, RegionId)>,
-    /// Its name, once its end is known.
-    done: Option<Done>,
+    on: Option<On>,
+    /// The names of ops whose end is known, and where they were; the older one first.
+    done: [Option<(On, Done)>; 2],
 }
+
+/// A region of a host.
+type On = (HostAddr, RegionId);
 
 impl LastOp {
     /// An op on `region` of `responder` is about to be issued, a recorded one or its SETTLE.
     /// Returns the op that is done there.
     fn begin(&mut self, responder: HostAddr, region: RegionId) -> Option<Done> {
-        let on = Some((responder, region));
-        let done = self.done.take().filter(|_| self.on == on);
-        self.on = on;
-        done
+        let here = (responder, region);
+        self.on = Some(here);
+        let done = self.done.iter_mut().find_map(|it| it.take_if(|(on, _)| *on == here));
+        done.map(|(_, done)| done)
     }
 
     /// The op has ended.
@@ -38,8 +44,12 @@ impl LastOp {
         // Of a TIMEOUT the target may have to tell more.
         if let Some(name) = completion.name()
             && completion.status != OpStatus::Timeout
+            && let Some(on) = self.on
         {
-            self.done = Some(name.into());
+            let [older, newer] = &mut self.done;
+            if let Some(before) = newer.replace((on, name.into())) {
+                *older = Some(before);
+            }
         }
     }
 }

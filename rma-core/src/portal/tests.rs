@@ -378,8 +378,18 @@ fn the_next_op_of_a_slot_on_the_same_region_says_that_the_last_is_done_if_its_en
     assert_eq!(issue(&here, 2, OpStatus::Timeout), Some(1));
     assert_eq!(issue(&here, 3, OpStatus::Ok), None, "what timed out may be asked about");
     assert_eq!(issue(&elsewhere, 4, OpStatus::Ok), None);
-    assert_eq!(issue(&here, 5, OpStatus::RemoteAuthenticationFailure), None);
+    assert_eq!(issue(&here, 5, OpStatus::RemoteAuthenticationFailure), Some(3));
     assert_eq!(issue(&here, 6, OpStatus::Ok), Some(5));
+    // By turns, as who reserves in one region and writes to another.
+    assert_eq!(issue(&elsewhere, 7, OpStatus::Ok), Some(4));
+    assert_eq!(issue(&here, 8, OpStatus::Ok), Some(6));
+    assert_eq!(issue(&elsewhere, 9, OpStatus::Ok), Some(7));
+    // Of three the oldest is forgotten.
+    let third = Grant { region: RegionId::from_bits(5), ..here };
+    assert_eq!(issue(&third, 10, OpStatus::Ok), None);
+    assert_eq!(issue(&here, 11, OpStatus::Ok), None);
+    assert_eq!(issue(&third, 12, OpStatus::Ok), Some(10));
+    assert_eq!(issue(&here, 13, OpStatus::Ok), Some(11));
 }
 
 #[test]
