@@ -7,7 +7,7 @@ use super::{
     spec::Measured,
 };
 use crate::{
-    channels::{Channel, Shape},
+    channels::{Channel, FanIn, Shape},
     compare::{self, Transport},
     error::PairError,
     interrupt::Interrupt,
@@ -26,6 +26,9 @@ const COUNTS: (u64, u64) = (2_000, 200_000);
 const ALONE: (u64, u64) = (500, 10_000);
 /// Ops under way at once.
 const DEPTH: u16 = 8;
+/// Senders that share a ring, and how many ops all of them have under way.
+const SENDERS: u16 = 64;
+const SLOTS: u16 = 64;
 /// Sizes of messages that both rings are compared at, and how many of each in a round.
 const SIZES: [(u32, u64); 5] =
     [(16, 100_000), (64, 100_000), (512, 50_000), (4096, 10_000), (32_768, 2_000)];
@@ -152,4 +155,31 @@ pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         tcp.median(),
     );
     Ok(vec![Measured { name: "rpc64_over_tcp", value: rpc.over(&tcp), detail }])
+}
+
+pub(super) fn fan_in(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let (one, all) = (FanIn::open(&pair, 1, SLOTS)?, FanIn::open(&pair, SENDERS, SLOTS)?);
+    let memory = (all.memory, one.memory);
+    // Dropped in this order.
+    let mut shared = (one, all, pair);
+    type Shared = (FanIn, FanIn, Pair);
+    let mut alone = |(one, _, pair): &mut Shared| one.rate(pair, COUNTS, interrupt);
+    let mut together = |(_, all, pair): &mut Shared| all.rate(pair, COUNTS, interrupt);
+    let measures: [&mut Measure<'_, Shared>; 2] = [&mut together, &mut alone];
+    let [together, alone] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+    let detail = format!(
+        "messages of 64 B through a shared ring with zeroing: {SENDERS} senders of one host {:.3} M/s, one sender {:.3} M/s, up to \
+         {SLOTS} ops under way in all; medians of {ROUNDS} rounds in turns; every message compared; veth MTU {MTU}, {CONDITIONS}",
+        together.median() * 1e-6,
+        alone.median() * 1e-6,
+    );
+    let registered =
+        format!("bytes that the receiver has registered: {} and {}", memory.0, memory.1);
+    let ratio = memory.0 as f64 / memory.1 as f64;
+    Ok(vec![
+        Measured { name: "fanin64_rate_over_one", value: together.over(&alone), detail },
+        Measured { name: "fanin64_memory_over_one", value: ratio, detail: registered },
+    ])
 }

@@ -80,6 +80,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         run: channels::over_ops,
         figures: &[Spec::new("channel64_over_ops", "ratio").at_most(1.15)],
     },
+    Benchmark {
+        run: channels::fan_in,
+        figures: &[
+            Spec::new("fanin64_rate_over_one", "ratio").at_least(0.5),
+            Spec::new("fanin64_memory_over_one", "ratio").at_most(1.05),
+        ],
+    },
     Benchmark { run: channels::rpc64, figures: &[Spec::new("rpc64_over_tcp", "ratio")] },
     Benchmark {
         run: rekey::rekey,
