@@ -17,7 +17,9 @@ use rma_xdp::{
     channel::{
         Half, Kind, Link, Message, OpenError, Peer, Receiver, SendError, Sender,
         ring::RingLen,
-        ring_buffer::{RingConfig, with_zeroing, without_zeroing},
+        ring_buffer::{
+            RingConfig, detached_bell, immediate as ring_immediate, with_zeroing, without_zeroing,
+        },
         send_recv::{SendRecvConfig, normal},
         shared_ring::{SharedRingConfig, with_zeroing as shared},
         write_slot::{SlotConfig, immediate, inlined_bell},
@@ -111,6 +113,8 @@ fn open(
         Kind::SendRecvNormal => ends!(normal, receives),
         Kind::WriteSlotInlined => ends!(inlined_bell, slots),
         Kind::WriteSlotImmediate => ends!(immediate, slots),
+        Kind::RingDetached => ends!(detached_bell, ring),
+        Kind::RingImmediate => ends!(ring_immediate, ring),
         Kind::RingWithZeroing => ends!(with_zeroing, ring),
         Kind::RingWithoutZeroing => ends!(without_zeroing, ring),
         other => Err(failed(other)(&"it is not measured here")),
@@ -378,6 +382,7 @@ pub struct FanIn {
     receiver: shared::Receiver,
     client: Side,
     server: Side,
+    size: usize,
     /// Bytes that the receiver has registered.
     pub memory: u64,
 }
@@ -389,12 +394,15 @@ impl fmt::Debug for FanIn {
 }
 
 impl FanIn {
-    /// Opens a shared ring with zeroing, for messages of 64 B, of so many senders, who have `slots`
-    /// ops under way in all.
+    /// The longest message, in bytes: one op carries it.
+    pub const LEN_MAX: u32 = 4080;
+
+    /// Opens a shared ring with zeroing, for messages of `size` bytes, at least 16, of so many
+    /// senders, who have `slots` ops under way in all.
     ///
     /// # Errors
     /// If slots or memory cannot be had.
-    pub fn open(pair: &Pair, senders: u16, slots: u16) -> Result<Self, PairError> {
+    pub fn open(pair: &Pair, senders: u16, size: u32, slots: u16) -> Result<Self, PairError> {
         let failed = failed(Kind::SharedRingWithZeroing);
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
@@ -402,7 +410,7 @@ impl FanIn {
         let mut there = HostRegistrar::new(server, grant.responder);
         let config = SharedRingConfig::new().with(|it| {
             it.len = RingLen::new(1 << 18).expect("a power of two");
-            it.len_max = 64;
+            it.len_max = size;
         });
         let registered = || server.usage(None).map(|usage| usage.bytes.used);
         let before = registered()?;
@@ -416,7 +424,7 @@ impl FanIn {
         let senders = senders.collect::<Result<_, _>>()?;
         let memory = registered()? - before;
         let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
-        Ok(Self { senders, receiver, client, server, memory })
+        Ok(Self { senders, receiver, client, server, size: size as usize, memory })
     }
 
     /// Messages a second that the receiver has taken: `warm_up` for nothing, then `count`, each
@@ -430,22 +438,25 @@ impl FanIn {
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
-        let Self { senders, receiver, client: from, server: to, .. } = self;
-        let failed = &failed(Kind::SharedRingWithZeroing);
+        let Self { senders, receiver, client: from, server: to, size, .. } = self;
+        let (size, failed) = (*size, &failed(Kind::SharedRingWithZeroing));
         let (got, wrong) = (&AtomicU64::new(0), &Wrong::new());
         let mut of_sender = vec![0_u64; senders.len()];
         let (clock, mut taken) = (pair.client.clock.clone(), 0);
+        let (mut bytes, mut expected) = (vec![0; size], vec![0; size]);
         let server = move || -> Result<(), PairError> {
             to.link.poll(clock.now());
             let before = taken;
             while let Some(message) = Message::next(receiver).map_err(|error| failed(&error))? {
-                let mut words = [[0; 8]; 8];
-                let len = message.copy_to(words.as_flattened_mut());
-                let [sender, number, ..] = words.map(u64::from_le_bytes);
+                let len = message.copy_to(&mut bytes);
+                let word =
+                    |at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 of them"));
+                let (sender, number) = (word(0), word(8));
                 let seen = of_sender.get_mut(sender as usize);
                 let seen = seen.ok_or_else(|| failed(&"a message of nobody"))?;
                 *seen += 1;
-                if len != 64 || *seen != number || words[2..].iter().any(|it| *it != words[1]) {
+                fill(&mut expected[8..], number);
+                if len != size || *seen != number || bytes[8..] != expected[8..] {
                     return Err(failed(&format_args!(
                         "message {number} of {sender} is not {seen}"
                     )));
@@ -461,6 +472,7 @@ impl FanIn {
             Ok(())
         };
         let (mut sent, mut numbers) = (0, vec![0_u64; senders.len()]);
+        let mut message = vec![0; size];
         run(pair, server, wrong, |client| {
             let mut until = |client: &mut Client, all: u64| {
                 while got.load(Acquire) < all {
@@ -473,9 +485,9 @@ impl FanIn {
                     {
                         sender.poll(&mut from.link, now).map_err(|error| failed(&error))?;
                         while sent < all {
-                            let mut words = [(*number + 1).to_le_bytes(); 8];
-                            words[0] = index.to_le_bytes();
-                            match sender.send(&mut from.link, now, words.as_flattened()) {
+                            fill(&mut message[8..], *number + 1);
+                            message[..8].copy_from_slice(&index.to_le_bytes());
+                            match sender.send(&mut from.link, now, &message) {
                                 Ok(_) => (sent, *number) = (sent + 1, *number + 1),
                                 Err(SendError::Full) => break,
                                 Err(error) => return Err(failed(&error)),

@@ -42,6 +42,7 @@ pub mod pair;
 pub mod parts;
 pub mod phases;
 pub mod pipelined;
+pub mod plots;
 pub mod rates;
 pub mod rotation;
 pub mod scale;

@@ -18,6 +18,7 @@ use rma_bench::{
     mode::XdpMode,
     out,
     phases::{self, PhasesArgs},
+    plots::{self, PlotsArgs},
     send_lat::{self, SendLatArgs},
     serve::{self, ServeArgs},
     verify::{self, VerifyArgs},
@@ -77,6 +78,8 @@ enum Command {
     Replica(ReplicaArgs),
     /// Draws how congestion control converges, in simulation.
     Flows(FlowsArgs),
+    /// Measures and draws figures of the channels' paper. Needs root.
+    Channels(PlotsArgs),
 }
 
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
@@ -134,6 +137,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
+        Command::Channels(args) => plots::run(args, &interrupt)?,
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ pub fn in_turns<S, const N: usize>(
 
 /// The middle one; of an even number, the mean of the two in the middle; not a number if any is
 /// none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
         return f64::NAN;
     }

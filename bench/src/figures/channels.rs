@@ -160,7 +160,7 @@ pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
 pub(super) fn fan_in(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-    let (one, all) = (FanIn::open(&pair, 1, SLOTS)?, FanIn::open(&pair, SENDERS, SLOTS)?);
+    let (one, all) = (FanIn::open(&pair, 1, 64, SLOTS)?, FanIn::open(&pair, SENDERS, 64, SLOTS)?);
     let memory = (all.memory, one.memory);
     // Dropped in this order.
     let mut shared = (one, all, pair);

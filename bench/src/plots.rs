@@ -1,0 +1,249 @@
+//! `rma-bench channels`: figures of "Efficient RDMA Communication Protocols", measured here: as a
+//! table, as a plot (SVG), and whether what the paper says of them holds of these values.
+//!
+//! | figure | what |
+//! |---|---|
+//! | 5 | median round trip through channels of one sender, by the size of messages |
+//! | 7 | throughput of rings and send/recv, by the size of messages |
+//! | 9a | what eight senders get through one shared ring, by the size of messages |
+//!
+//! Shapes are compared, not values: the paper has InfiniBand NICs, and axes that its text does not
+//! give. Figures 4, 6, 9b and 10 are not here yet. Figure 8 has no counterpart: it moves the head
+//! of a shared ring to memory of the NIC, and an engine in software has it in its cache anyway.
+
+mod claims;
+mod svg;
+
+use std::{fs, io, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use rma_lab::{Lab, LabConfig};
+use rma_xdp::channel::Kind;
+
+use self::claims::Claim;
+use crate::{
+    aead,
+    channels::{Channel, FanIn, Shape},
+    error::PairError,
+    interrupt::Interrupt,
+    line,
+    machine::Machine,
+    pair::{Pair, PairConfig, Place},
+    rates::median,
+};
+
+/// What to draw.
+#[derive(Args, Clone, Debug)]
+pub struct PlotsArgs {
+    /// The paper's figure.
+    #[arg(long, value_enum)]
+    pub figure: Figure,
+    /// Write the plot to this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Sizes of messages in bytes, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [16, 64, 256, 1024, 4096],
+          value_parser = clap::value_parser!(u32).range(8..=32_768))]
+    pub size: Vec<u32>,
+    /// Rounds; each value is the median of them.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Messages in a round: of a figure of latency a tenth of that.
+    #[arg(short = 'n', long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
+    pub count: u64,
+}
+
+/// A figure that can be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Figure {
+    /// Median round trips by size.
+    #[value(name = "5")]
+    RoundTrips,
+    /// Throughput of rings and send/recv by size.
+    #[value(name = "7")]
+    Throughput,
+    /// Eight senders on one shared ring by size.
+    #[value(name = "9a")]
+    FanIn,
+}
+
+/// Why a figure was not drawn.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlotsError {
+    /// It could not be measured.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// The plot could not be made.
+    #[error("cannot draw: {0}")]
+    Draw(String),
+    /// The file could not be written.
+    #[error("cannot write {}: {error}; choose another file", path.display())]
+    Svg {
+        /// The file that was to hold the plot.
+        path: PathBuf,
+        /// Why the system did not write it.
+        error: io::Error,
+    },
+}
+
+/// One curve: a value for each size, in the order of sizes; not a number where there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    name: String,
+    values: Vec<f64>,
+}
+
+/// Ops that a channel has under way at most.
+const SLOTS: u16 = 32;
+/// MTU of the veth pair.
+const MTU: u32 = 3400;
+
+/// Measures, prints and draws.
+///
+/// # Errors
+/// What could not be set up, and why; a channel that fails; the file; Ctrl-C.
+pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
+    let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() }).map_err(PairError::from)?;
+    let measured = match args.figure {
+        Figure::RoundTrips => round_trips(&lab, args, interrupt)?,
+        Figure::Throughput => throughput(&lab, args, interrupt)?,
+        Figure::FanIn => fan_in(&lab, args, interrupt)?,
+    };
+    let (title, unit) = args.figure.words();
+    line!(
+        "{title}, {unit}; medians of {} rounds; {}; {}\n",
+        args.rounds,
+        aead::words(),
+        Machine::here().machine
+    );
+    let sizes: Vec<String> = args.size.iter().map(|size| format!("{size} B")).collect();
+    line!("| | {} |", sizes.join(" | "));
+    line!("|---|{}", "---|".repeat(sizes.len()));
+    for Series { name, values } in &measured {
+        let word = |value: &f64| if value.is_nan() { "".to_owned() } else { format!("{value:.3}") };
+        let values: Vec<String> = values.iter().map(word).collect();
+        line!("| {name} | {} |", values.join(" | "));
+    }
+    line!("");
+    for Claim { says, holds, because } in args.figure.claims(&args.size, &measured) {
+        line!("{}: {says} ({because})", if holds { "holds" } else { "DOES NOT HOLD" });
+    }
+    if let Some(path) = &args.svg {
+        let svg = svg::draw((title, unit), &args.size, &measured).map_err(PlotsError::Draw)?;
+        fs::write(path, svg).map_err(|error| PlotsError::Svg { path: path.clone(), error })?;
+        line!("\nwritten to {}", path.display());
+    }
+    Ok(())
+}
+
+impl Figure {
+    /// What is drawn, and its unit.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RoundTrips => ("Round trip of a message and one back (figure 5)", "us at p50"),
+            Self::Throughput => ("Messages through one channel (figure 7)", "MiB/s"),
+            Self::FanIn => ("Messages through one shared ring (figure 9a)", "MiB/s"),
+        }
+    }
+
+    /// What the paper says of it, of these values.
+    fn claims(self, sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
+        match self {
+            Self::RoundTrips => claims::round_trips(sizes, measured),
+            Self::Throughput => claims::throughput(sizes, measured),
+            Self::FanIn => claims::fan_in(sizes, measured),
+        }
+    }
+}
+
+/// A pair of hosts and a channel of a kind for messages of one size.
+fn opened(lab: &Lab, kind: Kind, size: u32) -> Result<(Channel, Pair), PairError> {
+    let pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+    let shape = Shape { kind, len_max: size, room: 1 << 20, slots: SLOTS };
+    Ok((Channel::open(&pair, shape)?, pair))
+}
+
+/// The median of what `measure` gives, for each kind and size.
+fn by_kind(
+    lab: &Lab,
+    args: &PlotsArgs,
+    kinds: &[Kind],
+    mut measure: impl FnMut(&mut Channel, &mut Pair, u32) -> Result<f64, PairError>,
+) -> Result<Vec<Series>, PairError> {
+    let mut all = Vec::new();
+    for &kind in kinds {
+        let mut values = Vec::new();
+        for &size in &args.size {
+            let (mut channel, mut pair) = opened(lab, kind, size)?;
+            let rounds = (0..args.rounds).map(|_| measure(&mut channel, &mut pair, size));
+            values.push(median(rounds.collect::<Result<_, _>>()?));
+        }
+        all.push(Series { name: kind.to_string(), values });
+    }
+    Ok(all)
+}
+
+/// Kinds of one sender and one receiver that both figures have.
+const KINDS: [Kind; 7] = [
+    Kind::SendRecvNormal,
+    Kind::WriteSlotInlined,
+    Kind::WriteSlotImmediate,
+    Kind::RingDetached,
+    Kind::RingImmediate,
+    Kind::RingWithZeroing,
+    Kind::RingWithoutZeroing,
+];
+
+fn round_trips(
+    lab: &Lab,
+    args: &PlotsArgs,
+    interrupt: &Interrupt,
+) -> Result<Vec<Series>, PairError> {
+    let counts = (args.count / 100, args.count / 10);
+    by_kind(lab, args, &KINDS, |channel, pair, size| {
+        let times = channel.round_trips(pair, size as usize, counts, interrupt)?;
+        Ok(times.quantile_us(0.5))
+    })
+}
+
+/// Messages a second, in MiB of them.
+fn mib(rate: f64, size: u32) -> f64 {
+    rate * f64::from(size) / f64::from(1 << 20)
+}
+
+fn throughput(
+    lab: &Lab,
+    args: &PlotsArgs,
+    interrupt: &Interrupt,
+) -> Result<Vec<Series>, PairError> {
+    by_kind(lab, args, &KINDS, |channel, pair, size| {
+        let count = (args.count * 256 / u64::from(size.max(256))).max(100);
+        let rate = channel.rate(pair, size as usize, (count / 10, count), interrupt)?;
+        Ok(mib(rate, size))
+    })
+}
+
+/// How many senders share a ring, as in the paper, and the one that they are compared with.
+const SENDERS: [u16; 2] = [8, 1];
+
+fn fan_in(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Series>, PairError> {
+    let mut all = Vec::new();
+    for senders in SENDERS {
+        let mut values = Vec::new();
+        for &size in &args.size {
+            if size > FanIn::LEN_MAX {
+                values.push(f64::NAN);
+                continue;
+            }
+            let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+            let mut ring = FanIn::open(&pair, senders, size, SLOTS)?;
+            let counts = (args.count / 10, args.count);
+            let rounds = (0..args.rounds).map(|_| ring.rate(&mut pair, counts, interrupt));
+            values.push(mib(median(rounds.collect::<Result<_, _>>()?), size));
+        }
+        let who = if senders == 1 { "sender" } else { "senders" };
+        all.push(Series { name: format!("{senders} {who}"), values });
+    }
+    Ok(all)
+}
