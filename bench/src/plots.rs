@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use rma_lab::{Lab, LabConfig};
 use rma_xdp::channel::Kind;
 
-use self::claims::Claim;
+use self::claims::{Claim, Series};
 use crate::{
     aead,
     channels::{Channel, FanIn, Shape},
@@ -85,13 +85,6 @@ pub enum PlotsError {
         /// Why the system did not write it.
         error: io::Error,
     },
-}
-
-/// One curve: a value for each size, in the order of sizes; not a number where there is none.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Series {
-    name: String,
-    values: Vec<f64>,
 }
 
 /// Ops that a channel has under way at most.

@@ -5,7 +5,7 @@ use plotters::prelude::{
     WHITE,
 };
 
-use super::Series;
+use super::claims::Series;
 
 /// Colours that people who see few of them tell apart.
 const COLOURS: [RGBColor; 8] = [
