@@ -2,10 +2,11 @@
 //! (*the paper*; section numbers alone are its).
 //!
 //! The paper sorts every known way to move messages over remote memory into six families and twenty
-//! channels ([`table::Kind`]): there is no best one. Each channel here has a module of its own in
-//! that of its family, with two ends, which are opened at two hosts ([`Registrar`]), told what the
-//! other end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same
-//! for all: [`Sender`] and [`Receiver`], after the paper's API (§6).
+//! channels ([`table::Kind`]): there is no best one, so [`choose`](mod@choose) leads from needs to
+//! kinds, and `docs/CHANNELS.md` in words. Each channel here has a module of its own in that of its
+//! family, with two ends, which are opened at two hosts ([`Registrar`]), told what the other end has
+//! to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same for all:
+//! [`Sender`] and [`Receiver`], after the paper's API (§6).
 //!
 //! Rings are built on [`ring`]: circular buffers and the records in them.
 //!
@@ -29,6 +30,7 @@
 mod arrivals;
 #[cfg(test)]
 mod bench;
+pub mod choose;
 mod epochs;
 mod flow;
 #[cfg(test)]

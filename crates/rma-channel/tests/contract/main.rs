@@ -10,6 +10,7 @@
 //! | `quiet` | the contract on a network without faults |
 //! | `faults` | the same with all that can go wrong, on many networks |
 //! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
+//! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
 //!
 //! Every end looks after every event, so that nothing is there for too short a time to be seen.
 //!
@@ -19,6 +20,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod choosing;
 mod faults;
 mod kinds;
 mod quiet;
