@@ -6,9 +6,11 @@
 //! | 5 | median round trip through channels of one sender, by the size of messages |
 //! | 7 | throughput of rings and send/recv, by the size of messages |
 //! | 9a | what eight senders get through one shared ring, by the size of messages |
+//! | 9b | what four receivers of a read ring get, all together, by the size of messages |
+//! | 10 | the same of one receiver, by how much it prefetches |
 //!
 //! Shapes are compared, not values: the paper has InfiniBand NICs, and axes that its text does not
-//! give. Figures 4, 6, 9b and 10 are not here yet. Figure 8 has no counterpart: it moves the head
+//! give. Figures 4 and 6 are not here yet. Figure 8 has no counterpart: it moves the head
 //! of a shared ring to memory of the NIC, and an engine in software has it in its cache anyway.
 
 mod claims;
@@ -23,7 +25,7 @@ use rma_xdp::channel::Kind;
 use self::claims::{Claim, Series};
 use crate::{
     aead,
-    channels::{Channel, FanIn, Shape},
+    channels::{Broadcast, Channel, FanIn, Shape},
     error::PairError,
     interrupt::Interrupt,
     line,
@@ -65,6 +67,12 @@ pub enum Figure {
     /// Eight senders on one shared ring by size.
     #[value(name = "9a")]
     FanIn,
+    /// Four receivers of a read ring by size.
+    #[value(name = "9b")]
+    Broadcast,
+    /// Prefetching from a read ring by size.
+    #[value(name = "10")]
+    Prefetching,
 }
 
 /// Why a figure was not drawn.
@@ -102,6 +110,8 @@ pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
         Figure::RoundTrips => round_trips(&lab, args, interrupt)?,
         Figure::Throughput => throughput(&lab, args, interrupt)?,
         Figure::FanIn => fan_in(&lab, args, interrupt)?,
+        Figure::Broadcast => broadcast(&lab, args, interrupt)?,
+        Figure::Prefetching => prefetching(&lab, args, interrupt)?,
     };
     let (title, unit) = args.figure.words();
     line!(
@@ -137,6 +147,8 @@ impl Figure {
             Self::RoundTrips => ("Round trip of a message and one back (figure 5)", "us at p50"),
             Self::Throughput => ("Messages through one channel (figure 7)", "MiB/s"),
             Self::FanIn => ("Messages through one shared ring (figure 9a)", "MiB/s"),
+            Self::Broadcast => ("Messages of four receivers of a read ring (figure 9b)", "MiB/s"),
+            Self::Prefetching => ("Messages of a receiver of a read ring (figure 10)", "MiB/s"),
         }
     }
 
@@ -146,6 +158,8 @@ impl Figure {
             Self::RoundTrips => claims::round_trips(sizes, measured),
             Self::Throughput => claims::throughput(sizes, measured),
             Self::FanIn => claims::fan_in(sizes, measured),
+            Self::Broadcast => claims::broadcast(sizes, measured),
+            Self::Prefetching => claims::prefetching(sizes, measured),
         }
     }
 }
@@ -239,4 +253,42 @@ fn fan_in(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Seri
         all.push(Series { name: format!("{senders} {who}"), values });
     }
     Ok(all)
+}
+
+/// What so many receivers of a read ring get all together, by size.
+fn read_ring(
+    lab: &Lab,
+    args: &PlotsArgs,
+    (kind, receivers, prefetch): (Kind, u16, u32),
+    interrupt: &Interrupt,
+) -> Result<Vec<f64>, PairError> {
+    let by_size = args.size.iter().map(|&size| {
+        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+        let mut ring = Broadcast::open(&pair, kind, (receivers, size, prefetch), SLOTS)?;
+        let count = (args.count / 10 * 256 / u64::from(size.max(256))).max(100);
+        let rounds = (0..args.rounds).map(|_| ring.rate(&mut pair, (count / 10, count), interrupt));
+        Ok(mib(median(rounds.collect::<Result<_, _>>()?), size))
+    });
+    by_size.collect()
+}
+
+fn broadcast(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Series>, PairError> {
+    let kinds = [Kind::ReadRingNotify, Kind::ReadRingDetached, Kind::ReadRingInlined];
+    let series = kinds.into_iter().map(|kind| {
+        let values = read_ring(lab, args, (kind, 4, 0), interrupt)?;
+        Ok(Series { name: kind.to_string(), values })
+    });
+    series.collect()
+}
+
+fn prefetching(
+    lab: &Lab,
+    args: &PlotsArgs,
+    interrupt: &Interrupt,
+) -> Result<Vec<Series>, PairError> {
+    let series = [0, 512, 4088].into_iter().map(|prefetch| {
+        let values = read_ring(lab, args, (Kind::ReadRingInlined, 1, prefetch), interrupt)?;
+        Ok(Series { name: format!("{prefetch} B beyond the bell"), values })
+    });
+    series.collect()
 }

@@ -107,6 +107,37 @@ pub(super) fn fan_in(_: &[u32], measured: &[Series]) -> Vec<Claim> {
     }]
 }
 
+pub(super) fn broadcast(sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
+    let notify = most(&over(measured, Kind::ReadRingNotify, Kind::ReadRingInlined));
+    let detached = over(measured, Kind::ReadRingDetached, Kind::ReadRingInlined);
+    // Of which one READ brings several.
+    let small = detached.into_iter().zip(sizes).filter(|&(_, &size)| size <= 2048);
+    let detached = least(&small.map(|(ratio, _)| ratio).collect::<Vec<_>>());
+    vec![
+        Claim {
+            says: "receivers that are notified get the most, as they do not look for bells",
+            holds: notify > 1.0,
+            because: format!("{notify:.2} times what they get by inlined bells at most"),
+        },
+        Claim {
+            says: "by a detached bell receivers get more than by inlined ones, several messages at once",
+            holds: detached > 1.0,
+            because: format!("{detached:.2} times as much at least"),
+        },
+    ]
+}
+
+pub(super) fn prefetching(_: &[u32], measured: &[Series]) -> Vec<Claim> {
+    let [none, .., all] = measured else { return Vec::new() };
+    let ratios = all.values.iter().zip(&none.values).map(|(of, to)| of / to);
+    let ratio = most(&ratios.collect::<Vec<_>>());
+    vec![Claim {
+        says: "prefetching lets a receiver read several records at once",
+        holds: ratio > 1.0,
+        because: format!("{ratio:.2} times as much at most"),
+    }]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +166,17 @@ mod tests {
         };
         assert_eq!(holds(throughput(&sizes, &rings(6.0))), [true, true]);
         assert_eq!(holds(throughput(&sizes, &rings(1.0))), [false, false]);
+        let bells = |it: Kind, inlined| if it == Kind::ReadRingInlined { inlined } else { 3.0 };
+        let rings = |inlined| {
+            let kinds = [Kind::ReadRingNotify, Kind::ReadRingDetached, Kind::ReadRingInlined];
+            kinds.map(|it| Series { name: it.to_string(), values: vec![bells(it, inlined)] })
+        };
+        assert_eq!(holds(broadcast(&sizes, &rings(1.0))), [true, true]);
+        assert_eq!(holds(broadcast(&sizes, &rings(4.0))), [false, false]);
         let two = |of: f64| [of, 4.0].map(|it| Series { name: String::new(), values: vec![it] });
+        assert!(
+            prefetching(&sizes, &two(3.0))[0].holds && !prefetching(&sizes, &two(5.0))[0].holds
+        );
         assert!(fan_in(&sizes, &two(3.0))[0].holds && !fan_in(&sizes, &two(1.0))[0].holds);
     }
 }
