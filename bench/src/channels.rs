@@ -5,8 +5,8 @@
 //! of its engine. Invariant: receivers compare every message with what it has to be, and take them
 //! in the order in which they were sent.
 
-mod broadcast;
-mod fan_in;
+pub mod broadcast;
+pub mod fan_in;
 
 use core::fmt;
 use core::sync::atomic::{
@@ -28,7 +28,6 @@ use rma_xdp::{
     },
 };
 
-pub use self::{broadcast::Broadcast, fan_in::FanIn};
 use crate::{
     client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
 };

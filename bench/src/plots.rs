@@ -25,7 +25,7 @@ use rma_xdp::channel::Kind;
 use self::claims::{Claim, Series};
 use crate::{
     aead,
-    channels::{Broadcast, Channel, FanIn, Shape},
+    channels::{Channel, Shape, broadcast::Broadcast, fan_in::FanIn},
     error::PairError,
     interrupt::Interrupt,
     line,

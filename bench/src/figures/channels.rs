@@ -7,7 +7,7 @@ use super::{
     spec::Measured,
 };
 use crate::{
-    channels::{Channel, FanIn, Shape},
+    channels::{Channel, Shape, fan_in::FanIn},
     compare::{self, Transport},
     error::PairError,
     interrupt::Interrupt,
