@@ -3,9 +3,9 @@
 //!
 //! The paper sorts every known way to move messages over remote memory into six families and twenty
 //! channels ([`table::Kind`]): there is no best one, so [`choose`](mod@choose) leads from needs to
-//! kinds, and `docs/CHANNELS.md` in words. Each channel here has a module of its own in that of its
-//! family, with two ends, which are opened at two hosts ([`Registrar`]), told what the other end has
-//! to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same for all:
+//! kinds, as `docs/CHANNELS.md` does in words. Each channel here has a module of its own in that of
+//! its family, with two ends, which are opened at two hosts ([`Registrar`]), told what the other
+//! end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same for all:
 //! [`Sender`] and [`Receiver`], after the paper's API (§6).
 //!
 //! Rings are built on [`ring`]: circular buffers and the records in them.

@@ -22,7 +22,7 @@
 //! # A sender that dies, or sleeps, with a place
 //!
 //! It is a hole: [`recovery`] takes it back, and needs the receiver's
-//! [`Registrar`]. To be called often:
+//! [`Registrar`](crate::Registrar). To be called often:
 //! [`receiver::SharedReceiver::poll_recovery`].
 //!
 //! # Whom to let in

@@ -2,7 +2,7 @@
 //!
 //! Positions follow one another: processed ≤ taken ≤ believed ≤ landed ≤ asked for ≤ known of.
 //! What is before *known* is in the sender's ring; what is between *landed* and *asked* is under
-//! way; and *believed* is as [`Reading`] says. The image is as long as the ring, and nothing lands
+//! way; and *believed* is as `Reading` says. The image is as long as the ring, and nothing lands
 //! in it where something stands that is not processed.
 
 use core::time::Duration;
