@@ -48,6 +48,20 @@ impl Setup {
         self.host(addr, SERVER_PID, self.udp.1, self.mode)
     }
 
+    /// Where the client and the server of a lab are.
+    pub(crate) fn addresses(&self) -> [HostAddr; 2] {
+        if self.ipv6 {
+            [Lab::A_V6, Lab::B_V6].map(HostAddr::from)
+        } else {
+            [Lab::A_V4, Lab::B_V4].map(HostAddr::from)
+        }
+    }
+
+    /// The client of a lab, at `addr`.
+    pub(crate) fn client(&self, addr: HostAddr) -> HostConfig {
+        self.host(addr, CLIENT_PID, self.udp.0, self.client_mode.unwrap_or(self.mode))
+    }
+
     fn host(&self, addr: HostAddr, pid: Pid, udp: bool, mode: Mode) -> HostConfig {
         let device = if udp { Device::udp() } else { Device::xdp(Lab::INTERFACE).in_mode(mode) };
         let nic = patient(self.nic);
@@ -175,17 +189,12 @@ impl Hosts {
     #[must_use]
     pub fn in_lab(setup: &Setup) -> Self {
         let lab = Lab::new(&setup.lab).expect("a lab");
-        let (client_addr, server_addr) = if setup.ipv6 {
-            (HostAddr::from(Lab::A_V6), HostAddr::from(Lab::B_V6))
-        } else {
-            (HostAddr::from(Lab::A_V4), HostAddr::from(Lab::B_V4))
-        };
+        let [client_addr, server_addr] = setup.addresses();
         let port = rma_xdp::DEFAULT_PORT;
         let open = |config| Host::open(config).expect("a host in the lab");
         let client = {
             let _inside = lab.a().enter().expect("namespace a");
-            let mode = setup.client_mode.unwrap_or(setup.mode);
-            open(setup.host(client_addr, CLIENT_PID, setup.udp.0, mode))
+            open(setup.client(client_addr))
         };
         let server = {
             let _inside = lab.b().enter().expect("namespace b");

@@ -1,5 +1,6 @@
 //! Cross-crate and privileged tests, and their fixtures.
 
+pub mod channels;
 pub mod exposition;
 pub mod frames;
 pub mod hostile_wire;

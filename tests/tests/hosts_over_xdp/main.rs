@@ -3,6 +3,7 @@
 //! mode that is chosen, capabilities that are missing, and a peer to whom no way is known.
 
 mod capabilities;
+mod channels;
 mod interface_lost;
 mod jumbo;
 mod messages;

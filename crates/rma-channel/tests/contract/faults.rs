@@ -14,6 +14,7 @@ use crate::{
     kinds::{Row, Settings, rows},
     run::Run,
     stream::{Habit, Lens},
+    world::World,
 };
 
 /// How many networks each kind is tried on, unless RMA_CHANNEL_SEEDS says otherwise.
@@ -87,12 +88,12 @@ fn drawn(row: &Row, seed: u64) -> (Run, Settings, Lens) {
     // Very short ones are not told apart.
     let shortest = row.shortest.max(longest.min(4));
     let lens = prng.choose(&[Lens::All(longest), Lens::Mixed(shortest, longest)]);
-    let mut run = Run::new(row, options, &settings);
+    let mut run = Run::new(row, World::new(options), &settings);
     run.about += &format!(
         "\nRMA_CHANNEL_SEED={seed} RMA_CHANNEL_KIND={} cargo test -p rma-channel --test contract faults -- --nocapture",
         row.kind as u8
     );
-    run.replays = prng.choose(&[0, 0, 0, 1, 4]) as usize;
+    run.world.replays = prng.choose(&[0, 0, 0, 1, 4]) as usize;
     (run, settings, lens)
 }
 
@@ -106,7 +107,7 @@ fn draw_pauses(run: &mut Run, prng: &mut Prng) {
     for _ in 0..most {
         at = at + Duration::from_nanos(prng.below(2 * nanos(timeout)));
         let length = Duration::from_nanos(prng.magnitude(4 * nanos(timeout)));
-        run.pauses.push_back((at, NodeId(prng.below(nodes) as u16), length));
+        run.world.pauses.push_back((at, NodeId(prng.below(nodes) as u16), length));
     }
 }
 
@@ -157,8 +158,8 @@ fn run_seed(row: &Row, seed: u64) -> Report {
         crash(&mut run, &mut prng);
     }
     run.world.network.heal();
-    run.pauses.clear();
-    run.replays = 0;
+    run.world.pauses.clear();
+    run.world.replays = 0;
     if crashes {
         // Whoever has an op under way learns how it ended.
         run.pass(timeout * 20);

@@ -13,7 +13,7 @@ use rma_channel::{
 };
 use rma_sim::net::frame::NodeId;
 
-use crate::world::{SimRegistrar, World};
+use super::world::{NodeRegistrar, World};
 
 /// What a channel is opened with.
 #[derive(Clone, Debug)]
@@ -163,8 +163,8 @@ fn gather<R: Receiver + 'static, S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
     mut receiver: R,
-    admit: impl Fn(&mut R, &mut SimRegistrar<'_>, Peer) -> Terms,
-    join: impl Fn(&mut SimRegistrar<'_>, &Terms) -> S,
+    admit: impl Fn(&mut R, &mut NodeRegistrar<'_>, Peer) -> Terms,
+    join: impl Fn(&mut NodeRegistrar<'_>, &Terms) -> S,
 ) -> Ends {
     let home = it.receivers[0];
     let sender = |&node: &NodeId| -> (NodeId, Box<dyn Sender>) {
@@ -224,10 +224,10 @@ fn send_recv_shared(world: &mut World, it: &Settings) -> Ends {
         (config.name, config.receives, config.len_max) = (it.name, it.room as u16, it.len_max);
     });
     let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
-    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
-    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
         receiver.admit(registrar, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)
@@ -237,10 +237,10 @@ fn send_recv_bufferless(world: &mut World, it: &Settings) -> Ends {
     use bufferless::{Receiver, Sender};
     let home = &mut world.registrar(it.receivers[0]);
     let receiver = Receiver::open(home, it.name, it.room as u16).unwrap();
-    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
-    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
         receiver.admit(registrar, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)
@@ -280,17 +280,17 @@ fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
 
 fn write_slot_reserve(world: &mut World, it: &Settings) -> Ends {
     use reserve_slot::{Receiver, ReserveConfig, Sender};
-    let timing = world.network.options().nic.timing;
+    let timing = world.timing();
     let config = ReserveConfig::new().with(|config| {
         (config.name, config.slots, config.len_max) = (it.name, it.room as u16, it.len_max);
         config.hole_timeout =
             ReserveConfig::hole_timeout_min(timing.dispatch_timeout, timing.timeout);
     });
     let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
-    let join = |registrar: &mut SimRegistrar<'_>, terms: &Terms| {
+    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
-    let admit = |receiver: &mut Receiver, registrar: &mut SimRegistrar<'_>, peer| {
+    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
         receiver.admit(registrar, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)

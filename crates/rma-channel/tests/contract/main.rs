@@ -6,11 +6,18 @@
 //! | `world` | simulated hosts, a link for each, and registrars |
 //! | `kinds` | how a channel of each kind is opened: **a new kind comes in there, with one row** |
 //! | `run` | streams through a channel, and what must hold after every event |
+//! | `simulated` | what can be done to a run here only |
 //! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
 //! | `quiet` | the contract on a network without faults |
 //! | `faults` | the same with all that can go wrong, on many networks |
 //! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
+//!
+//! `kinds`, `run` and `stream` are over a `World` beside them, which is simulated here. The crate
+//! `rma-tests` includes the same three files beside one of real hosts, where messages take the way
+//! through UDP sockets or AF_XDP. They are no library that both depend on, as it would depend on
+//! this crate, whose own tests could then not be of one build with it; and what opens channels in a
+//! row's function is then plain: no row is generic.
 //!
 //! Every end looks after every event, so that nothing is there for too short a time to be seen.
 //!
@@ -25,6 +32,7 @@ mod faults;
 mod kinds;
 mod quiet;
 mod run;
+mod simulated;
 mod stream;
 mod table2;
 mod world;

@@ -9,12 +9,13 @@ use crate::{
     kinds::{Row, Settings, rows},
     run::Run,
     stream::{Habit, Lens},
+    world::World,
 };
 
 /// One channel of a kind, with as many ends as it may have if `many`.
 fn channel(row: &Row, len_max: u32, room: u64, many: bool) -> (Run, Settings) {
     let (settings, nodes) = row.settings(len_max, room, many);
-    (Run::new(row, NetworkOptions::exact(nodes), &settings), settings)
+    (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
 }
 
 /// Sends so many messages of these lengths through a new channel, all of which come.

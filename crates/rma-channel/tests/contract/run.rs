@@ -9,21 +9,15 @@
 //!   takes for *processed* was given back, by all receivers; one that it takes for *failed* never
 //!   comes, unless that is *unknown*.
 
-use core::time::Duration;
-use std::collections::VecDeque;
-
 use rma_channel::{Claim, ReceiveError, SendError, SendState};
 use rma_core::{executor::CallStatus, time::Instant};
-use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId, prng::Prng};
+use rma_sim::{net::frame::NodeId, prng::Prng};
 
-use crate::{
+use super::{
     kinds::{Row, Settings},
     stream::{Habit, Held, Lens, Reader, Sent, Stream},
     world::World,
 };
-
-/// More events than any run needs between two that a sender or a receiver learns something by.
-const IDLE_STEPS_MAX: u64 = 200_000;
 
 /// A channel, and what goes through it.
 pub(crate) struct Run {
@@ -36,33 +30,22 @@ pub(crate) struct Run {
     is_read: bool,
     /// Whether senders are told what is processed.
     is_told: bool,
-    /// When which node is stopped, and for how long; in the order of time.
-    pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
-    /// How many recorded requests are replayed in each two round trips.
-    pub(crate) replays: usize,
-    replay_at: Instant,
-    /// When all look, though nothing has happened.
-    tick_at: Instant,
-    steps: u64,
+    pub(crate) steps: u64,
     /// At which step a sender or a receiver has learnt something, or a channel was opened.
-    news_at: u64,
+    pub(crate) news_at: u64,
 }
 
 impl Run {
-    /// A channel of a kind, with nothing to send, on a network of its own.
-    pub(crate) fn new(row: &Row, options: NetworkOptions, settings: &Settings) -> Self {
-        let about = format!("{} ({}): {options}; {settings:?}", row.kind, row.kind as u8);
+    /// A channel of a kind, with nothing to send.
+    pub(crate) fn new(row: &Row, world: World, settings: &Settings) -> Self {
+        let about = format!("{} ({}): {world}; {settings:?}", row.kind, row.kind as u8);
         let mut run = Self {
             about,
-            world: World::new(options),
+            world,
             streams: Vec::new(),
             readers: Vec::new(),
             is_read: row.into.is_some(),
             is_told: row.is_told,
-            pauses: VecDeque::new(),
-            replays: 0,
-            replay_at: Instant::ZERO,
-            tick_at: Instant::ZERO,
             steps: 0,
             news_at: 0,
         };
@@ -75,7 +58,7 @@ impl Run {
         self.news_at = self.steps;
         let ends = (row.open)(&mut self.world, settings);
         assert_eq!(ends.senders.len(), settings.senders.len(), "{}", self.about);
-        let prng = Prng::new(self.world.network.options().seed).fork(self.steps);
+        let prng = Prng::new(self.world.seed()).fork(self.steps);
         let streams =
             ends.senders.into_iter().zip(0..).map(|((node, end), number)| {
                 Stream::new(node, end, prng.fork(number), lens, count)
@@ -92,7 +75,7 @@ impl Run {
     }
 
     pub(crate) fn fail(&self, what: &str) -> ! {
-        let now = self.world.network.now().as_nanos();
+        let now = self.world.now().as_nanos();
         panic!("{}\nat {now} ns: {what}", self.about)
     }
 
@@ -111,16 +94,6 @@ impl Run {
             reader.end.is_some() && reader.ended.is_none() && !reader.next.iter().copied().eq(sent)
         };
         self.readers.iter().any(lacks)
-    }
-
-    /// Runs for so long.
-    pub(crate) fn pass(&mut self, length: Duration) {
-        let end = self.world.network.now() + length;
-        self.look();
-        while self.world.network.now() < end {
-            self.news_at = self.steps;
-            self.step();
-        }
     }
 
     /// Whether all that was sent is over, and nothing is to be sent; or nobody is left to hear it.
@@ -143,59 +116,18 @@ impl Run {
         }
     }
 
-    /// A host crashes, and with it all ends that are there.
-    pub(crate) fn crash(&mut self, node: NodeId) {
-        self.world.network.crash(node);
-        for stream in self.streams.iter_mut().filter(|stream| stream.node == node) {
-            stream.end = None;
-        }
-        for reader in self.readers.iter_mut().filter(|reader| reader.node == node) {
-            reader.held.clear();
-            reader.end = None;
-        }
-    }
-
-    /// Whether a sender, or a receiver, has nothing more to do with this channel.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.streams.iter().any(|stream| stream.broken.is_some())
-            || self.readers.iter().any(|reader| reader.ended.is_some())
-    }
-
     /// Does what comes next; then all ends look.
     pub(crate) fn step(&mut self) {
         self.steps += 1;
-        if self.steps > self.news_at + IDLE_STEPS_MAX {
+        if self.steps > self.news_at + World::IDLE_STEPS_MAX {
             self.fail(&format!("it does not come to an end: {:#?}", self.streams));
         }
-        let network = &mut self.world.network;
-        let (now, event) = (network.now(), network.next_at());
-        let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
         let wake = self.wake_at();
-        let network = &mut self.world.network;
-        let first = [event, wake, pause].into_iter().flatten().min();
-        let first = first.map_or(self.tick_at, |at| at.min(self.tick_at)).max(now);
-        if pause == Some(first) && event != Some(first) {
-            network.advance_to(first);
-            if let Some((_, node, length)) = self.pauses.pop_front() {
-                network.pause(node, length);
-            }
-        } else if event == Some(first) {
-            network.step();
-        } else {
-            network.advance_to(first);
-        }
-        if first >= self.tick_at {
-            self.tick_at = first + network.options().nic.timing.timeout / 4;
-        }
+        self.world.step(wake);
         self.look();
-        let network = &mut self.world.network;
-        if network.now() >= self.replay_at {
-            self.replay_at = network.now() + network.options().link.delay * 4;
-            network.replay(self.replays);
-        }
     }
 
-    /// When a link, or an end, of a node that runs wants to look again.
+    /// When an end of a node that runs wants to look again.
     fn wake_at(&self) -> Option<Instant> {
         let senders = self.streams.iter().filter_map(|it| {
             Some((it.node, it.end.as_ref().filter(|_| it.broken.is_none())?.poll_timeout()?))
@@ -203,17 +135,14 @@ impl Run {
         let receivers = self.readers.iter().filter_map(|it| {
             Some((it.node, it.end.as_ref().filter(|_| it.ended.is_none())?.poll_timeout()?))
         });
-        let network = &self.world.network;
-        let runs = |&(node, _): &(NodeId, Instant)| network.is_running(node);
-        let ends = senders.chain(receivers).filter(runs);
-        let ends = ends.map(|(node, local)| network.wake_at(node, local));
-        self.world.wake_at().into_iter().chain(ends).min()
+        let ends = senders.chain(receivers);
+        ends.filter_map(|(node, local)| self.world.wake_at(node, local)).min()
     }
 
     /// All ends of nodes that run look, and their applications do what they want to.
     pub(crate) fn look(&mut self) {
         for node in self.world.nodes() {
-            if self.world.network.is_running(node) {
+            if self.world.is_running(node) {
                 self.look_at(node);
             }
         }
@@ -239,7 +168,7 @@ impl Run {
             }
             let (link, now) = self.world.link(node);
             link.poll(now);
-            let taken = self.world.network.take_commands(node);
+            let taken = self.world.take_commands(node);
             if !acted && taken == 0 {
                 return;
             }
@@ -459,7 +388,7 @@ impl Run {
             let looks = matches!(reader.habit, Habit::Prompt | Habit::Holding(_) | Habit::Hoarding)
                 && reader.ended.is_none()
                 && reader.end.is_some()
-                && self.world.network.is_running(reader.node);
+                && self.world.is_running(reader.node);
             !looks || reader.next[stream] > number
         })
     }

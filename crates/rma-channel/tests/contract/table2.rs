@@ -16,6 +16,7 @@ use crate::{
     kinds::{Row, Settings, rows},
     run::Run,
     stream::{Habit, Lens},
+    world::World,
 };
 
 /// What one message takes.
@@ -37,7 +38,7 @@ struct Ops {
 
 fn exact(row: &Row, len: u32, room: u64) -> (Run, Settings) {
     let (settings, nodes) = row.settings(len, room, false);
-    (Run::new(row, NetworkOptions::exact(nodes), &settings), settings)
+    (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
 }
 
 /// In how many hops a message comes that is sent while its receiver begins to look, and in how many
@@ -121,7 +122,7 @@ fn receiver_memory(row: &Row, senders: u16) -> u64 {
     let receiver = NodeId(senders);
     let (settings, _) = row.settings(row.longest.min(1000), 16, false);
     let settings = Settings { receivers: vec![receiver], ..settings };
-    let mut run = Run::new(row, NetworkOptions::exact(nodes), &settings);
+    let mut run = Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings);
     let before = run.world.registered(receiver);
     // The application's memory for messages, which all channels use.
     let (open, one) = row.into.map_or((row.open, 0), |into| (into, u64::from(row.longest)));

@@ -1,7 +1,7 @@
 //! Simulated hosts for channels: a link for each, and registrars.
 
-use core::{convert::Infallible, time::Duration};
-use std::sync::Arc;
+use core::{convert::Infallible, fmt, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
 use rma_channel::{Link, Peer, Registrar};
 use rma_core::{
@@ -9,6 +9,7 @@ use rma_core::{
     crypto::RegionKey,
     executor::CommandExecutor,
     grant::Grant,
+    nic::Timing,
     op::OpType,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
@@ -30,14 +31,88 @@ pub(crate) struct World {
     links: Vec<Link>,
     /// By node: how many bytes were registered, as regions or as buffers.
     registered: Vec<u64>,
+    /// When which node is stopped, and for how long; in the order of time.
+    pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
+    /// How many recorded requests are replayed in each two round trips.
+    pub(crate) replays: usize,
+    replay_at: Instant,
+    /// When all look, though nothing has happened.
+    tick_at: Instant,
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.network.options().fmt(f)
+    }
 }
 
 impl World {
+    /// More events than any run needs between two that a sender or a receiver learns something by.
+    pub(crate) const IDLE_STEPS_MAX: u64 = 200_000;
+
     pub(crate) fn new(options: NetworkOptions) -> Self {
         let nodes = options.nodes;
         let mut network = Network::new(options);
         let links = (0..nodes).map(|node| link(&mut network, NodeId(node))).collect();
-        Self { network, links, registered: vec![0; nodes.into()] }
+        Self {
+            network,
+            links,
+            registered: vec![0; nodes.into()],
+            pauses: VecDeque::new(),
+            replays: 0,
+            replay_at: Instant::ZERO,
+            tick_at: Instant::ZERO,
+        }
+    }
+
+    /// What streams are drawn from.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.network.options().seed
+    }
+
+    /// How long the NICs take at most.
+    pub(crate) const fn timing(&self) -> Timing {
+        self.network.options().nic.timing
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.network.now()
+    }
+
+    pub(crate) fn is_running(&self, node: NodeId) -> bool {
+        self.network.is_running(node)
+    }
+
+    /// Takes what a node's link has issued; returns how much.
+    pub(crate) fn take_commands(&mut self, node: NodeId) -> usize {
+        self.network.take_commands(node)
+    }
+
+    /// Does what comes next, at `wake` at the latest: when an end wants to look again.
+    pub(crate) fn step(&mut self, wake: Option<Instant>) {
+        let wake = wake.into_iter().chain(self.links_wake_at()).min();
+        let network = &mut self.network;
+        let (now, event) = (network.now(), network.next_at());
+        if now >= self.replay_at && now > Instant::ZERO {
+            self.replay_at = now + network.options().link.delay * 4;
+            network.replay(self.replays);
+        }
+        let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
+        let first = [event, wake, pause].into_iter().flatten().min();
+        let first = first.map_or(self.tick_at, |at| at.min(self.tick_at)).max(now);
+        if pause == Some(first) && event != Some(first) {
+            network.advance_to(first);
+            if let Some((_, node, length)) = self.pauses.pop_front() {
+                network.pause(node, length);
+            }
+        } else if event == Some(first) {
+            network.step();
+        } else {
+            network.advance_to(first);
+        }
+        if first >= self.tick_at {
+            self.tick_at = first + network.options().nic.timing.timeout / 4;
+        }
     }
 
     /// The nodes' numbers.
@@ -61,8 +136,8 @@ impl World {
         Peer { address: self.network.address(node), pid: pid(node) }
     }
 
-    pub(crate) const fn registrar(&mut self, node: NodeId) -> SimRegistrar<'_> {
-        SimRegistrar { world: self, node }
+    pub(crate) const fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        NodeRegistrar { world: self, node }
     }
 
     /// The link of a node, and what its clock shows.
@@ -77,13 +152,17 @@ impl World {
     }
 
     /// When a link of a node that runs wants to look again.
-    pub(crate) fn wake_at(&self) -> Option<Instant> {
-        let running = self.nodes().filter(|&node| self.network.is_running(node));
+    fn links_wake_at(&self) -> Option<Instant> {
         let wake = |node: NodeId| {
             let local = self.links[usize::from(node.0)].poll_timeout()?;
-            Some(self.network.wake_at(node, local))
+            self.wake_at(node, local)
         };
-        running.filter_map(wake).min()
+        self.nodes().filter_map(wake).min()
+    }
+
+    /// When the clock of a node shows `local`, if it runs.
+    pub(crate) fn wake_at(&self, node: NodeId, local: Instant) -> Option<Instant> {
+        self.is_running(node).then(|| self.network.wake_at(node, local))
     }
 
     /// Starts a node that has crashed. Its process has nothing but a link.
@@ -105,12 +184,12 @@ fn link(network: &mut Network, node: NodeId) -> Link {
 
 /// What the process of a node sets channels up with.
 #[derive(Debug)]
-pub(crate) struct SimRegistrar<'a> {
+pub(crate) struct NodeRegistrar<'a> {
     world: &'a mut World,
     node: NodeId,
 }
 
-impl Registrar for SimRegistrar<'_> {
+impl Registrar for NodeRegistrar<'_> {
     type Error = Infallible;
 
     fn peer(&self) -> Peer {

@@ -1,0 +1,37 @@
+//! What can be done to a run in a simulation only: virtual time passes, and hosts crash.
+
+use core::time::Duration;
+
+use rma_sim::net::frame::NodeId;
+
+use crate::run::Run;
+
+impl Run {
+    /// Runs for so long.
+    pub(crate) fn pass(&mut self, length: Duration) {
+        let end = self.world.now() + length;
+        self.look();
+        while self.world.now() < end {
+            self.news_at = self.steps;
+            self.step();
+        }
+    }
+
+    /// Whether a sender, or a receiver, has nothing more to do with this channel.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.streams.iter().any(|stream| stream.broken.is_some())
+            || self.readers.iter().any(|reader| reader.ended.is_some())
+    }
+
+    /// A host crashes, and with it all ends that are there.
+    pub(crate) fn crash(&mut self, node: NodeId) {
+        self.world.network.crash(node);
+        for stream in self.streams.iter_mut().filter(|stream| stream.node == node) {
+            stream.end = None;
+        }
+        for reader in self.readers.iter_mut().filter(|reader| reader.node == node) {
+            reader.held.clear();
+            reader.end = None;
+        }
+    }
+}

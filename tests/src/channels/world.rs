@@ -1,0 +1,276 @@
+//! Two real hosts for channels, with some processes on each, and registrars.
+
+use core::{fmt, time::Duration};
+use std::sync::Arc;
+
+use rma_channel::{Link, Peer, Registrar};
+use rma_core::{
+    crypto::RegionKey,
+    executor::{CommandExecutor, ExecutorConfig},
+    grant::Grant,
+    op::OpType,
+    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
+    region::{Permissions, RegisteredRegion},
+    time::{Clock as _, Instant},
+};
+use rma_lab::Lab;
+use rma_shm::Region;
+use rma_sim::net::frame::NodeId;
+use rma_xdp::{
+    HostAddr, HostConfig, HostError, HostRegistrar, InlineEngine, InlineHost, NicConfigBuilder,
+    Pid, PortalLease, Tenant, TenantConfig, Timing, TscClock,
+};
+
+use crate::hosts::{Loopback, Setup};
+
+/// Command slots of each link.
+const SLOTS: u16 = 32;
+
+/// Processes, each with a link: those with even numbers on one host, the others on the other.
+const NODES: u16 = 8;
+
+/// A process.
+#[derive(Debug)]
+struct Node {
+    tenant: Tenant,
+    link: Link,
+    _lease: PortalLease,
+}
+
+/// Two hosts with several processes each, and the network between them. All is in the hands of one
+/// thread.
+#[derive(Debug)]
+pub struct World {
+    about: String,
+    nodes: Vec<Node>,
+    hosts: [InlineHost; 2],
+    addresses: [HostAddr; 2],
+    /// By host: what channels have registered.
+    registered: [Vec<RegisteredRegion>; 2],
+    clock: TscClock,
+    /// How many turns there were in which no host had anything to do.
+    idle: u64,
+    /// The network that they are in, unless that is loopback. Dropped last.
+    _lab: Option<Lab>,
+}
+
+/// Longer than a busy machine stalls between two lines of a test: channels are not about how soon
+/// an op gives up.
+fn timing() -> Timing {
+    Timing::software(Duration::from_micros(10), Duration::from_secs(5))
+}
+
+impl World {
+    /// More turns than a frame that got lost is missed for, however quick they are: all of ten
+    /// seconds if each took a tenth of a microsecond.
+    pub(crate) const IDLE_STEPS_MAX: u64 = 100_000_000;
+
+    /// Two hosts over UDP on loopback. Needs no privileges.
+    ///
+    /// # Panics
+    /// If they cannot be opened.
+    #[must_use]
+    pub fn over_udp() -> Self {
+        let Loopback { addresses, port } = Loopback::unused();
+        let nic = NicConfigBuilder::default().with(|it| it.timing = timing());
+        let open = |address: HostAddr| {
+            let config = HostConfig::udp(address).with(|it| (it.port, it.nic) = (port, nic));
+            InlineHost::open(config).expect("UDP sockets on loopback")
+        };
+        Self::new("UDP".to_owned(), addresses.map(open), addresses, None)
+    }
+
+    /// Two hosts in two namespaces. Needs root.
+    ///
+    /// # Panics
+    /// If anything cannot be set up.
+    #[must_use]
+    pub fn in_lab(setup: &Setup) -> Self {
+        let nic = setup.nic.with(|it| it.timing = timing());
+        let setup = Setup { nic, ..setup.clone() };
+        let lab = Lab::new(&setup.lab).expect("a lab");
+        let addresses @ [client, server] = setup.addresses();
+        let open = |config| InlineHost::open(config).expect("a host in the lab");
+        let hosts = [(lab.a(), setup.client(client)), (lab.b(), setup.server(server))];
+        let hosts = hosts.map(|(namespace, config)| {
+            let _inside = namespace.enter().expect("a namespace");
+            open(config)
+        });
+        for (host, far) in hosts.iter().zip([server, client]) {
+            host.resolve(far).expect("a way to the other host");
+        }
+        Self::new(hosts[0].info().to_string(), hosts, addresses, Some(lab))
+    }
+
+    fn new(
+        about: String,
+        hosts: [InlineHost; 2],
+        addresses: [HostAddr; 2],
+        lab: Option<Lab>,
+    ) -> Self {
+        let nodes = (0..NODES).map(|node| {
+            let host = &hosts[usize::from(node % 2)];
+            let config = TenantConfig::named(&format!("process {node}"));
+            let pid = Some(Pid(100 + u32::from(node)));
+            let config = config.with(|it| it.pid = pid);
+            let tenant = host.tenant(config).expect("a tenant");
+            let portal = host.portal_for(&tenant, SLOTS).expect("a portal");
+            let (portal, lease) = portal.into_parts();
+            let executor = CommandExecutor::new(portal, ExecutorConfig::default());
+            Node { tenant, link: Link::new(executor.expect("an executor")), _lease: lease }
+        });
+        let nodes = nodes.collect();
+        Self {
+            about,
+            nodes,
+            hosts,
+            addresses,
+            registered: [const { Vec::new() }; 2],
+            clock: TscClock::new(),
+            idle: 0,
+            _lab: lab,
+        }
+    }
+
+    /// Takes back what channels have registered, none of which are there any more: a host has only
+    /// so many regions, and ends that are dropped leave theirs to it.
+    pub(crate) fn deregister(&mut self) {
+        for (host, registered) in self.hosts.iter().zip(&mut self.registered) {
+            for region in registered.drain(..) {
+                host.deregister(&region).expect("it was registered here");
+            }
+        }
+    }
+
+    /// The nodes' numbers.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..NODES).map(NodeId)
+    }
+
+    /// For how long readers count that tell nothing: longer than any test takes.
+    pub(crate) const fn reader_timeout(&self) -> Duration {
+        Duration::from_hours(1)
+    }
+
+    /// How long readers wait after a look that found nothing.
+    pub(crate) const fn look_every(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long the NICs take at most.
+    pub(crate) fn timing(&self) -> Timing {
+        timing()
+    }
+
+    /// What streams are drawn from.
+    pub(crate) const fn seed(&self) -> u64 {
+        1
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Who the process of a node is to others.
+    pub(crate) fn peer(&self, node: NodeId) -> Peer {
+        let address = self.addresses[usize::from(node.0 % 2)];
+        Peer { address, pid: self.nodes[usize::from(node.0)].tenant.pid() }
+    }
+
+    pub(crate) fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        let host = usize::from(node.0 % 2);
+        let inner = HostRegistrar::new(&self.hosts[host], self.addresses[host])
+            .for_tenant(&self.nodes[usize::from(node.0)].tenant);
+        NodeRegistrar { inner, registered: &mut self.registered[host] }
+    }
+
+    /// The link of a node, and what its clock shows.
+    pub(crate) fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
+        (&mut self.nodes[usize::from(node.0)].link, self.clock.now())
+    }
+
+    /// Hosts do not stop here.
+    pub(crate) const fn is_running(&self, _: NodeId) -> bool {
+        true
+    }
+
+    /// A host takes what its links have issued in its next turn.
+    pub(crate) const fn take_commands(&mut self, _: NodeId) -> usize {
+        0
+    }
+
+    /// When the clock of a node shows `local`.
+    pub(crate) const fn wake_at(&self, _: NodeId, local: Instant) -> Option<Instant> {
+        Some(local)
+    }
+
+    /// One turn of each host. All look after it, whether they want to or not.
+    pub(crate) fn step(&mut self, _: Option<Instant>) {
+        let work: usize = self.hosts.iter_mut().map(InlineHost::turn).sum();
+        self.idle = if work > 0 { 0 } else { self.idle + 1 };
+        // What is on its way is in the kernel's hands, which may need this core.
+        if self.idle > 100 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about)
+    }
+}
+
+/// What the process of a node sets channels up with.
+#[derive(Debug)]
+pub(crate) struct NodeRegistrar<'a> {
+    inner: HostRegistrar<'a, InlineEngine>,
+    registered: &'a mut Vec<RegisteredRegion>,
+}
+
+impl Registrar for NodeRegistrar<'_> {
+    type Error = HostError;
+
+    fn peer(&self) -> Peer {
+        self.inner.peer()
+    }
+
+    fn key(&mut self) -> Result<RegionKey, HostError> {
+        self.inner.key()
+    }
+
+    fn register(
+        &mut self,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+        events: Option<&ReceiveQueue>,
+    ) -> Result<RegisteredRegion, HostError> {
+        let region = self.inner.register(memory, key, permissions, events)?;
+        self.registered.push(region.clone());
+        Ok(region)
+    }
+
+    fn receive_queue(
+        &mut self,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, HostError> {
+        let queue = self.inner.receive_queue(layout, permissions)?;
+        self.registered.push(queue.region().clone());
+        Ok(queue)
+    }
+
+    fn grant(
+        &mut self,
+        region: &RegisteredRegion,
+        peer: Peer,
+        op_type: OpType,
+    ) -> Result<Grant, HostError> {
+        self.inner.grant(region, peer, op_type)
+    }
+
+    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
+        self.inner.rekey(region, key)
+    }
+}
