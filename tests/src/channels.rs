@@ -146,7 +146,7 @@ pub fn a_receiver_that_is_slow_or_keeps_messages_loses_none(mut world: World) {
 /// If it takes more than there may be room for, or does not go on.
 pub fn a_channel_that_is_full_says_so_and_goes_on(mut world: World) {
     /// How many turns pass while it is full.
-    const TURNS: u64 = 2000;
+    const TURNS: u64 = 500;
     for row in rows() {
         // A word that was taken holds nothing.
         let hoards = row.kind != Kind::SendRecvBufferless;

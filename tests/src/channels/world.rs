@@ -208,8 +208,9 @@ impl World {
     pub(crate) fn step(&mut self, _: Option<Instant>) {
         let work: usize = self.hosts.iter_mut().map(InlineHost::turn).sum();
         self.idle = if work > 0 { 0 } else { self.idle + 1 };
-        // What is on its way is in the kernel's hands, which may need this core.
-        if self.idle > 100 {
+        // What is on its way is in the kernel's hands, which may need this core. Not each time: on
+        // a busy machine it is long until a turn comes again.
+        if self.idle % 1000 == 999 {
             std::thread::yield_now();
         }
     }
