@@ -104,7 +104,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     Cargo::new(&swarm).variable("RMA_SIM_SEEDS", SWARM).run()?;
 
     println!("\n== the README's examples ==");
-    for example in ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc"] {
+    for example in ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc", "broadcast"] {
         Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
     }
     println!("\n== a program that depends on the host without AF_XDP ==");
