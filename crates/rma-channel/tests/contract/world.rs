@@ -92,11 +92,13 @@ impl World {
     pub(crate) fn step(&mut self, wake: Option<Instant>) {
         let wake = wake.into_iter().chain(self.links_wake_at()).min();
         let network = &mut self.network;
-        let (now, event) = (network.now(), network.next_at());
+        let now = network.now();
         if now >= self.replay_at && now > Instant::ZERO {
             self.replay_at = now + network.options().link.delay * 4;
             network.replay(self.replays);
         }
+        // What is replayed may come next.
+        let event = network.next_at();
         let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
         let first = [event, wake, pause].into_iter().flatten().min();
         let first = first.map_or(self.tick_at, |at| at.min(self.tick_at)).max(now);
