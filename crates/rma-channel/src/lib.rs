@@ -59,7 +59,7 @@ pub use into::IntoReceiver;
 pub use link::Link;
 pub use receiver::{
     Blocking, Claim, Claims, Incoming, Message, ReceiveError, ReceiveHandle, ReceiveInto,
-    ReceiveState, Receiver,
+    ReceiveState, Receiver, RecoverError,
 };
 pub use registrar::{Peer, Registrar};
 pub use sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender};

@@ -44,6 +44,17 @@ pub enum ReceiveError {
     },
 }
 
+/// Why what senders had reserved was not taken back.
+#[derive(Debug, Error)]
+pub enum RecoverError<E: core::error::Error + 'static> {
+    /// There is what cannot be.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// The host refuses to change keys. It is to be tried again.
+    #[error("the host does not change the keys of what senders share: {0}")]
+    Host(E),
+}
+
 /// A message that has come and belongs to its receiver until it is given back. It may be kept as
 /// long as need be, and given back in any order.
 #[derive(Debug, PartialEq, Eq)]

@@ -61,9 +61,18 @@ fn timing() -> Timing {
 }
 
 impl World {
+    /// Whether time stands still while ends look.
+    pub(crate) const STANDS_STILL: bool = false;
+
     /// More turns than a frame that got lost is missed for, however quick they are: all of ten
     /// seconds if each took a tenth of a microsecond.
     pub(crate) const IDLE_STEPS_MAX: u64 = 100_000_000;
+
+    /// How long an op may wait to enter service, and how long it may be there.
+    pub(crate) fn timeouts(&self) -> (Duration, Duration) {
+        let Timing { dispatch_timeout, timeout, .. } = timing();
+        (dispatch_timeout, timeout)
+    }
 
     /// Two hosts over UDP on loopback. Needs no privileges.
     ///

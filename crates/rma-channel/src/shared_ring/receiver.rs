@@ -208,6 +208,14 @@ impl<F: Finds> SharedReceiver<F> {
         self.tail
     }
 
+    /// How many bytes senders have reserved from the first place on that is not written yet. If it
+    /// is not 0 there is a hole, which may be filled at any moment; with zeroing all that is behind
+    /// it waits.
+    #[must_use]
+    pub fn unfilled(&self) -> u64 {
+        self.head().since(self.frontier)
+    }
+
     /// How many epochs there were before the present one.
     #[must_use]
     pub const fn epoch(&self) -> u64 {

@@ -33,7 +33,6 @@
 //! slept longer than the epochs that he has grants for needs new terms.
 
 use rma_core::time::Instant;
-use thiserror::Error;
 
 #[cfg(doc)]
 use super::SharedRingConfig;
@@ -41,18 +40,11 @@ use super::{
     ALIGN, Form,
     receiver::{Finds, Recovery, Saved, SharedReceiver},
 };
-use crate::{receiver::ReceiveError, registrar::Registrar, ring::Malformed};
-
-/// Why a ring was not recovered.
-#[derive(Debug, Error)]
-pub enum RecoverError<E: core::error::Error + 'static> {
-    /// There is what cannot be.
-    #[error(transparent)]
-    Receive(#[from] ReceiveError),
-    /// The host refuses to change keys. It is to be tried again.
-    #[error("the host does not change the keys of a shared ring: {0}")]
-    Host(E),
-}
+use crate::{
+    receiver::{ReceiveError, RecoverError},
+    registrar::Registrar,
+    ring::Malformed,
+};
 
 impl<F: Finds> SharedReceiver<F> {
     /// Notes since when there is a hole that a sender who lives would fill.
@@ -68,11 +60,12 @@ impl<F: Finds> SharedReceiver<F> {
         };
     }
 
-    /// When [`SharedReceiver::poll_recovery`] has something to do, if nothing comes until then.
+    /// When [`SharedReceiver::poll_recovery`] has something to do, if nothing comes and nothing is
+    /// given back until then.
     #[must_use]
     pub fn recovery_timeout(&self) -> Option<Instant> {
         let (_, since) = self.recovering.since?;
-        Some(since + self.config.hole_timeout)
+        self.can_save().then_some(since + self.config.hole_timeout)
     }
 
     /// Takes back what was reserved and is not used, if it is time: says so if it did. To be called
@@ -89,7 +82,7 @@ impl<F: Finds> SharedReceiver<F> {
             self.look().map_err(ReceiveError::from)?;
             self.watch(now);
             let is_time = self.recovery_timeout().is_some_and(|at| at <= now);
-            if !is_time || !self.can_save() {
+            if !is_time {
                 return Ok(None);
             }
             self.epochs.fence(registrar).map_err(RecoverError::Host)?;

@@ -401,7 +401,7 @@ impl<F: Form> SharedSender<F> {
             }
             (AUTH, _) => self.lose(now, epoch),
             // What was reserved is of no use, or is a hole.
-            (CallStatus::Ok | CallStatus::Unknown | CallStatus::Cancelled, _) => {}
+            (CallStatus::Ok | CallStatus::Unknown | CallStatus::Cancelled | NACK, _) => {}
             (_, _) if !is_present => {}
             (status, _) => self.break_at_first(status),
         }
@@ -421,7 +421,7 @@ impl<F: Form> SharedSender<F> {
                 self.lose(now, epoch);
                 again(position, epoch)
             }
-            (Stage::Written(position, _, epoch), NOT_READY | CallStatus::Cancelled) => {
+            (Stage::Written(position, _, epoch), NOT_READY | NACK | CallStatus::Cancelled) => {
                 again(position, epoch)
             }
             (Stage::Written(position, _, epoch), CallStatus::Unknown) => match outcome.in_doubt {
@@ -463,7 +463,24 @@ impl<F: Form> SharedSender<F> {
         }
     }
 
-    /// Issues what may be issued.
+    /// Issues what may be issued; what the link has no room for now goes with a later poll.
+    fn issue_or_wait<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        match self.issue(link, now).map_err(refused) {
+            Err(SendError::Full) => {
+                let again = now + LOOK_MIN;
+                (self.look_at, self.quiet_at) = (self.look_at.max(again), self.quiet_at.max(again));
+                self.idle_at = self.idle_at.max(again);
+                Ok(())
+            }
+            issued => issued,
+        }
+    }
+
+    /// Issues what may be issued, until the link has no room.
     fn issue<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -591,7 +608,7 @@ impl<F: Form> SharedSender<F> {
         }
         self.items.push_back(item);
         let number = self.first + self.items.len() as u64 - 1;
-        self.issue(link, now).or_else(later)?;
+        self.issue_or_wait(link, now)?;
         Ok(SendHandle(Position::from_bits(number)))
     }
 }
@@ -606,13 +623,8 @@ const AUTH: CallStatus = CallStatus::Failed(OpStatus::RemoteAuthenticationFailur
 /// How a call ends that found no receive for too long. It was not applied.
 const NOT_READY: CallStatus = CallStatus::Failed(OpStatus::RemoteNotReady);
 
-/// What the link has no room for now goes with a later poll.
-fn later(error: CallError) -> Result<(), SendError> {
-    match refused(error) {
-        SendError::Full => Ok(()),
-        error => Err(error),
-    }
-}
+/// How a call ends whose target had no record to spare for too long. It was not applied.
+const NACK: CallStatus = CallStatus::Failed(OpStatus::Nack);
 
 impl<F: Form> Outgoing for SharedSender<F> {
     fn len_max(&self) -> u32 {
@@ -686,7 +698,7 @@ impl<F: Form, P: AsMut<CommandPortal>> sender::Sender<P> for SharedSender<F> {
         if let Err(error) = taken {
             self.end(error, CallStatus::PredecessorFailed);
         }
-        self.issue(link, now).or_else(later)?;
+        self.issue_or_wait(link, now)?;
         self.check()
     }
 }

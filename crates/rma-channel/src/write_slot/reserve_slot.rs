@@ -44,6 +44,6 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use receiver::{Receiver, RecoverError, Recovery};
+pub use receiver::{Receiver, Recovery};
 pub use sender::{SEARCH_MAX, Sender};
 pub use slots::ReserveConfig;

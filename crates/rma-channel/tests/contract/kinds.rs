@@ -4,16 +4,24 @@
 use core::fmt::Debug;
 
 use rma_channel::{
-    Half, Kind, OpenError, Peer, Receiver, Sender, Terms,
+    Half, Kind, OpenError, Peer, Sender, Terms,
     read_ring::{self, ReadRingConfig, ReaderConfig},
     ring::RingLen,
     ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
+    shared_ring::{
+        self, SharedRingConfig,
+        receiver::{Finds, SharedReceiver},
+        sender::SharedSender,
+    },
     write_slot::{SlotConfig, detached_bell, immediate, inlined_bell, reserve_slot},
 };
 use rma_sim::net::frame::NodeId;
 
-use super::world::{NodeRegistrar, World};
+use super::{
+    end::End,
+    world::{NodeRegistrar, World},
+};
 
 /// What a channel is opened with.
 #[derive(Clone, Debug)]
@@ -35,7 +43,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) senders: Vec<(NodeId, Box<dyn Sender>)>,
-    pub(crate) receivers: Vec<(NodeId, Box<dyn Receiver>)>,
+    pub(crate) receivers: Vec<(NodeId, Box<dyn End>)>,
 }
 
 /// One kind.
@@ -60,6 +68,9 @@ pub(crate) struct Row {
     pub(crate) into: Option<Open>,
     /// Whether it reads beyond bells, so that messages come sooner than the table says.
     pub(crate) prefetches: bool,
+    /// Whether messages of all senders come in one order, that of their places: one that is
+    /// accepted is in the receiver's memory, and comes when all before it are there, too.
+    pub(crate) has_places: bool,
 }
 
 /// Several ends, where a kind may have any number.
@@ -90,6 +101,13 @@ pub(crate) const ROWS: &[Row] = &[
     Row { longest: 10_000, ..pair(Kind::RingImmediate, ring_immediate) },
     Row { longest: 10_000, ..pair(Kind::RingWithZeroing, ring_with_zeroing) },
     Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, ring_without_zeroing) },
+    Row { senders: MANY, ..pair(Kind::SharedRingImmediate, shared_ring_immediate) },
+    Row {
+        senders: MANY,
+        longest: 4080,
+        has_places: true,
+        ..pair(Kind::SharedRingWithZeroing, shared_ring_with_zeroing)
+    },
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
     broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
     Row {
@@ -119,6 +137,7 @@ const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
         is_told: true,
         into: None,
         prefetches: false,
+        has_places: false,
     }
 }
 
@@ -159,7 +178,7 @@ impl Settings {
 }
 
 /// The ends of a channel whose receiver is shared, for senders that `join` with its terms.
-fn gather<R: Receiver + 'static, S: Sender + 'static>(
+fn gather<R: End + 'static, S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
     mut receiver: R,
@@ -177,7 +196,7 @@ fn gather<R: Receiver + 'static, S: Sender + 'static>(
 }
 
 /// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
-fn connect<S: Sender + 'static, R: Receiver + 'static, E: core::error::Error>(
+fn connect<S: Sender + 'static, R: End + 'static, E: core::error::Error>(
     settings: &Settings,
     sender: Result<Half<S>, OpenError<E>>,
     receiver: Result<Half<R>, OpenError<E>>,
@@ -328,6 +347,33 @@ fn ring_without_zeroing(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
+fn shared_ring_immediate(world: &mut World, it: &Settings) -> Ends {
+    gather_ring::<shared_ring::immediate::Events>(world, it)
+}
+
+fn shared_ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {
+    gather_ring::<shared_ring::with_zeroing::Records>(world, it)
+}
+
+fn gather_ring<F: Finds>(world: &mut World, it: &Settings) -> Ends {
+    let len = it.ring(world.peer(it.receivers[0])).len;
+    let (dispatch_timeout, timeout) = world.timeouts();
+    let config = SharedRingConfig::new().with(|config| {
+        (config.name, config.len, config.len_max) = (it.name, len, it.len_max);
+        (config.dispatch_timeout, config.timeout) = (dispatch_timeout, timeout);
+        config.hole_timeout = SharedRingConfig::hole_timeout_min(dispatch_timeout, timeout);
+    });
+    let home = &mut world.registrar(it.receivers[0]);
+    let receiver = SharedReceiver::<F>::open(home, config).unwrap();
+    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
+        SharedSender::<F::Form>::join(registrar, terms).unwrap()
+    };
+    let admit = |receiver: &mut SharedReceiver<F>, registrar: &mut NodeRegistrar<'_>, peer| {
+        receiver.admit(registrar, peer).unwrap()
+    };
+    gather(world, it, receiver, admit, join)
+}
+
 impl Settings {
     fn read_ring(&self, world: &World, prefetch: u32) -> ReadRingConfig {
         // What a record has besides its message, and what stays zero beyond the newest.
@@ -353,7 +399,7 @@ fn read<S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
     open: impl FnOnce(&mut World, NodeId) -> S,
-    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Option<Box<dyn Receiver>>,
+    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Option<Box<dyn End>>,
 ) -> Ends {
     let from = it.senders[0];
     let mut sender = open(world, from);

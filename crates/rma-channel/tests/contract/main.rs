@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `world` | simulated hosts, a link for each, and registrars |
 //! | `kinds` | how a channel of each kind is opened: **a new kind comes in there, with one row** |
+//! | `end` | a receiver's end: with the registrar of its node where it recovers |
 //! | `run` | streams through a channel, and what must hold after every event |
 //! | `simulated` | what can be done to a run here only |
 //! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
@@ -28,6 +29,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod choosing;
+mod end;
 mod faults;
 mod kinds;
 mod quiet;

@@ -8,6 +8,9 @@
 //!   receiver that looks has seen, unless it is behind one that failed or is under way; one that it
 //!   takes for *processed* was given back, by all receivers; one that it takes for *failed* never
 //!   comes, unless that is *unknown*.
+//! - Where messages of all senders lie in one order, that of their places, they come in it, until a
+//!   recovery; and one that is accepted may wait, in the receiver's memory, for another's that is
+//!   not there.
 
 use rma_channel::{Claim, ReceiveError, SendError, SendState};
 use rma_core::{executor::CallStatus, time::Instant};
@@ -30,6 +33,8 @@ pub(crate) struct Run {
     is_read: bool,
     /// Whether senders are told what is processed.
     is_told: bool,
+    /// Whether messages of all senders come in the order of their places.
+    has_places: bool,
     pub(crate) steps: u64,
     /// At which step a sender or a receiver has learnt something, or a channel was opened.
     pub(crate) news_at: u64,
@@ -46,6 +51,7 @@ impl Run {
             readers: Vec::new(),
             is_read: row.into.is_some(),
             is_told: row.is_told,
+            has_places: row.has_places,
             steps: 0,
             news_at: 0,
         };
@@ -133,7 +139,7 @@ impl Run {
             Some((it.node, it.end.as_ref().filter(|_| it.broken.is_none())?.poll_timeout()?))
         });
         let receivers = self.readers.iter().filter_map(|it| {
-            Some((it.node, it.end.as_ref().filter(|_| it.ended.is_none())?.poll_timeout()?))
+            Some((it.node, it.end.as_ref().filter(|_| it.ended.is_none())?.wake_at()?))
         });
         let ends = senders.chain(receivers);
         ends.filter_map(|(node, local)| self.world.wake_at(node, local)).min()
@@ -170,8 +176,24 @@ impl Run {
             link.poll(now);
             let taken = self.world.take_commands(node);
             if !acted && taken == 0 {
-                return;
+                break;
             }
+        }
+        self.check_wakes(node);
+    }
+
+    /// No end that has just looked wants to look again at once: it would never sleep.
+    fn check_wakes(&mut self, node: NodeId) {
+        if !World::STANDS_STILL {
+            return;
+        }
+        let (_, now) = self.world.link(node);
+        let senders = self.streams.iter().filter(|it| it.node == node && it.broken.is_none());
+        let senders = senders.filter_map(|it| it.end.as_ref()?.poll_timeout());
+        let readers = self.readers.iter().filter(|it| it.node == node && it.ended.is_none());
+        let readers = readers.filter_map(|it| it.end.as_ref()?.wake_at());
+        if senders.chain(readers).any(|at| at <= now) {
+            self.fail(&format!("an end has looked, and still wants to: {:#?}", self.streams));
         }
     }
 
@@ -215,8 +237,11 @@ impl Run {
         let node = reader.node;
         let Some(end) = &mut reader.end else { return false };
         let (link, now) = self.world.link(node);
-        if let Err(error) = end.poll(link, now) {
-            self.end(index, error);
+        let polled = end.poll(link, now);
+        let recovered = polled.and_then(|()| end.recover(&mut self.world.registrar(node), now));
+        match recovered {
+            Ok(recovered) => reader.recoveries += u64::from(recovered),
+            Err(error) => self.end(index, error),
         }
         let mut taken = 0;
         while self.readers[index].ended.is_none() && self.readers[index].wants(taken) {
@@ -294,8 +319,10 @@ impl Run {
     fn claimed(&mut self, index: usize, claim: Claim) {
         self.news_at = self.steps;
         let bytes = self.bytes_of(index, &claim);
-        let Self { streams, readers, world, .. } = &mut *self;
+        let Self { streams, readers, world, has_places, .. } = &mut *self;
         let reader = &mut readers[index];
+        // What waited for one that was sent again comes after it, from a place before it.
+        let goes_back = reader.newest.replace(claim.position()) >= Some(claim.position());
         let may_be =
             |stream: &Stream| claim.sender().is_none_or(|peer| peer == world.peer(stream.node));
         // The next one of a sender; or one behind those that must turn out to have failed.
@@ -305,7 +332,12 @@ impl Run {
             let behind = streams[it].sent.iter().skip(next).position(|sent| sent.bytes == bytes)?;
             Some((behind, it))
         });
-        let Some((behind, stream)) = found.min() else {
+        let found = found.min();
+        if *has_places && goes_back && reader.recoveries == 0 {
+            let position = claim.position().to_bits();
+            self.fail(&format!("a message at {position} comes after one behind it"));
+        }
+        let Some((behind, stream)) = found else {
             let is_old = streams.iter().any(|it| it.sent.iter().any(|sent| sent.bytes == bytes));
             let what = if is_old { "twice" } else { "and was never sent like that" };
             let (len, from) = (claim.len(), claim.sender());
@@ -355,7 +387,7 @@ impl Run {
                 SendState::Sending => {}
                 SendState::Accepted => {
                     if !self.is_read && !has_hole && !self.has_come_to_all(index, number) {
-                        self.fail(&format!("{name} is accepted, and is not there"));
+                        self.check_waits(&name);
                     }
                 }
                 SendState::Processed => {
@@ -379,6 +411,25 @@ impl Run {
             {
                 self.streams[index].open += 1;
             }
+        }
+    }
+
+    /// A message is accepted, all of its sender's before it are, and it has not come. If messages
+    /// come in the order of their places, it may wait for another sender's: then something is
+    /// reserved and not there besides all that waits.
+    fn check_waits(&self, name: &str) {
+        let waits = |reader: &Reader| {
+            let waiting = self.streams.iter().zip(&reader.next).map(|(stream, &next)| {
+                let sent = stream.sent[next..].iter();
+                let sent = sent.take_while(|sent| sent.state == SendState::Accepted);
+                sent.map(|sent| (sent.bytes.len() as u64 + 16).next_multiple_of(64)).sum::<u64>()
+            });
+            // Of what a recovery has copied the receiver alone knows where it is.
+            let least = if reader.recoveries == 0 { waiting.sum() } else { 0 };
+            reader.end.as_ref().is_some_and(|end| end.unfilled() > least)
+        };
+        if !self.has_places || !self.readers.iter().all(waits) {
+            self.fail(&format!("{name} is accepted, and is not there"));
         }
     }
 

@@ -1,8 +1,10 @@
 //! One sender's messages, and what became of them; one receiver, and what it has got and holds.
 
-use rma_channel::{Claim, ReceiveError, Receiver, SendError, SendHandle, SendState, Sender};
+use rma_channel::{Claim, ReceiveError, SendError, SendHandle, SendState, Sender, ring::Position};
 use rma_core::executor::CallStatus;
 use rma_sim::{net::frame::NodeId, prng::Prng};
+
+use super::end::End;
 
 /// How long messages are.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +121,7 @@ pub(crate) struct Held {
 pub(crate) struct Reader {
     pub(crate) node: NodeId,
     /// `None` once it was dropped.
-    pub(crate) end: Option<Box<dyn Receiver>>,
+    pub(crate) end: Option<Box<dyn End>>,
     pub(crate) habit: Habit,
     /// By stream: the next message.
     pub(crate) next: Vec<usize>,
@@ -129,12 +131,27 @@ pub(crate) struct Reader {
     pub(crate) idle: u32,
     /// Why nothing more comes.
     pub(crate) ended: Option<ReceiveError>,
+    /// The place of the newest message.
+    pub(crate) newest: Option<Position>,
+    /// How often it took back what was reserved.
+    pub(crate) recoveries: u64,
 }
 
 impl Reader {
-    pub(crate) fn new(node: NodeId, end: Box<dyn Receiver>, streams: usize) -> Self {
+    pub(crate) fn new(node: NodeId, end: Box<dyn End>, streams: usize) -> Self {
         let (end, next, held) = (Some(end), vec![0; streams], Vec::new());
-        Self { node, end, habit: Habit::Prompt, next, held, looks: 0, idle: 0, ended: None }
+        Self {
+            node,
+            end,
+            habit: Habit::Prompt,
+            next,
+            held,
+            looks: 0,
+            idle: 0,
+            ended: None,
+            newest: None,
+            recoveries: 0,
+        }
     }
 
     /// Whether it takes one more in this look, of which it has taken `taken`.

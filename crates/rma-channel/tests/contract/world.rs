@@ -47,6 +47,9 @@ impl fmt::Display for World {
 }
 
 impl World {
+    /// Whether time stands still while ends look.
+    pub(crate) const STANDS_STILL: bool = true;
+
     /// More events than any run needs between two that a sender or a receiver learns something by.
     pub(crate) const IDLE_STEPS_MAX: u64 = 200_000;
 
@@ -63,6 +66,12 @@ impl World {
             replay_at: Instant::ZERO,
             tick_at: Instant::ZERO,
         }
+    }
+
+    /// How long an op may wait to enter service, and how long it may be there.
+    pub(crate) const fn timeouts(&self) -> (Duration, Duration) {
+        let timing = self.network.options().nic.timing;
+        (timing.dispatch_timeout, timing.timeout)
     }
 
     /// What streams are drawn from.

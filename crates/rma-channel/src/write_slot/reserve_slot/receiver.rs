@@ -10,13 +10,12 @@ use rma_core::{
     time::Instant,
 };
 use rma_shm::Region;
-use thiserror::Error;
 
 use super::slots::{BITS, EACH, ReserveConfig, Slots, bit};
 use crate::{
     epochs::Epochs,
     link::Link,
-    receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
+    receiver::{self, Blocking, Claim, Claims, ReceiveError, RecoverError, read},
     registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record},
     terms::{Agreed, OpenError, Side, Terms},
@@ -29,17 +28,6 @@ pub struct Recovery {
     pub epoch: u64,
     /// How many slots were taken, and no message had come.
     pub freed: u32,
-}
-
-/// Why slots were not taken back.
-#[derive(Debug, Error)]
-pub enum RecoverError<E: core::error::Error + 'static> {
-    /// What came cannot be.
-    #[error(transparent)]
-    Receive(#[from] ReceiveError),
-    /// The host refuses to change keys. It is to be tried again.
-    #[error("the host does not change the keys of shared slots: {0}")]
-    Host(E),
 }
 
 /// What the receiver knows of the slots of a word, bit by bit.
