@@ -243,10 +243,20 @@ impl<F: Form> SharedSender<F> {
         }
     }
 
-    /// An op without which the first message that has not landed cannot go on ended so.
+    /// An op without which messages that wait cannot go on ended so. While others are under way
+    /// that is not the end: what becomes of them is known first, and what waits is tried again.
     fn break_at_first(&mut self, status: CallStatus) {
+        let is_under_way =
+            |item: &Item| matches!(item.stage, Stage::Written(..) | Stage::Asked(..));
         let waits = |item: &Item| !matches!(item.stage, Stage::Landed(_) | Stage::Failed(_));
         let Some(index) = self.items.iter().position(waits) else { return };
+        if self.items.iter().any(is_under_way) {
+            return;
+        }
+        let status = match self.items[index].stage {
+            Stage::InDoubt(..) => CallStatus::Unknown,
+            _ => status,
+        };
         self.items[index].stage = Stage::Failed(status);
         self.break_at(index, status);
     }

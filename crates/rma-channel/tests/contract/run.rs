@@ -70,6 +70,7 @@ impl Run {
                 Stream::new(node, end, prng.fork(number), lens, count)
             });
         self.streams = streams.collect();
+        self.streams.iter_mut().for_each(|stream| stream.is_marked = row.has_places);
         let count = self.streams.len();
         let readers = ends.receivers.into_iter();
         self.readers = readers.map(|(node, end)| Reader::new(node, end, count)).collect();

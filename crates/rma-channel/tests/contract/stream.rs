@@ -54,6 +54,8 @@ pub(crate) struct Stream {
     pub(crate) end: Option<Box<dyn Sender>>,
     prng: Prng,
     lens: Lens,
+    /// Whether messages begin with who sent them, as nobody else says.
+    pub(crate) is_marked: bool,
     /// Messages that are still to be sent.
     pub(crate) left: u64,
     pub(crate) sent: Vec<Sent>,
@@ -73,8 +75,18 @@ impl Stream {
         lens: Lens,
         count: u64,
     ) -> Self {
-        let (end, left) = (Some(end), count);
-        Self { node, end, prng, lens, left, sent: Vec::new(), open: 0, broken: None, full: 0 }
+        Self {
+            node,
+            end: Some(end),
+            prng,
+            lens,
+            is_marked: false,
+            left: count,
+            sent: Vec::new(),
+            open: 0,
+            broken: None,
+            full: 0,
+        }
     }
 
     /// The next message. It is another one each time, if it is not very short.
@@ -82,6 +94,9 @@ impl Stream {
         let mut prng = self.prng.fork(self.sent.len() as u64);
         let mut bytes = vec![0; self.lens.draw(&mut prng)];
         prng.fill(&mut bytes);
+        if self.is_marked {
+            bytes[0] = self.node.0 as u8;
+        }
         bytes
     }
 
