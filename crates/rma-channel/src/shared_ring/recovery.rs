@@ -20,6 +20,9 @@
 //! for it: the receiver hands out by number. Of a sender who died in between such messages stay, no
 //! more than his window.
 //!
+//! What was copied is processed for its sender, as its place is free, though the application may
+//! not have taken it yet; it is lost if the receiver dies before.
+//!
 //! What is copied takes memory: a recovery waits until the application has taken and given back
 //! enough of what the one before left it, so that it never has more than the ring and what recovery
 //! copies of it once.
