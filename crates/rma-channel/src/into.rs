@@ -32,8 +32,8 @@ pub(crate) struct Found {
     /// Where it is in the sender's region.
     pub(crate) remote_offset: u64,
     pub(crate) len: u32,
-    /// Where it lands, if that is known, and how many bytes of it have.
-    pub(crate) landed: Option<(u64, u64)>,
+    /// Whether it has landed where it is to go: in the place that was given for the look.
+    pub(crate) landed: bool,
 }
 
 /// A look that failed.
@@ -72,6 +72,15 @@ pub(crate) trait Finds: fmt::Debug {
 
     /// Messages begin here.
     fn begin(&mut self, start: Position);
+
+    /// Where the next message is going to be received, if there is a place for it: a look that
+    /// fetches a message with its bell may have it land there.
+    fn land(&mut self, _: Option<(&RegisteredRegion, u64)>) {}
+
+    /// When to look again, if not at once.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 
     /// Takes what has been found, and looks again if it is time. What is before `tail` has been
     /// processed. Returns when a look was issued that has found nothing.
@@ -127,6 +136,22 @@ impl<F: Finds> IntoReceiver<F> {
         self.reading.believed()
     }
 
+    /// What became of a message.
+    pub(crate) fn state(&self, handle: ReceiveHandle) -> ReceiveState {
+        let tail = self.tail();
+        if tail != handle.0 && tail.since(handle.0) < u64::MAX / 2 {
+            return ReceiveState::Received;
+        }
+        self.reading.ended().map_or(ReceiveState::Receiving, ReceiveState::Failed)
+    }
+
+    /// When [`ReceiveInto::poll`] has something to do even if nothing comes.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let look = self.finds.poll_timeout().filter(|_| self.reading.goes_on());
+        self.reading.poll_timeout().into_iter().chain(look).min()
+    }
+
     fn begin(&mut self) {
         if !self.is_begun
             && let Some(start) = self.reading.start()
@@ -139,6 +164,11 @@ impl<F: Finds> IntoReceiver<F> {
 
     fn take<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) {
         while let Some(body) = self.bodies.front_mut() {
+            if body.found.landed {
+                self.reading.land(body.found.end);
+                self.bodies.pop_front();
+                continue;
+            }
             let Some(outcome) = body.call.and_then(|call| link.take(call)) else { return };
             body.call = None;
             if is_passing(outcome.status) {
@@ -158,7 +188,8 @@ impl<F: Finds> IntoReceiver<F> {
         link: &mut Link<P>,
         now: Instant,
     ) -> Result<(), ReceiveError> {
-        for body in self.bodies.iter_mut().filter(|body| body.call.is_none()) {
+        let is_due = |body: &&mut Body| body.call.is_none() && !body.found.landed;
+        for body in self.bodies.iter_mut().filter(is_due) {
             body.call = ask(link, now, &self.grant, &body.found, (&body.region, body.offset))?;
         }
         Ok(())
@@ -191,8 +222,16 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
         if self.is_begun {
             self.take(link);
         }
-        let is_all = (self.is_idle || !F::ASKS) && self.tail() == self.known;
-        let polled = self.reading.poll(link, now, (self.tail(), is_all));
+        let mut polled = Ok(());
+        // What is believed now was received, and that is told now: nothing else may come.
+        for _ in 0..2 {
+            let tail = self.tail();
+            let is_all = (self.is_idle || !F::ASKS) && tail == self.known;
+            polled = self.reading.poll(link, now, (tail, is_all));
+            if polled.is_err() || self.tail() == tail {
+                break;
+            }
+        }
         self.begin();
         if self.reading.goes_on() {
             self.ask_again(link, now)?;
@@ -220,9 +259,12 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
             // It is being received.
             return self.reading.ended().map_or(Ok(None), Err);
         };
-        let call = ask(link, now, &self.grant, &found, (region, offset))?;
-        if call.is_none() {
-            return Ok(None);
+        let mut call = None;
+        if !found.landed {
+            call = ask(link, now, &self.grant, &found, (region, offset))?;
+            if call.is_none() {
+                return Ok(None);
+            }
         }
         self.found.pop_front();
         self.asked = found.end;
@@ -231,11 +273,7 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
     }
 
     fn test(&self, handle: ReceiveHandle) -> ReceiveState {
-        let tail = self.tail();
-        if tail != handle.0 && tail.since(handle.0) < u64::MAX / 2 {
-            return ReceiveState::Received;
-        }
-        self.reading.ended().map_or(ReceiveState::Receiving, ReceiveState::Failed)
+        self.state(handle)
     }
 }
 

@@ -39,6 +39,7 @@ mod into;
 pub mod link;
 pub mod numbered;
 pub mod read_ring;
+pub mod read_slot;
 pub mod readers;
 mod reading;
 pub mod receiver;

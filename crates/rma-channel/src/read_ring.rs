@@ -272,6 +272,10 @@ impl<B: Bell> Outgoing for RingSender<B> {
     fn test(&self, handle: SendHandle) -> SendState {
         published(handle, self.readers.freed(), self.writer.head())
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.readers.poll_timeout(self.writer.head())
+    }
 }
 
 /// What became of a message that is in memory others read.

@@ -189,6 +189,12 @@ impl Readers {
         self.freed
     }
 
+    /// When a poll has something to do even if nothing is heard: it gives readers up.
+    pub(crate) fn poll_timeout(&self, head: Position) -> Option<Instant> {
+        let counting = self.seats.iter().filter(|it| it.reader.standing == Standing::Counts);
+        counting.filter_map(|seat| seat.poll_timeout(head, self.timeout)).min()
+    }
+
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.seats.get(index).is_some_and(|it| it.reader.standing == Standing::Counts)
     }
@@ -248,6 +254,17 @@ impl Seat {
             Silence::Seen(seen) if now > seen => self.silence = Silence::Since(now),
             Silence::Since(since) if now.since(since) > timeout => self.eject(Standing::Silent),
             Silence::Seen(_) | Silence::Since(_) => {}
+        }
+    }
+
+    fn poll_timeout(&self, head: Position, timeout: Duration) -> Option<Instant> {
+        // Later than it must be, so that a reading then is later however coarse the clock is.
+        let beyond = timeout / 64;
+        match self.silence {
+            _ if self.reader.tail == head => None,
+            Silence::None => Some(Instant::ZERO),
+            Silence::Seen(seen) => Some(seen + beyond),
+            Silence::Since(since) => Some(since + timeout + beyond),
         }
     }
 

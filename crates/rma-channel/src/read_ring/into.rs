@@ -75,7 +75,7 @@ impl<L: Look> RecordFinds<L> {
             return Err(Fault::Malformed(Malformed::Head { told, from }));
         }
         let remote_offset = ring.offset(position) + WORD;
-        Ok(Some((issued, Some(Found { position, end, remote_offset, len, landed: None }))))
+        Ok(Some((issued, Some(Found { position, end, remote_offset, len, landed: false }))))
     }
 
     fn look<P: AsMut<CommandPortal>>(
@@ -93,6 +93,13 @@ impl<L: Look> RecordFinds<L> {
 
 impl<L: Look> Finds for RecordFinds<L> {
     const ASKS: bool = L::ASKS;
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.look {
+            Some(look) => look.poll_timeout(),
+            None => self.pace.poll_timeout(),
+        }
+    }
 
     fn begin(&mut self, start: Position) {
         (self.next, self.known) = (start, start);

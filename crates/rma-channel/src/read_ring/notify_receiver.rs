@@ -67,15 +67,52 @@ impl Bell for Notices {
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError> {
+        self.tell(link, now, (readers, self.head.to_bits()))
+    }
+}
+
+impl Notices {
+    /// Of no receiver yet.
+    pub(crate) const fn new() -> Self {
+        Self { head: Position::ZERO, notices: Vec::new() }
+    }
+
+    /// What comes next is after `head`.
+    pub(crate) const fn go_on(&mut self, head: Position) {
+        self.head = head;
+    }
+
+    /// Tells the head to those that count and do not know it, as `immediate`.
+    pub(crate) fn tell<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        (readers, immediate): (&Readers, u64),
+    ) -> Result<(), SendError> {
         for (index, it) in self.notices.iter_mut().enumerate() {
             let Some(notice) = it else { continue };
             if readers.counts(index) {
-                notice.poll(link, now, self.head)?;
+                notice.poll(link, now, (self.head, immediate))?;
             } else {
                 *it = None;
             }
         }
         Ok(())
+    }
+
+    /// A seat has a reader anew, which has not said how it is notified.
+    pub(crate) fn clear(&mut self, seat: usize) {
+        if let Some(notice) = self.notices.get_mut(seat) {
+            *notice = None;
+        }
+    }
+
+    /// A receiver has said how it is notified.
+    pub(crate) fn accept(&mut self, Admitted { seat, from, grant }: Admitted) {
+        if seat >= self.notices.len() {
+            self.notices.resize_with(seat + 1, || None);
+        }
+        self.notices[seat] = Some(Notice { grant, told: from, call: None });
     }
 }
 
@@ -86,7 +123,7 @@ impl Notice {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        head: Position,
+        (head, immediate): (Position, u64),
     ) -> Result<(), SendError> {
         if let Some((call, position)) = self.call {
             let Some(outcome) = link.take(call) else { return Ok(()) };
@@ -96,7 +133,7 @@ impl Notice {
             }
         }
         if self.told != head {
-            let change = Change::Notify { immediate: head.to_bits() };
+            let change = Change::Notify { immediate };
             match link.submit_op(now, &OpCall::of(&self.grant, change)) {
                 Ok(call) => self.call = Some((call, head)),
                 // Others of the link are over sooner or later.
@@ -111,9 +148,9 @@ impl Notice {
 /// A receiver that was admitted and has told how it is notified.
 #[derive(Clone, Copy, Debug)]
 pub struct Admitted {
-    pub(super) seat: usize,
-    pub(super) from: Position,
-    pub(super) grant: Grant,
+    pub(crate) seat: usize,
+    pub(crate) from: Position,
+    pub(crate) grant: Grant,
 }
 
 impl Sender {
@@ -125,8 +162,7 @@ impl Sender {
         registrar: &mut R,
         config: ReadRingConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        let notices = Notices { head: Position::ZERO, notices: Vec::new() };
-        Self::open_with(registrar, config, notices)
+        Self::open_with(registrar, config, Notices::new())
     }
 
     /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
@@ -140,10 +176,7 @@ impl Sender {
         peer: Peer,
     ) -> Result<Half<Admitted>, OpenError<R::Error>> {
         let (seat, grants) = self.admit_to(registrar, peer)?;
-        if seat < self.bell.notices.len() {
-            // Of who had the seat before.
-            self.bell.notices[seat] = None;
-        }
+        self.bell.clear(seat);
         let agreed = self.config.agreed(Kind::ReadRingNotify);
         let (us, side) = (registrar.peer(), Side::Sender);
         let needs = Needs { us, agreed, side, grants: &[OpType::Notify] };
@@ -156,12 +189,7 @@ impl Sender {
     /// # Errors
     /// If those are not terms of that receiver.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        let Admitted { seat, from, grant } = half.connect(theirs)?;
-        let notices = &mut self.bell.notices;
-        if seat >= notices.len() {
-            notices.resize_with(seat + 1, || None);
-        }
-        notices[seat] = Some(Notice { grant, told: from, call: None });
+        self.bell.accept(half.connect(theirs)?);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! what senders have reserved.
 
 use rma_channel::{
-    ReceiveError, Receiver, RecoverError, read_ring,
+    ReceiveError, Receiver, RecoverError, read_ring, read_slot,
     ring_buffer::{self, with_zeroing, without_zeroing},
     send_recv::{bufferless, normal, shared},
     shared_ring::receiver::{Finds, SharedReceiver},
@@ -79,3 +79,4 @@ impl End for without_zeroing::Receiver {}
 impl End for read_ring::detached_bell::Receiver {}
 impl End for read_ring::inlined_bell::Receiver {}
 impl End for read_ring::notify_receiver::Receiver {}
+impl End for read_slot::notify_receiver::Receiver {}

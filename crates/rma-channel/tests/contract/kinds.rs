@@ -6,6 +6,7 @@ use core::fmt::Debug;
 use rma_channel::{
     Half, Kind, OpenError, Peer, Sender, Terms,
     read_ring::{self, ReadRingConfig, ReaderConfig},
+    read_slot::{self, ReadSlotConfig},
     ring::RingLen,
     ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
@@ -108,6 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
         has_places: true,
         ..pair(Kind::SharedRingWithZeroing, shared_ring_with_zeroing)
     },
+    broadcast(Kind::ReadSlotNotify, [read_slot_notify, read_slot_notify_into]),
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
     broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
     Row {
@@ -409,6 +411,60 @@ fn read<S: Sender + 'static>(
     });
     let receivers = receivers.collect();
     Ends { senders: vec![(from, Box::new(sender))], receivers }
+}
+
+impl Settings {
+    fn read_slots(&self, world: &World, slots: u64) -> ReadSlotConfig {
+        let copies = self.room as u32 * self.len_max.next_multiple_of(8);
+        ReadSlotConfig::default().with(|it| {
+            (it.name, it.slots, it.len_max) = (self.name, slots as u16, self.len_max);
+            (it.copies, it.readers) = (copies, MANY as u16);
+            it.reader_timeout = world.reader_timeout();
+        })
+    }
+
+    /// Twice as many bells as there is room for the longest messages.
+    fn read_slots_by_len(&self, world: &World) -> ReadSlotConfig {
+        self.read_slots(world, 2 * self.room)
+    }
+}
+
+type Told = (Option<Box<dyn End>>, Terms);
+
+fn open_read_slot_notify(
+    world: &mut World,
+    it: &Settings,
+    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, (Peer, &Terms)) -> Told,
+) -> Ends {
+    use read_slot::notify_receiver::Sender;
+    let open = |world: &mut World, from| {
+        let config = it.read_slots_by_len(world);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let [us, peer] = [from, to].map(|node| world.peer(node));
+        let config = it.reader(world, 0);
+        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
+        let terms = carried(half.terms());
+        let (receiver, terms) = receiver(&mut world.registrar(to), config, (us, &terms));
+        sender.accept(half, &carried(&terms)).unwrap();
+        receiver
+    })
+}
+
+fn read_slot_notify(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::notify_receiver::Receiver;
+    open_read_slot_notify(world, it, |registrar, config, from| {
+        let (receiver, terms) = Receiver::join(registrar, config, from).unwrap();
+        (Some(Box::new(receiver)), terms)
+    })
+}
+
+fn read_slot_notify_into(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::notify_receiver::Into;
+    open_read_slot_notify(world, it, |registrar, config, from| {
+        (None, Into::join(registrar, config, from).unwrap().1)
+    })
 }
 
 fn read_ring_detached(world: &mut World, it: &Settings) -> Ends {

@@ -1,0 +1,340 @@
+//! Read slots (§4.5): a sender has messages in memory of its own, and any number of receivers READ
+//! them, from where they lie to where they are wanted. The sender issues nothing for that.
+//!
+//! Here is one of the four: in [`notify_receiver`] a NOTIFY brings the newest bell.
+//!
+//! Message k has slot k mod `slots`, which is its bell at least. The sender stores the message and
+//! then its bell, and neither changes until all receivers that count have the message: as with
+//! [read rings](crate::read_ring), where it is said who counts, and what becomes of a receiver that
+//! tells nothing ([`ReceiveError::Ejected`](crate::ReceiveError::Ejected)). Here a message is
+//! *processed* when it is in the memory of each.
+//!
+//! # Without a copy
+//!
+//! A sender's region may be the application's. A message that lies there is sent by
+//! [`SendRegion`]; as receivers read it there, it must not change until it is
+//! [`SendState::Processed`]. A receiver either has memory for messages, into which they land and
+//! in which they stay until they
+//! are given back, or reads each to where the application says
+//! ([`ReceiveInto`](crate::ReceiveInto)).
+
+use core::{ops::Range, time::Duration};
+use std::sync::Arc;
+
+use rma_core::{
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    region::{Permissions, RegisteredRegion},
+    time::Instant,
+};
+use rma_shm::Region;
+
+use crate::{
+    flow,
+    into::{Finds, IntoReceiver},
+    link::Link,
+    read_ring::{check_readers, published},
+    readers::{Reader, Readers},
+    reading::{Reading, ReadingMemory},
+    registrar::{Peer, Registrar},
+    ring::{Position, WORD},
+    sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender, checked_len},
+    table::Kind,
+    terms::{Agreed, Needs, OpenError, Side, Terms},
+};
+
+mod bells;
+pub mod notify_receiver;
+pub mod receiver;
+
+/// What the sender of read slots is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadSlotConfig {
+    /// The application's name for the channel.
+    pub name: u64,
+    /// How many messages there may be that somebody has not read: 1 to 128.
+    pub slots: u16,
+    /// The longest message, in bytes: 1 to 2^28 - 1.
+    pub len_max: u32,
+    /// How many bytes there are for messages that are copied to be sent, each padded to 8: a
+    /// multiple of 8, room for the longest at least, and less than 2^31. With none nothing is
+    /// copied.
+    pub copies: u32,
+    /// How many receivers there can be at a time; at most 64.
+    pub readers: u16,
+    /// For how long a receiver counts that tells nothing, although there is something.
+    pub reader_timeout: Duration,
+}
+
+impl Default for ReadSlotConfig {
+    fn default() -> Self {
+        Self {
+            name: 0,
+            slots: 64,
+            len_max: 4088,
+            copies: 1 << 16,
+            readers: 8,
+            reader_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The most slots: so that a bell tells its message from all others by the last byte of its number.
+const SLOTS_MAX: u16 = 128;
+
+/// The longest message: so that its length and its place fit a bell.
+const LEN_MAX: u32 = (1 << 28) - 1;
+
+impl ReadSlotConfig {
+    /// These settings as `change` leaves them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn check<E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+        let Self { slots, len_max, readers, reader_timeout, .. } = *self;
+        let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
+        if !(1..=SLOTS_MAX).contains(&slots) {
+            return settings("the number of slots", slots.into(), "it must be 1 to 128");
+        }
+        if !(1..=LEN_MAX).contains(&len_max) {
+            return settings("the longest message", len_max.into(), "it must be 1 to 2^28 - 1");
+        }
+        check_readers(readers, reader_timeout)
+    }
+
+    const fn agreed(&self, kind: Kind) -> Agreed {
+        let timeout = self.reader_timeout.as_nanos() as u64;
+        Agreed { kind, name: self.name, numbers: [self.slots as u64, self.len_max as u64, timeout] }
+    }
+}
+
+/// Where a sender's messages lie, and how it says that they are there.
+pub(crate) trait Bells: core::fmt::Debug {
+    /// Takes a place for a message that is copied, of which the slot is free; what is before
+    /// `freed` has been read.
+    fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64>;
+
+    /// Whether message `number` may be sent from there.
+    fn may_lie(&self, number: Position, offset: u64) -> bool;
+
+    /// A message is there, and says so.
+    fn ring(&mut self, memory: &RegisteredRegion, number: Position, at: (u64, u32));
+
+    /// Issues what is to be issued.
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        _: &mut Link<P>,
+        _: Instant,
+        _: &mut Readers,
+    ) -> Result<(), SendError> {
+        Ok(())
+    }
+}
+
+/// The sender's end of read slots, whichever way receivers learn of messages.
+#[derive(Debug)]
+#[expect(private_bounds, reason = "the three kinds of bells are all there are")]
+pub struct SlotSender<B: Bells> {
+    memory: RegisteredRegion,
+    readers: Readers,
+    config: ReadSlotConfig,
+    /// The number of the next message.
+    head: Position,
+    bells: B,
+}
+
+#[expect(private_bounds, reason = "the three kinds of bells are all there are")]
+impl<B: Bells> SlotSender<B> {
+    /// With messages in `memory`, of which the channel needs `needed` bytes.
+    fn open_with<R: Registrar>(
+        registrar: &mut R,
+        config: ReadSlotConfig,
+        (memory, needed): (Arc<Region>, u64),
+        bells: B,
+    ) -> Result<Self, OpenError<R::Error>> {
+        config.check()?;
+        let (value, what) = (memory.len() as u64, "the memory of slots, in bytes,");
+        if value < needed {
+            let why = "ask the sender for its length";
+            return Err(OpenError::Settings { what, value, why });
+        }
+        let key = registrar.key().map_err(OpenError::Host)?;
+        let memory = registrar.register(memory, key, Permissions::READ, None);
+        let memory = memory.map_err(OpenError::Host)?;
+        let readers = Readers::new(config.readers, config.reader_timeout);
+        Ok(Self { memory, readers, config, head: Position::ZERO, bells })
+    }
+
+    /// A seat for `peer`, and grants for its seat, and for messages.
+    fn admit_to<R: Registrar>(
+        &mut self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
+        let memory = registrar.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
+        let (index, [read, write]) = self.readers.admit(registrar, (peer, self.head))?;
+        Ok((index, vec![read, write, memory]))
+    }
+
+    /// The region that messages are read from.
+    #[must_use]
+    pub const fn memory(&self) -> &RegisteredRegion {
+        &self.memory
+    }
+
+    /// The receivers that were admitted, and whether slots wait for them.
+    pub fn readers(&self) -> impl Iterator<Item = Reader> + '_ {
+        self.readers.iter()
+    }
+
+    /// Whether the next message has a slot.
+    fn has_slot(&mut self, now: Instant) -> bool {
+        let is_free = |freed| self.head.since(freed) < self.config.slots.into();
+        is_free(self.readers.freed()) || is_free(self.readers.poll(now, self.head))
+    }
+
+    fn publish<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        at: (u64, u32),
+    ) -> SendHandle {
+        let number = self.head;
+        self.bells.ring(&self.memory, number, at);
+        self.head = number.after(1);
+        // The message is there. What a link refuses is told by the next poll.
+        let _ = self.bells.poll(link, now, &mut self.readers);
+        SendHandle(number)
+    }
+}
+
+impl<B: Bells> Outgoing for SlotSender<B> {
+    fn len_max(&self) -> u32 {
+        self.config.len_max
+    }
+
+    fn test(&self, handle: SendHandle) -> SendState {
+        published(handle, self.readers.freed(), self.head)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.readers.poll_timeout(self.head)
+    }
+}
+
+impl<B: Bells, P: AsMut<CommandPortal>> Sender<P> for SlotSender<B> {
+    fn send(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        message: &[u8],
+    ) -> Result<SendHandle, SendError> {
+        let len = checked_len(message.len(), self.config.len_max)?;
+        if !self.has_slot(now) {
+            return Err(SendError::Full);
+        }
+        let number = self.head;
+        let offset = match self.bells.take(number, len, self.readers.freed()) {
+            Some(offset) => offset,
+            None => {
+                let freed = self.readers.poll(now, number);
+                self.bells.take(number, len, freed).ok_or(SendError::Full)?
+            }
+        };
+        // The memory is as long as was said.
+        let _ = self.memory.write(offset, message);
+        link.count_copied(message.len());
+        Ok(self.publish(link, now, (offset, len)))
+    }
+
+    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+        self.bells.poll(link, now, &mut self.readers)?;
+        self.readers.poll(now, self.head);
+        Ok(())
+    }
+}
+
+impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
+    /// From [`SlotSender::memory`], and where the channel copies nothing to.
+    fn send_region(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        region: &RegisteredRegion,
+        range: Range<u64>,
+    ) -> Result<SendHandle, SendError> {
+        let Range { start, end } = range;
+        let len = checked_len(end.saturating_sub(start) as usize, self.config.len_max)?;
+        if !self.has_slot(now) {
+            return Err(SendError::Full);
+        }
+        let is_there = region.id() == self.memory.id()
+            && end <= region.reach()
+            && start.is_multiple_of(WORD)
+            && self.bells.may_lie(self.head, start);
+        if !is_there {
+            let (len, (before, behind)) = (region.len(), self.beside());
+            return Err(SendError::Place { start, end, len, before, behind });
+        }
+        Ok(self.publish(link, now, (start, len)))
+    }
+}
+
+/// What a receiver knows of its sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Joined {
+    slots: u16,
+    len_max: u32,
+    timeout: Duration,
+    agreed: Agreed,
+    grants: Vec<Grant>,
+}
+
+/// What the terms say of a channel of this kind and name.
+fn check<R: Registrar>(
+    registrar: &R,
+    (kind, name): (Kind, u64),
+    grants: &'static [OpType],
+    terms: &Terms,
+) -> Result<Joined, OpenError<R::Error>> {
+    let Agreed { numbers, .. } = terms.agreed();
+    let agreed = Agreed { kind, name, numbers };
+    let needs = Needs { us: registrar.peer(), agreed, side: Side::Receiver, grants };
+    let grants = needs.check(terms)?.to_vec();
+    let config = ReadSlotConfig {
+        slots: numbers[0].min(u16::MAX.into()) as u16,
+        len_max: numbers[1].min(u32::MAX.into()) as u32,
+        reader_timeout: Duration::from_nanos(numbers[2]),
+        ..ReadSlotConfig::default()
+    };
+    config.check()?;
+    let ReadSlotConfig { slots, len_max, reader_timeout: timeout, .. } = config;
+    Ok(Joined { slots, len_max, timeout, agreed, grants })
+}
+
+impl Joined {
+    /// A receiver that finds messages so, and reads them into the application's memory.
+    fn into_receiver<R: Registrar, F: Finds>(
+        self,
+        registrar: &mut R,
+        finds: F,
+    ) -> Result<IntoReceiver<F>, OpenError<R::Error>> {
+        let memory = ReadingMemory::open(registrar)?;
+        let seat = [self.grants[0], self.grants[1]];
+        let reading = Reading::new(memory, seat, (self.timeout, self.slots.into()));
+        Ok(IntoReceiver::new(finds, self.grants[2], reading))
+    }
+}
+
+/// A region of a receiver's, which nobody else may use.
+fn own<R: Registrar>(registrar: &mut R, len: u64) -> Result<RegisteredRegion, OpenError<R::Error>> {
+    flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! Read slot, notify receiver (§4.5): a NOTIFY brings the newest message's bell to each receiver,
+//! which says where the message lies, and that READs it. Receivers may block.
+//!
+//! A receiver has one NOTIFY under way. What is sent meanwhile gathers, and the next one tells of
+//! all of it: of the messages before the newest the receiver READs the bells. One that fails is
+//! told again: a bell that comes twice is
+//! not news, as it has its message's number.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use rma_core::{
+    op::OpType, portal::CommandPortal, receive_queue::ReceiveQueue, region::RegisteredRegion,
+    time::Instant,
+};
+use rma_shm::Region;
+
+use super::{
+    Bells, Joined, ReadSlotConfig, SlotSender,
+    bells::{BellLook, BellWords, open_look, tag},
+    receiver::SlotReceiver,
+};
+use crate::{
+    into::{Fault, Finds, Found, IntoReceiver},
+    link::Link,
+    read_ring::{
+        ReaderConfig,
+        notify_receiver::{Admitted, Notices, open_queue},
+        receiver::Pace,
+    },
+    readers::Readers,
+    receiver::Blocking,
+    registrar::{Peer, Registrar},
+    ring::{Malformed, Position},
+    sender::SendError,
+    table::Kind,
+    terms::{Half, Needs, OpenError, Side, Terms, TermsError},
+};
+
+/// The sender's end.
+pub type Sender = SlotSender<Told>;
+
+/// The receiver's end that has memory for messages.
+pub type Receiver = SlotReceiver<EventFinds>;
+
+/// The receiver's end that reads into the application's memory.
+pub type Into = IntoReceiver<EventFinds>;
+
+/// Bells in a region of their own, of which the newest is told.
+#[derive(Debug)]
+pub struct Told {
+    words: BellWords,
+    notices: Notices,
+    newest: u64,
+}
+
+impl Told {
+    /// Tells any bell, for tests of a sender that is hostile.
+    #[cfg(test)]
+    pub(super) const fn tell_any(&mut self, head: Position, bell: u64) {
+        self.notices.go_on(head);
+        self.newest = bell;
+    }
+}
+
+impl Bells for Told {
+    fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
+        self.words.take(number, len, freed)
+    }
+
+    fn may_lie(&self, _: Position, offset: u64) -> bool {
+        self.words.may_lie(offset)
+    }
+
+    //= channels#4.5-notify
+    fn ring(&mut self, _: &RegisteredRegion, number: Position, at: (u64, u32)) {
+        self.newest = self.words.ring(number, at);
+        self.notices.go_on(number.after(1));
+    }
+
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        readers: &mut Readers,
+    ) -> Result<(), SendError> {
+        self.notices.tell(link, now, (readers, self.newest))
+    }
+}
+
+impl Sender {
+    /// Opens a sender's end, without messages and without receivers.
+    ///
+    /// # Errors
+    /// If it cannot be like that, or the host has no room.
+    pub fn open<R: Registrar>(
+        registrar: &mut R,
+        config: ReadSlotConfig,
+    ) -> Result<Self, OpenError<R::Error>> {
+        let memory = Arc::new(Region::new(config.copies as usize)?);
+        Self::open_in(registrar, config, memory)
+    }
+
+    /// The same in the application's memory. What is beyond the first [`ReadSlotConfig::copies`]
+    /// bytes, which may be none, is the application's to send messages from.
+    ///
+    /// # Errors
+    /// As [`Sender::open`], and if the memory is shorter than that, or not shorter than 2^31.
+    pub fn open_in<R: Registrar>(
+        registrar: &mut R,
+        config: ReadSlotConfig,
+        memory: Arc<Region>,
+    ) -> Result<Self, OpenError<R::Error>> {
+        config.check()?;
+        let words = BellWords::open(registrar, &config, memory.len() as u64)?;
+        let told = Told { words, notices: Notices::new(), newest: 0 };
+        Self::open_with(registrar, config, (memory, config.copies.into()), told)
+    }
+
+    /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
+    /// notified: [`Sender::accept`].
+    ///
+    /// # Errors
+    /// If there are too many receivers, or the host has no room.
+    pub fn admit<R: Registrar>(
+        &mut self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Half<Admitted>, OpenError<R::Error>> {
+        let bells = self.bells.words.grant(registrar, peer)?;
+        let (seat, mut grants) = self.admit_to(registrar, peer)?;
+        grants.push(bells);
+        self.bells.notices.clear(seat);
+        let (us, agreed) = (registrar.peer(), self.config.agreed(Kind::ReadSlotNotify));
+        let needs = Needs { us, agreed, side: Side::Sender, grants: &[OpType::Notify] };
+        let from = self.head;
+        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
+    }
+
+    /// Notifies a receiver that was admitted, and has told its terms, from now on.
+    ///
+    /// # Errors
+    /// If those are not terms of that receiver.
+    pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
+        self.bells.notices.accept(half.connect(theirs)?);
+        Ok(())
+    }
+}
+
+impl Into {
+    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    ///
+    /// # Errors
+    /// If the terms are not for this receiver, or the host has no room.
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        from: (Peer, &Terms),
+    ) -> Result<(Self, Terms), OpenError<R::Error>> {
+        let (joined, finds, terms) = open(registrar, config, from)?;
+        Ok((joined.into_receiver(registrar, finds)?, terms))
+    }
+
+    /// The queue that a NOTIFY leaves its event in: who has nothing to receive may wait for one.
+    #[must_use]
+    pub const fn queue(&self) -> &ReceiveQueue {
+        &self.finds.queue
+    }
+}
+
+impl Receiver {
+    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    ///
+    /// # Errors
+    /// As [`Into::join`].
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        from: (Peer, &Terms),
+    ) -> Result<(Self, Terms), OpenError<R::Error>> {
+        let (joined, finds, terms) = open(registrar, config, from)?;
+        let into = joined.clone().into_receiver(registrar, finds)?;
+        Ok((Self::new(registrar, &joined, into)?, terms))
+    }
+}
+
+impl Blocking for Receiver {
+    fn queue(&self) -> &ReceiveQueue {
+        &self.into.finds.queue
+    }
+}
+
+/// How many receives are posted: one for the NOTIFY that is under way, and one for the next.
+const RECEIVES: u16 = 2;
+
+fn open<R: Registrar>(
+    registrar: &mut R,
+    config: ReaderConfig,
+    (from, terms): (Peer, &Terms),
+) -> Result<(Joined, EventFinds, Terms), OpenError<R::Error>> {
+    use OpType::{Read, Write};
+    let grants = &[Read, Write, Read, Read];
+    let joined = super::check(registrar, (Kind::ReadSlotNotify, config.name), grants, terms)?;
+    let look = open_look(registrar, &joined, Pace::new(config.every))?;
+    let (queue, notify) = open_queue(registrar, RECEIVES, from)?;
+    let terms = Terms::new(joined.agreed, Side::Receiver, vec![notify]);
+    Ok((joined, EventFinds { look, queue, known: Position::ZERO }, terms))
+}
+
+/// Finds messages by events.
+#[derive(Debug)]
+pub struct EventFinds {
+    look: BellLook,
+    queue: ReceiveQueue,
+    /// All before it are known to be there.
+    known: Position,
+}
+
+impl EventFinds {
+    /// A bell was told.
+    fn told(&mut self, bell: u64, found: &mut VecDeque<Found>) -> Result<(), Malformed> {
+        let ahead = tag(bell).wrapping_sub(self.known.to_bits() as u8);
+        if ahead >= 1 << 7 {
+            // It was told before.
+            return Ok(());
+        }
+        let (newest, next) = (self.known.after(ahead.into()), self.look.messages().next);
+        if newest == next {
+            let Some(it) = self.look.messages().rung(bell)? else {
+                let (number, len_max) = (newest.to_bits(), self.look.messages().len_max);
+                return Err(Malformed::Bell { number, bell, len_max });
+            };
+            self.look.messages().next = it.end;
+            found.push_back(it);
+        }
+        self.known = newest.after(1);
+        Ok(())
+    }
+}
+
+impl Finds for EventFinds {
+    const ASKS: bool = false;
+
+    fn begin(&mut self, start: Position) {
+        (self.look.messages().next, self.known) = (start, start);
+    }
+
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        tail: Position,
+        found: &mut VecDeque<Found>,
+    ) -> Result<Option<Instant>, Fault> {
+        // It was rung before it was told; what finds nothing is nothing that can be.
+        if self.look.take(link, found)?.is_some() {
+            let (number, next) = (self.known.to_bits(), self.look.messages().next.to_bits());
+            let room = self.look.messages().slots;
+            return Err(Fault::Malformed(Malformed::Number { number, next, room }));
+        }
+        while let Some(event) = self.queue.poll() {
+            // It was posted.
+            let _ = self.queue.post(event.receive);
+            self.told(event.immediate, found).map_err(Fault::Malformed)?;
+        }
+        let (next, room) = (self.look.messages().next, self.look.messages().slots);
+        if self.known.since(tail) > room {
+            let (number, next) = (self.known.to_bits(), next.to_bits());
+            return Err(Fault::Malformed(Malformed::Number { number, next, room }));
+        }
+        self.look.begin(link, now, self.known.since(next))?;
+        Ok(None)
+    }
+}

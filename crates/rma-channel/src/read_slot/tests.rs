@@ -1,0 +1,381 @@
+//! Senders and receivers against hosts in the test's hands: what each receiver gets is what was
+//! sent, in order, or it is told that the channel went on without it.
+
+use proptest::prelude::*;
+use rma_core::op::OpType;
+
+use super::*;
+use crate::{
+    hand::{Claiming, Hosts, Node},
+    read_ring::ReaderConfig,
+    readers::Standing,
+    receiver::{ReceiveError, Receiver},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Notify,
+}
+
+/// All kinds, into memory of the receiver's, and of the application's.
+fn all() -> impl Iterator<Item = (Which, bool)> {
+    [(Which::Notify, false), (Which::Notify, true)].into_iter()
+}
+
+#[derive(Debug)]
+enum Sends {
+    Notify(notify_receiver::Sender),
+}
+
+trait SlotEnd: SendRegion {
+    fn standing(&self, seat: usize) -> Standing;
+    fn slots(&self) -> RegisteredRegion;
+}
+
+impl<B: Bells> SlotEnd for SlotSender<B> {
+    fn standing(&self, seat: usize) -> Standing {
+        self.readers().nth(seat).unwrap().standing
+    }
+
+    fn slots(&self) -> RegisteredRegion {
+        self.memory().clone()
+    }
+}
+
+impl Sends {
+    fn end(&mut self) -> &mut dyn SlotEnd {
+        match self {
+            Self::Notify(it) => it,
+        }
+    }
+}
+
+struct End {
+    node: Node,
+    receiver: Box<dyn Receiver>,
+    got: usize,
+    ended: Option<ReceiveError>,
+}
+
+struct Channel {
+    what: (Which, bool),
+    hosts: Hosts,
+    from: Node,
+    sender: Sends,
+    sent: Vec<Vec<u8>>,
+    readers: Vec<End>,
+}
+
+const TIMEOUT: Duration = Duration::from_millis(64);
+const LEN_MAX: u32 = 200;
+const COPIES: u32 = 600;
+
+impl Channel {
+    /// Five slots, in memory of the application's that has 1000 bytes besides.
+    fn new(what: (Which, bool), readers: u8) -> Self {
+        let (mut hosts, from) = (Hosts::new(), Node::new(1));
+        let config = ReadSlotConfig::default().with(|it| {
+            (it.slots, it.len_max, it.copies) = (5, LEN_MAX, COPIES);
+            (it.readers, it.reader_timeout) = (4, TIMEOUT);
+        });
+        let desk = &mut hosts.desk(&from);
+        let memory = Arc::new(Region::new(5 * 208 + 1000).unwrap());
+        use notify_receiver as notify;
+        let sender = match what.0 {
+            Which::Notify => Sends::Notify(notify::Sender::open_in(desk, config, memory).unwrap()),
+        };
+        let (sent, ends) = (Vec::new(), Vec::new());
+        let mut it = Self { what, hosts, from, sender, sent, readers: ends };
+        for number in 0..readers {
+            it.join(Node::new(2 + number));
+        }
+        it
+    }
+
+    fn join(&mut self, node: Node) {
+        let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
+        let (config, is_into) = (ReaderConfig::new(), self.what.1);
+        let receiver: Box<dyn Receiver> = match &mut self.sender {
+            Sends::Notify(sender) => {
+                let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
+                let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
+                let (it, terms): (Box<dyn Receiver>, _) = if is_into {
+                    let joined = notify_receiver::Into::join(desk, config, told).unwrap();
+                    (Box::new(Claiming::new(joined.0, desk, LEN_MAX)), joined.1)
+                } else {
+                    let joined = notify_receiver::Receiver::join(desk, config, told).unwrap();
+                    (Box::new(joined.0), joined.1)
+                };
+                sender.accept(half, &terms).unwrap();
+                it
+            }
+        };
+        self.readers.push(End { node, receiver, got: self.sent.len(), ended: None });
+    }
+
+    fn message(&self, len: usize) -> Vec<u8> {
+        let number = self.sent.len();
+        (0..len).map(|at| (number * 151 + at * 7 + (at >> 3) * number) as u8).collect()
+    }
+
+    fn send(&mut self, len: usize) -> Result<SendHandle, SendError> {
+        let bytes = self.message(len);
+        let sent = self.sender.end().send(&mut self.from.link, self.hosts.now, &bytes);
+        if sent.is_ok() {
+            self.sent.push(bytes);
+        }
+        sent
+    }
+
+    fn poll_sender(&mut self) {
+        self.hosts.turn(&mut self.from);
+        self.sender.end().poll(&mut self.from.link, self.hosts.now).unwrap();
+        self.from.take(self.hosts.now);
+    }
+
+    fn poll_reader(&mut self, index: usize) {
+        let end = &mut self.readers[index];
+        self.hosts.turn(&mut end.node);
+        let polled = end.receiver.poll(&mut end.node.link, self.hosts.now);
+        loop {
+            match end.receiver.claim() {
+                Ok(Some(claim)) => {
+                    let mut bytes = vec![0; claim.len()];
+                    end.receiver.read(&claim, 0, &mut bytes);
+                    assert_eq!(bytes, self.sent[end.got], "message {} of reader {index}", end.got);
+                    end.got += 1;
+                    end.receiver.free(claim);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    assert!(end.ended.is_none_or(|it| it == error), "it stays so");
+                    end.ended = Some(error);
+                    break;
+                }
+            }
+        }
+        if polled.is_ok() {
+            let _ = end.receiver.poll(&mut end.node.link, self.hosts.now);
+        }
+        end.node.take(self.hosts.now);
+    }
+
+    fn settle(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.poll_sender();
+            self.hosts.serve_all(&mut self.from);
+            for index in 0..self.readers.len() {
+                self.poll_reader(index);
+                self.hosts.serve_all(&mut self.readers[index].node);
+            }
+        }
+    }
+}
+
+//= channels#4.5-notify
+//= type=test
+#[test]
+fn all_readers_get_all_messages_through_slots_that_wrap_whatever_their_lengths() {
+    for what in all() {
+        for readers in [1, 4] {
+            let mut it = Channel::new(what, readers);
+            it.settle(4);
+            for number in 0..400 {
+                while it.send(1 + number * 37 % LEN_MAX as usize) == Err(SendError::Full) {
+                    it.settle(1);
+                }
+                if number % 5 == 0 {
+                    it.settle(1);
+                }
+            }
+            it.settle(40);
+            for end in &it.readers {
+                assert_eq!((end.got, end.ended), (400, None), "{what:?}");
+            }
+            let issued = it.from.issued;
+            let notices = issued[OpType::Notify as usize];
+            assert_eq!(issued.iter().sum::<usize>(), notices, "{what:?} is passive");
+            assert_eq!(notices > 0, what.0 == Which::Notify);
+        }
+    }
+}
+
+#[test]
+fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
+    for what in all() {
+        let mut it = Channel::new(what, 1);
+        it.settle(4);
+        for number in 0..40_u64 {
+            let memory = it.sender.end().slots();
+            let place = u64::from(COPIES) + number % 5 * u64::from(LEN_MAX);
+            let bytes = it.message(1 + number as usize * 5);
+            let (now, len) = (it.hosts.now, bytes.len() as u64);
+
+            memory.write(place, &bytes).unwrap();
+            let mut send = |at: u64, len| {
+                it.sender.end().send_region(&mut it.from.link, now, &memory, at..at + len)
+            };
+            for wrong in [place + 4, memory.reach()] {
+                assert!(matches!(send(wrong, len), Err(SendError::Place { .. })), "{what:?}");
+            }
+            assert!(matches!(send(place, 201), Err(SendError::Len { len: 201, max: 200 })));
+            let handle = send(place, len).unwrap();
+            it.sent.push(bytes);
+            it.settle(40);
+            assert_eq!(it.sender.end().test(handle), SendState::Processed, "{what:?}");
+        }
+        assert_eq!((it.readers[0].got, it.from.link.copied_bytes()), (40, 0), "{what:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again() {
+    for what in all() {
+        let mut it = Channel::new(what, 4);
+        it.settle(8);
+        let (mut number, mut refused) = (0, 0);
+        while number < 60 {
+            match it.send(150) {
+                Ok(_) => number += 1,
+                Err(error) => {
+                    assert_eq!(error, SendError::Full);
+                    refused += 1;
+                    it.hosts.step = TIMEOUT / 100;
+                }
+            }
+            let now = it.hosts.now;
+            assert!(it.sender.end().poll_timeout().is_none_or(|at| at <= now + TIMEOUT * 2));
+            it.poll_sender();
+            it.hosts.serve_all(&mut it.from);
+            for index in 0..3 {
+                it.poll_reader(index);
+                it.hosts.serve_all(&mut it.readers[index].node);
+            }
+        }
+        assert!(refused > 0, "it held them up first");
+        assert_eq!(it.sender.end().standing(3), Standing::Silent, "{what:?}");
+        it.hosts.step = Duration::from_micros(10);
+        it.join(Node::new(9));
+        it.send(70).unwrap();
+        it.settle(40);
+        for index in [0, 1, 2, 4] {
+            let end = &it.readers[index];
+            assert_eq!((end.got, end.ended), (61, None), "{what:?}");
+        }
+        let ended = it.readers[3].ended;
+        assert!(matches!(ended, Some(ReceiveError::Ejected { .. })), "{what:?}: {ended:?}");
+        assert_eq!(it.sender.end().poll_timeout(), None, "nobody has anything to tell");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn whatever_happens_a_reader_gets_what_was_sent_or_is_ejected(seed: u64) {
+        for what in all() {
+            chaos(what, seed);
+        }
+    }
+
+    #[test]
+    fn any_bytes_in_a_senders_memory_are_refused_or_are_messages(seed: u64) {
+        for what in all() {
+            garbage(what, seed);
+        }
+    }
+}
+
+fn drawing(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    }
+}
+
+/// All that may happen, in any order: sends, looks, ops in any order, and time that goes by.
+fn chaos(what: (Which, bool), seed: u64) {
+    let mut draw = drawing(seed);
+    let mut it = Channel::new(what, 3);
+    let slow = draw(3);
+    for _ in 0..1000 {
+        match draw(12) {
+            0..3 => drop(it.send(1 + draw(200) as usize)),
+            3..5 => it.poll_sender(),
+            5 => drop(it.hosts.serve(&mut it.from)),
+            6..11 => {
+                let index = draw(3) as usize;
+                if draw(2) == 0 {
+                    it.poll_reader(index);
+                } else {
+                    let node = &mut it.readers[index].node;
+                    if !node.taken.is_empty() {
+                        let command = node.taken.remove(draw(node.taken.len() as u64) as usize);
+                        it.hosts.carry_out(node, &command);
+                    }
+                }
+            }
+            _ => {
+                let jumps = [TIMEOUT / 1000, TIMEOUT / 50, TIMEOUT / 3];
+                it.hosts.now = it.hosts.now + jumps[slow.min(draw(3)) as usize];
+            }
+        }
+    }
+    for _ in 0..200 {
+        it.settle(8);
+        if it.readers.iter().all(|end| end.ended.is_some() || end.got == it.sent.len()) {
+            break;
+        }
+    }
+    for index in 0..3 {
+        let standing = it.sender.end().standing(index);
+        let end = &it.readers[index];
+        match end.ended {
+            None => assert_eq!(end.got, it.sent.len(), "{what:?}: reader {index} has got all"),
+            Some(ReceiveError::Ejected { .. }) => assert_ne!(standing, Standing::Counts),
+            Some(error) => panic!("{what:?}: {error}"),
+        }
+    }
+}
+
+/// A sender whose memory, bells, seats and notices are any bytes: receivers say so, and read
+/// nothing outside of what they were granted.
+fn garbage(what: (Which, bool), seed: u64) {
+    let mut draw = drawing(seed);
+    let mut it = Channel::new(what, 1);
+    it.settle(draw(8) as usize);
+    for turn in 0..60 {
+        let ids: Vec<_> = it.readers[0].node.taken.iter().map(|it| it.remote_region).collect();
+        for id in ids {
+            let region = it.hosts.region(id).clone();
+            let number = draw(8) + turn;
+            let word = match draw(4) {
+                0 => number & 0xff | draw(400) << 8 | draw(300) << 36,
+                1 => number << 32 | draw(300),
+                2 => draw(1 << 31) << 32 | draw(1 << 31),
+                _ => 0,
+            };
+            region.store(draw(region.len() / 8) * 8, word.to_le()).unwrap();
+        }
+        if draw(3) == 0 {
+            let Sends::Notify(sender) = &mut it.sender;
+            sender.bells.tell_any(Position::from_bits(turn + 1), draw(1 << 40));
+            it.poll_sender();
+            it.hosts.serve_all(&mut it.from);
+        }
+        let end = &mut it.readers[0];
+        it.hosts.turn(&mut end.node);
+        let polled = end.receiver.poll(&mut end.node.link, it.hosts.now);
+        while let Ok(Some(claim)) = end.receiver.claim() {
+            assert!((1..=LEN_MAX as usize).contains(&claim.len()));
+            end.receiver.free(claim);
+        }
+        end.node.take(it.hosts.now);
+        it.hosts.serve_all(&mut end.node);
+        if let Err(error) = polled {
+            let is_known =
+                matches!(error, ReceiveError::Malformed(_) | ReceiveError::Ejected { .. });
+            assert!(is_known, "{what:?}: {error}");
+            return;
+        }
+    }
+}
