@@ -254,8 +254,8 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         let (start, end) = (range.start - WORD, range.start + u64::from(len));
         // The place was checked.
         let _ = region.store(start, 0);
-        let _ = region.write(end, &[0; WORD as usize][..(start + run.bell().start - end) as usize]);
-        let _ = region.store(start + run.bell().start, run.bell);
+        let _ = region.write(end, &[0; WORD as usize][..(start + run.bell_word() - end) as usize]);
+        let _ = region.store(start + run.bell_word(), run.bell);
         let in_two = is_busy || run.len > OP_SIZE_MAX.into();
         let elsewhere = Some((region.clone(), start));
         let issued = self.write(link, now, (&run, elsewhere), ((region, start), in_two));
