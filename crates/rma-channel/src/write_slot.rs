@@ -14,8 +14,9 @@
 //! ops' worth included, and each takes a whole slot.
 //!
 //! Where slots are one sender's, message k goes to slot k mod `slots`. The
-//! receiver tells its sender the tail, the number up to which messages are processed, when half of
-//! the slots are, or all that has come; the sender uses no slot before that.
+//! receiver tells its sender the tail, the number up to which messages are processed, when an
+//! eighth of the slots are, or all that has come and nothing more comes; the sender uses no slot
+//! before that.
 //!
 //! No bell has to be cleared: it holds its message's number, so whoever polls it tells it from that
 //! of the message before. (In the paper the receiver clears it, and so the sender has to wait for
