@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::{ops::Range, thread};
 
-use rma_channel::{Kind, SendState};
+use rma_channel::SendState;
 use rma_core::time::Instant;
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId, prng::Prng};
 
@@ -194,11 +194,7 @@ fn each_message_comes_once_and_in_order_or_its_sender_is_told_whatever_goes_wron
         total
     };
     let totals: Vec<(&Row, Report)> = thread::scope(|scope| {
-        // The checks of the simulated network take a key of the next epoch, which senders of shared
-        // slots use before it is the region's, for one that is no longer.
-        let rows = rows().filter(|row| row.kind != Kind::WriteSlotReserve);
-        let all = rows.map(|row| (row, scope.spawn(move || try_all(row))));
-        let all: Vec<_> = all.collect();
+        let all: Vec<_> = rows().map(|row| (row, scope.spawn(move || try_all(row)))).collect();
         all.into_iter().map(|(row, it)| (row, it.join().expect("printed above"))).collect()
     });
     for (row, total) in totals {

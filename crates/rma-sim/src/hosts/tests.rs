@@ -207,6 +207,26 @@ fn a_key_that_another_host_or_the_owner_installs_ends_what_grants_were_good_for(
     assert_eq!(read(&mut pair, &newest), refused);
 }
 
+/// Who has a grant for a key that comes may use it too early. The request is refused, and when the
+/// region has that key, a copy of it may be believed: it brings no data.
+#[test]
+fn a_request_under_a_key_that_the_region_gets_later_may_be_replayed_then_and_changes_nothing() {
+    let mut pair = Pair::exact();
+    let [next, last] = [0, 1].map(|_| pair.network.key());
+    let early = pair.grant(OpType::FetchAdd).under(&next);
+    pair.portal.fetch_add(&early, 8, 2).unwrap();
+    assert_eq!(pair.run(|_| false).2.status, OpStatus::RemoteAuthenticationFailure);
+    for (key, solicitations) in [(next, 1), (last, 0)] {
+        pair.network.rekey(&pair.remote.clone(), &key);
+        let before = *pair.network.counts(THERE);
+        pair.network.replay(1);
+        while pair.network.step().is_some() {}
+        pair.network.check_rest();
+        let sent = pair.network.counts(THERE).since(&before).of(OpType::FetchAdd).frames;
+        assert_eq!((sent, pair.remote.load(8)), (solicitations, Ok(0)));
+    }
+}
+
 #[test]
 fn an_op_on_a_circular_region_goes_on_at_its_beginning() {
     let mut pair = Pair::exact();

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use rma_core::{
     addr::HostAddr,
+    crypto::KeyBinding,
     error::DropReason,
     limits::OP_SIZE_MAX,
     op::{Moves, OpStatus},
@@ -61,6 +62,24 @@ impl Checker {
         pending.for_each(|pending| pending.stale = true);
     }
 
+    /// An op on a region that has changed was believed. Right only if the region has the op's key by
+    /// now: who holds keys of times to come may ask too early, and somebody replays it in time.
+    fn check_key(
+        &mut self,
+        sim: &Sim,
+        node: NodeId,
+        frame: &Frame,
+        header: &Header,
+    ) -> Result<(), Violation> {
+        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        let Op { initiator, slot, op_type, key, .. } = *op;
+        let [from, to] = [frame.transmit.source, frame.transmit.destination];
+        let binding = KeyBinding { initiator: from, responder: to, pid: header.pid, op_type };
+        let row = sim.nic(node).regions().get(header.region);
+        op.stale &= row.is_none_or(|row| row.key.derive(&binding) != key);
+        if op.stale { Err(Violation::OldKey { node, initiator, slot }) } else { Ok(()) }
+    }
+
     /// Hop 1 was accepted.
     pub(super) fn request_accepted(
         &mut self,
@@ -70,12 +89,10 @@ impl Checker {
         header: &Header,
     ) -> Result<(), Violation> {
         let index = self.meant[frame.number as usize].op();
-        let op = &mut self.ops[index];
-        op.accepted += 1;
         let (node, arrived_at) = (seen.node, seen.local);
-        if op.stale {
-            return Err(Violation::OldKey { node, initiator: op.initiator, slot: op.slot });
-        }
+        self.ops[index].accepted += 1;
+        self.check_key(sim, node, frame, header)?;
+        let op = &self.ops[index];
         let state = &mut self.nodes[node.index()];
         if op.op_type.shape().moves == Moves::In {
             let from = frame.transmit.source;
@@ -277,10 +294,7 @@ impl Checker {
         let op = self.meant[frame.number as usize].op();
         self.ops[op].accepted += 1;
         let (node, arrived_at, from) = (seen.node, seen.local, frame.transmit.source);
-        let Op { stale, initiator, slot, .. } = self.ops[op];
-        if stale {
-            return Err(Violation::OldKey { node, initiator, slot });
-        }
+        self.check_key(sim, node, frame, &claims.header)?;
         let SettleRequest { header, op_type, name } = *claims;
         let asker = asker_of(from, &header);
         let ops = &self.ops;
