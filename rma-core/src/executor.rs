@@ -86,6 +86,7 @@ use crate::{
     addr::HostAddr,
     cc::{CongestionControl, Feedback, Held, RemoteWindowId},
     command::{Command, CommandOp, Completion, Transfer},
+    grant::Grant,
     op::{ClassOfService, Moves, OpStatus, TransferType},
     portal::CommandPortal,
     time::{Instant, nanos},
@@ -300,7 +301,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             // Nothing can fail any more.
             self.fence();
         }
-        let cut = self.cuts[usize::from(!responder.is_ipv4())];
+        let cut = self.cut(responder);
         let terms = self.terms(now, call.deadline, call.retry.outlast);
         let kind = if publishes { Kind::Publishing } else { transfer_type.into() };
         let id = self.calls.begin(index, call, Course { path, kind }, cut, self.fences, terms);
@@ -312,6 +313,17 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         self.enter(now, id, call.deadline, terms);
         Ok(id)
+    }
+
+    /// How many bytes the last op of a piece of `len` bytes has that goes to whom `grant` is of: for
+    /// callers who issue the last op of a transfer themselves, and want none more than one call has.
+    #[must_use]
+    pub fn last_op_len(&self, grant: &Grant, len: u64) -> u32 {
+        self.cut(grant.responder).last(len)
+    }
+
+    const fn cut(&self, responder: HostAddr) -> Cut {
+        self.cuts[!responder.is_ipv4() as usize]
     }
 
     /// A place among the calls, and on the path to `responder`.

@@ -103,6 +103,11 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.submit(now, &call.with(|it| it.publish = publish))
     }
 
+    /// How many bytes the last op of a WRITE of `len` bytes has: [`CommandExecutor::last_op_len`].
+    pub(crate) fn last_op_len(&self, grant: &Grant, len: u64) -> u32 {
+        self.executor.last_op_len(grant, len)
+    }
+
     /// Asks what became of an op that ended with
     /// [`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown).
     pub(crate) fn submit_settle(

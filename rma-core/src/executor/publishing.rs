@@ -224,8 +224,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// The call at `index`, which begins, is one that publishes.
     #[cold]
     pub(super) fn publish_last(&mut self, index: u16, call: &Call<'_>) {
-        let cut = self.cuts[usize::from(!call.pieces[0].grant.responder.is_ipv4())];
-        let len = call::tail_len(call, cut);
+        let len = call::tail_len(call, self.cut(call.pieces[0].grant.responder));
         let piece = call.pieces.len() - 1;
         let last = &call.pieces[piece];
         let offset = last.len - u64::from(len);

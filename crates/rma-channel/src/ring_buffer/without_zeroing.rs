@@ -67,9 +67,17 @@ pub struct Sender {
     parts: SenderParts,
     writer: Writer,
     sending: Sending,
-    /// Runs whose bytes are under way, or have landed, and whose bells have not been issued; and
-    /// where their bells lie, if not in the image.
-    bells: VecDeque<(Run, Option<(RegisteredRegion, u64)>)>,
+    bells: VecDeque<Bell>,
+}
+
+/// The bell of a run whose bytes are under way, or have landed: it has not been issued.
+#[derive(Debug)]
+struct Bell {
+    run: Run,
+    /// From where in the run on it is issued.
+    start: u64,
+    /// Where the run lies, if not in the image.
+    elsewhere: Option<(RegisteredRegion, u64)>,
 }
 
 impl Sender {
@@ -98,20 +106,17 @@ impl Sender {
         link: &mut Link<P>,
         now: Instant,
     ) -> Result<(), SendError> {
-        while let Some((run, elsewhere)) =
-            self.bells.front().filter(|(run, _)| Some(run.position) == self.sending.ready())
+        while let Some(Bell { run, start, elsewhere }) = self.bells.front()
+            && self.sending.ready() == Some(run.position)
         {
-            let call = match elsewhere {
-                Some((region, offset)) => {
-                    let source = (region, offset + run.bell().start);
-                    self.ordered(link, now, (run, run.bell()), source)?
-                }
+            let (region, offset) = match elsewhere {
+                Some((region, offset)) => (region, *offset),
                 None => {
                     self.writer.set_bell(run);
-                    let source = (&self.parts.image, run.remote_offset + run.bell().start);
-                    self.ordered(link, now, (run, run.bell()), source)?
+                    (&self.parts.image, run.remote_offset)
                 }
             };
+            let call = self.ordered(link, now, (run, *start), (region, offset + start))?;
             self.sending.ring(run.position, call);
             self.bells.pop_front();
         }
@@ -159,31 +164,32 @@ impl Sender {
     ) -> Result<(), SendError> {
         if in_two {
             let (grant, remote_offset) = (&self.parts.grant, run.remote_offset);
-            let (local, local_offset, len) = (region, offset, run.body().end);
+            let len = run.split(link.last_op_len(grant, run.len));
+            let (local, local_offset) = (region, offset);
             let piece = Piece { grant, remote_offset, local, local_offset, len };
             // Messages wait for it, however many ops it takes.
             let class = Some(ClassOfService::Latency);
             let call = Call::of(core::slice::from_ref(&piece)).with(|it| it.class = class);
             let call = link.submit(now, &call).map_err(refused)?;
             self.sending.begin(run.positions(), call);
-            self.bells.push_back((*run, elsewhere));
+            self.bells.push_back(Bell { run: *run, start: len, elsewhere });
         } else {
-            let call = self.ordered(link, now, (run, 0..run.len), (region, offset))?;
+            let call = self.ordered(link, now, (run, 0), (region, offset))?;
             self.sending.publish(run.positions(), call);
         }
         Ok(())
     }
 
-    /// Issues an ordered WRITE of a part of a run.
+    /// Issues an ordered WRITE of a run from `start` on, which lies at `offset` of `region`.
     fn ordered<P: AsMut<CommandPortal>>(
         &self,
         link: &mut Link<P>,
         now: Instant,
-        (run, range): (&Run, Range<u64>),
+        (run, start): (&Run, u64),
         (region, offset): (&RegisteredRegion, u64),
     ) -> Result<CallId, SendError> {
-        let source = Source { region, offset, len: (range.end - range.start) as u32 };
-        let remote_offset = run.remote_offset + range.start;
+        let source = Source { region, offset, len: (run.len - start) as u32 };
+        let remote_offset = run.remote_offset + start;
         let change = Change::OrderedWrite { remote_offset, source };
         link.submit_op(now, &OpCall::of(&self.parts.grant, change)).map_err(refused)
     }
