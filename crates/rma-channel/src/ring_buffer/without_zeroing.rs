@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
     limits::OP_SIZE_MAX,
-    op::{ClassOfService, OpType},
+    op::OpType,
     portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
@@ -167,9 +167,7 @@ impl Sender {
             let len = run.split(link.last_op_len(grant, run.len));
             let (local, local_offset) = (region, offset);
             let piece = Piece { grant, remote_offset, local, local_offset, len };
-            // Messages wait for it, however many ops it takes.
-            let class = Some(ClassOfService::Latency);
-            let call = Call::of(core::slice::from_ref(&piece)).with(|it| it.class = class);
+            let call = Call::of(core::slice::from_ref(&piece));
             let call = link.submit(now, &call).map_err(refused)?;
             self.sending.begin(run.positions(), call);
             self.bells.push_back(Bell { run: *run, start: len, elsewhere });
