@@ -6,7 +6,7 @@ use std::time::Duration;
 use rma_xdp::{
     Channels, Host, HostConfig, HostRegistrar, Pid,
     channel::{
-        Peer, Terms,
+        Close, Peer, Terms,
         read_ring::{ReadRingConfig, ReaderConfig, detached_bell},
     },
 };
@@ -39,6 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for reader in readers {
         println!("{}", reader.join().expect("a reader goes on to its end")?);
     }
+    // What it has registered, for readers as well, goes back to the host.
+    sender.close(&mut registrar)?;
     Ok(())
 }
 
@@ -55,6 +57,7 @@ fn read(address: [u8; 4], pid: Pid, told: &[u8]) -> Result<String, Box<dyn std::
         let message = channels.recv_every(&mut receiver, &mut [], interval)?;
         assert_eq!(message.to_vec(), format!("message {number}").into_bytes());
     }
+    receiver.close(&mut registrar)?;
     Ok(format!(
         "process {pid} of {} has read {MESSAGES} messages",
         std::net::Ipv4Addr::from(address)

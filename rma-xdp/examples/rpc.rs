@@ -4,14 +4,16 @@
 use rma_xdp::{
     Channels, Host, HostConfig, HostRegistrar,
     channel::{
-        Peer, Terms,
+        Close, Peer, Terms,
         write_slot::{SlotConfig, immediate},
     },
 };
 
 const REQUESTS: u64 = 5;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> Result<(), Error> {
     let (client, server) = ([127, 0, 0, 37], [127, 0, 0, 38]);
     let here = Host::open(HostConfig::udp(client))?;
     let there = Host::open(HostConfig::udp(server))?;
@@ -39,7 +41,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut requests = requests.connect(&Terms::from_bytes(&told_back[0])?)?;
     let mut answers = answers.connect(&Terms::from_bytes(&told_back[1])?)?;
     let serving = std::thread::spawn(move || {
-        let _open = there;
         for _ in 0..REQUESTS {
             // Sleeps until there is a request.
             let request = channels.recv(&mut requests, &mut [&mut answers])?.to_vec();
@@ -47,7 +48,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         // Whoever is gone at once may leave the last answer behind.
         let goodbye = channels.send(&mut answers, b"that is all")?;
-        channels.sent(&mut answers, goodbye)
+        channels.sent(&mut answers, goodbye)?;
+        // What the ends have registered goes back to their host.
+        let mut registrar = HostRegistrar::new(&there, server.address);
+        requests.close(&mut registrar).and_then(|()| answers.close(&mut registrar))?;
+        Ok::<_, Error>(())
     });
 
     let mut to_server = to_server.connect(&Terms::from_bytes(&told[0])?)?;
@@ -60,6 +65,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let goodbye = mine.recv(&mut from_server, &mut [&mut to_server])?.to_vec();
     println!("{}", String::from_utf8_lossy(&goodbye));
+    let mut registrar = HostRegistrar::new(&here, client.address);
+    to_server.close(&mut registrar).and_then(|()| from_server.close(&mut registrar))?;
     serving.join().expect("the server's thread goes on to its end")?;
     Ok(())
 }

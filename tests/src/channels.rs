@@ -37,12 +37,11 @@ fn settings(row: &Row, len_max: u32, room: u64, many: bool) -> Settings {
     Settings { name: 7, senders, receivers, len_max, room }
 }
 
-/// The hosts of a channel that is over, and dropped.
-fn over(run: Run) -> World {
-    let Run { mut world, streams, readers, .. } = run;
-    drop((streams, readers));
-    world.deregister();
-    world
+/// The hosts of a channel that is over, and closed.
+fn over(mut run: Run) -> World {
+    run.close();
+    run.world.check_rows();
+    run.world
 }
 
 /// Sends so many messages of these lengths through a new channel, all of which come.

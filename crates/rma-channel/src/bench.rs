@@ -209,6 +209,11 @@ impl Registrar for Host {
         Ok(rings.into_application(region))
     }
 
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Infallible> {
+        self.rows.remove(&region.id()).expect("it is registered");
+        Ok(())
+    }
+
     fn grant(
         &mut self,
         region: &RegisteredRegion,

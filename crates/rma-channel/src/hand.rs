@@ -20,8 +20,8 @@ use rma_core::{
 use rma_shm::{Consumer, Producer, Region};
 
 use crate::{
-    Claim, Claims, Link, Peer, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState, Receiver,
-    Registrar, receiver, ring::Record,
+    Claim, Claims, Close, Link, Peer, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState,
+    Receiver, Registered, Registrar, receiver, ring::Record,
 };
 
 /// A region, what may be done with it, and its key; and the rings of a queue.
@@ -255,6 +255,13 @@ impl Registrar for Desk<'_> {
         Ok(rings.into_application(region))
     }
 
+    /// Rows are named by their places, so this one stays, and nobody may do anything with it.
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Infallible> {
+        let row = &mut self.hosts.rows[region.id().to_bits() as usize];
+        (row.permissions, row.queue) = (Permissions::NONE, None);
+        Ok(())
+    }
+
     fn grant(
         &mut self,
         region: &RegisteredRegion,
@@ -299,6 +306,12 @@ impl<I> Claiming<I> {
         let region = desk.register(memory, key, Permissions::NONE, None).unwrap();
         let free = (0..4).map(|place| place * stride).collect();
         Self { into, region, stride, free, under_way: VecDeque::new(), ended: None }
+    }
+}
+
+impl<I: ReceiveInto> Close for Claiming<I> {
+    fn registered(&mut self) -> &mut Registered {
+        self.into.registered()
     }
 }
 

@@ -17,6 +17,7 @@ use rma_core::{
 };
 
 use crate::{
+    close::{Close, Registered},
     link::Link,
     reading::{Reading, is_passing, submit},
     receiver::{Incoming, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState},
@@ -120,14 +121,26 @@ pub struct IntoReceiver<F: Finds> {
     asked: Position,
     known: Position,
     is_idle: bool,
+    /// For [`Close`].
+    pub(crate) registered: Registered,
 }
 
 #[expect(private_bounds, reason = "all ways to find messages are in this crate")]
 impl<F: Finds> IntoReceiver<F> {
     pub(crate) fn new(finds: F, grant: Grant, reading: Reading) -> Self {
         let (found, bodies, zero) = (VecDeque::new(), VecDeque::new(), Position::ZERO);
-        let (is_begun, is_idle, asked, known) = (false, true, zero, zero);
-        Self { finds, grant, reading, is_begun, found, bodies, asked, known, is_idle }
+        Self {
+            finds,
+            grant,
+            reading,
+            is_begun: false,
+            found,
+            bodies,
+            asked: zero,
+            known: zero,
+            is_idle: true,
+            registered: Registered::default(),
+        }
     }
 
     /// Up to where messages were received.
@@ -213,6 +226,12 @@ impl<F: Finds> IntoReceiver<F> {
             }
             Err(fault) => fault.tell(&mut self.reading, now),
         }
+    }
+}
+
+impl<F: Finds> Close for IntoReceiver<F> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

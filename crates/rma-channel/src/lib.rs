@@ -31,6 +31,7 @@ mod arrivals;
 #[cfg(test)]
 mod bench;
 pub mod choose;
+pub mod close;
 mod epochs;
 mod flow;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub mod terms;
 mod test_hosts;
 pub mod write_slot;
 
+pub use close::{Close, Registered};
 pub use into::IntoReceiver;
 pub use link::Link;
 pub use receiver::{

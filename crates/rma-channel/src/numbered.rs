@@ -21,6 +21,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
+    close::Close,
     flow::{self, Teller},
     registrar::{Peer, Registrar},
     table::Kind,
@@ -74,7 +75,7 @@ impl Opening {
     }
 
     /// Opens a receiver's end, which gives `grants` and is made of what tells its tail.
-    pub(crate) fn receiver<R: Registrar, E>(
+    pub(crate) fn receiver<R: Registrar, E: Close>(
         self,
         registrar: &mut R,
         grants: Vec<Grant>,

@@ -37,6 +37,7 @@ use rma_core::{grant::Grant, portal::CommandPortal, region::Permissions, time::I
 use rma_shm::Region;
 
 use crate::{
+    close::{Close, Registered},
     flow,
     link::Link,
     readers::{READERS_MAX, Reader, Readers},
@@ -216,6 +217,8 @@ pub struct RingSender<B: Bell> {
     readers: Readers,
     config: ReadRingConfig,
     bell: B,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 #[expect(private_bounds, reason = "the three kinds of bells are all there are")]
@@ -230,7 +233,7 @@ impl<B: Bell> RingSender<B> {
         let ring = flow::region(registrar, memory, Permissions::READ)?;
         let writer = Writer::new(ring, config.len, config.prefetch);
         let readers = Readers::new(config.readers, config.reader_timeout);
-        Ok(Self { writer, readers, config, bell })
+        Ok(Self { writer, readers, config, bell, registered: Registered::default() })
     }
 
     /// A seat for `peer`, and what it needs besides: grants for its seat, and for the ring.
@@ -242,7 +245,9 @@ impl<B: Bell> RingSender<B> {
         use rma_core::op::OpType::Read;
         let ring = self.writer.memory();
         let ring = registrar.grant(ring, peer, Read).map_err(OpenError::Host)?;
-        let (index, [read, write]) = self.readers.admit(registrar, (peer, self.writer.head()))?;
+        let (readers, registered) = (&mut self.readers, &mut self.registered);
+        let from = (peer, self.writer.head());
+        let (index, [read, write]) = readers.admit(registrar, registered, from)?;
         Ok((index, vec![read, write, ring]))
     }
 
@@ -261,6 +266,12 @@ impl<B: Bell> RingSender<B> {
     #[must_use]
     pub const fn tail(&self) -> Position {
         self.readers.freed()
+    }
+}
+
+impl<B: Bell> Close for RingSender<B> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

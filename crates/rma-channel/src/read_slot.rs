@@ -31,6 +31,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
+    close::{Close, Registered},
     flow,
     into::{Finds, IntoReceiver},
     link::Link,
@@ -146,6 +147,8 @@ pub struct SlotSender<B: Bells> {
     /// The number of the next message.
     head: Position,
     bells: B,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 #[expect(private_bounds, reason = "the three kinds of bells are all there are")]
@@ -167,7 +170,8 @@ impl<B: Bells> SlotSender<B> {
         let memory = registrar.register(memory, key, Permissions::READ, None);
         let memory = memory.map_err(OpenError::Host)?;
         let readers = Readers::new(config.readers, config.reader_timeout);
-        Ok(Self { memory, readers, config, head: Position::ZERO, bells })
+        let (head, registered) = (Position::ZERO, Registered::default());
+        Ok(Self { memory, readers, config, head, bells, registered })
     }
 
     /// A seat for `peer`, and grants for its seat, and for messages.
@@ -177,7 +181,8 @@ impl<B: Bells> SlotSender<B> {
         peer: Peer,
     ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
         let memory = registrar.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
-        let (index, [read, write]) = self.readers.admit(registrar, (peer, self.head))?;
+        let (readers, registered) = (&mut self.readers, &mut self.registered);
+        let (index, [read, write]) = readers.admit(registrar, registered, (peer, self.head))?;
         Ok((index, vec![read, write, memory]))
     }
 
@@ -210,6 +215,12 @@ impl<B: Bells> SlotSender<B> {
         // The message is there. What a link refuses is told by the next poll.
         let _ = self.bells.poll(link, now, &mut self.readers);
         SendHandle(number)
+    }
+}
+
+impl<B: Bells> Close for SlotSender<B> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

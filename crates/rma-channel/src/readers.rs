@@ -42,6 +42,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
+    close::Registered,
     flow,
     registrar::{Peer, Registrar},
     ring::{Position, WORD},
@@ -134,10 +135,11 @@ impl Readers {
     }
 
     /// A seat for a reader of what is sent from `head` on: its number, and grants to read and to
-    /// write it.
+    /// write it. What is new in it is `registered` for the sender.
     pub(crate) fn admit<R: Registrar>(
         &mut self,
         registrar: &mut R,
+        registered: &mut Registered,
         (peer, head): (Peer, Position),
     ) -> Result<(usize, [Grant; 2]), OpenError<R::Error>> {
         let free = self.seats.iter().position(|it| it.reader.standing != Standing::Counts);
@@ -145,22 +147,24 @@ impl Readers {
             let (what, why) = ("the number of readers", "no more than the sender was opened for");
             return Err(OpenError::Settings { what, value: u64::from(self.max) + 1, why });
         }
-        let words = match free {
-            Some(index) => {
-                let words = self.seats[index].words.clone();
-                let key = registrar.key().map_err(OpenError::Host)?;
-                registrar.rekey(&words, key).map_err(OpenError::Host)?;
-                words
-            }
-            None => {
-                let permissions = Permissions::READ | Permissions::WRITE;
-                flow::region(registrar, Region::new(SEAT_LEN)?, permissions)?
-            }
-        };
-        let grant = |registrar: &mut R, op_type| {
-            registrar.grant(&words, peer, op_type).map_err(OpenError::Host)
-        };
-        let grants = [grant(registrar, OpType::Read)?, grant(registrar, OpType::Write)?];
+        let (words, grants) = registered.keep(registrar, |registrar| {
+            let words = match free {
+                Some(index) => {
+                    let words = self.seats[index].words.clone();
+                    let key = registrar.key().map_err(OpenError::Host)?;
+                    registrar.rekey(&words, key).map_err(OpenError::Host)?;
+                    words
+                }
+                None => {
+                    let permissions = Permissions::READ | Permissions::WRITE;
+                    flow::region(registrar, Region::new(SEAT_LEN)?, permissions)?
+                }
+            };
+            let mut grant =
+                |op_type| registrar.grant(&words, peer, op_type).map_err(OpenError::Host);
+            let grants = [grant(OpType::Read)?, grant(OpType::Write)?];
+            Ok::<_, OpenError<R::Error>>((words, grants))
+        })?;
         store(&words, TAIL, UNHEARD);
         store(&words, FREED, self.freed.to_bits());
         store(&words, START, head.to_bits());

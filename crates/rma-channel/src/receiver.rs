@@ -12,6 +12,7 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
+    close::Close,
     link::Link,
     registrar::Peer,
     ring::{Malformed, Position, Record},
@@ -87,7 +88,7 @@ impl Claim {
 }
 
 /// A receiver's messages: the part of a [`Receiver`] that needs no link.
-pub trait Claims: fmt::Debug {
+pub trait Claims: Close + fmt::Debug {
     /// Takes the next message, if it has come: the paper's `ReceiveRegion`.
     ///
     /// # Errors
@@ -137,7 +138,7 @@ pub trait Blocking: Claims {
 /// A receiver that reads messages into the application's own memory, without a copy: the paper's
 /// receiver API with zero-copy (§6). It exists where Table 2 has zero-copy on receive and the
 /// receiver READs. It has no memory for messages of its own, and claims none.
-pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: fmt::Debug {
+pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: Close + fmt::Debug {
     /// Does what is due: looks for messages, tells the sender what has been received. To be called
     /// after [`Link::poll`], again and again.
     ///

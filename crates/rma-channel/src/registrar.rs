@@ -66,6 +66,13 @@ pub trait Registrar {
         permissions: Permissions,
     ) -> Result<ReceiveQueue, Self::Error>;
 
+    /// Takes a region, or a receive queue by its region, back: nobody can use it any more, and it
+    /// counts no longer for what the host has room for.
+    ///
+    /// # Errors
+    /// If it is of another host, or that cannot be reached.
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Self::Error>;
+
     /// What `peer` needs for ops of `op_type` on `region`, under its present key.
     ///
     /// # Errors

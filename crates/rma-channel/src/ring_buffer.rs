@@ -32,6 +32,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
+    close::{Close, Registered},
     flow::{self, Teller},
     link::Link,
     receiver::{Claim, Claims, ReceiveError, Receiver, read},
@@ -95,7 +96,7 @@ impl RingConfig {
 }
 
 /// What a ring's sender has: of its own host, and from its receiver.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct SenderParts {
     /// For WRITE into the receiver's ring.
     pub(crate) grant: Grant,
@@ -108,6 +109,8 @@ pub(crate) struct SenderParts {
     pub(crate) len: RingLen,
     /// The longest message, in bytes.
     pub(crate) len_max: u32,
+    /// For [`Close`].
+    pub(crate) registered: Registered,
 }
 
 /// A ring's memory, of which `len` bytes go around.
@@ -121,7 +124,7 @@ fn circular<R: Registrar>(
 
 /// Opens a sender's end that needs grants for the ring and its bell, the first of them for WRITE
 /// into the ring, and gives one for its tail.
-fn open_sender<R: Registrar, E>(
+fn open_sender<R: Registrar, E: Close>(
     registrar: &mut R,
     config: RingConfig,
     (kind, grants): (Kind, &'static [OpType]),
@@ -133,7 +136,8 @@ fn open_sender<R: Registrar, E>(
     let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Sender);
     let needs = Needs { us, agreed, side, grants };
     Ok(Half::new(needs, vec![grant], move |grants| {
-        finish(SenderParts { grant: grants[0], image, tail, len, len_max }, &grants[1..])
+        let (grant, registered) = (grants[0], Registered::default());
+        finish(SenderParts { grant, image, tail, len, len_max, registered }, &grants[1..])
     }))
 }
 
@@ -150,6 +154,7 @@ fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
     Ok(Half::new(needs, ours, move |grants| RingReceiver {
         reader,
         teller: Teller::new(grants[0], word, config.len.get()),
+        registered: Registered::default(),
     }))
 }
 
@@ -170,6 +175,14 @@ fn open_inlined<R: Registrar, T: Reads + Send + 'static>(
 pub struct RingReceiver<R: Reads> {
     reader: R,
     teller: Teller,
+    /// For [`Close`].
+    registered: Registered,
+}
+
+impl<R: Reads> Close for RingReceiver<R> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
+    }
 }
 
 impl<R: Reads> RingReceiver<R> {
@@ -201,7 +214,7 @@ impl<R: Reads> Claims for RingReceiver<R> {
 
 impl<R: Reads, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<R> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
-        let Self { reader, teller } = self;
+        let Self { reader, teller, .. } = self;
         let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
         // What failed is told again.
         teller.poll(link, now, (tail, is_all))?;

@@ -12,12 +12,13 @@ use rma_core::{
 use thiserror::Error;
 
 use crate::{
+    close::Close,
     link::Link,
     ring::{Malformed, Position, WORD, padded},
 };
 
 /// A sender's messages: the part of a [`Sender`] that needs no link.
-pub trait Outgoing: fmt::Debug {
+pub trait Outgoing: Close + fmt::Debug {
     /// The longest message, in bytes. Channels of slots and of sends use as much memory for a
     /// shorter one.
     fn len_max(&self) -> u32;

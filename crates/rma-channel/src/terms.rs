@@ -20,7 +20,11 @@ use rma_core::{
 };
 use thiserror::Error;
 
-use crate::{registrar::Peer, table::Kind};
+use crate::{
+    close::{Close, Registered},
+    registrar::Peer,
+    table::Kind,
+};
 
 /// One of the two sides of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,6 +299,7 @@ type Finish<E> = Box<dyn FnOnce(&[Grant]) -> E + Send>;
 pub struct Half<E> {
     terms: Terms,
     needs: Needs,
+    registered: Registered,
     finish: Finish<E>,
 }
 
@@ -313,7 +318,7 @@ impl<E> Half<E> {
         finish: impl FnOnce(&[Grant]) -> E + Send + 'static,
     ) -> Self {
         let terms = Terms::new(needs.agreed, needs.side, grants);
-        Self { terms, needs, finish: Box::new(finish) }
+        Self { terms, needs, registered: Registered::default(), finish: Box::new(finish) }
     }
 
     /// What the other end is to be told.
@@ -322,13 +327,38 @@ impl<E> Half<E> {
         &self.terms
     }
 
+    /// Whether those are terms of the other end of this channel. Who may be given others asks
+    /// before it connects, as it can [`close`](Close::close) the half then, or wait for better.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn check(&self, theirs: &Terms) -> Result<(), TermsError> {
+        self.needs.check(theirs).map(drop)
+    }
+
     /// The end, with what the other end has told.
     ///
     /// # Errors
-    /// If those are not terms of the other end of this channel.
-    pub fn connect(self, theirs: &Terms) -> Result<E, TermsError> {
+    /// As [`Half::check`]. What the half has registered stays so then.
+    pub fn connect(self, theirs: &Terms) -> Result<E, TermsError>
+    where
+        E: Close,
+    {
         let grants = self.needs.check(theirs)?;
-        Ok((self.finish)(grants))
+        let mut end = (self.finish)(grants);
+        *end.registered() = self.registered;
+        Ok(end)
+    }
+
+    /// The same for what is no end, and for which nothing was registered.
+    pub(crate) fn complete(self, theirs: &Terms) -> Result<E, TermsError> {
+        Ok((self.finish)(self.needs.check(theirs)?))
+    }
+}
+
+impl<E> Close for Half<E> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 
@@ -412,7 +442,7 @@ mod tests {
     fn an_end_takes_the_terms_of_its_other_end_alone() {
         const NEEDS: &[OpType] = &[OpType::Write];
         let sender = || half(1, Side::Sender, NEEDS, vec![]);
-        let connect = |name, side, grants| sender().connect(half(name, side, &[], grants).terms());
+        let connect = |name, side, grants| sender().complete(half(name, side, &[], grants).terms());
         let write = grant(OpType::Write, US.pid.0);
         assert_eq!(connect(1, Side::Receiver, vec![write]), Ok(()));
         let error = connect(1, Side::Sender, vec![write]).unwrap_err();

@@ -116,6 +116,13 @@ impl Registrar for Host {
         Ok(rings.into_application(region))
     }
 
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Infallible> {
+        let mut inner = self.world.0.borrow_mut();
+        inner.queues.remove(&region.id().to_bits());
+        inner.rows.remove(&region.id().to_bits()).expect("it is registered");
+        Ok(())
+    }
+
     fn grant(
         &mut self,
         region: &RegisteredRegion,

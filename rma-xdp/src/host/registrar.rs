@@ -96,6 +96,10 @@ impl<P: ControlPath> Registrar for HostRegistrar<'_, P> {
         driver.receive_queue(self.tenant, self.portal, parts)
     }
 
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
+        self.host.deregister(region)
+    }
+
     fn grant(
         &mut self,
         region: &RegisteredRegion,

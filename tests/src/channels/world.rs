@@ -45,8 +45,8 @@ pub struct World {
     nodes: Vec<Node>,
     hosts: [InlineHost; 2],
     addresses: [HostAddr; 2],
-    /// By host: what channels have registered.
-    registered: [Vec<RegisteredRegion>; 2],
+    /// By host: how many regions and queues are registered for channels.
+    rows: [usize; 2],
     clock: TscClock,
     /// How many turns there were in which no host had anything to do.
     idle: u64,
@@ -134,21 +134,16 @@ impl World {
             nodes,
             hosts,
             addresses,
-            registered: [const { Vec::new() }; 2],
+            rows: [0; 2],
             clock: TscClock::new(),
             idle: 0,
             _lab: lab,
         }
     }
 
-    /// Takes back what channels have registered, none of which are there any more: a host has only
-    /// so many regions, and ends that are dropped leave theirs to it.
-    pub(crate) fn deregister(&mut self) {
-        for (host, registered) in self.hosts.iter().zip(&mut self.registered) {
-            for region in registered.drain(..) {
-                host.deregister(&region).expect("it was registered here");
-            }
-        }
+    /// Checks that channels which are closed have left nothing: a host has only so many regions.
+    pub(crate) fn check_rows(&self) {
+        assert_eq!(self.rows, [0; 2], "{self}: by host");
     }
 
     /// The nodes' numbers.
@@ -190,7 +185,7 @@ impl World {
         let host = usize::from(node.0 % 2);
         let inner = HostRegistrar::new(&self.hosts[host], self.addresses[host])
             .for_tenant(&self.nodes[usize::from(node.0)].tenant);
-        NodeRegistrar { inner, registered: &mut self.registered[host] }
+        NodeRegistrar { inner, rows: &mut self.rows[host] }
     }
 
     /// The link of a node, and what its clock shows.
@@ -235,7 +230,7 @@ impl fmt::Display for World {
 #[derive(Debug)]
 pub(crate) struct NodeRegistrar<'a> {
     inner: HostRegistrar<'a, InlineEngine>,
-    registered: &'a mut Vec<RegisteredRegion>,
+    rows: &'a mut usize,
 }
 
 impl Registrar for NodeRegistrar<'_> {
@@ -257,7 +252,7 @@ impl Registrar for NodeRegistrar<'_> {
         events: Option<&ReceiveQueue>,
     ) -> Result<RegisteredRegion, HostError> {
         let region = self.inner.register(memory, key, permissions, events)?;
-        self.registered.push(region.clone());
+        *self.rows += 1;
         Ok(region)
     }
 
@@ -267,8 +262,14 @@ impl Registrar for NodeRegistrar<'_> {
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
         let queue = self.inner.receive_queue(layout, permissions)?;
-        self.registered.push(queue.region().clone());
+        *self.rows += 1;
         Ok(queue)
+    }
+
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
+        self.inner.deregister(region)?;
+        *self.rows -= 1;
+        Ok(())
     }
 
     fn grant(

@@ -12,6 +12,7 @@ use rma_core::{
 use super::places::Places;
 use crate::{
     arrivals::Arrivals,
+    close::{Close, Registered},
     flow::Teller,
     link::Link,
     receiver::{Blocking, Claim, Claims, ReceiveError, Receiver, read},
@@ -47,6 +48,8 @@ pub struct EventReceiver<T> {
     teller: Teller,
     /// What came that cannot be.
     malformed: Option<Malformed>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl<T: Tells> EventReceiver<T> {
@@ -57,7 +60,8 @@ impl<T: Tells> EventReceiver<T> {
         teller: Teller,
     ) -> Self {
         let (stride, arrivals) = (places.stride, Arrivals::new(places.count.into()));
-        Self { tells, queue, memory, stride, arrivals, teller, malformed: None }
+        let (malformed, registered) = (None, Registered::default());
+        Self { tells, queue, memory, stride, arrivals, teller, malformed, registered }
     }
 
     /// Up to which message all are processed.
@@ -84,6 +88,12 @@ impl<T: Tells> EventReceiver<T> {
             }
         }
         Ok(())
+    }
+}
+
+impl<T: Tells> Close for EventReceiver<T> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

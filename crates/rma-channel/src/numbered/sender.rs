@@ -6,6 +6,7 @@ use rma_core::{executor::CallId, portal::CommandPortal, region::RegisteredRegion
 
 use super::places::Places;
 use crate::{
+    close::{Close, Registered},
     link::Link,
     ring::{Position, Room, WORD, padded},
     sender::{
@@ -71,6 +72,8 @@ pub struct NumberedSender<C> {
     tail: RegisteredRegion,
     room: Room,
     sending: Sending,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl<C: Carries> NumberedSender<C> {
@@ -81,7 +84,8 @@ impl<C: Carries> NumberedSender<C> {
         tail: RegisteredRegion,
     ) -> Self {
         let (room, sending) = (Room::new(places.count.into()), Sending::default());
-        Self { carrier, places, image, tail, room, sending }
+        let registered = Registered::default();
+        Self { carrier, places, image, tail, room, sending, registered }
     }
 
     /// Up to which message the receiver has processed them, as far as is known.
@@ -126,6 +130,12 @@ impl<C: Carries> NumberedSender<C> {
             Some(Err(_)) => self.sending.begin(extent, call),
         }
         Ok(SendHandle(number))
+    }
+}
+
+impl<C: Carries> Close for NumberedSender<C> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

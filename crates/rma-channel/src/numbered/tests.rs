@@ -324,7 +324,7 @@ fn event(op_type: OpType, immediate: u64, (region, offset, len): (RegionId, u64,
 }
 
 /// The receiver's end, of whose sender there are only lies.
-fn alone<S, R>(sender: Half<S>, receiver: Half<R>) -> R {
+fn alone<S, R: Claims>(sender: Half<S>, receiver: Half<R>) -> R {
     receiver.connect(sender.terms()).unwrap()
 }
 

@@ -23,6 +23,7 @@ use super::{
     receiver::{At, Found, Image, Joining, Look, Pace, RingReceiver},
 };
 use crate::{
+    close::opened,
     flow,
     into::{Fault, IntoReceiver},
     link::Link,
@@ -73,9 +74,11 @@ impl Sender {
         registrar: &mut R,
         config: ReadRingConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        config.check()?;
-        let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::READ)?;
-        Self::open_with(registrar, config, HeadWord { word })
+        opened(registrar, |registrar| {
+            config.check()?;
+            let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::READ)?;
+            Self::open_with(registrar, config, HeadWord { word })
+        })
     }
 
     /// What `peer` has to be told to receive all that is sent from now on.
@@ -108,9 +111,11 @@ impl Receiver {
         config: ReaderConfig,
         terms: &Terms,
     ) -> Result<Self, OpenError<R::Error>> {
-        let (ring, grants) = check(registrar, config, terms)?;
-        let look = HeadLook::open(registrar, config, grants[3])?;
-        Self::join_with(registrar, ring, &grants, look)
+        opened(registrar, |registrar| {
+            let (ring, grants) = check(registrar, config, terms)?;
+            let look = HeadLook::open(registrar, config, grants[3])?;
+            Self::join_with(registrar, ring, &grants, look)
+        })
     }
 }
 
@@ -124,9 +129,11 @@ impl Into {
         config: ReaderConfig,
         terms: &Terms,
     ) -> Result<Self, OpenError<R::Error>> {
-        let (ring, grants) = check(registrar, config, terms)?;
-        let look = HeadLook::open(registrar, config, grants[3])?;
-        join_into(registrar, ring, (&grants, Duration::ZERO), Some(look))
+        opened(registrar, |registrar| {
+            let (ring, grants) = check(registrar, config, terms)?;
+            let look = HeadLook::open(registrar, config, grants[3])?;
+            join_into(registrar, ring, (&grants, Duration::ZERO), Some(look))
+        })
     }
 }
 

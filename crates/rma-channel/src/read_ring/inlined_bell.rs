@@ -19,6 +19,7 @@ use super::{
     records::{bell, footprint},
 };
 use crate::{
+    close::opened,
     into::{Fault, IntoReceiver},
     link::Link,
     readers::Readers,
@@ -63,7 +64,7 @@ impl Sender {
         registrar: &mut R,
         config: ReadRingConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        Self::open_with(registrar, config, InRecords(()))
+        opened(registrar, |registrar| Self::open_with(registrar, config, InRecords(())))
     }
 
     /// What `peer` has to be told to receive all that is sent from now on.
@@ -94,9 +95,11 @@ impl Receiver {
         config: ReaderConfig,
         terms: &Terms,
     ) -> Result<Self, OpenError<R::Error>> {
-        let (ring, grants) = check(registrar, config, terms)?;
-        let (pace, len) = (Pace::new(config.every), look_len(config.prefetch));
-        Self::join_with(registrar, ring, &grants, BellLook { len, asked: 0, pace })
+        opened(registrar, |registrar| {
+            let (ring, grants) = check(registrar, config, terms)?;
+            let (pace, len) = (Pace::new(config.every), look_len(config.prefetch));
+            Self::join_with(registrar, ring, &grants, BellLook { len, asked: 0, pace })
+        })
     }
 }
 
@@ -110,8 +113,10 @@ impl Into {
         config: ReaderConfig,
         terms: &Terms,
     ) -> Result<Self, OpenError<R::Error>> {
-        let (ring, grants) = check(registrar, config, terms)?;
-        join_into(registrar, ring, (&grants, config.every), None)
+        opened(registrar, |registrar| {
+            let (ring, grants) = check(registrar, config, terms)?;
+            join_into(registrar, ring, (&grants, config.every), None)
+        })
     }
 }
 

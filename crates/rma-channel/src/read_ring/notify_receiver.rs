@@ -23,6 +23,7 @@ use super::{
     receiver::{At, Found, Image, Joining, Look, RingReceiver},
 };
 use crate::{
+    close::{opened, opened_with},
     into::{Fault, IntoReceiver},
     link::Link,
     readers::Readers,
@@ -162,7 +163,7 @@ impl Sender {
         registrar: &mut R,
         config: ReadRingConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        Self::open_with(registrar, config, Notices::new())
+        opened(registrar, |registrar| Self::open_with(registrar, config, Notices::new()))
     }
 
     /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
@@ -189,7 +190,7 @@ impl Sender {
     /// # Errors
     /// If those are not terms of that receiver.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        self.bell.accept(half.connect(theirs)?);
+        self.bell.accept(half.complete(theirs)?);
         Ok(())
     }
 }
@@ -225,8 +226,10 @@ impl Receiver {
         config: ReaderConfig,
         from: (Peer, &Terms),
     ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        let (ring, grants, look, terms) = check(registrar, config, from)?;
-        Ok((Self::join_with(registrar, ring, &grants, look)?, terms))
+        opened_with(registrar, |registrar| {
+            let (ring, grants, look, terms) = check(registrar, config, from)?;
+            Ok((Self::join_with(registrar, ring, &grants, look)?, terms))
+        })
     }
 }
 
@@ -240,8 +243,10 @@ impl Into {
         config: ReaderConfig,
         from: (Peer, &Terms),
     ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        let (ring, grants, look, terms) = check(registrar, config, from)?;
-        Ok((join_into(registrar, ring, (&grants, config.every), Some(look))?, terms))
+        opened_with(registrar, |registrar| {
+            let (ring, grants, look, terms) = check(registrar, config, from)?;
+            Ok((join_into(registrar, ring, (&grants, config.every), Some(look))?, terms))
+        })
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     records::{bell, capacity, footprint},
 };
 use crate::{
+    close::{Close, Registered},
     flow,
     into::Fault,
     link::Link,
@@ -192,6 +193,8 @@ pub struct RingReceiver<L: Look> {
     bodies: VecDeque<Body>,
     /// Whether the last look has found nothing.
     is_idle: bool,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 /// What a receiver joins with: which grants of the terms there are besides seat and ring.
@@ -258,8 +261,20 @@ impl<L: Look> RingReceiver<L> {
         let zero = Position::ZERO;
         let (tail, next, asked, known) = (zero, zero, zero, zero);
         let (held, bodies) = (Held::default(), VecDeque::new());
-        let (is_begun, is_idle) = (false, true);
-        Self { look, image, reading, held, is_begun, tail, next, asked, known, bodies, is_idle }
+        Self {
+            look,
+            image,
+            reading,
+            held,
+            is_begun: false,
+            tail,
+            next,
+            asked,
+            known,
+            bodies,
+            is_idle: true,
+            registered: Registered::default(),
+        }
     }
 
     /// Up to where messages were processed.
@@ -348,6 +363,12 @@ impl<L: Look> RingReceiver<L> {
             }
         }
         self.look.begin(link, now, &self.image, self.at())
+    }
+}
+
+impl<L: Look> Close for RingReceiver<L> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

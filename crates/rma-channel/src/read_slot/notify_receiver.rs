@@ -20,6 +20,7 @@ use super::{
     receiver::SlotReceiver,
 };
 use crate::{
+    close::{opened, opened_with},
     into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
     read_ring::{
@@ -110,10 +111,12 @@ impl Sender {
         config: ReadSlotConfig,
         memory: Arc<Region>,
     ) -> Result<Self, OpenError<R::Error>> {
-        config.check()?;
-        let words = BellWords::open(registrar, &config, memory.len() as u64)?;
-        let told = Told { words, notices: Notices::new(), newest: 0 };
-        Self::open_with(registrar, config, (memory, config.copies.into()), told)
+        opened(registrar, |registrar| {
+            config.check()?;
+            let words = BellWords::open(registrar, &config, memory.len() as u64)?;
+            let told = Told { words, notices: Notices::new(), newest: 0 };
+            Self::open_with(registrar, config, (memory, config.copies.into()), told)
+        })
     }
 
     /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
@@ -141,7 +144,7 @@ impl Sender {
     /// # Errors
     /// If those are not terms of that receiver.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        self.bells.notices.accept(half.connect(theirs)?);
+        self.bells.notices.accept(half.complete(theirs)?);
         Ok(())
     }
 }
@@ -156,8 +159,10 @@ impl Into {
         config: ReaderConfig,
         from: (Peer, &Terms),
     ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        let (joined, finds, terms) = open(registrar, config, from)?;
-        Ok((joined.into_receiver(registrar, finds)?, terms))
+        opened_with(registrar, |registrar| {
+            let (joined, finds, terms) = open(registrar, config, from)?;
+            Ok((joined.into_receiver(registrar, finds)?, terms))
+        })
     }
 
     /// The queue that a NOTIFY leaves its event in: who has nothing to receive may wait for one.
@@ -177,9 +182,11 @@ impl Receiver {
         config: ReaderConfig,
         from: (Peer, &Terms),
     ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        let (joined, finds, terms) = open(registrar, config, from)?;
-        let into = joined.clone().into_receiver(registrar, finds)?;
-        Ok((Self::new(registrar, &joined, into)?, terms))
+        opened_with(registrar, |registrar| {
+            let (joined, finds, terms) = open(registrar, config, from)?;
+            let into = joined.clone().into_receiver(registrar, finds)?;
+            Ok((Self::new(registrar, &joined, into)?, terms))
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use rma_core::{portal::CommandPortal, region::RegisteredRegion, time::Instant};
 
 use super::Joined;
 use crate::{
+    close::{Close, Registered},
     into::{Finds, IntoReceiver},
     link::Link,
     receiver::{
@@ -65,6 +66,12 @@ impl<F: Finds> SlotReceiver<F> {
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> u64 {
         claim.record.offset
+    }
+}
+
+impl<F: Finds> Close for SlotReceiver<F> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.into.registered
     }
 }
 

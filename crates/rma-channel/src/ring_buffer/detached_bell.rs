@@ -22,6 +22,7 @@ use rma_shm::Region;
 
 use super::{RingConfig, RingReceiver, SenderParts, circular, open_receiver, open_sender};
 use crate::{
+    close::{Close, Registered, opened},
     flow,
     link::Link,
     registrar::Registrar,
@@ -50,15 +51,17 @@ impl Receiver {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let RingConfig { peer, len, len_max, .. } = config;
-        config.check(footprint(len_max))?;
-        let ring = circular(registrar, len, Permissions::WRITE)?;
-        let bell = flow::region(registrar, Region::new(WORD as usize)?, Permissions::WRITE)?;
-        let mut grant = |region| registrar.grant(region, peer, OpType::Write);
-        let grants = [grant(&ring), grant(&bell)].into_iter().collect::<Result<_, _>>();
-        let reader = Reader::new((ring, bell), len, len_max);
-        let parts = (reader, grants.map_err(OpenError::Host)?);
-        open_receiver(registrar, config, Kind::RingDetached, parts)
+        opened(registrar, |registrar| {
+            let RingConfig { peer, len, len_max, .. } = config;
+            config.check(footprint(len_max))?;
+            let ring = circular(registrar, len, Permissions::WRITE)?;
+            let bell = flow::region(registrar, Region::new(WORD as usize)?, Permissions::WRITE)?;
+            let mut grant = |region| registrar.grant(region, peer, OpType::Write);
+            let grants = [grant(&ring), grant(&bell)].into_iter().collect::<Result<_, _>>();
+            let reader = Reader::new((ring, bell), len, len_max);
+            let parts = (reader, grants.map_err(OpenError::Host)?);
+            open_receiver(registrar, config, Kind::RingDetached, parts)
+        })
     }
 }
 
@@ -86,12 +89,14 @@ impl Sender {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        config.check(footprint(config.len_max))?;
-        let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
-        let needs = (Kind::RingDetached, &[OpType::Write; 2][..]);
-        open_sender(registrar, config, needs, move |parts, grants| {
-            let (room, bell) = (Room::new(parts.len.get()), grants[0]);
-            Self { parts, room, sending: Sending::default(), bell, word, ringing: None }
+        opened(registrar, |registrar| {
+            config.check(footprint(config.len_max))?;
+            let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
+            let needs = (Kind::RingDetached, &[OpType::Write; 2][..]);
+            open_sender(registrar, config, needs, move |parts, grants| {
+                let (room, bell) = (Room::new(parts.len.get()), grants[0]);
+                Self { parts, room, sending: Sending::default(), bell, word, ringing: None }
+            })
         })
     }
 
@@ -143,6 +148,12 @@ impl Sender {
     #[must_use]
     pub const fn tail(&self) -> Position {
         self.room.tail()
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.parts.registered
     }
 }
 

@@ -22,6 +22,7 @@ use rma_shm::Region;
 
 use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
 use crate::{
+    close::{Close, Registered, opened},
     flow,
     link::Link,
     receiver::Blocking,
@@ -52,18 +53,21 @@ impl Receiver {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let RingConfig { peer, len, len_max, messages, .. } = config;
-        config.check(footprint(len_max))?;
-        let layout = ReceiveQueueLayout::new(messages, 0)?;
-        let queue = registrar.receive_queue(layout, Permissions::NONE).map_err(OpenError::Host)?;
-        let memory = Region::circular(len.get() as usize)?;
-        let permissions = Permissions::WRITE | Permissions::NOTIFY;
-        let ring = flow::region_with_events(registrar, memory, permissions, &queue)?;
-        let mut grant = |op_type| registrar.grant(&ring, peer, op_type);
-        let grants = [grant(OpType::Write), grant(OpType::WriteWithImm)];
-        let grants = grants.into_iter().collect::<Result<_, _>>().map_err(OpenError::Host)?;
-        let reader = Reader::new((ring, queue), len, len_max);
-        open_receiver(registrar, config, Kind::RingImmediate, (reader, grants))
+        opened(registrar, |registrar| {
+            let RingConfig { peer, len, len_max, messages, .. } = config;
+            config.check(footprint(len_max))?;
+            let layout = ReceiveQueueLayout::new(messages, 0)?;
+            let queue =
+                registrar.receive_queue(layout, Permissions::NONE).map_err(OpenError::Host)?;
+            let memory = Region::circular(len.get() as usize)?;
+            let permissions = Permissions::WRITE | Permissions::NOTIFY;
+            let ring = flow::region_with_events(registrar, memory, permissions, &queue)?;
+            let mut grant = |op_type| registrar.grant(&ring, peer, op_type);
+            let grants = [grant(OpType::Write), grant(OpType::WriteWithImm)];
+            let grants = grants.into_iter().collect::<Result<_, _>>().map_err(OpenError::Host)?;
+            let reader = Reader::new((ring, queue), len, len_max);
+            open_receiver(registrar, config, Kind::RingImmediate, (reader, grants))
+        })
     }
 }
 
@@ -96,12 +100,14 @@ impl Sender {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        config.check(footprint(config.len_max))?;
-        let messages = ReceiveQueueLayout::new(config.messages, 0)?.receives();
-        let needs = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm][..]);
-        open_sender(registrar, config, needs, move |parts, grants| {
-            let (room, grant) = (Room::new(parts.len.get()), grants[0]);
-            Self { parts, room, sending: Sending::default(), grant, messages }
+        opened(registrar, |registrar| {
+            config.check(footprint(config.len_max))?;
+            let messages = ReceiveQueueLayout::new(config.messages, 0)?.receives();
+            let needs = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm][..]);
+            open_sender(registrar, config, needs, move |parts, grants| {
+                let (room, grant) = (Room::new(parts.len.get()), grants[0]);
+                Self { parts, room, sending: Sending::default(), grant, messages }
+            })
         })
     }
 
@@ -137,6 +143,12 @@ impl Sender {
     #[must_use]
     pub const fn tail(&self) -> Position {
         self.room.tail()
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.parts.registered
     }
 }
 

@@ -14,6 +14,7 @@ use rma_core::{
 
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
+    close::{Close, Registered, opened},
     link::Link,
     registrar::Registrar,
     ring::{
@@ -41,10 +42,12 @@ impl Receiver {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let RingConfig { len, len_max, .. } = config;
-        config.check(footprint(len_max))?;
-        let reader = |ring| Reader::new(ring, len, len_max);
-        open_inlined(registrar, config, Kind::RingWithZeroing, reader)
+        opened(registrar, |registrar| {
+            let RingConfig { len, len_max, .. } = config;
+            config.check(footprint(len_max))?;
+            let reader = |ring| Reader::new(ring, len, len_max);
+            open_inlined(registrar, config, Kind::RingWithZeroing, reader)
+        })
     }
 }
 
@@ -65,9 +68,11 @@ impl Sender {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        config.check(footprint(config.len_max))?;
-        open_sender(registrar, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
-            Self::new(parts)
+        opened(registrar, |registrar| {
+            config.check(footprint(config.len_max))?;
+            open_sender(registrar, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
+                Self::new(parts)
+            })
         })
     }
 
@@ -109,6 +114,12 @@ impl Sender {
     #[must_use]
     pub const fn tail(&self) -> Position {
         self.writer.room().tail()
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.parts.registered
     }
 }
 

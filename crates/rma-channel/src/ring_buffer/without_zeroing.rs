@@ -22,6 +22,7 @@ use rma_core::{
 
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
+    close::{Close, Registered, opened},
     link::Link,
     registrar::Registrar,
     ring::{
@@ -54,10 +55,12 @@ impl Receiver {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let RingConfig { len, len_max, .. } = config;
-        config.check(footprint(len_max) + WORD)?;
-        let reader = |ring| Reader::new(ring, len, len_max);
-        open_inlined(registrar, config, Kind::RingWithoutZeroing, reader)
+        opened(registrar, |registrar| {
+            let RingConfig { len, len_max, .. } = config;
+            config.check(footprint(len_max) + WORD)?;
+            let reader = |ring| Reader::new(ring, len, len_max);
+            open_inlined(registrar, config, Kind::RingWithoutZeroing, reader)
+        })
     }
 }
 
@@ -89,9 +92,14 @@ impl Sender {
         registrar: &mut R,
         config: RingConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        config.check(footprint(config.len_max) + WORD)?;
-        open_sender(registrar, config, (Kind::RingWithoutZeroing, &[OpType::Write]), |parts, _| {
-            Self::new(parts)
+        opened(registrar, |registrar| {
+            config.check(footprint(config.len_max) + WORD)?;
+            open_sender(
+                registrar,
+                config,
+                (Kind::RingWithoutZeroing, &[OpType::Write]),
+                |parts, _| Self::new(parts),
+            )
         })
     }
 
@@ -196,6 +204,12 @@ impl Sender {
     #[must_use]
     pub const fn tail(&self) -> Position {
         self.writer.room().tail()
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.parts.registered
     }
 }
 

@@ -17,6 +17,7 @@ use rma_core::{
 
 use super::{checked_count, one_by_one::OneByOne};
 use crate::{
+    close::{Close, Registered, opened},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError},
     registrar::{Peer, Registrar},
@@ -36,6 +37,8 @@ pub struct Receiver {
     agreed: Agreed,
     /// How many messages were handed out.
     next: Position,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl Receiver {
@@ -50,18 +53,20 @@ impl Receiver {
         name: u64,
         receives: u16,
     ) -> Result<Self, OpenError<R::Error>> {
-        checked_count("the number of receives", receives)?;
-        let layout = ReceiveQueueLayout::new(receives, 0)?;
-        let queue =
-            registrar.receive_queue(layout, Permissions::NOTIFY).map_err(OpenError::Host)?;
-        let numbers = [receives.into(), LEN.into(), 0];
-        let agreed = Agreed { kind: Kind::SendRecvBufferless, name, numbers };
-        Ok(Self::new(queue, agreed))
+        opened(registrar, |registrar| {
+            checked_count("the number of receives", receives)?;
+            let layout = ReceiveQueueLayout::new(receives, 0)?;
+            let queue =
+                registrar.receive_queue(layout, Permissions::NOTIFY).map_err(OpenError::Host)?;
+            let numbers = [receives.into(), LEN.into(), 0];
+            let agreed = Agreed { kind: Kind::SendRecvBufferless, name, numbers };
+            Ok(Self::new(queue, agreed))
+        })
     }
 
     fn new(mut queue: ReceiveQueue, agreed: Agreed) -> Self {
         queue.post_all();
-        Self { queue, agreed, next: Position::ZERO }
+        Self { queue, agreed, next: Position::ZERO, registered: Registered::default() }
     }
 
     /// What `peer` has to be told to be a sender.
@@ -81,6 +86,12 @@ impl Receiver {
     #[must_use]
     pub const fn word(&self, claim: &Claim) -> u64 {
         claim.record.offset
+    }
+}
+
+impl Close for Receiver {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 
@@ -132,6 +143,8 @@ impl Blocking for Receiver {
 pub struct Sender {
     grant: Grant,
     words: OneByOne<u64>,
+    /// For [`Close`]: nothing.
+    registered: Registered,
 }
 
 impl Sender {
@@ -152,7 +165,7 @@ impl Sender {
     }
 
     fn new(grant: Grant, waiting: u16) -> Self {
-        Self { grant, words: OneByOne::new(waiting) }
+        Self { grant, words: OneByOne::new(waiting), registered: Registered::default() }
     }
 
     /// Sends a word. Nothing is copied.
@@ -179,12 +192,18 @@ impl Sender {
         link: &mut Link<P>,
         now: Instant,
     ) -> Result<(), SendError> {
-        let Self { grant, words } = self;
+        let Self { grant, words, .. } = self;
         //= channels#4.1-bufferless
         words.poll(link, |link, &immediate| {
             let call = OpCall::of(grant, Change::Notify { immediate });
             link.submit_op(now, &call).map_err(refused)
         })
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

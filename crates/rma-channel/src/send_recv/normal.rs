@@ -18,6 +18,7 @@ use rma_core::{
 
 use super::SendRecvConfig;
 use crate::{
+    close::opened,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Tells},
     registrar::Registrar,
@@ -48,8 +49,10 @@ impl Sender {
         registrar: &mut R,
         config: SendRecvConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let carrier = |grants: &[Grant]| Sends { grant: grants[0] };
-        opening(config)?.sender(registrar, &[OpType::Send], carrier)
+        opened(registrar, |registrar| {
+            let carrier = |grants: &[Grant]| Sends { grant: grants[0] };
+            opening(config)?.sender(registrar, &[OpType::Send], carrier)
+        })
     }
 }
 
@@ -62,12 +65,14 @@ impl Receiver {
         registrar: &mut R,
         config: SendRecvConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config)?;
-        let queue = opening.queue(registrar, config.len_max, Permissions::SEND)?;
-        let grant = opening.grant(registrar, queue.region(), OpType::Send)?;
-        let (tells, memory) = (Buffers(queue.layout()), queue.region().clone());
-        opening.receiver(registrar, vec![grant], move |teller| {
-            Self::new(tells, queue, (memory, opening.places), teller)
+        opened(registrar, |registrar| {
+            let opening = opening(config)?;
+            let queue = opening.queue(registrar, config.len_max, Permissions::SEND)?;
+            let grant = opening.grant(registrar, queue.region(), OpType::Send)?;
+            let (tells, memory) = (Buffers(queue.layout()), queue.region().clone());
+            opening.receiver(registrar, vec![grant], move |teller| {
+                Self::new(tells, queue, (memory, opening.places), teller)
+            })
         })
     }
 }

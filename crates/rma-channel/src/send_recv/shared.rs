@@ -19,6 +19,7 @@ use rma_shm::Region;
 
 use super::{SharedConfig, checked_count, checked_len_max, one_by_one::OneByOne};
 use crate::{
+    close::{Close, Registered, opened},
     flow,
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
@@ -39,6 +40,8 @@ pub struct Receiver {
     agreed: Agreed,
     /// How many messages were handed out.
     next: Position,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl Receiver {
@@ -50,19 +53,22 @@ impl Receiver {
         registrar: &mut R,
         config: SharedConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        let SharedConfig { name, receives, len_max } = config;
-        checked_count("the number of receives", receives)?;
-        checked_len_max(len_max)?;
-        let layout = ReceiveQueueLayout::new(receives, len_max)?;
-        let queue = registrar.receive_queue(layout, Permissions::SEND).map_err(OpenError::Host)?;
-        let numbers = [receives.into(), len_max.into(), 0];
-        let agreed = Agreed { kind: Kind::SendRecvShared, name, numbers };
-        Ok(Self::new(queue, agreed))
+        opened(registrar, |registrar| {
+            let SharedConfig { name, receives, len_max } = config;
+            checked_count("the number of receives", receives)?;
+            checked_len_max(len_max)?;
+            let layout = ReceiveQueueLayout::new(receives, len_max)?;
+            let queue =
+                registrar.receive_queue(layout, Permissions::SEND).map_err(OpenError::Host)?;
+            let numbers = [receives.into(), len_max.into(), 0];
+            let agreed = Agreed { kind: Kind::SendRecvShared, name, numbers };
+            Ok(Self::new(queue, agreed))
+        })
     }
 
     fn new(mut queue: ReceiveQueue, agreed: Agreed) -> Self {
         queue.post_all();
-        Self { queue, agreed, next: Position::ZERO }
+        Self { queue, agreed, next: Position::ZERO, registered: Registered::default() }
     }
 
     /// What `peer` has to be told to be a sender.
@@ -76,6 +82,12 @@ impl Receiver {
     ) -> Result<Terms, OpenError<R::Error>> {
         let grant = registrar.grant(self.queue.region(), peer, OpType::Send);
         Ok(Terms::new(self.agreed, Side::Receiver, vec![grant.map_err(OpenError::Host)?]))
+    }
+}
+
+impl Close for Receiver {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 
@@ -126,6 +138,8 @@ pub struct Sender {
     image: RegisteredRegion,
     places: u64,
     messages: OneByOne<Waiting>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 /// Where a message lies that waits.
@@ -148,20 +162,22 @@ impl Sender {
         terms: &Terms,
         waiting: u16,
     ) -> Result<Self, OpenError<R::Error>> {
-        checked_count("the number of messages that wait", waiting)?;
-        let kind = (Kind::SendRecvShared, Side::Sender);
-        let grant = terms.epochs_for(registrar.peer(), kind, &[OpType::Send])?[0];
-        let [_, len_max, _] = terms.agreed().numbers;
-        let len_max = u32::try_from(len_max).unwrap_or(0);
-        checked_len_max(len_max)?;
-        let len = u64::from(waiting) * padded(len_max);
-        let image = flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)?;
-        Ok(Self::new(grant, len_max, image, waiting))
+        opened(registrar, |registrar| {
+            checked_count("the number of messages that wait", waiting)?;
+            let kind = (Kind::SendRecvShared, Side::Sender);
+            let grant = terms.epochs_for(registrar.peer(), kind, &[OpType::Send])?[0];
+            let [_, len_max, _] = terms.agreed().numbers;
+            let len_max = u32::try_from(len_max).unwrap_or(0);
+            checked_len_max(len_max)?;
+            let len = u64::from(waiting) * padded(len_max);
+            let image = flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)?;
+            Ok(Self::new(grant, len_max, image, waiting))
+        })
     }
 
     fn new(grant: Grant, len_max: u32, image: RegisteredRegion, waiting: u16) -> Self {
-        let messages = OneByOne::new(waiting);
-        Self { grant, len_max, image, places: waiting as u64, messages }
+        let (messages, registered) = (OneByOne::new(waiting), Registered::default());
+        Self { grant, len_max, image, places: waiting as u64, messages, registered }
     }
 
     fn issue<P: AsMut<CommandPortal>>(
@@ -193,6 +209,12 @@ impl Sender {
             return Err(error);
         }
         Ok(SendHandle(number))
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

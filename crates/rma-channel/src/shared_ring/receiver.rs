@@ -18,6 +18,7 @@ use super::{
     CONTROL, CONTROL_LEN, FETCH_ADD, Form, Found, HEAD, MESSAGE, READ, RING, SharedRingConfig, TAIL,
 };
 use crate::{
+    close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
     receiver::{self, Claim, Claims, ReceiveError, Receiver},
@@ -143,6 +144,8 @@ pub struct SharedReceiver<F: Finds> {
     senders: Vec<Known>,
     malformed: Option<Malformed>,
     pub(super) recovering: Recovering,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl<F: Finds> SharedReceiver<F> {
@@ -154,28 +157,31 @@ impl<F: Finds> SharedReceiver<F> {
         registrar: &mut R,
         config: SharedRingConfig,
     ) -> Result<Self, OpenError<R::Error>> {
-        config.check::<F::Form, _>()?;
-        let (finds, permissions) = F::open(registrar, config.len)?;
-        let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, keys| {
-            let control = Arc::new(Region::new(CONTROL_LEN)?);
-            let ring = Arc::new(Region::circular(config.len.get() as usize)?);
-            let of_control = Permissions::READ | Permissions::ATOMIC;
-            let control = registrar.register(control, keys[CONTROL], of_control, None);
-            let ring = registrar.register(ring, keys[RING], permissions, finds.queue());
-            Ok([control.map_err(OpenError::Host)?, ring.map_err(OpenError::Host)?])
-        })?;
-        Ok(Self {
-            finds,
-            config,
-            epochs,
-            tail: Position::ZERO,
-            frontier: Position::ZERO,
-            landed: BTreeMap::new(),
-            saved: BTreeMap::new(),
-            ready: VecDeque::new(),
-            senders: Vec::new(),
-            malformed: None,
-            recovering: Recovering::default(),
+        opened(registrar, |registrar| {
+            config.check::<F::Form, _>()?;
+            let (finds, permissions) = F::open(registrar, config.len)?;
+            let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, keys| {
+                let control = Arc::new(Region::new(CONTROL_LEN)?);
+                let ring = Arc::new(Region::circular(config.len.get() as usize)?);
+                let of_control = Permissions::READ | Permissions::ATOMIC;
+                let control = registrar.register(control, keys[CONTROL], of_control, None);
+                let ring = registrar.register(ring, keys[RING], permissions, finds.queue());
+                Ok([control.map_err(OpenError::Host)?, ring.map_err(OpenError::Host)?])
+            })?;
+            Ok(Self {
+                finds,
+                config,
+                epochs,
+                tail: Position::ZERO,
+                frontier: Position::ZERO,
+                landed: BTreeMap::new(),
+                saved: BTreeMap::new(),
+                ready: VecDeque::new(),
+                senders: Vec::new(),
+                malformed: None,
+                recovering: Recovering::default(),
+                registered: Registered::default(),
+            })
         })
     }
 
@@ -333,6 +339,12 @@ impl<F: Finds> SharedReceiver<F> {
             let _ = self.ring().write(offset + at, &ZEROS[..now as usize]);
             at += now;
         }
+    }
+}
+
+impl<F: Finds> Close for SharedReceiver<F> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

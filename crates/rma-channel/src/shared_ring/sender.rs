@@ -29,6 +29,7 @@ use rma_shm::Region;
 
 use super::{FETCH_ADD, Form, HEAD, LOOK_MAX, MESSAGE, Place, READ, TAIL};
 use crate::{
+    close::{Close, Registered, opened},
     epochs::Ahead,
     flow,
     link::Link,
@@ -159,6 +160,8 @@ pub struct SharedSender<F: Form> {
     lost: Option<Lost>,
     ended: Option<SendError>,
     form: PhantomData<F>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl<F: Form> SharedSender<F> {
@@ -170,43 +173,47 @@ impl<F: Form> SharedSender<F> {
         registrar: &mut R,
         terms: &Terms,
     ) -> Result<Self, OpenError<R::Error>> {
-        let grants = terms.epochs_for(registrar.peer(), (F::KIND, Side::Sender), F::NEEDS)?;
-        let ahead = Ahead::new(grants.to_vec(), F::NEEDS.len());
-        let Agreed { numbers: [len, sizes, sender], .. } = terms.agreed();
-        let (len_max, window) = (sizes as u32, (sizes >> 32) as usize);
-        let ring = RingLen::new(len).ok().filter(|ring| {
-            let fits = 0 < len_max && len_max <= F::LEN_MAX && F::footprint(len_max) <= ring.get();
-            fits && 0 < window && window <= usize::from(u16::MAX)
-        });
-        let garbage =
-            TermsError::Garbage { len: terms.to_bytes().len(), why: "no ring is so long" };
-        let ring = ring.ok_or(garbage)?;
-        let image = Region::circular(ring.get() as usize)?;
-        let image = flow::region(registrar, image, Permissions::NONE)?;
-        let sight = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
-        Ok(Self {
-            ahead,
-            len: ring,
-            len_max,
-            window,
-            index: sender as u16,
-            search_for: Duration::from_micros(sender >> 16).saturating_mul(SEARCHES),
-            image,
-            image_room: Room::new(ring.get()),
-            sight,
-            items: VecDeque::new(),
-            first: 0,
-            landed: VecDeque::new(),
-            reserving: None,
-            tail: Position::ZERO,
-            looking: None,
-            look_at: Instant::ZERO,
-            look_wait: LOOK_MIN,
-            idle_at: Instant::ZERO,
-            quiet_at: Instant::ZERO,
-            lost: None,
-            ended: None,
-            form: PhantomData,
+        opened(registrar, |registrar| {
+            let grants = terms.epochs_for(registrar.peer(), (F::KIND, Side::Sender), F::NEEDS)?;
+            let ahead = Ahead::new(grants.to_vec(), F::NEEDS.len());
+            let Agreed { numbers: [len, sizes, sender], .. } = terms.agreed();
+            let (len_max, window) = (sizes as u32, (sizes >> 32) as usize);
+            let ring = RingLen::new(len).ok().filter(|ring| {
+                let fits =
+                    0 < len_max && len_max <= F::LEN_MAX && F::footprint(len_max) <= ring.get();
+                fits && 0 < window && window <= usize::from(u16::MAX)
+            });
+            let garbage =
+                TermsError::Garbage { len: terms.to_bytes().len(), why: "no ring is so long" };
+            let ring = ring.ok_or(garbage)?;
+            let image = Region::circular(ring.get() as usize)?;
+            let image = flow::region(registrar, image, Permissions::NONE)?;
+            let sight = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
+            Ok(Self {
+                ahead,
+                len: ring,
+                len_max,
+                window,
+                index: sender as u16,
+                search_for: Duration::from_micros(sender >> 16).saturating_mul(SEARCHES),
+                image,
+                image_room: Room::new(ring.get()),
+                sight,
+                items: VecDeque::new(),
+                first: 0,
+                landed: VecDeque::new(),
+                reserving: None,
+                tail: Position::ZERO,
+                looking: None,
+                look_at: Instant::ZERO,
+                look_wait: LOOK_MIN,
+                idle_at: Instant::ZERO,
+                quiet_at: Instant::ZERO,
+                lost: None,
+                ended: None,
+                form: PhantomData,
+                registered: Registered::default(),
+            })
         })
     }
 
@@ -635,6 +642,12 @@ const NOT_READY: CallStatus = CallStatus::Failed(OpStatus::RemoteNotReady);
 
 /// How a call ends whose target had no record to spare for too long. It was not applied.
 const NACK: CallStatus = CallStatus::Failed(OpStatus::Nack);
+
+impl<F: Form> Close for SharedSender<F> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
+    }
+}
 
 impl<F: Form> Outgoing for SharedSender<F> {
     fn len_max(&self) -> u32 {

@@ -28,6 +28,7 @@ use super::{
     rung,
 };
 use crate::{
+    close::opened,
     flow,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Places, Tells},
@@ -81,19 +82,21 @@ impl Sender {
         config: SlotConfig,
         by: Bell,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config, by)?;
-        let places = opening.places;
-        let bells = bells(registrar, places, Permissions::NONE)?;
-        let needs: &'static [OpType] = match by {
-            Bell::Word => &[OpType::Write, OpType::Write],
-            Bell::Event => &[OpType::Write, OpType::Notify],
-        };
-        opening.sender(registrar, needs, move |grants| InTwo {
-            message: grants[0],
-            bell: grants[1],
-            by,
-            places,
-            bells,
+        opened(registrar, |registrar| {
+            let opening = opening(config, by)?;
+            let places = opening.places;
+            let bells = bells(registrar, places, Permissions::NONE)?;
+            let needs: &'static [OpType] = match by {
+                Bell::Word => &[OpType::Write, OpType::Write],
+                Bell::Event => &[OpType::Write, OpType::Notify],
+            };
+            opening.sender(registrar, needs, move |grants| InTwo {
+                message: grants[0],
+                bell: grants[1],
+                by,
+                places,
+                bells,
+            })
         })
     }
 }
@@ -126,15 +129,17 @@ impl Receiver {
         config: SlotConfig,
         memory: Arc<Region>,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config, Bell::Word)?;
-        let memory = opening.register(registrar, memory, None)?;
-        let bells = bells(registrar, opening.places, Permissions::WRITE)?;
-        let grants = vec![
-            opening.grant(registrar, &memory, OpType::Write)?,
-            opening.grant(registrar, &bells, OpType::Write)?,
-        ];
-        opening.receiver(registrar, grants, move |teller| {
-            Self::new((memory, bells), opening.places, teller)
+        opened(registrar, |registrar| {
+            let opening = opening(config, Bell::Word)?;
+            let memory = opening.register(registrar, memory, None)?;
+            let bells = bells(registrar, opening.places, Permissions::WRITE)?;
+            let grants = vec![
+                opening.grant(registrar, &memory, OpType::Write)?,
+                opening.grant(registrar, &bells, OpType::Write)?,
+            ];
+            opening.receiver(registrar, grants, move |teller| {
+                Self::new((memory, bells), opening.places, teller)
+            })
         })
     }
 }
@@ -161,16 +166,18 @@ impl WakingReceiver {
         config: SlotConfig,
         memory: Arc<Region>,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config, Bell::Event)?;
-        let queue = opening.queue(registrar, 0, Permissions::NOTIFY)?;
-        let memory = opening.register(registrar, memory, None)?;
-        let grants = vec![
-            opening.grant(registrar, &memory, OpType::Write)?,
-            opening.grant(registrar, queue.region(), OpType::Notify)?,
-        ];
-        let places = opening.places;
-        opening.receiver(registrar, grants, move |teller| {
-            Self::new(Bells(places), queue, (memory, places), teller)
+        opened(registrar, |registrar| {
+            let opening = opening(config, Bell::Event)?;
+            let queue = opening.queue(registrar, 0, Permissions::NOTIFY)?;
+            let memory = opening.register(registrar, memory, None)?;
+            let grants = vec![
+                opening.grant(registrar, &memory, OpType::Write)?,
+                opening.grant(registrar, queue.region(), OpType::Notify)?,
+            ];
+            let places = opening.places;
+            opening.receiver(registrar, grants, move |teller| {
+                Self::new(Bells(places), queue, (memory, places), teller)
+            })
         })
     }
 }

@@ -19,6 +19,7 @@ use rma_shm::Region;
 
 use super::SlotConfig;
 use crate::{
+    close::opened,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Places, Tells},
     registrar::Registrar,
@@ -47,13 +48,15 @@ impl Sender {
         registrar: &mut R,
         config: SlotConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config)?;
-        let places = opening.places;
-        let needs = &[OpType::WriteWithImm, OpType::Write];
-        opening.sender(registrar, needs, move |grants| Immediates {
-            last: grants[0],
-            others: grants[1],
-            places,
+        opened(registrar, |registrar| {
+            let opening = opening(config)?;
+            let places = opening.places;
+            let needs = &[OpType::WriteWithImm, OpType::Write];
+            opening.sender(registrar, needs, move |grants| Immediates {
+                last: grants[0],
+                others: grants[1],
+                places,
+            })
         })
     }
 }
@@ -86,15 +89,17 @@ impl Receiver {
         config: SlotConfig,
         memory: Arc<Region>,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config)?;
-        let queue = opening.queue(registrar, 0, Permissions::NONE)?;
-        let memory = opening.register(registrar, memory, Some(&queue))?;
-        let grant = |op_type| opening.grant(registrar, &memory, op_type);
-        let grants: Result<_, _> =
-            [OpType::WriteWithImm, OpType::Write].map(grant).into_iter().collect();
-        let slots = Slots(opening.places);
-        opening.receiver(registrar, grants?, move |teller| {
-            Self::new(slots, queue, (memory, slots.0), teller)
+        opened(registrar, |registrar| {
+            let opening = opening(config)?;
+            let queue = opening.queue(registrar, 0, Permissions::NONE)?;
+            let memory = opening.register(registrar, memory, Some(&queue))?;
+            let grant = |op_type| opening.grant(registrar, &memory, op_type);
+            let grants: Result<_, _> =
+                [OpType::WriteWithImm, OpType::Write].map(grant).into_iter().collect();
+            let slots = Slots(opening.places);
+            opening.receiver(registrar, grants?, move |teller| {
+                Self::new(slots, queue, (memory, slots.0), teller)
+            })
         })
     }
 }

@@ -14,6 +14,7 @@ use super::{
     polled::{Layout, Lies, Polled},
 };
 use crate::{
+    close::opened,
     link::Link,
     numbered::{Carries, NumberedSender, Opening, Parcel, Places},
     registrar::Registrar,
@@ -42,10 +43,12 @@ impl Sender {
         registrar: &mut R,
         config: SlotConfig,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config)?;
-        let places = opening.places;
-        let carrier = move |grants: &[Grant]| Whole { grant: grants[0], places };
-        opening.sender(registrar, &[OpType::Write], carrier)
+        opened(registrar, |registrar| {
+            let opening = opening(config)?;
+            let places = opening.places;
+            let carrier = move |grants: &[Grant]| Whole { grant: grants[0], places };
+            opening.sender(registrar, &[OpType::Write], carrier)
+        })
     }
 }
 
@@ -77,11 +80,13 @@ impl Receiver {
         config: SlotConfig,
         memory: Arc<Region>,
     ) -> Result<Half<Self>, OpenError<R::Error>> {
-        let opening = opening(config)?;
-        let memory = opening.register(registrar, memory, None)?;
-        let grant = opening.grant(registrar, &memory, OpType::Write)?;
-        opening.receiver(registrar, vec![grant], move |teller| {
-            Self::new((memory.clone(), memory), opening.places, teller)
+        opened(registrar, |registrar| {
+            let opening = opening(config)?;
+            let memory = opening.register(registrar, memory, None)?;
+            let grant = opening.grant(registrar, &memory, OpType::Write)?;
+            opening.receiver(registrar, vec![grant], move |teller| {
+                Self::new((memory.clone(), memory), opening.places, teller)
+            })
         })
     }
 }

@@ -6,6 +6,7 @@ use rma_core::{portal::CommandPortal, region::RegisteredRegion, time::Instant};
 
 use super::rung;
 use crate::{
+    close::{Close, Registered},
     flow::Teller,
     link::Link,
     numbered::Places,
@@ -44,6 +45,8 @@ pub struct Polled<L> {
     teller: Teller,
     /// What stood there that cannot be.
     malformed: Option<Malformed>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl<L: Lies> Polled<L> {
@@ -69,6 +72,7 @@ impl<L: Lies> Polled<L> {
             held: Held::default(),
             teller,
             malformed: None,
+            registered: Registered::default(),
         }
     }
 
@@ -112,6 +116,12 @@ impl<L: Lies> Polled<L> {
         self.held.take(number, 1);
         let offset = L::message(&self.layout, number, len);
         Ok(Some(Record { position, offset, len }))
+    }
+}
+
+impl<L: Lies> Close for Polled<L> {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

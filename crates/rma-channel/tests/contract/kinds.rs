@@ -4,7 +4,7 @@
 use core::fmt::Debug;
 
 use rma_channel::{
-    Half, Kind, OpenError, Peer, Sender, Terms,
+    Close, Half, Kind, OpenError, Peer, Sender, Terms,
     read_ring::{self, ReadRingConfig, ReaderConfig},
     read_slot::{self, ReadSlotConfig},
     ring::RingLen,
@@ -463,7 +463,9 @@ fn read_slot_notify(world: &mut World, it: &Settings) -> Ends {
 fn read_slot_notify_into(world: &mut World, it: &Settings) -> Ends {
     use read_slot::notify_receiver::Into;
     open_read_slot_notify(world, it, |registrar, config, from| {
-        (None, Into::join(registrar, config, from).unwrap().1)
+        let (receiver, terms) = Into::join(registrar, config, from).unwrap();
+        receiver.close(registrar).unwrap();
+        (None, terms)
     })
 }
 
@@ -490,7 +492,8 @@ fn read_ring_detached_into(world: &mut World, it: &Settings) -> Ends {
     read(world, it, open, |world, sender: &mut Sender, [from, to]| {
         let (peer, config) = (world.peer(to), it.reader(world, 0));
         let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
-        Into::join(&mut world.registrar(to), config, &terms).unwrap();
+        let registrar = &mut world.registrar(to);
+        Into::join(registrar, config, &terms).unwrap().close(registrar).unwrap();
         None
     })
 }
@@ -526,7 +529,8 @@ fn read_ring_inlined_into(world: &mut World, it: &Settings) -> Ends {
     read(world, it, open, |world, sender: &mut Sender, [from, to]| {
         let (peer, config) = (world.peer(to), it.reader(world, 0));
         let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
-        Into::join(&mut world.registrar(to), config, &terms).unwrap();
+        let registrar = &mut world.registrar(to);
+        Into::join(registrar, config, &terms).unwrap().close(registrar).unwrap();
         None
     })
 }
@@ -560,7 +564,8 @@ fn read_ring_notify_into(world: &mut World, it: &Settings) -> Ends {
         let config = it.reader(world, 0);
         let half = sender.admit(&mut world.registrar(from), peer).unwrap();
         let (registrar, told) = (&mut world.registrar(to), (us, half.terms()));
-        let (_, terms) = Into::join(registrar, config, told).unwrap();
+        let (receiver, terms) = Into::join(registrar, config, told).unwrap();
+        receiver.close(registrar).unwrap();
         sender.accept(half, &terms).unwrap();
         None
     })

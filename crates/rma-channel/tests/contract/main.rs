@@ -10,6 +10,7 @@
 //! | `simulated` | what can be done to a run here only |
 //! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
 //! | `quiet` | the contract on a network without faults |
+//! | `closing` | what ends leave behind that are closed, and openings that fail |
 //! | `faults` | the same with all that can go wrong, on many networks |
 //! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
@@ -29,6 +30,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod choosing;
+mod closing;
 mod end;
 mod faults;
 mod kinds;

@@ -61,6 +61,7 @@ impl Run {
 
     /// A channel anew, in place of the one before: each sender sends so many messages.
     pub(crate) fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
+        self.close();
         self.news_at = self.steps;
         let ends = (row.open)(&mut self.world, settings);
         assert_eq!(ends.senders.len(), settings.senders.len(), "{}", self.about);
@@ -74,6 +75,20 @@ impl Run {
         let count = self.streams.len();
         let readers = ends.receivers.into_iter();
         self.readers = readers.map(|(node, end)| Reader::new(node, end, count)).collect();
+    }
+
+    /// Closes the ends that are there.
+    pub(crate) fn close(&mut self) {
+        for Stream { node, end, .. } in self.streams.drain(..) {
+            end.into_iter().for_each(|mut end| {
+                end.registered().give_back(&mut self.world.registrar(node)).unwrap();
+            });
+        }
+        for Reader { node, end, .. } in self.readers.drain(..) {
+            end.into_iter().for_each(|mut end| {
+                end.registered().give_back(&mut self.world.registrar(node)).unwrap();
+            });
+        }
     }
 
     /// All receivers behave like this from now on.

@@ -1,6 +1,6 @@
 //! Simulated hosts for channels: a link for each, and registrars.
 
-use core::{convert::Infallible, fmt, time::Duration};
+use core::{error, fmt, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
 use rma_channel::{Link, Peer, Registrar};
@@ -31,6 +31,12 @@ pub(crate) struct World {
     links: Vec<Link>,
     /// By node: how many bytes were registered, as regions or as buffers.
     registered: Vec<u64>,
+    /// By node: how many regions and queues are registered.
+    rows: Vec<usize>,
+    /// How many more there is room for, on all nodes together.
+    pub(crate) room: usize,
+    /// How many of those are left that the newest registrar has registered.
+    pub(crate) kept: usize,
     /// When which node is stopped, and for how long; in the order of time.
     pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
     /// How many recorded requests are replayed in each two round trips.
@@ -61,6 +67,9 @@ impl World {
             network,
             links,
             registered: vec![0; nodes.into()],
+            rows: vec![0; nodes.into()],
+            room: usize::MAX,
+            kept: 0,
             pauses: VecDeque::new(),
             replays: 0,
             replay_at: Instant::ZERO,
@@ -148,6 +157,7 @@ impl World {
     }
 
     pub(crate) const fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        self.kept = 0;
         NodeRegistrar { world: self, node }
     }
 
@@ -160,6 +170,11 @@ impl World {
     /// beginning.
     pub(crate) fn registered(&self, node: NodeId) -> u64 {
         self.registered[usize::from(node.0)]
+    }
+
+    /// How many regions and queues are registered, of all nodes.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.iter().sum()
     }
 
     /// When a link of a node that runs wants to look again.
@@ -178,6 +193,7 @@ impl World {
 
     /// Starts a node that has crashed. Its process has nothing but a link.
     pub(crate) fn restart(&mut self, node: NodeId) {
+        self.rows[usize::from(node.0)] = 0;
         self.network.restart(node);
         self.links[usize::from(node.0)] = link(&mut self.network, node);
     }
@@ -200,14 +216,38 @@ pub(crate) struct NodeRegistrar<'a> {
     node: NodeId,
 }
 
+impl NodeRegistrar<'_> {
+    /// Takes a row.
+    fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
+        let (node, world) = (usize::from(self.node.0), &mut *self.world);
+        world.room = world.room.checked_sub(1).ok_or(NoRoom)?;
+        world.registered[node] += bytes;
+        world.rows[node] += 1;
+        world.kept += 1;
+        Ok(())
+    }
+}
+
+/// There is no room for another region.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no room for another region")
+    }
+}
+
+impl error::Error for NoRoom {}
+
 impl Registrar for NodeRegistrar<'_> {
-    type Error = Infallible;
+    type Error = NoRoom;
 
     fn peer(&self) -> Peer {
         self.world.peer(self.node)
     }
 
-    fn key(&mut self) -> Result<RegionKey, Infallible> {
+    fn key(&mut self) -> Result<RegionKey, NoRoom> {
         Ok(self.world.network.key())
     }
 
@@ -217,8 +257,8 @@ impl Registrar for NodeRegistrar<'_> {
         key: RegionKey,
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, Infallible> {
-        self.world.registered[usize::from(self.node.0)] += memory.len() as u64;
+    ) -> Result<RegisteredRegion, NoRoom> {
+        self.take(memory.len() as u64)?;
         let process = (self.node, pid(self.node));
         Ok(self.world.network.register_under(&key, process, memory, permissions, events))
     }
@@ -227,11 +267,18 @@ impl Registrar for NodeRegistrar<'_> {
         &mut self,
         layout: ReceiveQueueLayout,
         permissions: Permissions,
-    ) -> Result<ReceiveQueue, Infallible> {
+    ) -> Result<ReceiveQueue, NoRoom> {
         let bytes = u64::from(layout.receives()) * u64::from(layout.buffer_len());
-        self.world.registered[usize::from(self.node.0)] += bytes;
+        self.take(bytes)?;
         let process = (self.node, pid(self.node));
         Ok(self.world.network.receive_queue(process, layout, permissions))
+    }
+
+    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), NoRoom> {
+        self.world.network.deregister(region);
+        self.world.rows[usize::from(self.node.0)] -= 1;
+        self.world.kept = self.world.kept.saturating_sub(1);
+        Ok(())
     }
 
     fn grant(
@@ -239,11 +286,11 @@ impl Registrar for NodeRegistrar<'_> {
         region: &RegisteredRegion,
         peer: Peer,
         op_type: OpType,
-    ) -> Result<Grant, Infallible> {
+    ) -> Result<Grant, NoRoom> {
         Ok(self.world.network.grant(region, peer.address, peer.pid, op_type))
     }
 
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Infallible> {
+    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), NoRoom> {
         self.world.network.rekey(region, &key);
         Ok(())
     }

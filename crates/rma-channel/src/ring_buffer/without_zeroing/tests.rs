@@ -67,6 +67,7 @@ impl Bench {
             tail: tail.clone(),
             len,
             len_max: 100,
+            registered: Registered::default(),
         });
         Self { link, port, tail, sender, taken: Vec::new(), now: Instant::from_nanos(1_000_000) }
     }

@@ -13,6 +13,7 @@ use rma_shm::Region;
 
 use super::slots::{BITS, EACH, ReserveConfig, Slots, bit};
 use crate::{
+    close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError, RecoverError, read},
@@ -59,6 +60,8 @@ pub struct Receiver {
     malformed: Option<Malformed>,
     /// The regions are fenced and in order; how many slots were freed.
     fenced: Option<u32>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl Receiver {
@@ -89,36 +92,43 @@ impl Receiver {
         config: ReserveConfig,
         memory: Arc<Region>,
     ) -> Result<Self, OpenError<R::Error>> {
-        let slots = config.check()?;
-        if (memory.len() as u64) < slots.memory_len() {
-            let (value, why) = (memory.len() as u64, "ask the settings for its length");
-            return Err(OpenError::Settings { what: "the memory of slots, in bytes,", value, why });
-        }
-        let layout = ReceiveQueueLayout::new(slots.count, 0)?;
-        let none = Permissions::NONE;
-        let mut queue = registrar.receive_queue(layout, none).map_err(OpenError::Host)?;
-        queue.post_all();
-        let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, [key]| {
-            let permissions = Permissions::ATOMIC | Permissions::WRITE | Permissions::NOTIFY;
-            let memory = registrar.register(memory, key, permissions, Some(&queue));
-            Ok([memory.map_err(OpenError::Host)?])
-        })?;
-        let (agreed, hole_timeout) = (config.agreed(), config.hole_timeout);
-        let it = Self {
-            slots,
-            agreed,
-            hole_timeout,
-            epochs,
-            queue,
-            known: vec![Known::default(); slots.words().into()].into(),
-            since: vec![Instant::ZERO; slots.count.into()].into(),
-            come: VecDeque::new(),
-            next: Position::ZERO,
-            malformed: None,
-            fenced: None,
-        };
-        it.put_in_order();
-        Ok(it)
+        opened(registrar, |registrar| {
+            let slots = config.check()?;
+            if (memory.len() as u64) < slots.memory_len() {
+                let (value, why) = (memory.len() as u64, "ask the settings for its length");
+                return Err(OpenError::Settings {
+                    what: "the memory of slots, in bytes,",
+                    value,
+                    why,
+                });
+            }
+            let layout = ReceiveQueueLayout::new(slots.count, 0)?;
+            let none = Permissions::NONE;
+            let mut queue = registrar.receive_queue(layout, none).map_err(OpenError::Host)?;
+            queue.post_all();
+            let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, [key]| {
+                let permissions = Permissions::ATOMIC | Permissions::WRITE | Permissions::NOTIFY;
+                let memory = registrar.register(memory, key, permissions, Some(&queue));
+                Ok([memory.map_err(OpenError::Host)?])
+            })?;
+            let (agreed, hole_timeout) = (config.agreed(), config.hole_timeout);
+            let it = Self {
+                slots,
+                agreed,
+                hole_timeout,
+                epochs,
+                queue,
+                known: vec![Known::default(); slots.words().into()].into(),
+                since: vec![Instant::ZERO; slots.count.into()].into(),
+                come: VecDeque::new(),
+                next: Position::ZERO,
+                malformed: None,
+                fenced: None,
+                registered: Registered::default(),
+            };
+            it.put_in_order();
+            Ok(it)
+        })
     }
 
     /// What `peer` has to be told to be a sender.
@@ -276,6 +286,12 @@ impl Receiver {
             let _ =
                 self.memory().store(self.slots.offset(word), known.full | self.slots.none(word));
         }
+    }
+}
+
+impl Close for Receiver {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 

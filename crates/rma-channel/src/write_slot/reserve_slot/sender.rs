@@ -14,6 +14,7 @@ use rma_shm::Region;
 
 use super::slots::{BITS, LAST, NEEDS, OTHERS, Slots, TAKE, bit};
 use crate::{
+    close::{Close, Registered, opened},
     epochs::Ahead,
     flow,
     link::Link,
@@ -112,6 +113,8 @@ pub struct Sender {
     no_slot: Option<CallStatus>,
     /// Why the first was not delivered, or nobody knows.
     broken: Option<CallStatus>,
+    /// For [`Close`].
+    registered: Registered,
 }
 
 impl Sender {
@@ -125,34 +128,37 @@ impl Sender {
         terms: &Terms,
         waiting: u16,
     ) -> Result<Self, OpenError<R::Error>> {
-        let us = registrar.peer();
-        let kind = (Kind::WriteSlotReserve, Side::Sender);
-        let grants = terms.epochs_for(us, kind, NEEDS)?.to_vec();
-        let [count, len_max, micros] = terms.agreed().numbers;
-        let slots = Slots::checked(count, len_max)?;
-        let places = Slots::checked::<R::Error>(waiting.into(), len_max)?;
-        let image =
-            flow::region(registrar, Region::new(places.len() as usize)?, Permissions::NONE)?;
-        Ok(Self {
-            ahead: Ahead::new(grants, NEEDS.len()),
-            slots,
-            image,
-            places: waiting,
-            waiting: VecDeque::new(),
-            first: Position::ZERO,
-            write: None,
-            swap: None,
-            taken: VecDeque::new(),
-            guesses: (0..slots.words()).map(|word| slots.none(word)).collect(),
-            // So that not all begin with the same.
-            word: (us.pid.0 % u32::from(slots.words())) as u16,
-            not_before: Instant::ZERO,
-            wait: LOOK_MIN,
-            misses: 0,
-            lost: None,
-            search_for: Duration::from_micros(micros).saturating_mul(SEARCHES),
-            no_slot: None,
-            broken: None,
+        opened(registrar, |registrar| {
+            let us = registrar.peer();
+            let kind = (Kind::WriteSlotReserve, Side::Sender);
+            let grants = terms.epochs_for(us, kind, NEEDS)?.to_vec();
+            let [count, len_max, micros] = terms.agreed().numbers;
+            let slots = Slots::checked(count, len_max)?;
+            let places = Slots::checked::<R::Error>(waiting.into(), len_max)?;
+            let image =
+                flow::region(registrar, Region::new(places.len() as usize)?, Permissions::NONE)?;
+            Ok(Self {
+                ahead: Ahead::new(grants, NEEDS.len()),
+                slots,
+                image,
+                places: waiting,
+                waiting: VecDeque::new(),
+                first: Position::ZERO,
+                write: None,
+                swap: None,
+                taken: VecDeque::new(),
+                guesses: (0..slots.words()).map(|word| slots.none(word)).collect(),
+                // So that not all begin with the same.
+                word: (us.pid.0 % u32::from(slots.words())) as u16,
+                not_before: Instant::ZERO,
+                wait: LOOK_MIN,
+                misses: 0,
+                lost: None,
+                search_for: Duration::from_micros(micros).saturating_mul(SEARCHES),
+                no_slot: None,
+                broken: None,
+                registered: Registered::default(),
+            })
         })
     }
 
@@ -363,6 +369,12 @@ impl Sender {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+impl Close for Sender {
+    fn registered(&mut self) -> &mut Registered {
+        &mut self.registered
     }
 }
 
