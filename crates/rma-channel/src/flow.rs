@@ -39,11 +39,11 @@ pub(crate) fn tail_word<R: Registrar>(
 /// Memory of an end, under a key of its own.
 pub(crate) fn region<R: Registrar>(
     registrar: &mut R,
-    memory: Region,
+    memory: impl Into<Arc<Region>>,
     permissions: Permissions,
 ) -> Result<RegisteredRegion, OpenError<R::Error>> {
     let key = registrar.key().map_err(OpenError::Host)?;
-    registrar.register(Arc::new(memory), key, permissions, None).map_err(OpenError::Host)
+    registrar.register(memory.into(), key, permissions, None).map_err(OpenError::Host)
 }
 
 /// How long a receiver that has processed all there is waits for more before it tells its tail:

@@ -74,7 +74,8 @@ pub struct ReadRingConfig {
     pub readers: u16,
     /// For how long a receiver counts that tells nothing, although there is something. Longer:
     /// receivers outlast longer pauses. Shorter: one that died holds up the others less long. At
-    /// least a millisecond, and several times what a READ may take.
+    /// least a millisecond, and several times what a READ may take, or a WRITE that congestion
+    /// control holds back: a round trip / CWND_MIN.
     pub reader_timeout: Duration,
 }
 

@@ -1,7 +1,11 @@
 //! Read slots (§4.5): a sender has messages in memory of its own, and any number of receivers READ
 //! them, from where they lie to where they are wanted. The sender issues nothing for that.
 //!
-//! Here is one of the four: in [`notify_receiver`] a NOTIFY brings the newest bell.
+//! | | how a receiver learns of messages | hops to delivery | ops of a receiver |
+//! |---|---|---|---|
+//! | [`detached_bell`] | READs bells, which say where messages lie | 4, or more | 2, or more |
+//! | [`inlined_bell`] | READs a slot, which is a bell and a message | 2, or more | 1, or more |
+//! | [`notify_receiver`] | a NOTIFY brings the newest bell | 5 | 1, and 1 of the sender |
 //!
 //! Message k has slot k mod `slots`, which is its bell at least. The sender stores the message and
 //! then its bell, and neither changes until all receivers that count have the message: as with
@@ -31,7 +35,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    close::{Close, Registered},
+    close::{Close, Registered, opened},
     flow,
     into::{Finds, IntoReceiver},
     link::Link,
@@ -46,6 +50,9 @@ use crate::{
 };
 
 mod bells;
+pub mod detached_bell;
+pub mod inlined_bell;
+mod looking;
 pub mod notify_receiver;
 pub mod receiver;
 
@@ -61,11 +68,12 @@ pub struct ReadSlotConfig {
     pub len_max: u32,
     /// How many bytes there are for messages that are copied to be sent, each padded to 8: a
     /// multiple of 8, room for the longest at least, and less than 2^31. With none nothing is
-    /// copied.
+    /// copied. Where bells are inlined messages are copied to their slots, and this says nothing.
     pub copies: u32,
     /// How many receivers there can be at a time; at most 64.
     pub readers: u16,
-    /// For how long a receiver counts that tells nothing, although there is something.
+    /// For how long a receiver counts that tells nothing, although there is something: as
+    /// [`ReadRingConfig::reader_timeout`](crate::read_ring::ReadRingConfig::reader_timeout).
     pub reader_timeout: Duration,
 }
 
@@ -107,15 +115,37 @@ impl ReadSlotConfig {
         }
         check_readers(readers, reader_timeout)
     }
-
-    const fn agreed(&self, kind: Kind) -> Agreed {
-        let timeout = self.reader_timeout.as_nanos() as u64;
-        Agreed { kind, name: self.name, numbers: [self.slots as u64, self.len_max as u64, timeout] }
-    }
 }
 
 /// Where a sender's messages lie, and how it says that they are there.
-pub(crate) trait Bells: core::fmt::Debug {
+pub(crate) trait Bells: core::fmt::Debug + Sized {
+    /// Whose bells they are.
+    const KIND: Kind;
+
+    /// How many bytes of the memory of messages are the channel's.
+    fn len(config: &ReadSlotConfig) -> u64;
+
+    /// Of messages in `memory`, which is as long as that at least.
+    fn open<R: Registrar>(
+        registrar: &mut R,
+        config: &ReadSlotConfig,
+        memory: &Region,
+    ) -> Result<Self, OpenError<R::Error>>;
+
+    /// For READ of bells that have a region of their own.
+    fn grant<R: Registrar>(
+        &self,
+        _: &mut R,
+        _: Peer,
+    ) -> Result<Option<Grant>, OpenError<R::Error>> {
+        Ok(None)
+    }
+
+    /// How many bytes are written before a message that lies where the application has it.
+    fn before(&self) -> u64 {
+        0
+    }
+
     /// Takes a place for a message that is copied, of which the slot is free; what is before
     /// `freed` has been read.
     fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64>;
@@ -153,37 +183,63 @@ pub struct SlotSender<B: Bells> {
 
 #[expect(private_bounds, reason = "the three kinds of bells are all there are")]
 impl<B: Bells> SlotSender<B> {
-    /// With messages in `memory`, of which the channel needs `needed` bytes.
-    fn open_with<R: Registrar>(
+    /// Opens a sender's end, without messages and without receivers.
+    ///
+    /// # Errors
+    /// If it cannot be like that, or the host has no room.
+    pub fn open<R: Registrar>(
         registrar: &mut R,
         config: ReadSlotConfig,
-        (memory, needed): (Arc<Region>, u64),
-        bells: B,
+    ) -> Result<Self, OpenError<R::Error>> {
+        config.check()?;
+        let memory = Arc::new(Region::new(B::len(&config) as usize)?);
+        Self::open_in(registrar, config, memory)
+    }
+
+    /// The same in the application's memory, of which the channel takes the beginning:
+    /// [`ReadSlotConfig::copies`] bytes, or where bells are inlined all slots. What is beyond,
+    /// which may be nothing, is the application's to send messages from, unless bells are inlined.
+    ///
+    /// # Errors
+    /// As [`SlotSender::open`], and if the memory is shorter than that; or not shorter than 2^31,
+    /// unless bells are inlined.
+    pub fn open_in<R: Registrar>(
+        registrar: &mut R,
+        config: ReadSlotConfig,
+        memory: Arc<Region>,
     ) -> Result<Self, OpenError<R::Error>> {
         config.check()?;
         let (value, what) = (memory.len() as u64, "the memory of slots, in bytes,");
-        if value < needed {
-            let why = "ask the sender for its length";
+        if value < B::len(&config) {
+            let why = "room for what is copied, or for all slots where bells are inlined";
             return Err(OpenError::Settings { what, value, why });
         }
-        let key = registrar.key().map_err(OpenError::Host)?;
-        let memory = registrar.register(memory, key, Permissions::READ, None);
-        let memory = memory.map_err(OpenError::Host)?;
-        let readers = Readers::new(config.readers, config.reader_timeout);
-        let (head, registered) = (Position::ZERO, Registered::default());
-        Ok(Self { memory, readers, config, head, bells, registered })
+        opened(registrar, |registrar| {
+            let bells = B::open(registrar, &config, &memory)?;
+            let memory = flow::region(registrar, memory, Permissions::READ)?;
+            let readers = Readers::new(config.readers, config.reader_timeout);
+            let (head, registered) = (Position::ZERO, Registered::default());
+            Ok(Self { memory, readers, config, head, bells, registered })
+        })
     }
 
-    /// A seat for `peer`, and grants for its seat, and for messages.
+    /// A seat for `peer`, and grants for its seat, for messages, and for bells elsewhere.
     fn admit_to<R: Registrar>(
         &mut self,
         registrar: &mut R,
         peer: Peer,
     ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
         let memory = registrar.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
+        let bells = self.bells.grant(registrar, peer)?;
         let (readers, registered) = (&mut self.readers, &mut self.registered);
         let (index, [read, write]) = readers.admit(registrar, registered, (peer, self.head))?;
-        Ok((index, vec![read, write, memory]))
+        Ok((index, [read, write, memory].into_iter().chain(bells).collect()))
+    }
+
+    fn agreed(&self) -> Agreed {
+        let ReadSlotConfig { name, slots, len_max, reader_timeout, .. } = self.config;
+        let timeout = reader_timeout.as_nanos() as u64;
+        Agreed { kind: B::KIND, name, numbers: [slots.into(), len_max.into(), timeout] }
     }
 
     /// The region that messages are read from.
@@ -229,6 +285,10 @@ impl<B: Bells> Outgoing for SlotSender<B> {
         self.config.len_max
     }
 
+    fn beside(&self) -> (u64, u64) {
+        (self.bells.before(), 0)
+    }
+
     fn test(&self, handle: SendHandle) -> SendState {
         published(handle, self.readers.freed(), self.head)
     }
@@ -271,7 +331,8 @@ impl<B: Bells, P: AsMut<CommandPortal>> Sender<P> for SlotSender<B> {
 }
 
 impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
-    /// From [`SlotSender::memory`], and where the channel copies nothing to.
+    /// From [`SlotSender::memory`], and where the channel copies nothing to; or where bells are
+    /// inlined, from the next slot.
     fn send_region(
         &mut self,
         link: &mut Link<P>,

@@ -5,6 +5,8 @@
 //! | length, 28 bits | place, in words, 28 bits | number mod 256 |
 //! ```
 //!
+//! A bell that is inlined says place 0, as its message is beside it.
+//!
 //! As there are at most 128 slots, the number tells a bell from the one that stood in its place
 //! before, and from all that may be under way. A bell is one word, so it is whole in whichever part
 //! of a READ it comes. No length is 0, so what was never stored is no bell.
@@ -55,11 +57,11 @@ pub(super) struct BellWords {
 }
 
 impl BellWords {
-    /// Of messages in a region of so many bytes.
+    /// Of messages in `memory`.
     pub(super) fn open<R: Registrar>(
         registrar: &mut R,
         config: &ReadSlotConfig,
-        reach: u64,
+        memory: &Region,
     ) -> Result<Self, OpenError<R::Error>> {
         let (slots, copies) = (u64::from(config.slots), config.copies);
         let settings = |what, value, why| Err(OpenError::Settings { what, value, why });
@@ -67,6 +69,7 @@ impl BellWords {
             let why = "a multiple of 8, with room for the longest message";
             return settings("the memory for copies", copies.into(), why);
         }
+        let reach = memory.len() as u64;
         if reach >= REACH_MAX {
             return settings("the memory of slots, in bytes,", reach, "less than 2^31");
         }
@@ -79,8 +82,8 @@ impl BellWords {
         &self,
         registrar: &mut R,
         peer: Peer,
-    ) -> Result<Grant, OpenError<R::Error>> {
-        registrar.grant(&self.words, peer, OpType::Read).map_err(OpenError::Host)
+    ) -> Result<Option<Grant>, OpenError<R::Error>> {
+        registrar.grant(&self.words, peer, OpType::Read).map(Some).map_err(OpenError::Host)
     }
 
     pub(super) fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
@@ -147,7 +150,7 @@ pub(super) struct BellLook {
     messages: Messages,
 }
 
-/// What messages can be.
+/// What messages can be, and which comes next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Messages {
     pub(super) slots: u64,
@@ -228,16 +231,23 @@ impl BellLook {
         now: Instant,
         most: u64,
     ) -> Result<(), Fault> {
-        let Messages { slots, next, .. } = self.messages;
-        let index = next.to_bits() % slots;
-        let count = most.min(RUN).min(slots - index);
-        if count == 0 || !self.pace.is_time(now) {
+        if !self.pace.is_time(now) {
             return Ok(());
         }
-        self.asked = count;
-        let (grant, local, len) = (&self.grant, &self.image, count * WORD);
+        let Messages { slots, next, .. } = self.messages;
+        let index = next.to_bits() % slots;
+        self.asked = most.min(RUN).min(slots - index);
+        if self.asked == 0 {
+            return Ok(());
+        }
+        let (grant, local, len) = (&self.grant, &self.image, self.asked * WORD);
         let piece = Piece { grant, remote_offset: index * WORD, local, local_offset: 0, len };
         self.pace.began(submit(link, now, &piece)?, now);
         Ok(())
+    }
+
+    /// When a look is to be made, if there are pauses between them, and there is one to be made.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.pace.poll_timeout().filter(|_| self.asked > 0)
     }
 }

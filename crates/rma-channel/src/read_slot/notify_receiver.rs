@@ -6,11 +6,11 @@
 //! told again: a bell that comes twice is
 //! not news, as it has its message's number.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use rma_core::{
-    op::OpType, portal::CommandPortal, receive_queue::ReceiveQueue, region::RegisteredRegion,
-    time::Instant,
+    grant::Grant, op::OpType, portal::CommandPortal, receive_queue::ReceiveQueue,
+    region::RegisteredRegion, time::Instant,
 };
 use rma_shm::Region;
 
@@ -20,7 +20,7 @@ use super::{
     receiver::SlotReceiver,
 };
 use crate::{
-    close::{opened, opened_with},
+    close::opened_with,
     into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
     read_ring::{
@@ -64,6 +64,29 @@ impl Told {
 }
 
 impl Bells for Told {
+    const KIND: Kind = Kind::ReadSlotNotify;
+
+    fn len(config: &ReadSlotConfig) -> u64 {
+        config.copies.into()
+    }
+
+    fn open<R: Registrar>(
+        registrar: &mut R,
+        config: &ReadSlotConfig,
+        memory: &Region,
+    ) -> Result<Self, OpenError<R::Error>> {
+        let words = BellWords::open(registrar, config, memory)?;
+        Ok(Self { words, notices: Notices::new(), newest: 0 })
+    }
+
+    fn grant<R: Registrar>(
+        &self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Option<Grant>, OpenError<R::Error>> {
+        self.words.grant(registrar, peer)
+    }
+
     fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
         self.words.take(number, len, freed)
     }
@@ -89,36 +112,6 @@ impl Bells for Told {
 }
 
 impl Sender {
-    /// Opens a sender's end, without messages and without receivers.
-    ///
-    /// # Errors
-    /// If it cannot be like that, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReadSlotConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        let memory = Arc::new(Region::new(config.copies as usize)?);
-        Self::open_in(registrar, config, memory)
-    }
-
-    /// The same in the application's memory. What is beyond the first [`ReadSlotConfig::copies`]
-    /// bytes, which may be none, is the application's to send messages from.
-    ///
-    /// # Errors
-    /// As [`Sender::open`], and if the memory is shorter than that, or not shorter than 2^31.
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
-        config: ReadSlotConfig,
-        memory: Arc<Region>,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            config.check()?;
-            let words = BellWords::open(registrar, &config, memory.len() as u64)?;
-            let told = Told { words, notices: Notices::new(), newest: 0 };
-            Self::open_with(registrar, config, (memory, config.copies.into()), told)
-        })
-    }
-
     /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
     /// notified: [`Sender::accept`].
     ///
@@ -129,11 +122,9 @@ impl Sender {
         registrar: &mut R,
         peer: Peer,
     ) -> Result<Half<Admitted>, OpenError<R::Error>> {
-        let bells = self.bells.words.grant(registrar, peer)?;
-        let (seat, mut grants) = self.admit_to(registrar, peer)?;
-        grants.push(bells);
+        let (seat, grants) = self.admit_to(registrar, peer)?;
         self.bells.notices.clear(seat);
-        let (us, agreed) = (registrar.peer(), self.config.agreed(Kind::ReadSlotNotify));
+        let (us, agreed) = (registrar.peer(), self.agreed());
         let needs = Needs { us, agreed, side: Side::Sender, grants: &[OpType::Notify] };
         let from = self.head;
         Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))

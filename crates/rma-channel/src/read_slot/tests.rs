@@ -6,7 +6,7 @@ use rma_core::op::OpType;
 
 use super::*;
 use crate::{
-    hand::{Claiming, Hosts, Node},
+    hand::{Claiming, Desk, Hosts, Node},
     read_ring::ReaderConfig,
     readers::Standing,
     receiver::{ReceiveError, Receiver},
@@ -14,22 +14,42 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
+    Detached,
+    Inlined,
     Notify,
 }
 
 /// All kinds, into memory of the receiver's, and of the application's.
 fn all() -> impl Iterator<Item = (Which, bool)> {
-    [(Which::Notify, false), (Which::Notify, true)].into_iter()
+    let all = [Which::Detached, Which::Inlined, Which::Notify];
+    all.into_iter().flat_map(|which| [(which, false), (which, true)])
 }
 
 #[derive(Debug)]
 enum Sends {
+    Detached(detached_bell::Sender),
+    Inlined(inlined_bell::Sender),
     Notify(notify_receiver::Sender),
 }
 
 trait SlotEnd: SendRegion {
     fn standing(&self, seat: usize) -> Standing;
     fn slots(&self) -> RegisteredRegion;
+}
+
+/// The receiver's end of a kind that looks, which its sender has admitted.
+fn join_looking<F: looking::Looks + 'static>(
+    desk: &mut Desk<'_>,
+    terms: &Terms,
+    is_into: bool,
+) -> Box<dyn Receiver> {
+    let config = ReaderConfig::new();
+    if is_into {
+        let joined = IntoReceiver::<F>::join(desk, config, terms).unwrap();
+        Box::new(Claiming::new(joined, desk, LEN_MAX))
+    } else {
+        Box::new(receiver::SlotReceiver::<F>::join(desk, config, terms).unwrap())
+    }
 }
 
 impl<B: Bells> SlotEnd for SlotSender<B> {
@@ -45,6 +65,8 @@ impl<B: Bells> SlotEnd for SlotSender<B> {
 impl Sends {
     fn end(&mut self) -> &mut dyn SlotEnd {
         match self {
+            Self::Detached(it) => it,
+            Self::Inlined(it) => it,
             Self::Notify(it) => it,
         }
     }
@@ -80,9 +102,10 @@ impl Channel {
         });
         let desk = &mut hosts.desk(&from);
         let memory = Arc::new(Region::new(5 * 208 + 1000).unwrap());
-        use notify_receiver as notify;
         let sender = match what.0 {
-            Which::Notify => Sends::Notify(notify::Sender::open_in(desk, config, memory).unwrap()),
+            Which::Detached => Sends::Detached(SlotSender::open_in(desk, config, memory).unwrap()),
+            Which::Inlined => Sends::Inlined(SlotSender::open_in(desk, config, memory).unwrap()),
+            Which::Notify => Sends::Notify(SlotSender::open_in(desk, config, memory).unwrap()),
         };
         let (sent, ends) = (Vec::new(), Vec::new());
         let mut it = Self { what, hosts, from, sender, sent, readers: ends };
@@ -96,6 +119,14 @@ impl Channel {
         let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
         let (config, is_into) = (ReaderConfig::new(), self.what.1);
         let receiver: Box<dyn Receiver> = match &mut self.sender {
+            Sends::Detached(sender) => {
+                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
+                join_looking::<detached_bell::BellFinds>(&mut hosts.desk(&node), &terms, is_into)
+            }
+            Sends::Inlined(sender) => {
+                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
+                join_looking::<inlined_bell::SlotFinds>(&mut hosts.desk(&node), &terms, is_into)
+            }
             Sends::Notify(sender) => {
                 let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
@@ -172,6 +203,10 @@ impl Channel {
     }
 }
 
+//= channels#4.5-detached
+//= type=test
+//= channels#4.5-inlined
+//= type=test
 //= channels#4.5-notify
 //= type=test
 #[test]
@@ -206,11 +241,13 @@ fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
         let mut it = Channel::new(what, 1);
         it.settle(4);
         for number in 0..40_u64 {
-            let memory = it.sender.end().slots();
-            let place = u64::from(COPIES) + number % 5 * u64::from(LEN_MAX);
+            let (memory, now) = (it.sender.end().slots(), it.hosts.now);
+            let place = match &mut it.sender {
+                Sends::Inlined(sender) => sender.place(now).unwrap(),
+                _ => u64::from(COPIES) + number % 5 * u64::from(LEN_MAX),
+            };
             let bytes = it.message(1 + number as usize * 5);
-            let (now, len) = (it.hosts.now, bytes.len() as u64);
-
+            let len = bytes.len() as u64;
             memory.write(place, &bytes).unwrap();
             let mut send = |at: u64, len| {
                 it.sender.end().send_region(&mut it.from.link, now, &memory, at..at + len)
@@ -226,6 +263,31 @@ fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
         }
         assert_eq!((it.readers[0].got, it.from.link.copied_bytes()), (40, 0), "{what:?}");
     }
+}
+
+#[test]
+fn what_stands_in_the_applications_memory_before_is_no_message() {
+    let what = (Which::Inlined, false);
+    let mut it = Channel::new(what, 0);
+    let memory = Arc::new(Region::new(5 * 208).unwrap());
+    for word in 0..5 * 26 {
+        let of = Position::from_bits(word / 26);
+        memory.store_release(word * WORD, bells::bell(of, (0, 8)).to_le()).unwrap();
+    }
+    let config = ReadSlotConfig::default().with(|it| (it.slots, it.len_max) = (5, LEN_MAX));
+    let too_short = Arc::new(Region::new(5 * 208 - 8).unwrap());
+    let desk = &mut it.hosts.desk(&it.from);
+    let refused = inlined_bell::Sender::open_in(desk, config, too_short);
+    assert!(matches!(refused, Err(OpenError::Settings { value: 1032, .. })), "{refused:?}");
+
+    it.sender = Sends::Inlined(SlotSender::open_in(desk, config, memory).unwrap());
+    it.join(Node::new(2));
+    it.settle(20);
+    for _ in 0..7 {
+        it.send(8).unwrap();
+        it.settle(10);
+    }
+    assert_eq!(it.readers[0].got, 7, "what was sent, and nothing else");
 }
 
 #[test]
@@ -255,6 +317,8 @@ fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again
         assert!(refused > 0, "it held them up first");
         assert_eq!(it.sender.end().standing(3), Standing::Silent, "{what:?}");
         it.hosts.step = Duration::from_micros(10);
+        // What the others have not taken yet may hold all slots.
+        it.settle(20);
         it.join(Node::new(9));
         it.send(70).unwrap();
         it.settle(40);
@@ -349,7 +413,7 @@ fn garbage(what: (Which, bool), seed: u64) {
             let region = it.hosts.region(id).clone();
             let number = draw(8) + turn;
             let word = match draw(4) {
-                0 => number & 0xff | draw(400) << 8 | draw(300) << 36,
+                0 => number & 0xff | (draw(400) * draw(2)) << 8 | draw(300) << 36,
                 1 => number << 32 | draw(300),
                 2 => draw(1 << 31) << 32 | draw(1 << 31),
                 _ => 0,
@@ -357,8 +421,9 @@ fn garbage(what: (Which, bool), seed: u64) {
             region.store(draw(region.len() / 8) * 8, word.to_le()).unwrap();
         }
         if draw(3) == 0 {
-            let Sends::Notify(sender) = &mut it.sender;
-            sender.bells.tell_any(Position::from_bits(turn + 1), draw(1 << 40));
+            if let Sends::Notify(sender) = &mut it.sender {
+                sender.bells.tell_any(Position::from_bits(turn + 1), draw(1 << 40));
+            }
             it.poll_sender();
             it.hosts.serve_all(&mut it.from);
         }

@@ -79,4 +79,6 @@ impl End for without_zeroing::Receiver {}
 impl End for read_ring::detached_bell::Receiver {}
 impl End for read_ring::inlined_bell::Receiver {}
 impl End for read_ring::notify_receiver::Receiver {}
+impl End for read_slot::detached_bell::Receiver {}
+impl End for read_slot::inlined_bell::Receiver {}
 impl End for read_slot::notify_receiver::Receiver {}

@@ -109,6 +109,8 @@ pub(crate) const ROWS: &[Row] = &[
         has_places: true,
         ..pair(Kind::SharedRingWithZeroing, shared_ring_with_zeroing)
     },
+    broadcast(Kind::ReadSlotDetached, [read_slot_detached, read_slot_detached_into]),
+    broadcast(Kind::ReadSlotInlined, [read_slot_inlined, read_slot_inlined_into]),
     broadcast(Kind::ReadSlotNotify, [read_slot_notify, read_slot_notify_into]),
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
     broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
@@ -427,6 +429,70 @@ impl Settings {
     fn read_slots_by_len(&self, world: &World) -> ReadSlotConfig {
         self.read_slots(world, 2 * self.room)
     }
+}
+
+fn open_read_slot_detached(
+    world: &mut World,
+    it: &Settings,
+    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, &Terms) -> Option<Box<dyn End>>,
+) -> Ends {
+    use read_slot::detached_bell::Sender;
+    let open = |world: &mut World, from| {
+        let config = it.read_slots_by_len(world);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, 0));
+        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
+        receiver(&mut world.registrar(to), config, &terms)
+    })
+}
+
+fn read_slot_detached(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::detached_bell::Receiver;
+    open_read_slot_detached(world, it, |registrar, config, terms| {
+        Some(Box::new(Receiver::join(registrar, config, terms).unwrap()))
+    })
+}
+
+fn read_slot_detached_into(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::detached_bell::Into;
+    open_read_slot_detached(world, it, |registrar, config, terms| {
+        Into::join(registrar, config, terms).unwrap().close(registrar).unwrap();
+        None
+    })
+}
+
+fn open_read_slot_inlined(
+    world: &mut World,
+    it: &Settings,
+    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, &Terms) -> Option<Box<dyn End>>,
+) -> Ends {
+    use read_slot::inlined_bell::Sender;
+    let open = |world: &mut World, from| {
+        let config = it.read_slots(world, it.room);
+        Sender::open(&mut world.registrar(from), config).unwrap()
+    };
+    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+        let (peer, config) = (world.peer(to), it.reader(world, 0));
+        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
+        receiver(&mut world.registrar(to), config, &terms)
+    })
+}
+
+fn read_slot_inlined(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::inlined_bell::Receiver;
+    open_read_slot_inlined(world, it, |registrar, config, terms| {
+        Some(Box::new(Receiver::join(registrar, config, terms).unwrap()))
+    })
+}
+
+fn read_slot_inlined_into(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::inlined_bell::Into;
+    open_read_slot_inlined(world, it, |registrar, config, terms| {
+        Into::join(registrar, config, terms).unwrap().close(registrar).unwrap();
+        None
+    })
 }
 
 type Told = (Option<Box<dyn End>>, Terms);

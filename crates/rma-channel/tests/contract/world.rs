@@ -42,6 +42,8 @@ pub(crate) struct World {
     /// How many recorded requests are replayed in each two round trips.
     pub(crate) replays: usize,
     replay_at: Instant,
+    /// For how many timeouts readers count that tell nothing: longer than hosts stop for.
+    pub(crate) patience: u32,
     /// When all look, though nothing has happened.
     tick_at: Instant,
 }
@@ -57,7 +59,7 @@ impl World {
     pub(crate) const STANDS_STILL: bool = true;
 
     /// More events than any run needs between two that a sender or a receiver learns something by.
-    pub(crate) const IDLE_STEPS_MAX: u64 = 200_000;
+    pub(crate) const IDLE_STEPS_MAX: u64 = 1_000_000;
 
     pub(crate) fn new(options: NetworkOptions) -> Self {
         let nodes = options.nodes;
@@ -73,6 +75,7 @@ impl World {
             pauses: VecDeque::new(),
             replays: 0,
             replay_at: Instant::ZERO,
+            patience: 10,
             tick_at: Instant::ZERO,
         }
     }
@@ -140,9 +143,9 @@ impl World {
         (0..self.links.len() as u16).map(NodeId)
     }
 
-    /// For how long readers count that tell nothing: longer than hosts stop for.
+    /// For how long readers count that tell nothing.
     pub(crate) fn reader_timeout(&self) -> Duration {
-        (self.network.options().nic.timing.timeout * 10).max(Duration::from_millis(1))
+        (self.network.options().nic.timing.timeout * self.patience).max(Duration::from_millis(1))
     }
 
     /// How long readers wait after a look that found nothing: not at all where hops are counted.

@@ -1,0 +1,137 @@
+//! Read slot, detached bell (§4.5): the sender stores a message's bell in a word elsewhere, which
+//! says where the message lies. Receivers READ bells until they are set, and then the messages.
+//!
+//! A look reads the bells of several messages, which are then read at the same time, and at that of
+//! the next look.
+
+use std::collections::VecDeque;
+
+use rma_core::{
+    grant::Grant, op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant,
+};
+use rma_shm::Region;
+
+use super::{
+    Bells, Joined, ReadSlotConfig, SlotSender,
+    bells::{BellLook, BellWords, open_look},
+    looking::Looks,
+    receiver::SlotReceiver,
+};
+use crate::{
+    into::{Fault, Finds, Found, IntoReceiver},
+    link::Link,
+    read_ring::receiver::Pace,
+    registrar::{Peer, Registrar},
+    ring::Position,
+    table::Kind,
+    terms::{OpenError, Side, Terms},
+};
+
+/// The sender's end.
+pub type Sender = SlotSender<Elsewhere>;
+
+/// The receiver's end that has memory for messages.
+pub type Receiver = SlotReceiver<BellFinds>;
+
+/// The receiver's end that reads into the application's memory.
+pub type Into = IntoReceiver<BellFinds>;
+
+/// Bells in a region of their own.
+#[derive(Debug)]
+pub struct Elsewhere(BellWords);
+
+impl Bells for Elsewhere {
+    const KIND: Kind = Kind::ReadSlotDetached;
+
+    fn len(config: &ReadSlotConfig) -> u64 {
+        config.copies.into()
+    }
+
+    fn open<R: Registrar>(
+        registrar: &mut R,
+        config: &ReadSlotConfig,
+        memory: &Region,
+    ) -> Result<Self, OpenError<R::Error>> {
+        BellWords::open(registrar, config, memory).map(Self)
+    }
+
+    fn grant<R: Registrar>(
+        &self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Option<Grant>, OpenError<R::Error>> {
+        self.0.grant(registrar, peer)
+    }
+
+    fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
+        self.0.take(number, len, freed)
+    }
+
+    fn may_lie(&self, _: Position, offset: u64) -> bool {
+        self.0.may_lie(offset)
+    }
+
+    //= channels#4.5-detached
+    fn ring(&mut self, _: &RegisteredRegion, number: Position, at: (u64, u32)) {
+        self.0.ring(number, at);
+    }
+}
+
+impl Sender {
+    /// What `peer` has to be told to receive all that is sent from now on.
+    ///
+    /// # Errors
+    /// If there are too many receivers, or the host has no room.
+    pub fn admit<R: Registrar>(
+        &mut self,
+        registrar: &mut R,
+        peer: Peer,
+    ) -> Result<Terms, OpenError<R::Error>> {
+        let (_, grants) = self.admit_to(registrar, peer)?;
+        Ok(Terms::new(self.agreed(), Side::Sender, grants))
+    }
+}
+
+/// Finds messages by looking at bells.
+#[derive(Debug)]
+pub struct BellFinds {
+    look: BellLook,
+}
+
+impl Looks for BellFinds {
+    const KIND: Kind = Kind::ReadSlotDetached;
+    const GRANTS: &[OpType] = &[OpType::Read, OpType::Write, OpType::Read, OpType::Read];
+
+    fn open<R: Registrar>(
+        registrar: &mut R,
+        joined: &Joined,
+        pace: Pace,
+    ) -> Result<Self, OpenError<R::Error>> {
+        Ok(Self { look: open_look(registrar, joined, pace)? })
+    }
+}
+
+impl Finds for BellFinds {
+    fn begin(&mut self, start: Position) {
+        self.look.messages().next = start;
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.look.poll_timeout()
+    }
+
+    fn poll<P: AsMut<CommandPortal>>(
+        &mut self,
+        link: &mut Link<P>,
+        now: Instant,
+        tail: Position,
+        found: &mut VecDeque<Found>,
+    ) -> Result<Option<Instant>, Fault> {
+        let nothing = self.look.take(link, found)?;
+        let messages = self.look.messages();
+        let room = messages.slots.saturating_sub(messages.next.since(tail));
+        // What is known of is asked for first: a look before it would make it wait.
+        self.look.begin(link, now, if found.is_empty() { room } else { 0 })?;
+        Ok(nothing)
+    }
+}

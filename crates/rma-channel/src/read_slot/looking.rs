@@ -1,0 +1,72 @@
+//! Receivers that look for messages by themselves, of senders that issue nothing (§4.5).
+
+use rma_core::op::OpType;
+
+use super::{Joined, receiver::SlotReceiver};
+use crate::{
+    close::opened,
+    into::{Finds, IntoReceiver},
+    read_ring::{ReaderConfig, receiver::Pace},
+    registrar::Registrar,
+    table::Kind,
+    terms::{OpenError, Terms},
+};
+
+/// A way to find messages by looking for them.
+pub(crate) trait Looks: Finds + Sized {
+    /// Which channel's.
+    const KIND: Kind;
+
+    /// What grants are for: its seat, messages, and bells elsewhere.
+    const GRANTS: &[OpType];
+
+    fn open<R: Registrar>(
+        registrar: &mut R,
+        joined: &Joined,
+        pace: Pace,
+    ) -> Result<Self, OpenError<R::Error>>;
+}
+
+fn join<R: Registrar, F: Looks>(
+    registrar: &mut R,
+    config: ReaderConfig,
+    terms: &Terms,
+) -> Result<(Joined, IntoReceiver<F>), OpenError<R::Error>> {
+    let joined = super::check(registrar, (F::KIND, config.name), F::GRANTS, terms)?;
+    let finds = F::open(registrar, &joined, Pace::new(config.every))?;
+    let into = joined.clone().into_receiver(registrar, finds)?;
+    Ok((joined, into))
+}
+
+#[expect(private_bounds, reason = "both ways to look are in this module's parent")]
+impl<F: Looks> IntoReceiver<F> {
+    /// A receiver's end, of what its sender has told.
+    ///
+    /// # Errors
+    /// If the terms are not for this receiver, or the host has no room.
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        terms: &Terms,
+    ) -> Result<Self, OpenError<R::Error>> {
+        opened(registrar, |registrar| Ok(join(registrar, config, terms)?.1))
+    }
+}
+
+#[expect(private_bounds, reason = "both ways to look are in this module's parent")]
+impl<F: Looks> SlotReceiver<F> {
+    /// A receiver's end, of what its sender has told.
+    ///
+    /// # Errors
+    /// As [`IntoReceiver::join`].
+    pub fn join<R: Registrar>(
+        registrar: &mut R,
+        config: ReaderConfig,
+        terms: &Terms,
+    ) -> Result<Self, OpenError<R::Error>> {
+        opened(registrar, |registrar| {
+            let (joined, into) = join(registrar, config, terms)?;
+            Self::new(registrar, &joined, into)
+        })
+    }
+}
