@@ -87,6 +87,22 @@ impl Claim {
     }
 }
 
+/// Why a receiver has no more messages, once it has been told: it stays so, whatever comes.
+#[derive(Debug, Default)]
+pub(crate) struct Ended(Option<ReceiveError>);
+
+impl Ended {
+    /// What was told, if anything was.
+    pub(crate) fn check(&self) -> Result<(), ReceiveError> {
+        self.0.map_or(Ok(()), Err)
+    }
+
+    /// This is being told.
+    pub(crate) fn keep<T>(&mut self, told: Result<T, ReceiveError>) -> Result<T, ReceiveError> {
+        told.inspect_err(|&error| self.0 = Some(error))
+    }
+}
+
 /// A receiver's messages: the part of a [`Receiver`] that needs no link.
 pub trait Claims: Close + fmt::Debug {
     /// Takes the next message, if it has come: the paper's `ReceiveRegion`.

@@ -35,7 +35,7 @@ use crate::{
     close::{Close, Registered},
     flow::{self, Teller},
     link::Link,
-    receiver::{Claim, Claims, ReceiveError, Receiver, read},
+    receiver::{Claim, Claims, Ended, ReceiveError, Receiver, read},
     registrar::{Peer, Registrar},
     ring::{Position, Reads, RingLen},
     table::Kind,
@@ -155,6 +155,7 @@ fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
         reader,
         teller: Teller::new(grants[0], word, config.len.get()),
         registered: Registered::default(),
+        told: Ended::default(),
     }))
 }
 
@@ -177,6 +178,8 @@ pub struct RingReceiver<R: Reads> {
     teller: Teller,
     /// For [`Close`].
     registered: Registered,
+    /// What it has told last, if that was an error.
+    told: Ended,
 }
 
 impl<R: Reads> Close for RingReceiver<R> {
@@ -195,7 +198,8 @@ impl<R: Reads> RingReceiver<R> {
 
 impl<R: Reads> Claims for RingReceiver<R> {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
-        let record = self.reader.poll()?;
+        self.told.check()?;
+        let record = self.told.keep(self.reader.poll().map_err(ReceiveError::Malformed))?;
         Ok(record.map(|record| Claim { record, from: None }))
     }
 

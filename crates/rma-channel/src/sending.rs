@@ -11,7 +11,7 @@ use rma_core::{
 
 use crate::{
     link::Link,
-    ring::{Position, Room},
+    ring::{Malformed, Position, Room},
     sender::{SendError, SendHandle, SendState},
 };
 
@@ -97,6 +97,8 @@ pub(crate) struct Sending {
     failed: usize,
     /// All before this one of those ever sent are over.
     first_open: u64,
+    /// A tail was told that cannot be.
+    malformed: Option<Malformed>,
 }
 
 impl Sending {
@@ -212,6 +214,9 @@ impl Sending {
 
     /// Whether more may be sent.
     pub(crate) fn check(&self) -> Result<(), SendError> {
+        if let Some(malformed) = self.malformed {
+            return Err(malformed.into());
+        }
         if self.failed == 0 {
             return Ok(());
         }
@@ -244,6 +249,12 @@ impl Sending {
         let told = Position::from_bits(word.load(0).map_or(0, u64::from_le));
         // Bytes that are under way must not change, whatever the receiver has seen of them.
         let changeable = self.sent.get(open + over).map_or(room.head(), |sent| sent.position);
+        if self.malformed.is_none() {
+            self.malformed = room.newest(told).err();
+        }
+        if let Some(malformed) = self.malformed {
+            return Err(malformed.into());
+        }
         let (told, behind) = (room.newest(told)?, room.tail());
         let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
         room.told(tail)?;

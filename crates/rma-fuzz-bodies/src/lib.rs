@@ -9,6 +9,7 @@ mod aead;
 mod nic;
 mod packet;
 mod portals;
+mod record;
 mod ring;
 mod script;
 
@@ -40,6 +41,7 @@ use script::Script;
 pub use aead::aead;
 pub use nic::nic;
 pub use packet::packet;
+pub use record::Seen;
 
 /// Any bytes either are no frame, or a header that writes back to the same octets, and as much
 /// payload as it says.
@@ -127,4 +129,13 @@ pub fn ring(data: &[u8]) -> Option<Arc<NicCounters>> {
         return None;
     }
     Some(portals::run(&mut script))
+}
+
+/// Channels of all kinds, of whose memory, events and ops a script does what it likes.
+///
+/// Asserts: no end panics, or reads outside; what is claimed lies in memory and was not claimed
+/// before; who was told what cannot be says so ever after; and until somebody writes what is not
+/// theirs to write, each message comes whole, once and in order. Returns what has happened.
+pub fn record(data: &[u8]) -> Seen {
+    record::run(&mut Script(data))
 }

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use rma_core::{crypto::ProviderKind, op::OpStatus};
+use rma_fuzz_bodies::Seen;
 use rma_lab::evidence;
 use rma_sim::prng::Prng;
 
@@ -77,6 +78,13 @@ fn the_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
 }
 
 #[test]
+fn the_record_corpus_breaks_no_promise_and_tells_of_what_cannot_be() {
+    let mut total = Seen::default();
+    replay("record", |script| add(&mut total, rma_fuzz_bodies::record(script)));
+    show(format_args!("its corpus"), total);
+}
+
+#[test]
 fn random_scripts_break_no_promise() {
     const SCRIPTS: usize = 2000;
     let mut prng = Prng::new(1);
@@ -87,9 +95,10 @@ fn random_scripts_break_no_promise() {
         rma_fuzz_bodies::wire(&script);
         rma_fuzz_bodies::packet(&script);
         rma_fuzz_bodies::ring(&script);
+        rma_fuzz_bodies::record(&script);
     }
     evidence::show(format_args!(
-        "fuzz targets nic, wire, packet and ring: {SCRIPTS} random scripts each"
+        "fuzz targets nic, wire, packet, ring and record: {SCRIPTS} random scripts each"
     ));
 }
 
@@ -142,4 +151,47 @@ fn scripts_of_honest_steps_break_no_promise() {
         "fuzz target nic: {SCRIPTS} scripts of honest steps, in which {succeeded} ops were OK"
     ));
     assert!(succeeded > 100, "{succeeded}");
+}
+
+/// Scripts in which channels are used, and now and then something is written that is nobody's to
+/// write; in random bytes there is more of that than messages.
+#[test]
+fn scripts_of_channels_break_no_promise() {
+    const SCRIPTS: usize = 20_000;
+    // Steps of ends and engines, the last three of which are hostile; and how many operands each
+    // of the sixteen has.
+    const STEPS: &[u8] = &[0, 0, 0, 2, 2, 2, 4, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 12, 15];
+    const OPERANDS: [usize; 16] = [1, 1, 0, 0, 1, 0, 0, 1, 2, 1, 1, 0, 7, 7, 7, 9];
+    let mut prng = Prng::new(3);
+    let mut total = Seen::default();
+    for _ in 0..SCRIPTS {
+        let mut script = vec![0; 2];
+        prng.fill(&mut script);
+        let hostile = 3 * prng.below(2) as usize;
+        for _ in 0..prng.below(150) {
+            let step = prng.choose(&STEPS[..STEPS.len() - hostile]);
+            let mut operands = vec![0; OPERANDS[usize::from(step)]];
+            prng.fill(&mut operands);
+            script.push(step | (prng.below(16) as u8) << 4);
+            script.extend(operands);
+        }
+        add(&mut total, rma_fuzz_bodies::record(&script));
+    }
+    show(format_args!("{SCRIPTS} scripts"), total);
+}
+
+fn add(total: &mut Seen, seen: Seen) {
+    total.claimed += seen.claimed;
+    total.malformed += seen.malformed;
+    total.malformed_tails += seen.malformed_tails;
+}
+
+/// What has happened in scripts for `record`: all that there is to happen.
+fn show(scripts: core::fmt::Arguments<'_>, total: Seen) {
+    let Seen { claimed, malformed, malformed_tails } = total;
+    evidence::show(format_args!(
+        "fuzz target record: {scripts}, in which {claimed} messages were claimed, and {malformed} receivers and \
+         {malformed_tails} senders were told what cannot be"
+    ));
+    assert!(claimed > 100 && malformed > 5 && malformed_tails > 5, "{total:?}");
 }

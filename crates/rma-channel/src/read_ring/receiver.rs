@@ -27,7 +27,7 @@ use crate::{
     into::Fault,
     link::Link,
     reading::{Reading, ReadingMemory, is_passing, submit},
-    receiver::{Claim, Claims, ReceiveError, Receiver, read},
+    receiver::{Claim, Claims, Ended, ReceiveError, Receiver, read},
     registrar::Registrar,
     ring::{Held, Malformed, Position, Record, RingLen, WORD},
     table::Kind,
@@ -195,6 +195,8 @@ pub struct RingReceiver<L: Look> {
     is_idle: bool,
     /// For [`Close`].
     registered: Registered,
+    /// What it has told last, if that was an error.
+    told: Ended,
 }
 
 /// What a receiver joins with: which grants of the terms there are besides seat and ring.
@@ -274,6 +276,7 @@ impl<L: Look> RingReceiver<L> {
             bodies,
             is_idle: true,
             registered: Registered::default(),
+            told: Ended::default(),
         }
     }
 
@@ -372,8 +375,10 @@ impl<L: Look> Close for RingReceiver<L> {
     }
 }
 
-impl<L: Look> Claims for RingReceiver<L> {
-    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+#[expect(private_bounds, reason = "the three kinds of looks are all there are")]
+impl<L: Look> RingReceiver<L> {
+    /// The next message, if it is there and believed.
+    fn take(&mut self) -> Result<Option<Claim>, ReceiveError> {
         let (position, believed) = (self.next, self.reading.believed());
         if !self.is_begun || position == believed {
             return self.reading.ended().map_or(Ok(None), Err);
@@ -395,6 +400,14 @@ impl<L: Look> Claims for RingReceiver<L> {
         self.next = end;
         let record = Record { position, offset: ring.offset(position) + WORD, len };
         Ok(Some(Claim { record, from: None }))
+    }
+}
+
+impl<L: Look> Claims for RingReceiver<L> {
+    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+        self.told.check()?;
+        let taken = self.take();
+        self.told.keep(taken)
     }
 
     fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {

@@ -14,7 +14,8 @@ use crate::{
     into::{Finds, IntoReceiver},
     link::Link,
     receiver::{
-        Claim, Claims, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState, Receiver, read,
+        Claim, Claims, Ended, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState, Receiver,
+        read,
     },
     registrar::Registrar,
     ring::{Record, WORD, padded},
@@ -32,6 +33,8 @@ pub struct SlotReceiver<F: Finds> {
     /// What is being received, in order.
     under_way: VecDeque<(ReceiveHandle, Record)>,
     ended: Option<ReceiveError>,
+    /// What it has told last, if that was an error.
+    told: Ended,
 }
 
 /// How many buffers a receiver has at most; no more than its sender has slots.
@@ -53,7 +56,14 @@ impl<F: Finds> SlotReceiver<F> {
         let buffers = u64::from(joined.slots.min(BUFFERS_MAX));
         let memory = super::own(registrar, buffers * stride)?;
         let free = (0..buffers).map(|buffer| buffer * stride + WORD).collect();
-        Ok(Self { into, memory, free, under_way: VecDeque::new(), ended: None })
+        Ok(Self {
+            into,
+            memory,
+            free,
+            under_way: VecDeque::new(),
+            ended: None,
+            told: Ended::default(),
+        })
     }
 
     /// The region that messages land in.
@@ -75,8 +85,10 @@ impl<F: Finds> Close for SlotReceiver<F> {
     }
 }
 
-impl<F: Finds> Claims for SlotReceiver<F> {
-    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+#[expect(private_bounds, reason = "the three ways to find messages are all there are")]
+impl<F: Finds> SlotReceiver<F> {
+    /// The next message, if it has been received.
+    fn take(&mut self) -> Result<Option<Claim>, ReceiveError> {
         let Some((handle, _)) = self.under_way.front() else {
             return self.ended.map_or(Ok(None), Err);
         };
@@ -88,6 +100,14 @@ impl<F: Finds> Claims for SlotReceiver<F> {
             ReceiveState::Failed(error) => Err(error),
             ReceiveState::Receiving => Ok(None),
         }
+    }
+}
+
+impl<F: Finds> Claims for SlotReceiver<F> {
+    fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
+        self.told.check()?;
+        let taken = self.take();
+        self.told.keep(taken)
     }
 
     fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {

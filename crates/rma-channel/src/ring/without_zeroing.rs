@@ -239,7 +239,9 @@ impl Reads for Reader {
             return Ok(None);
         }
         let (len, lap) = (head as u32, ring.lap(position));
-        let fits = 0 < len && len <= len_max && footprint(len) + WORD <= ring.get();
+        // As far as its sender may be ahead of what was given back: one word stays free.
+        let used = position.since(self.tail) + footprint(len) + WORD;
+        let fits = 0 < len && len <= len_max && used <= ring.get();
         if !fits || head != ring.head(position, len) {
             let position = position.to_bits();
             return Err(Malformed::Record { position, head, len_max, lap });

@@ -350,10 +350,11 @@ impl<F: Finds> Close for SharedReceiver<F> {
 
 impl<F: Finds> Claims for SharedReceiver<F> {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
-        if self.ready.is_empty() {
-            self.look()?;
-        }
-        let Some((position, len, from)) = self.ready.pop_front() else { return Ok(None) };
+        let looked = if self.ready.is_empty() { self.look() } else { Ok(()) };
+        let Some((position, len, from)) = self.ready.pop_front() else {
+            // What came before it was handed out.
+            return looked.map(|()| None).map_err(ReceiveError::Malformed);
+        };
         let offset = self.landed.get(&position).map_or(0, |landed| landed.offset);
         Ok(Some(Claim { record: Record { position, offset, len }, from }))
     }

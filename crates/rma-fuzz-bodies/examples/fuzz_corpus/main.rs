@@ -1,6 +1,6 @@
 //! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`,
-//! packets of them for `packet`, short stories of two NICs for `nic`. Run it from the root of the
-//! repository:
+//! packets of them for `packet`, short stories of two NICs for `nic` and of channels for `record`.
+//! Run it from the root of the repository:
 //!
 //! ```text
 //! cargo run -p rma-fuzz-bodies --example fuzz_corpus
@@ -10,6 +10,7 @@
 
 mod frames;
 mod packets;
+mod records;
 mod stories;
 mod story;
 
@@ -19,7 +20,9 @@ fn main() -> io::Result<()> {
     let corpus = Path::new("fuzz/corpus");
     let frames = frames::all();
     let packets = packets::all(&frames);
-    for (target, files) in [("wire", frames), ("packet", packets), ("nic", stories::all())] {
+    let (nic, record) = (stories::all(), records::all());
+    for (target, files) in [("wire", frames), ("packet", packets), ("nic", nic), ("record", record)]
+    {
         let directory = corpus.join(target);
         fs::create_dir_all(&directory)?;
         for (name, bytes) in files {

@@ -1,0 +1,108 @@
+//! Terms that nobody honest has made: any bytes, or terms of any kind with any numbers and grants.
+
+use rma_channel::{
+    OpenError, SendError, Sender, Terms,
+    read_ring::{self, ReaderConfig},
+    read_slot,
+    send_recv::{bufferless, shared},
+    shared_ring,
+    write_slot::reserve_slot,
+};
+use rma_core::op::OpType;
+use rma_sim::net::frame::NodeId;
+
+use super::world::{NodeRegistrar, World};
+use crate::script::Script;
+
+/// What ends of many senders or receivers are told to join with.
+const NAME: u64 = 7;
+
+/// Who joins, and whose terms they should be.
+const US: NodeId = NodeId(0);
+const THEM: NodeId = NodeId(1);
+
+/// Any bytes are no terms, or terms that are these bytes; and who joins with some is refused, or
+/// is an end that does no harm.
+pub(super) fn run(script: &mut Script<'_>) {
+    let bytes = match script.number() % 3 {
+        0 => script.take(usize::MAX).to_vec(),
+        _ => told(script),
+    };
+    let Ok(terms) = Terms::from_bytes(&bytes) else { return };
+    assert_eq!(terms.to_bytes(), bytes, "other terms than were told");
+    join(&terms);
+}
+
+/// A number that may be a length, a count, or anything.
+fn number(script: &mut Script<'_>) -> u64 {
+    match script.number() % 4 {
+        0 => script.number() as u64,
+        1 => 1 << (script.number() % 64),
+        2 => (1 << (script.number() % 64)) - 1,
+        _ => script.wide() << (script.number() % 48),
+    }
+}
+
+/// Terms as bytes, which make some sense.
+fn told(script: &mut Script<'_>) -> Vec<u8> {
+    let world = World::new(2);
+    let [us, them] = [US, THEM].map(|node| world.peer(node));
+    let (kind, side, count) = (script.number() as u8, script.number() as u8 % 3, script.number());
+    let count = count as u8 % 12;
+    let mut bytes = b"RMAchan1".to_vec();
+    bytes.extend([kind % 24, side, count]);
+    for number in [NAME, number(script), number(script), number(script)] {
+        bytes.extend(number.to_le_bytes());
+    }
+    for _ in 0..count {
+        let op_type = OpType::Read as u8 + script.number() as u8 % 9;
+        bytes.extend(them.address.to_octets());
+        bytes.extend(us.address.to_octets());
+        bytes.extend((script.number() as u32).to_le_bytes());
+        bytes.extend(number(script).to_le_bytes());
+        bytes.extend(us.pid.0.to_le_bytes());
+        bytes.push(op_type);
+        bytes.extend([script.number() as u8; 16]);
+    }
+    bytes
+}
+
+/// Every end that takes a channel as its terms say it is joins with these.
+fn join(terms: &Terms) {
+    send(|registrar| shared::Sender::join(registrar, terms, 2));
+    send(|registrar| bufferless::Sender::join(registrar, terms, 2));
+    send(|registrar| reserve_slot::Sender::join(registrar, terms, 2));
+    send(|registrar| shared_ring::immediate::Sender::join(registrar, terms));
+    send(|registrar| shared_ring::with_zeroing::Sender::join(registrar, terms));
+    let mut world = World::new(2);
+    let config = ReaderConfig::new().with(|it| it.name = NAME);
+    let from = (world.peer(THEM), terms);
+    let registrar = &mut world.registrar(US);
+    // What became of them no end of theirs has to bear.
+    drop(read_ring::detached_bell::Receiver::join(registrar, config, terms));
+    drop(read_ring::inlined_bell::Receiver::join(registrar, config, terms));
+    drop(read_ring::notify_receiver::Receiver::join(registrar, config, from));
+    drop(read_slot::notify_receiver::Receiver::join(registrar, config, from));
+}
+
+/// A sender that has joined sends what it is told that it may.
+fn send<S: Sender, E: core::error::Error + 'static>(
+    join: impl FnOnce(&mut NodeRegistrar<'_>) -> Result<S, OpenError<E>>,
+) {
+    let mut world = World::new(2);
+    let Ok(mut sender) = join(&mut world.registrar(US)) else { return };
+    let longest = sender.len_max();
+    for len in [1, 8, longest.min(1 << 16)] {
+        let (link, now) = world.link(US);
+        let sent = sender.send(link, now, &vec![1; len as usize]);
+        if let Err(SendError::Len { max, .. }) = sent {
+            assert_eq!(max, longest, "as it says of itself");
+        }
+        for _ in 0..world.poll(0) {
+            world.apply(0, 0);
+        }
+        let (link, now) = world.link(US);
+        // None of their regions is there.
+        let _ = sender.poll(link, now);
+    }
+}
