@@ -29,6 +29,8 @@
 
 mod arrivals;
 #[cfg(test)]
+mod audience;
+#[cfg(test)]
 mod bench;
 pub mod choose;
 pub mod close;

@@ -7,10 +7,10 @@ use rma_core::op::{OpStatus, OpType};
 
 use super::*;
 use crate::{
+    audience::{Audience, Read, TIMEOUT, drawing},
     hand::{Claiming, Hosts, Node},
     readers::Standing,
     receiver::{ReceiveError, Receiver},
-    ring::Malformed,
     terms::Terms,
 };
 
@@ -39,56 +39,41 @@ const ALL: [Which; 8] = [
 ];
 
 #[derive(Debug)]
-enum Sends {
+enum Kinds {
     Detached(detached_bell::Sender),
     Inlined(inlined_bell::Sender),
     Notify(notify_receiver::Sender),
 }
 
-/// A sender, and receivers with what they have got.
-struct Channel {
+#[derive(Debug)]
+struct Sends {
     which: Which,
     len_max: u32,
-    hosts: Hosts,
-    from: Node,
-    sender: Sends,
-    sent: Vec<Vec<u8>>,
-    readers: Vec<End>,
+    it: Kinds,
 }
 
-struct End {
-    node: Node,
-    receiver: Box<dyn Receiver>,
-    got: usize,
-    ended: Option<ReceiveError>,
-}
-
-const TIMEOUT: Duration = Duration::from_millis(64);
-
-fn message(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (number * 151 + at * 7 + (at >> 3) * number) as u8).collect()
-}
-
-impl Sends {
+impl Read for Sends {
     fn as_sender(&mut self) -> &mut dyn Sender {
-        match self {
-            Self::Detached(it) => it,
-            Self::Inlined(it) => it,
-            Self::Notify(it) => it,
+        match &mut self.it {
+            Kinds::Detached(it) => it,
+            Kinds::Inlined(it) => it,
+            Kinds::Notify(it) => it,
         }
     }
 
     fn readers(&self) -> Vec<Reader> {
-        match self {
-            Self::Detached(it) => it.readers().collect(),
-            Self::Inlined(it) => it.readers().collect(),
-            Self::Notify(it) => it.readers().collect(),
+        match &self.it {
+            Kinds::Detached(it) => it.readers().collect(),
+            Kinds::Inlined(it) => it.readers().collect(),
+            Kinds::Notify(it) => it.readers().collect(),
         }
     }
 }
 
+type Channel = Audience<Sends>;
+
 impl Channel {
-    fn new(which: Which, len: u64, len_max: u32, readers: u8) -> Self {
+    fn open(which: Which, len: u64, len_max: u32, readers: u8) -> Self {
         let (mut hosts, from) = (Hosts::new(), Node::new(1));
         let prefetch = if let Which::Inlined(prefetch) = which { prefetch } else { 0 };
         let config = ReadRingConfig::default().with(|it| {
@@ -96,19 +81,18 @@ impl Channel {
             (it.readers, it.reader_timeout) = (4, TIMEOUT);
         });
         let desk = &mut hosts.desk(&from);
-        let sender = match which {
+        let it = match which {
             Which::Detached | Which::DetachedInto => {
-                Sends::Detached(detached_bell::Sender::open(desk, config).unwrap())
+                Kinds::Detached(detached_bell::Sender::open(desk, config).unwrap())
             }
             Which::Inlined(_) | Which::InlinedInto => {
-                Sends::Inlined(inlined_bell::Sender::open(desk, config).unwrap())
+                Kinds::Inlined(inlined_bell::Sender::open(desk, config).unwrap())
             }
             Which::Notify | Which::NotifyInto => {
-                Sends::Notify(notify_receiver::Sender::open(desk, config).unwrap())
+                Kinds::Notify(notify_receiver::Sender::open(desk, config).unwrap())
             }
         };
-        let (sent, ends) = (Vec::new(), Vec::new());
-        let mut it = Self { which, len_max, hosts, from, sender, sent, readers: ends };
+        let mut it = Self::new(hosts, from, Sends { which, len_max, it });
         for number in 0..readers {
             it.join(Node::new(2 + number));
         }
@@ -116,12 +100,12 @@ impl Channel {
     }
 
     fn join(&mut self, node: Node) {
-        let (which, len_max) = (self.which, self.len_max);
+        let (which, len_max) = (self.sender.which, self.sender.len_max);
         let prefetch = if let Which::Inlined(prefetch) = which { prefetch } else { 0 };
         let config = ReaderConfig::new().with(|it| it.prefetch = prefetch);
         let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
-        let receiver: Box<dyn Receiver> = match &mut self.sender {
-            Sends::Detached(sender) => {
+        let receiver: Box<dyn Receiver> = match &mut self.sender.it {
+            Kinds::Detached(sender) => {
                 let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 let terms = Terms::from_bytes(&terms.to_bytes()).unwrap();
                 let desk = &mut hosts.desk(&node);
@@ -132,7 +116,7 @@ impl Channel {
                     Box::new(Claiming::new(into, desk, len_max))
                 }
             }
-            Sends::Inlined(sender) => {
+            Kinds::Inlined(sender) => {
                 let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 let desk = &mut hosts.desk(&node);
                 if which == Which::InlinedInto {
@@ -142,7 +126,7 @@ impl Channel {
                     Box::new(inlined_bell::Receiver::join(desk, config, &terms).unwrap())
                 }
             }
-            Sends::Notify(sender) => {
+            Kinds::Notify(sender) => {
                 let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
                 let (it, terms): (Box<dyn Receiver>, _) = if which == Which::Notify {
@@ -156,67 +140,7 @@ impl Channel {
                 it
             }
         };
-        self.readers.push(End { node, receiver, got: self.sent.len(), ended: None });
-    }
-
-    fn send(&mut self, len: usize) -> Result<SendHandle, SendError> {
-        let bytes = message(self.sent.len(), len);
-        let sent = self.sender.as_sender().send(&mut self.from.link, self.hosts.now, &bytes);
-        if sent.is_ok() {
-            self.sent.push(bytes);
-        }
-        sent
-    }
-
-    /// The sender looks after its readers.
-    fn poll_sender(&mut self) {
-        self.hosts.turn(&mut self.from);
-        self.sender.as_sender().poll(&mut self.from.link, self.hosts.now).unwrap();
-        self.from.take(self.hosts.now);
-    }
-
-    /// A reader looks, and takes what it can; what it gets is what comes next.
-    fn poll_reader(&mut self, index: usize) -> usize {
-        let end = &mut self.readers[index];
-        self.hosts.turn(&mut end.node);
-        let polled = end.receiver.poll(&mut end.node.link, self.hosts.now);
-        let before = end.got;
-        loop {
-            match end.receiver.claim() {
-                Ok(Some(claim)) => {
-                    let mut bytes = vec![0; claim.len()];
-                    end.receiver.read(&claim, 0, &mut bytes);
-                    assert_eq!(bytes, self.sent[end.got], "message {} of reader {index}", end.got);
-                    end.got += 1;
-                    end.receiver.free(claim);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    assert!(end.ended.is_none_or(|it| it == error), "it stays so");
-                    end.ended = Some(error);
-                    break;
-                }
-            }
-        }
-        if polled.is_err() {
-            assert_eq!(polled.err(), end.ended, "both say why");
-        } else {
-            end.receiver.poll(&mut end.node.link, self.hosts.now).unwrap();
-        }
-        end.node.take(self.hosts.now);
-        end.got - before
-    }
-
-    /// Everybody does what there is to do, again and again.
-    fn settle(&mut self, rounds: usize) {
-        for _ in 0..rounds {
-            self.poll_sender();
-            self.hosts.serve_all(&mut self.from);
-            for index in 0..self.readers.len() {
-                self.poll_reader(index);
-                self.hosts.serve_all(&mut self.readers[index].node);
-            }
-        }
+        self.add(node, receiver);
     }
 }
 
@@ -230,7 +154,7 @@ impl Channel {
 fn all_readers_get_all_messages_through_rings_that_wrap_whatever_their_lengths() {
     for which in ALL {
         for (len, len_max, readers) in [(1024, 300, 1), (1024, 300, 4), (1 << 15, 9000, 2)] {
-            let mut it = Channel::new(which, len, len_max, readers);
+            let mut it = Channel::open(which, len, len_max, readers);
             it.settle(4);
             for number in 0..400 {
                 let len = 1 + number * 37 % len_max as usize;
@@ -260,7 +184,7 @@ fn a_reader_that_trusts_asks_for_bells_and_bodies_alone() {
     for (which, looks) in
         [(Which::Detached, 2), (Which::Inlined(0), 2), (Which::Inlined(400), 1), (Which::Notify, 1)]
     {
-        let mut it = Channel::new(which, 4096, 300, 1);
+        let mut it = Channel::open(which, 4096, 300, 1);
         it.settle(8);
         for number in 0..20 {
             it.send(300).unwrap();
@@ -285,7 +209,7 @@ fn a_reader_that_trusts_asks_for_bells_and_bodies_alone() {
 #[test]
 fn several_messages_come_with_one_read_where_it_is_known_how_far() {
     for (which, bodies) in [(Which::Detached, 1), (Which::Inlined(400), 2), (Which::Notify, 1)] {
-        let mut it = Channel::new(which, 4096, 300, 1);
+        let mut it = Channel::open(which, 4096, 300, 1);
         it.settle(8);
         it.hosts.serve_all(&mut it.readers[0].node);
         it.poll_reader(0);
@@ -311,7 +235,7 @@ fn several_messages_come_with_one_read_where_it_is_known_how_far() {
 #[test]
 fn one_of_four_readers_that_stops_is_ejected_and_the_others_go_on() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 4);
+        let mut it = Channel::open(which, 1024, 200, 4);
         it.settle(8);
         let mut refused = 0;
         let mut number = 0;
@@ -355,7 +279,7 @@ fn one_of_four_readers_that_stops_is_ejected_and_the_others_go_on() {
 #[test]
 fn what_was_overwritten_is_not_believed_and_a_tail_told_after_that_renews_nothing() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 1);
+        let mut it = Channel::open(which, 1024, 200, 1);
         it.settle(8);
         it.send(150).unwrap();
         it.send(150).unwrap();
@@ -400,7 +324,7 @@ fn what_was_overwritten_is_not_believed_and_a_tail_told_after_that_renews_nothin
 #[test]
 fn a_reader_that_was_slow_and_still_counts_trusts_again_after_it_has_told() {
     for which in [Which::Detached, Which::Inlined(400)] {
-        let mut it = Channel::new(which, 4096, 300, 1);
+        let mut it = Channel::open(which, 4096, 300, 1);
         it.settle(8);
         // Nobody looks for a long time.
         it.hosts.now = it.hosts.now + TIMEOUT * 100;
@@ -423,13 +347,13 @@ fn a_reader_that_was_slow_and_still_counts_trusts_again_after_it_has_told() {
 #[test]
 fn a_tail_that_cannot_be_costs_its_reader_the_seat_and_nobody_else_anything() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 2);
+        let mut it = Channel::open(which, 1024, 200, 2);
         it.settle(8);
         it.send(100).unwrap();
-        let words = match &it.sender {
-            Sends::Detached(it) => it.readers.words(0),
-            Sends::Inlined(it) => it.readers.words(0),
-            Sends::Notify(it) => it.readers.words(0),
+        let words = match &it.sender.it {
+            Kinds::Detached(it) => it.readers.words(0),
+            Kinds::Inlined(it) => it.readers.words(0),
+            Kinds::Notify(it) => it.readers.words(0),
         };
         words.store(0, 1 << 40).unwrap();
         it.poll_sender();
@@ -451,7 +375,7 @@ fn a_tail_that_cannot_be_costs_its_reader_the_seat_and_nobody_else_anything() {
 #[test]
 fn a_seat_is_taken_again_and_who_had_it_is_told() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 4);
+        let mut it = Channel::open(which, 1024, 200, 4);
         it.settle(8);
         it.send(100).unwrap();
         it.hosts.step = TIMEOUT;
@@ -474,7 +398,7 @@ fn a_seat_is_taken_again_and_who_had_it_is_told() {
 
 #[test]
 fn a_notice_that_fails_is_told_again_and_nothing_is_overwritten_meanwhile() {
-    let mut it = Channel::new(Which::Notify, 1024, 200, 1);
+    let mut it = Channel::open(Which::Notify, 1024, 200, 1);
     it.settle(8);
     let handle = it.send(100).unwrap();
     it.poll_sender();
@@ -490,7 +414,7 @@ fn a_notice_that_fails_is_told_again_and_nothing_is_overwritten_meanwhile() {
 #[test]
 fn a_read_that_fails_for_good_breaks_the_receiver() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 1);
+        let mut it = Channel::open(which, 1024, 200, 1);
         it.settle(8);
         it.send(100).unwrap();
         it.poll_sender();
@@ -507,7 +431,7 @@ fn a_read_that_fails_for_good_breaks_the_receiver() {
 #[test]
 fn messages_are_accepted_when_they_are_sent_and_processed_when_all_have_processed_them() {
     for which in ALL {
-        let mut it = Channel::new(which, 1024, 200, 2);
+        let mut it = Channel::open(which, 1024, 200, 2);
         it.settle(8);
         for len in [0, 201] {
             let refused = SendError::Len { len, max: 200 };
@@ -528,64 +452,6 @@ fn messages_are_accepted_when_they_are_sent_and_processed_when_all_have_processe
     }
 }
 
-/// All that may happen, in any order: sends, looks, ops in any order, and time that goes by.
-fn chaos(which: Which, mut seed: u64) {
-    let mut draw = |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    };
-    let mut it = Channel::new(which, 1024, 120, 3);
-    // Some runs are hasty, some are slow.
-    let slow = draw(3);
-    for _ in 0..1500 {
-        match draw(12) {
-            0..3 => {
-                let _ = it.send(1 + draw(120));
-            }
-            3..5 => it.poll_sender(),
-            5 => drop(it.hosts.serve(&mut it.from)),
-            6..11 => {
-                let index = draw(3);
-                if draw(2) == 0 {
-                    it.poll_reader(index);
-                } else {
-                    let node = &mut it.readers[index].node;
-                    if !node.taken.is_empty() {
-                        let which = draw(node.taken.len());
-                        let command = node.taken.remove(which);
-                        it.hosts.carry_out(node, &command);
-                    }
-                }
-            }
-            _ => {
-                let jumps = [TIMEOUT / 1000, TIMEOUT / 50, TIMEOUT / 3];
-                it.hosts.now = it.hosts.now + jumps[slow.min(draw(3))];
-            }
-        }
-    }
-    // Windows have become small meanwhile.
-    for _ in 0..200 {
-        it.settle(8);
-        let is_over = |end: &End| end.ended.is_some() || end.got == it.sent.len();
-        if it.readers.iter().all(is_over) {
-            break;
-        }
-    }
-    let readers = it.sender.readers();
-    for (index, end) in it.readers.iter().enumerate() {
-        match end.ended {
-            None => {
-                let len = it.sent.len();
-                assert_eq!(end.got, len, "{which:?}: reader {index} has got all");
-            }
-            Some(ReceiveError::Ejected { .. }) => {
-                assert_ne!(readers[index].standing, Standing::Counts, "reader {index} counts");
-            }
-            Some(error) => panic!("{which:?}: {error}"),
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     //= channels#4.6-slow-reader
@@ -593,7 +459,7 @@ proptest! {
     #[test]
     fn whatever_happens_a_reader_gets_what_was_sent_or_is_ejected(seed: u64) {
         for which in ALL {
-            chaos(which, seed);
+            Channel::open(which, 1024, 120, 3).chaos(120, seed);
         }
     }
 
@@ -605,48 +471,27 @@ proptest! {
     }
 }
 
-/// A sender whose ring, head and seat are any bytes: receivers say so, and read nothing outside of
-/// what they were granted.
-fn garbage(which: Which, mut seed: u64) {
-    let mut draw = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
-    let mut it = Channel::new(which, 1024, 100, 1);
+/// A sender whose ring, head and seat are any bytes.
+fn garbage(which: Which, seed: u64) {
+    let mut draw = drawing(seed);
+    let mut it = Channel::open(which, 1024, 100, 1);
     it.settle(draw(8) as usize);
     for _ in 0..60 {
-        let ids: Vec<_> = it.readers[0].node.taken.iter().map(|it| it.remote_region).collect();
-        for id in ids {
-            let region = it.hosts.region(id).clone();
-            let words = region.len() / 8;
+        if matches!(which, Which::Notify | Which::NotifyInto) && draw(3) == 0 {
+            let _ = it.send(1 + draw(100) as usize);
+            it.poll_sender();
+            it.hosts.serve_all(&mut it.from);
+        }
+        let mut word = |words| {
             let word = match draw(4) {
                 0 => draw(110) | draw(3) << 32,
                 1 => draw(512) & !7,
                 2 => draw(1 << 31) << 32 | draw(1 << 31),
                 _ => 0,
             };
-            region.store(draw(words) * 8, word.to_le()).unwrap();
-        }
-        if matches!(which, Which::Notify | Which::NotifyInto) && draw(3) == 0 {
-            let _ = it.send(1 + draw(100) as usize);
-            it.poll_sender();
-            it.hosts.serve_all(&mut it.from);
-        }
-        let end = &mut it.readers[0];
-        it.hosts.turn(&mut end.node);
-        let polled = end.receiver.poll(&mut end.node.link, it.hosts.now);
-        while let Ok(Some(claim)) = end.receiver.claim() {
-            let mut bytes = vec![0; claim.len()];
-            assert_eq!(end.receiver.read(&claim, 0, &mut bytes), claim.len());
-            end.receiver.free(claim);
-        }
-        end.node.take(it.hosts.now);
-        it.hosts.serve_all(&mut end.node);
-        if let Err(error) = polled {
-            let malformed = ReceiveError::Malformed(Malformed::Head { told: 0, from: 0 });
-            let is_known = core::mem::discriminant(&error) == core::mem::discriminant(&malformed)
-                || matches!(error, ReceiveError::Ejected { .. });
-            assert!(is_known, "{which:?}: {error}");
+            [draw(words), word]
+        };
+        if !it.garbage(100, &mut word) {
             return;
         }
     }

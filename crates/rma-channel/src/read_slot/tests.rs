@@ -6,6 +6,7 @@ use rma_core::op::OpType;
 
 use super::*;
 use crate::{
+    audience::{Audience, Read, TIMEOUT, drawing},
     hand::{Claiming, Desk, Hosts, Node},
     read_ring::ReaderConfig,
     readers::Standing,
@@ -26,15 +27,10 @@ fn all() -> impl Iterator<Item = (Which, bool)> {
 }
 
 #[derive(Debug)]
-enum Sends {
+enum Kinds {
     Detached(detached_bell::Sender),
     Inlined(inlined_bell::Sender),
     Notify(notify_receiver::Sender),
-}
-
-trait SlotEnd: SendRegion {
-    fn standing(&self, seat: usize) -> Standing;
-    fn slots(&self) -> RegisteredRegion;
 }
 
 /// The receiver's end of a kind that looks, which its sender has admitted.
@@ -52,49 +48,53 @@ fn join_looking<F: looking::Looks + 'static>(
     }
 }
 
-impl<B: Bells> SlotEnd for SlotSender<B> {
-    fn standing(&self, seat: usize) -> Standing {
-        self.readers().nth(seat).unwrap().standing
-    }
-
-    fn slots(&self) -> RegisteredRegion {
-        self.memory().clone()
-    }
+/// Whose sender it is, and whether receivers read into memory of the application's.
+#[derive(Debug)]
+struct Sends {
+    what: (Which, bool),
+    it: Kinds,
 }
 
 impl Sends {
-    fn end(&mut self) -> &mut dyn SlotEnd {
-        match self {
-            Self::Detached(it) => it,
-            Self::Inlined(it) => it,
-            Self::Notify(it) => it,
+    fn end(&mut self) -> &mut dyn SendRegion {
+        match &mut self.it {
+            Kinds::Detached(it) => it,
+            Kinds::Inlined(it) => it,
+            Kinds::Notify(it) => it,
+        }
+    }
+
+    fn slots(&self) -> RegisteredRegion {
+        match &self.it {
+            Kinds::Detached(it) => it.memory().clone(),
+            Kinds::Inlined(it) => it.memory().clone(),
+            Kinds::Notify(it) => it.memory().clone(),
         }
     }
 }
 
-struct End {
-    node: Node,
-    receiver: Box<dyn Receiver>,
-    got: usize,
-    ended: Option<ReceiveError>,
+impl Read for Sends {
+    fn as_sender(&mut self) -> &mut dyn Sender {
+        self.end()
+    }
+
+    fn readers(&self) -> Vec<Reader> {
+        match &self.it {
+            Kinds::Detached(it) => it.readers().collect(),
+            Kinds::Inlined(it) => it.readers().collect(),
+            Kinds::Notify(it) => it.readers().collect(),
+        }
+    }
 }
 
-struct Channel {
-    what: (Which, bool),
-    hosts: Hosts,
-    from: Node,
-    sender: Sends,
-    sent: Vec<Vec<u8>>,
-    readers: Vec<End>,
-}
+type Channel = Audience<Sends>;
 
-const TIMEOUT: Duration = Duration::from_millis(64);
 const LEN_MAX: u32 = 200;
 const COPIES: u32 = 600;
 
 impl Channel {
     /// Five slots, in memory of the application's that has 1000 bytes besides.
-    fn new(what: (Which, bool), readers: u8) -> Self {
+    fn open(what: (Which, bool), readers: u8) -> Self {
         let (mut hosts, from) = (Hosts::new(), Node::new(1));
         let config = ReadSlotConfig::default().with(|it| {
             (it.slots, it.len_max, it.copies) = (5, LEN_MAX, COPIES);
@@ -102,13 +102,12 @@ impl Channel {
         });
         let desk = &mut hosts.desk(&from);
         let memory = Arc::new(Region::new(5 * 208 + 1000).unwrap());
-        let sender = match what.0 {
-            Which::Detached => Sends::Detached(SlotSender::open_in(desk, config, memory).unwrap()),
-            Which::Inlined => Sends::Inlined(SlotSender::open_in(desk, config, memory).unwrap()),
-            Which::Notify => Sends::Notify(SlotSender::open_in(desk, config, memory).unwrap()),
+        let it = match what.0 {
+            Which::Detached => Kinds::Detached(SlotSender::open_in(desk, config, memory).unwrap()),
+            Which::Inlined => Kinds::Inlined(SlotSender::open_in(desk, config, memory).unwrap()),
+            Which::Notify => Kinds::Notify(SlotSender::open_in(desk, config, memory).unwrap()),
         };
-        let (sent, ends) = (Vec::new(), Vec::new());
-        let mut it = Self { what, hosts, from, sender, sent, readers: ends };
+        let mut it = Self::new(hosts, from, Sends { what, it });
         for number in 0..readers {
             it.join(Node::new(2 + number));
         }
@@ -117,17 +116,17 @@ impl Channel {
 
     fn join(&mut self, node: Node) {
         let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
-        let (config, is_into) = (ReaderConfig::new(), self.what.1);
-        let receiver: Box<dyn Receiver> = match &mut self.sender {
-            Sends::Detached(sender) => {
+        let (config, is_into) = (ReaderConfig::new(), self.sender.what.1);
+        let receiver: Box<dyn Receiver> = match &mut self.sender.it {
+            Kinds::Detached(sender) => {
                 let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 join_looking::<detached_bell::BellFinds>(&mut hosts.desk(&node), &terms, is_into)
             }
-            Sends::Inlined(sender) => {
+            Kinds::Inlined(sender) => {
                 let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 join_looking::<inlined_bell::SlotFinds>(&mut hosts.desk(&node), &terms, is_into)
             }
-            Sends::Notify(sender) => {
+            Kinds::Notify(sender) => {
                 let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
                 let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
                 let (it, terms): (Box<dyn Receiver>, _) = if is_into {
@@ -141,65 +140,7 @@ impl Channel {
                 it
             }
         };
-        self.readers.push(End { node, receiver, got: self.sent.len(), ended: None });
-    }
-
-    fn message(&self, len: usize) -> Vec<u8> {
-        let number = self.sent.len();
-        (0..len).map(|at| (number * 151 + at * 7 + (at >> 3) * number) as u8).collect()
-    }
-
-    fn send(&mut self, len: usize) -> Result<SendHandle, SendError> {
-        let bytes = self.message(len);
-        let sent = self.sender.end().send(&mut self.from.link, self.hosts.now, &bytes);
-        if sent.is_ok() {
-            self.sent.push(bytes);
-        }
-        sent
-    }
-
-    fn poll_sender(&mut self) {
-        self.hosts.turn(&mut self.from);
-        self.sender.end().poll(&mut self.from.link, self.hosts.now).unwrap();
-        self.from.take(self.hosts.now);
-    }
-
-    fn poll_reader(&mut self, index: usize) {
-        let end = &mut self.readers[index];
-        self.hosts.turn(&mut end.node);
-        let polled = end.receiver.poll(&mut end.node.link, self.hosts.now);
-        loop {
-            match end.receiver.claim() {
-                Ok(Some(claim)) => {
-                    let mut bytes = vec![0; claim.len()];
-                    end.receiver.read(&claim, 0, &mut bytes);
-                    assert_eq!(bytes, self.sent[end.got], "message {} of reader {index}", end.got);
-                    end.got += 1;
-                    end.receiver.free(claim);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    assert!(end.ended.is_none_or(|it| it == error), "it stays so");
-                    end.ended = Some(error);
-                    break;
-                }
-            }
-        }
-        if polled.is_ok() {
-            let _ = end.receiver.poll(&mut end.node.link, self.hosts.now);
-        }
-        end.node.take(self.hosts.now);
-    }
-
-    fn settle(&mut self, rounds: usize) {
-        for _ in 0..rounds {
-            self.poll_sender();
-            self.hosts.serve_all(&mut self.from);
-            for index in 0..self.readers.len() {
-                self.poll_reader(index);
-                self.hosts.serve_all(&mut self.readers[index].node);
-            }
-        }
+        self.add(node, receiver);
     }
 }
 
@@ -213,7 +154,7 @@ impl Channel {
 fn all_readers_get_all_messages_through_slots_that_wrap_whatever_their_lengths() {
     for what in all() {
         for readers in [1, 4] {
-            let mut it = Channel::new(what, readers);
+            let mut it = Channel::open(what, readers);
             it.settle(4);
             for number in 0..400 {
                 while it.send(1 + number * 37 % LEN_MAX as usize) == Err(SendError::Full) {
@@ -238,12 +179,12 @@ fn all_readers_get_all_messages_through_slots_that_wrap_whatever_their_lengths()
 #[test]
 fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
     for what in all() {
-        let mut it = Channel::new(what, 1);
+        let mut it = Channel::open(what, 1);
         it.settle(4);
         for number in 0..40_u64 {
-            let (memory, now) = (it.sender.end().slots(), it.hosts.now);
-            let place = match &mut it.sender {
-                Sends::Inlined(sender) => sender.place(now).unwrap(),
+            let (memory, now) = (it.sender.slots(), it.hosts.now);
+            let place = match &mut it.sender.it {
+                Kinds::Inlined(sender) => sender.place(now).unwrap(),
                 _ => u64::from(COPIES) + number % 5 * u64::from(LEN_MAX),
             };
             let bytes = it.message(1 + number as usize * 5);
@@ -268,7 +209,7 @@ fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
 #[test]
 fn what_stands_in_the_applications_memory_before_is_no_message() {
     let what = (Which::Inlined, false);
-    let mut it = Channel::new(what, 0);
+    let mut it = Channel::open(what, 0);
     let memory = Arc::new(Region::new(5 * 208).unwrap());
     for word in 0..5 * 26 {
         let of = Position::from_bits(word / 26);
@@ -280,7 +221,7 @@ fn what_stands_in_the_applications_memory_before_is_no_message() {
     let refused = inlined_bell::Sender::open_in(desk, config, too_short);
     assert!(matches!(refused, Err(OpenError::Settings { value: 1032, .. })), "{refused:?}");
 
-    it.sender = Sends::Inlined(SlotSender::open_in(desk, config, memory).unwrap());
+    it.sender.it = Kinds::Inlined(SlotSender::open_in(desk, config, memory).unwrap());
     it.join(Node::new(2));
     it.settle(20);
     for _ in 0..7 {
@@ -293,7 +234,7 @@ fn what_stands_in_the_applications_memory_before_is_no_message() {
 #[test]
 fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again() {
     for what in all() {
-        let mut it = Channel::new(what, 4);
+        let mut it = Channel::open(what, 4);
         it.settle(8);
         let (mut number, mut refused) = (0, 0);
         while number < 60 {
@@ -315,7 +256,7 @@ fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again
             }
         }
         assert!(refused > 0, "it held them up first");
-        assert_eq!(it.sender.end().standing(3), Standing::Silent, "{what:?}");
+        assert_eq!(it.sender.readers()[3].standing, Standing::Silent, "{what:?}");
         it.hosts.step = Duration::from_micros(10);
         // What the others have not taken yet may hold all slots.
         it.settle(20);
@@ -337,7 +278,7 @@ proptest! {
     #[test]
     fn whatever_happens_a_reader_gets_what_was_sent_or_is_ejected(seed: u64) {
         for what in all() {
-            chaos(what, seed);
+            Channel::open(what, 3).chaos(LEN_MAX.into(), seed);
         }
     }
 
@@ -349,68 +290,20 @@ proptest! {
     }
 }
 
-fn drawing(mut seed: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    }
-}
-
-/// All that may happen, in any order: sends, looks, ops in any order, and time that goes by.
-fn chaos(what: (Which, bool), seed: u64) {
-    let mut draw = drawing(seed);
-    let mut it = Channel::new(what, 3);
-    let slow = draw(3);
-    for _ in 0..1000 {
-        match draw(12) {
-            0..3 => drop(it.send(1 + draw(200) as usize)),
-            3..5 => it.poll_sender(),
-            5 => drop(it.hosts.serve(&mut it.from)),
-            6..11 => {
-                let index = draw(3) as usize;
-                if draw(2) == 0 {
-                    it.poll_reader(index);
-                } else {
-                    let node = &mut it.readers[index].node;
-                    if !node.taken.is_empty() {
-                        let command = node.taken.remove(draw(node.taken.len() as u64) as usize);
-                        it.hosts.carry_out(node, &command);
-                    }
-                }
-            }
-            _ => {
-                let jumps = [TIMEOUT / 1000, TIMEOUT / 50, TIMEOUT / 3];
-                it.hosts.now = it.hosts.now + jumps[slow.min(draw(3)) as usize];
-            }
-        }
-    }
-    for _ in 0..200 {
-        it.settle(8);
-        if it.readers.iter().all(|end| end.ended.is_some() || end.got == it.sent.len()) {
-            break;
-        }
-    }
-    for index in 0..3 {
-        let standing = it.sender.end().standing(index);
-        let end = &it.readers[index];
-        match end.ended {
-            None => assert_eq!(end.got, it.sent.len(), "{what:?}: reader {index} has got all"),
-            Some(ReceiveError::Ejected { .. }) => assert_ne!(standing, Standing::Counts),
-            Some(error) => panic!("{what:?}: {error}"),
-        }
-    }
-}
-
-/// A sender whose memory, bells, seats and notices are any bytes: receivers say so, and read
-/// nothing outside of what they were granted.
+/// A sender whose memory, bells, seats and notices are any bytes.
 fn garbage(what: (Which, bool), seed: u64) {
     let mut draw = drawing(seed);
-    let mut it = Channel::new(what, 1);
+    let mut it = Channel::open(what, 1);
     it.settle(draw(8) as usize);
     for turn in 0..60 {
-        let ids: Vec<_> = it.readers[0].node.taken.iter().map(|it| it.remote_region).collect();
-        for id in ids {
-            let region = it.hosts.region(id).clone();
+        if draw(3) == 0 {
+            if let Kinds::Notify(sender) = &mut it.sender.it {
+                sender.bells.tell_any(Position::from_bits(turn + 1), draw(1 << 40));
+            }
+            it.poll_sender();
+            it.hosts.serve_all(&mut it.from);
+        }
+        let mut word = |words| {
             let number = draw(8) + turn;
             let word = match draw(4) {
                 0 => number & 0xff | (draw(400) * draw(2)) << 8 | draw(300) << 36,
@@ -418,28 +311,9 @@ fn garbage(what: (Which, bool), seed: u64) {
                 2 => draw(1 << 31) << 32 | draw(1 << 31),
                 _ => 0,
             };
-            region.store(draw(region.len() / 8) * 8, word.to_le()).unwrap();
-        }
-        if draw(3) == 0 {
-            if let Sends::Notify(sender) = &mut it.sender {
-                sender.bells.tell_any(Position::from_bits(turn + 1), draw(1 << 40));
-            }
-            it.poll_sender();
-            it.hosts.serve_all(&mut it.from);
-        }
-        let end = &mut it.readers[0];
-        it.hosts.turn(&mut end.node);
-        let polled = end.receiver.poll(&mut end.node.link, it.hosts.now);
-        while let Ok(Some(claim)) = end.receiver.claim() {
-            assert!((1..=LEN_MAX as usize).contains(&claim.len()));
-            end.receiver.free(claim);
-        }
-        end.node.take(it.hosts.now);
-        it.hosts.serve_all(&mut end.node);
-        if let Err(error) = polled {
-            let is_known =
-                matches!(error, ReceiveError::Malformed(_) | ReceiveError::Ejected { .. });
-            assert!(is_known, "{what:?}: {error}");
+            [draw(words), word]
+        };
+        if !it.garbage(LEN_MAX as usize, &mut word) {
             return;
         }
     }
