@@ -8,8 +8,8 @@
 //!
 //! - A message of which its sender learns by a tail alone ([`Ours::done`]) stays in the sender's
 //!   memory, from where any number of receivers read it.
-//! - Where messages go to a receiver who issues nothing, and whose memory does not grow with
-//!   senders, these *share* what they write into.
+//! - Where messages go to a receiver whose memory does not grow with senders, these *share* what
+//!   they write into.
 //! - Where they share, and may need more ops than two, they *reserve* their places.
 
 use core::{cmp::Reverse, fmt};
@@ -174,10 +174,7 @@ impl Ours {
     /// Whether senders share what they write into.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
-        let Offer { receive_requests, memory_of_receiver, .. } = &self.offer;
-        !self.is_read()
-            && receive_requests.least == 0
-            && matches!(memory_of_receiver, Growth::Constant)
+        !self.is_read() && matches!(self.offer.memory_of_receiver, Growth::Constant)
     }
 
     /// Whether senders reserve a place in what they share.
@@ -279,7 +276,7 @@ mod tests {
             let kinds = Kind::ALL.into_iter().filter(|kind| is(&kind.ours()));
             kinds.map(|kind| kind as u8).collect()
         };
-        assert_eq!(which(Ours::is_shared), [2, 3, 7, 12, 13]);
+        assert_eq!(which(Ours::is_shared), [2, 3, 7, 12, 13, 17]);
         assert_eq!(which(Ours::is_reserved), [7, 12, 13]);
         assert_eq!(which(Ours::is_read), [14, 15, 16, 18, 19, 20]);
     }

@@ -7,6 +7,9 @@
 //! | [`inlined_bell`] | READs a slot, which is a bell and a message | 2, or more | 1, or more |
 //! | [`notify_receiver`] | a NOTIFY brings the newest bell | 5 | 1, and 1 of the sender |
 //!
+//! The fourth, [`indirect_read`], is the other way round: the receiver lends the memory, and the
+//! sender writes. What is said here is not of it.
+//!
 //! Message k has slot k mod `slots`, which is its bell at least. The sender stores the message and
 //! then its bell, and neither changes until all receivers that count have the message: as with
 //! [read rings](crate::read_ring), where it is said who counts, and what becomes of a receiver that
@@ -51,6 +54,7 @@ use crate::{
 
 mod bells;
 pub mod detached_bell;
+pub mod indirect_read;
 pub mod inlined_bell;
 mod looking;
 pub mod notify_receiver;

@@ -229,6 +229,19 @@ pub enum Malformed {
         /// How many they are.
         len: u32,
     },
+    /// A buffer is lent for a message that none can be lent for, or where none can be.
+    #[error(
+        "a buffer at {offset} of a memory of {end} bytes is lent for message {number}, and none can be lent for that \
+         there; set the channel up anew"
+    )]
+    Offer {
+        /// For which message.
+        number: u64,
+        /// Where it begins.
+        offset: u64,
+        /// Where the receiver's memory ends.
+        end: u64,
+    },
 }
 
 /// A message that has come: where it is in the ring.

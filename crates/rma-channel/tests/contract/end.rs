@@ -80,5 +80,6 @@ impl End for read_ring::detached_bell::Receiver {}
 impl End for read_ring::inlined_bell::Receiver {}
 impl End for read_ring::notify_receiver::Receiver {}
 impl End for read_slot::detached_bell::Receiver {}
+impl End for read_slot::indirect_read::Receiver {}
 impl End for read_slot::inlined_bell::Receiver {}
 impl End for read_slot::notify_receiver::Receiver {}

@@ -112,6 +112,12 @@ pub(crate) const ROWS: &[Row] = &[
     broadcast(Kind::ReadSlotDetached, [read_slot_detached, read_slot_detached_into]),
     broadcast(Kind::ReadSlotInlined, [read_slot_inlined, read_slot_inlined_into]),
     broadcast(Kind::ReadSlotNotify, [read_slot_notify, read_slot_notify_into]),
+    Row {
+        senders: MANY,
+        longest: 10_000,
+        is_told: false,
+        ..pair(Kind::ReadSlotIndirect, read_slot_indirect)
+    },
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
     broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
     Row {
@@ -533,6 +539,30 @@ fn read_slot_notify_into(world: &mut World, it: &Settings) -> Ends {
         receiver.close(registrar).unwrap();
         (None, terms)
     })
+}
+
+/// A pool of as many buffers as there is to be room, and one for each sender at least. Who has
+/// something to send is told only what later offers tell.
+fn read_slot_indirect(world: &mut World, it: &Settings) -> Ends {
+    use read_slot::indirect_read::{IndirectConfig, Receiver, Sender};
+    let (home, senders) = (it.receivers[0], it.senders.len() as u16);
+    let config = IndirectConfig::default().with(|config| {
+        (config.name, config.len_max, config.lent) = (it.name, it.len_max, it.room as u16);
+        (config.senders, config.buffers) = (senders, senders.max(it.room as u16));
+    });
+    let mut receiver = Receiver::open(&mut world.registrar(home), config).unwrap();
+    let us = world.peer(home);
+    let mut senders: Vec<(NodeId, Box<dyn rma_channel::Sender>)> = Vec::new();
+    for &node in &it.senders {
+        let peer = world.peer(node);
+        let half = receiver.admit(&mut world.registrar(home), peer).unwrap();
+        let told = (us, &carried(half.terms()));
+        let joined = Sender::join(&mut world.registrar(node), it.name, told);
+        let (sender, terms) = joined.unwrap();
+        receiver.accept(half, &carried(&terms)).unwrap();
+        senders.push((node, Box::new(sender)));
+    }
+    Ends { senders, receivers: vec![(home, Box::new(receiver))] }
 }
 
 fn read_ring_detached(world: &mut World, it: &Settings) -> Ends {
