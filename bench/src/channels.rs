@@ -18,7 +18,7 @@ use rma_core::executor::CommandExecutor;
 use rma_xdp::{
     Clock, HostRegistrar, InlineEngine, InlineHost, Instant, OpType, PortalLease,
     channel::{
-        Half, Kind, Link, Message, OpenError, Peer, Receiver, SendError, Sender,
+        Close, Half, Kind, Link, Message, OpenError, Peer, Receiver, SendError, Sender,
         ring::RingLen,
         ring_buffer::{
             RingConfig, detached_bell, immediate as ring_immediate, with_zeroing, without_zeroing,
@@ -129,17 +129,27 @@ fn connect<S, R, E>(
     receiver: Result<Half<R>, OpenError<E>>,
 ) -> Result<Ends, PairError>
 where
-    S: Sender + Send + 'static,
-    R: Receiver + Send + 'static,
+    S: Sender + Close + Send + 'static,
+    R: Receiver + Close + Send + 'static,
     E: core::error::Error,
 {
+    let (sender, receiver) = both(kind, sender, receiver)?;
+    Ok((Box::new(sender), Box::new(receiver)))
+}
+
+/// Both ends, once each has the other's terms.
+fn both<S: Close, R: Close, E: core::error::Error>(
+    kind: Kind,
+    sender: Result<Half<S>, OpenError<E>>,
+    receiver: Result<Half<R>, OpenError<E>>,
+) -> Result<(S, R), PairError> {
     let failed = failed(kind);
     let sender = sender.map_err(|error| failed(&error))?;
     let receiver = receiver.map_err(|error| failed(&error))?;
     let (to, from) = (receiver.terms().clone(), sender.terms().clone());
     let sender = sender.connect(&to).map_err(|error| failed(&error))?;
     let receiver = receiver.connect(&from).map_err(|error| failed(&error))?;
-    Ok((Box::new(sender), Box::new(receiver)))
+    Ok((sender, receiver))
 }
 
 /// A channel from the client of a pair to its server, and one back.
