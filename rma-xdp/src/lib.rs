@@ -132,10 +132,10 @@ pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, ChannelError, Channels, Client, Executor,
-    ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease, Receiver, Recv,
-    RegionBuf, Settlement, StartError, Transfer, TransferError, TransferOptions, TscClock,
-    WaitError,
+    Acquire, AsyncChannels, BufPiece, BufferPool, BufferPoolError, ChannelError, Channels, Client,
+    Executor, ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease, Received,
+    Receiver, Recv, RegionBuf, Rx, SendBuf, Settlement, StartError, Transfer, TransferError,
+    TransferOptions, TscClock, Tx, WaitError,
 };
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},

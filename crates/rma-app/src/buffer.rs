@@ -10,6 +10,7 @@
 
 use core::{
     fmt, mem,
+    ops::Range,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -18,6 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use rma_channel::SendError;
 use rma_core::{
     executor::{CallError, Piece},
     grant::Grant,
@@ -343,6 +345,29 @@ impl RegionBuf {
     /// The whole buffer as what an op moves.
     pub(crate) fn source(&self) -> Source<'_> {
         Source { region: &self.shared.region, offset: self.start(), len: self.len }
+    }
+
+    /// What the buffer has behind its first bytes, which a channel writes with those beside it: so
+    /// many before and behind, padded to 8.
+    pub(crate) fn message(
+        &self,
+        (before, behind): (u64, u64),
+    ) -> Result<(&RegisteredRegion, Range<u64>), SendError> {
+        let len = u64::from(self.len);
+        let is_alone = (before, behind) == (0, 0);
+        let end = if is_alone { len } else { len.next_multiple_of(8) + behind };
+        // Beyond are others' buffers.
+        if end > self.shared.buffer_len.into() {
+            let capacity = self.shared.buffer_len.into();
+            return Err(SendError::Place {
+                start: before,
+                end: len,
+                len: capacity,
+                before,
+                behind,
+            });
+        }
+        Ok((&self.shared.region, self.start() + before..self.start() + len))
     }
 
     fn start(&self) -> u64 {

@@ -8,6 +8,8 @@
 //! Invariant: whoever waits tends all ends that it was given, so that what they have gathered goes
 //! on its way, and tails are told.
 
+pub mod futures;
+
 use core::time::Duration;
 
 use rma_channel::{
@@ -15,7 +17,7 @@ use rma_channel::{
     receiver::Blocking,
 };
 use rma_core::{
-    executor::{CommandExecutor, ExecutorConfig, ExecutorConfigError},
+    executor::{CallStatus, CommandExecutor, ExecutorConfig, ExecutorConfigError},
     time::{Clock, Instant},
 };
 use thiserror::Error;
@@ -42,6 +44,10 @@ pub enum ChannelError {
     /// The receiver's end has failed.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// A message was sent and not accepted: it was not published, and will not be; or it may be and
+    /// nobody knows ([`CallStatus::Unknown`]).
+    #[error("the message ended with {0}; the channel is broken for its sender: set it up anew")]
+    NotAccepted(CallStatus),
     /// Nothing more can come: the engine is gone, or inline.
     #[error(transparent)]
     Wait(#[from] WaitError),
@@ -258,3 +264,6 @@ impl Channels {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

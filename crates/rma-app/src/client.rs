@@ -14,7 +14,6 @@
 //! thread that blocks on the future ([`Client::block_on`]), which saves the way from one thread to
 //! the other.
 
-mod handle;
 mod inbox;
 mod line;
 mod op;
@@ -24,26 +23,25 @@ mod receiver;
 mod recorded;
 mod remaining;
 mod request;
-mod seat;
 mod tasks;
 mod transfer;
 
 use core::pin::pin;
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use rma_core::{grant::Grant, op::OpType, receive_queue::ReceiveQueue};
 
+pub use crate::polling::handle::Poller;
 use crate::{
     buffer::{BufPiece, Bufs, RegionBuf},
     error::{StartError, WaitError},
     executor::Executor,
+    polling::{handle::Handle, seat::block_on, shared::Polled},
 };
-use handle::{Handle, Owner, poll_until_done};
 pub use op::Op;
 use order::{Extent, Order, Publication, What};
 use pending::Pending;
 pub use receiver::{Message, Receiver, Recv};
-use seat::block_on;
 use tasks::State;
 pub use transfer::Transfer;
 
@@ -78,7 +76,7 @@ pub use transfer::Transfer;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    handle: Arc<Handle>,
+    handle: Arc<Handle<State>>,
 }
 
 impl Client {
@@ -90,7 +88,8 @@ impl Client {
     /// it.
     #[must_use]
     pub fn new(executor: Executor) -> Self {
-        Self { handle: Arc::new(Handle::new(executor)) }
+        let sleep = executor.sleep().cloned();
+        Self { handle: Arc::new(Handle::new(State::new(executor), sleep)) }
     }
 
     /// A client with a thread that polls for it, and sleeps when there is nothing to do, as
@@ -102,18 +101,14 @@ impl Client {
     /// # Panics
     /// As [`Client::new`].
     pub fn start(executor: Executor) -> Result<Self, StartError> {
-        if executor.sleep().is_none() {
-            return Err(WaitError::InlineEngine.into());
-        }
         let client = Self::new(executor);
-        let poller = client.poller();
-        thread::Builder::new().name("rma-client".into()).spawn(move || poller.run())?;
+        client.handle.start()?;
         Ok(client)
     }
 
     /// What a thread of the application's runs instead of [`Client::start`]'s.
     pub fn poller(&self) -> Poller {
-        Poller { owner: self.handle.owner.clone() }
+        self.handle.poller()
     }
 
     /// Reads as many bytes as `buf` has, from `remote_offset` of the granted region.
@@ -276,24 +271,6 @@ impl Client {
     /// Looks at the executor.
     pub(crate) fn with_executor<T>(&self, look: impl FnOnce(&Executor) -> T) -> T {
         self.handle.shared().with(|state, _| look(&state.executor))
-    }
-}
-
-/// Polls a client's executor, so that its futures are woken on whatever async executor they run.
-#[derive(Debug)]
-#[must_use = "it polls while it runs"]
-pub struct Poller {
-    owner: Arc<Owner>,
-}
-
-impl Poller {
-    /// Polls until the last client and future are gone and their calls over, or the engine is.
-    /// Sleeps when there is nothing to do.
-    ///
-    /// # Errors
-    /// If the engine is inline.
-    pub fn run(self) -> Result<(), WaitError> {
-        poll_until_done(&self.owner.shared)
     }
 }
 

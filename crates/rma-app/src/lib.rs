@@ -18,7 +18,7 @@
 //! | [`portal`] | [`Portal`]: ops of up to 4 KiB, and waiting for their completions |
 //! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
 //! | [`client`] | [`Client`]: the same as futures, messages and atomics among them |
-//! | [`channels`] | [`Channels`]: message channels, waited for |
+//! | [`channels`] | [`Channels`]: message channels, waited for; [`AsyncChannels`]: as futures |
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
@@ -40,6 +40,7 @@ pub mod inline;
 pub mod lease;
 pub mod life;
 mod options;
+mod polling;
 pub mod portal;
 #[cfg(test)]
 mod scripted;
@@ -47,7 +48,10 @@ mod settlement;
 pub mod sleep;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
-pub use channels::{ChannelError, Channels};
+pub use channels::{
+    ChannelError, Channels,
+    futures::{AsyncChannels, Received, Rx, SendBuf, Tx},
+};
 pub use client::{Client, Message, Op, Poller, Receiver, Recv, Transfer};
 pub use clock::TscClock;
 pub use error::{StartError, TransferError, WaitError};

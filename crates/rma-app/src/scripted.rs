@@ -28,9 +28,9 @@ use crate::{
     sleep::Sleep,
 };
 
-const HERE: [u8; 4] = [192, 0, 2, 1];
-const PID: Pid = Pid(1);
-const NIC: NicTag = NicTag(1);
+pub(crate) const HERE: [u8; 4] = [192, 0, 2, 1];
+pub(crate) const PID: Pid = Pid(1);
+pub(crate) const NIC: NicTag = NicTag(1);
 
 /// What targets of the test call their ops.
 pub(crate) const NAME: OpName = OpName { engine: EngineId(3), counter: 77, number: 9 };
@@ -118,6 +118,13 @@ impl Scripted {
         let bell = self.sleep.bell();
         if bell.doorbell.needs_ring() {
             bell.wake.wake();
+        }
+    }
+
+    /// Waits until the application sleeps, or is about to.
+    pub(crate) fn until_asleep(&self) {
+        while !self.sleep.bell().doorbell.is_sleeping() {
+            thread::yield_now();
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// An executor of futures that knows nothing of this library: polls those that were woken, and
 /// parks.
-struct Tiny {
+pub(super) struct Tiny {
     thread: Thread,
     woken: AtomicBool,
 }
@@ -74,7 +74,7 @@ impl Wake for Tiny {
 }
 
 impl Tiny {
-    fn run<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+    pub(super) fn run<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
         let mut tasks: Vec<_> = futures
             .into_iter()
             .map(|future| {

@@ -1,10 +1,11 @@
 //! Transfers of any size over UDP on loopback: as calls that an application polls or waits for, as
 //! futures of one buffer and of several pieces, and beside servers that do not answer. So are
-//! recorded ops, and messages.
+//! recorded ops, messages, and channels.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod blocking;
+mod channels;
 mod futures;
 mod ops;
 mod pieces;

@@ -10,17 +10,16 @@ use std::sync::Arc;
 use rma_core::executor::Outcome;
 
 use super::{
-    handle::Handle,
     order::{Order, What},
     remaining::missing_in_whole,
-    tasks::TaskId,
+    tasks::{State, TaskId},
 };
-use crate::{buffer::Bufs, error::TransferError};
+use crate::{buffer::Bufs, error::TransferError, polling::handle::Handle};
 
 /// A call of a future.
 #[derive(Debug)]
 pub(super) struct Pending {
-    handle: Arc<Handle>,
+    handle: Arc<Handle<State>>,
     phase: Phase,
 }
 
@@ -39,7 +38,7 @@ enum Phase {
 }
 
 impl Pending {
-    pub(super) fn new(handle: Arc<Handle>, order: Order, bufs: Bufs) -> Self {
+    pub(super) fn new(handle: Arc<Handle<State>>, order: Order, bufs: Bufs) -> Self {
         Self { handle, phase: Phase::New { order: Box::new(order), bufs } }
     }
 

@@ -14,8 +14,8 @@ use rma_core::{
     region::RegisteredRegion,
 };
 
-use super::{handle::Handle, inbox::Inbox};
-use crate::error::WaitError;
+use super::{inbox::Inbox, tasks::State};
+use crate::{error::WaitError, polling::handle::Handle};
 
 /// A receive queue whose events are awaited: [`Client::receiver`](super::Client::receiver).
 ///
@@ -56,14 +56,14 @@ use crate::error::WaitError;
 /// is posted is used up. The host's `deregister` of its [`Receiver::region`] refuses them at once.
 #[derive(Debug)]
 pub struct Receiver {
-    handle: Arc<Handle>,
+    handle: Arc<Handle<State>>,
     inbox: Arc<Inbox>,
     layout: ReceiveQueueLayout,
     region: RegisteredRegion,
 }
 
 impl Receiver {
-    pub(super) fn new(handle: Arc<Handle>, queue: ReceiveQueue) -> Self {
+    pub(super) fn new(handle: Arc<Handle<State>>, queue: ReceiveQueue) -> Self {
         let (layout, region) = (queue.layout(), queue.region().clone());
         let inbox = Arc::new(Inbox::new(queue));
         handle.shared().with(|state, _| state.watch(inbox.clone()));

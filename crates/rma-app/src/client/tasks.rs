@@ -13,14 +13,9 @@ mod begin;
 
 use core::{
     mem,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::Thread,
-};
+use std::sync::Arc;
 
 use rma_core::{
     executor::{CallId, Outcome},
@@ -38,19 +33,9 @@ use crate::{
     buffer::Bufs,
     error::{TransferError, WaitError},
     executor::Executor,
-    sleep::Sleep,
+    idle::IdlePolicy,
+    polling::shared::{After, Polled, Seat},
 };
-
-/// What the clones of one client share: the state under its lock, and what a thread needs before it
-/// has the lock.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    /// How the thread that has the seat sleeps; `None` if the engine is inline.
-    pub(super) sleep: Option<Sleep>,
-    /// How many threads want the lock. A thread that polls all the time lets them have it.
-    wanted: AtomicUsize,
-}
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -68,23 +53,7 @@ pub(super) struct State {
     pub(super) waiting_max: usize,
     /// The receive queues that are awaited here.
     inboxes: Vec<Arc<Inbox>>,
-    /// Why no call will ever be over.
-    pub(super) gone: Option<WaitError>,
-    /// All clients and their futures are gone.
-    pub(super) closing: bool,
-    /// Wakes those that wait for the last call to be over, once `closing`.
-    stopping: Vec<Waker>,
     pub(super) seat: Seat,
-}
-
-/// Which thread polls while no future does: one at a time.
-#[derive(Debug, Default)]
-pub(super) struct Seat {
-    pub(super) taken: bool,
-    /// Those who would take it. They are in [`std::thread::park`].
-    pub(super) queue: VecDeque<Thread>,
-    /// The one who has it sleeps, and until when.
-    pub(super) sleeps_until: Option<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -134,25 +103,19 @@ impl Task {
     }
 }
 
-/// What is to be done without the lock: wakers and pools may do anything.
-#[derive(Debug, Default)]
-pub(super) struct After {
-    wakers: Vec<Waker>,
-    /// To be dropped: with the last one, its whole task may go.
-    unused: Vec<Waker>,
-    buffers: Vec<Bufs>,
-}
-
 /// A task, by its place. Of one future, until it is told or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskId(u32);
 
-impl Shared {
+impl State {
+    /// The state of a client of this executor.
+    ///
+    /// # Panics
+    /// If a call of the executor is not over.
     pub(super) fn new(executor: Executor) -> Self {
         assert_eq!(executor.calls(), 0, "a client has its executor to itself");
-        let sleep = executor.sleep().cloned();
         let (calls, places) = (usize::from(executor.calls), Places::new(executor.calls));
-        let state = State {
+        Self {
             executor,
             tasks: Vec::with_capacity(calls),
             free: Vec::with_capacity(calls),
@@ -161,61 +124,10 @@ impl Shared {
             line: Line::default(),
             waiting_max: usize::MAX,
             inboxes: Vec::new(),
-            gone: None,
-            closing: false,
-            stopping: Vec::new(),
             seat: Seat::default(),
-        };
-        Self { state: Mutex::new(state), sleep, wanted: AtomicUsize::new(0) }
-    }
-
-    /// Does something with the state, and afterwards what that leads to.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, &mut After) -> T) -> T {
-        let mut after = After::default();
-        self.wanted.fetch_add(1, Relaxed);
-        let mut state = self.lock();
-        self.wanted.fetch_sub(1, Relaxed);
-        let result = act(&mut state, &mut after);
-        if state.seat.sleeps_until.is_some() {
-            state.executor.tell_news();
         }
-        let rouse = state.has_news_for_sleeper();
-        drop(state);
-        if rouse && let Some(sleep) = &self.sleep {
-            sleep.rouse();
-        }
-        after.run();
-        result
     }
 
-    /// [`State::turn`] of the thread that has the seat. Steps back when others want the lock: they
-    /// poll, too.
-    pub(super) fn turn(&self, after: &mut After) -> usize {
-        if self.wanted.load(Relaxed) > 0 {
-            std::thread::yield_now();
-            return 0;
-        }
-        let work = self.lock().turn(after);
-        after.run();
-        work
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing but a bug panics under this lock, and buffers of calls stay where they are then.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl After {
-    fn run(&mut self) {
-        // A future that is woken may look for a buffer.
-        self.buffers.clear();
-        self.wakers.drain(..).for_each(Waker::wake);
-        self.unused.clear();
-    }
-}
-
-impl State {
     /// How many calls are not over.
     pub(super) const fn calls(&self) -> usize {
         self.places.taken()
@@ -229,11 +141,6 @@ impl State {
     /// From now on, what comes waits until everything is over that came before.
     pub(super) const fn fence(&mut self) {
         self.line.fence();
-    }
-
-    /// When [`State::turn`] has something to do even if no completion comes.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.executor.poll_timeout(), self.line.first_deadline()].into_iter().flatten().min()
     }
 
     /// The end of a task's call; or its future is to be woken then. Polls meanwhile.
@@ -314,56 +221,17 @@ impl State {
         // A future that is being polled need not be woken.
         let last = inbox.stop_waiting();
         self.turn(after);
-        let (event, unused) = match self.gone {
+        let (event, unused) = match self.seat.gone {
             None => inbox.take_or_wait(context, last),
             // What came before is still there.
             Some(_) => (inbox.take(), last),
         };
         after.unused.extend(unused);
-        match (event, self.gone) {
+        match (event, self.seat.gone) {
             (Some(event), _) => Poll::Ready(Ok(event)),
             (None, Some(gone)) => Poll::Ready(Err(gone)),
             (None, None) => Poll::Pending,
         }
-    }
-
-    /// Whether the one who polls may sleep: there is no completion, no event that somebody waits
-    /// for, and the engine lives.
-    pub(super) fn may_sleep(&self) -> bool {
-        self.executor.may_sleep() && !self.inboxes.iter().any(|it| it.has_news())
-    }
-
-    /// Lets the executor make progress and notes what is over. Returns how much there was to do.
-    pub(super) fn turn(&mut self, after: &mut After) -> usize {
-        // Looked at first: completions given before the engine ended are still there.
-        let ended = self.executor.ended();
-        let mut work = self.executor.poll();
-        while let Some(outcome) = self.executor.poll_outcome() {
-            let id = self.by_call[outcome.call.index()];
-            self.end(id, Ok(outcome), after);
-        }
-        if let (Err(gone @ WaitError::EngineGone), None) = (ended, self.gone) {
-            // Nobody writes to the buffers any more.
-            self.gone = Some(gone);
-            for id in 0..self.tasks.len() as u32 {
-                self.end(id, Err(gone.into()), after);
-            }
-            self.line.clear();
-            self.tell_waiting();
-            after.wakers.extend(self.inboxes.iter().filter_map(|it| it.stop_waiting()));
-        }
-        for inbox in &self.inboxes {
-            let woken = inbox.news();
-            work += usize::from(woken.is_some());
-            after.wakers.extend(woken);
-        }
-        if !self.line.is_empty() {
-            work += self.expire(after) + self.admit(after);
-        }
-        if self.is_done() {
-            after.wakers.append(&mut self.stopping);
-        }
-        work
     }
 
     /// The call of a task is over, or will never be.
@@ -388,39 +256,75 @@ impl State {
             other => *task = other,
         }
     }
+}
 
-    /// Whether there is nothing left to poll for.
-    fn is_done(&self) -> bool {
-        self.closing && (self.calls() == 0 || self.gone.is_some())
-    }
-
-    /// Ready when there is nothing left to poll for.
-    pub(super) fn poll_done(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.is_done() {
-            return Poll::Ready(());
+impl Polled for State {
+    /// Lets the executor make progress and notes what is over. Returns how much there was to do.
+    fn turn(&mut self, after: &mut After) -> usize {
+        // Looked at first: completions given before the engine ended are still there.
+        let ended = self.executor.ended();
+        let mut work = self.executor.poll();
+        while let Some(outcome) = self.executor.poll_outcome() {
+            let id = self.by_call[outcome.call.index()];
+            self.end(id, Ok(outcome), after);
         }
-        self.stopping.retain(|waker| !waker.will_wake(context.waker()));
-        self.stopping.push(context.waker().clone());
-        Poll::Pending
-    }
-
-    /// No client is left.
-    pub(super) fn close(&mut self, after: &mut After) {
-        self.closing = true;
-        self.turn(after);
-    }
-
-    /// Whether the one who sleeps would now sleep too long.
-    fn has_news_for_sleeper(&mut self) -> bool {
-        let (Some(until), Some(at)) = (self.seat.sleeps_until, self.poll_timeout()) else {
-            return false;
-        };
-        let earlier = until.is_none_or(|until| at < until);
-        if earlier {
-            // Told once.
-            self.seat.sleeps_until = Some(Some(at));
+        if let (Err(gone @ WaitError::EngineGone), None) = (ended, self.seat.gone) {
+            // Nobody writes to the buffers any more.
+            self.seat.gone = Some(gone);
+            for id in 0..self.tasks.len() as u32 {
+                self.end(id, Err(gone.into()), after);
+            }
+            self.line.clear();
+            self.tell_waiting();
+            after.wakers.extend(self.inboxes.iter().filter_map(|it| it.stop_waiting()));
         }
-        earlier
+        for inbox in &self.inboxes {
+            let woken = inbox.news();
+            work += usize::from(woken.is_some());
+            after.wakers.extend(woken);
+        }
+        if !self.line.is_empty() {
+            work += self.expire(after) + self.admit(after);
+        }
+        self.stop_if_done(after);
+        work
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.executor.poll_timeout(), self.line.first_deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether there is no completion, no event that somebody waits for, and the engine lives.
+    fn may_sleep(&self) -> bool {
+        self.executor.may_sleep() && !self.inboxes.iter().any(|it| it.has_news())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.calls() > 0
+    }
+
+    fn now(&self) -> Instant {
+        self.executor.now()
+    }
+
+    fn idle(&self) -> IdlePolicy {
+        self.executor.idle
+    }
+
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    fn seat_mut(&mut self) -> &mut Seat {
+        &mut self.seat
+    }
+
+    fn tell(&mut self) {
+        self.executor.tell();
+    }
+
+    fn tell_news(&mut self) {
+        self.executor.tell_news();
     }
 }
 
@@ -428,7 +332,7 @@ impl Drop for State {
     fn drop(&mut self) {
         // Only if nobody can wait for them: an inline engine, or no thread could be started. They
         // stay out of their pools for good.
-        if self.gone.is_none() {
+        if self.seat.gone.is_none() {
             for task in self.tasks.drain(..) {
                 if let Task::Waiting { bufs, .. } | Task::Abandoned { bufs, .. } = task {
                     mem::forget(bufs);

@@ -8,8 +8,8 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{After, InLine, State, Task, TaskId};
-use crate::{buffer::Bufs, client::order::Order, error::TransferError};
+use super::{InLine, State, Task, TaskId};
+use crate::{buffer::Bufs, client::order::Order, error::TransferError, polling::shared::After};
 
 /// What became of a new future.
 enum Begun {
@@ -31,7 +31,7 @@ impl State {
         order: Order,
         bufs: Bufs,
     ) -> Result<TaskId, Box<(TransferError, Bufs)>> {
-        if let Some(gone) = self.gone {
+        if let Some(gone) = self.seat.gone {
             return Err(Box::new((gone.into(), bufs)));
         }
         let deadline = order.options.timeout.map(|timeout| self.executor.now() + timeout);

@@ -25,7 +25,7 @@ use std::{
 
 use rma_core::time::Clock;
 
-use super::tasks::{After, Shared};
+use super::shared::{After, Polled, Shared};
 use crate::{
     clock::TscClock,
     error::WaitError,
@@ -61,13 +61,13 @@ impl Wake for Parker {
 }
 
 /// Where one thread stands. Left when dropped, also by a panic of the future.
-struct Place<'a> {
-    shared: &'a Shared,
+struct Place<'a, S: Polled> {
+    shared: &'a Shared<S>,
     parker: Arc<Parker>,
     has_seat: bool,
 }
 
-impl Place<'_> {
+impl<S: Polled> Place<'_, S> {
     /// Whether this thread has the seat, which it takes if nobody has it.
     fn sit(&mut self) -> bool {
         if self.has_seat {
@@ -75,10 +75,10 @@ impl Place<'_> {
         }
         let me = self.parker.thread.id();
         self.has_seat = self.shared.with(|state, _| {
-            let seat = &mut state.seat;
+            let seat = state.seat_mut();
             seat.queue.retain(|other| other.id() != me);
             // Once the engine is gone there is nothing to poll for.
-            let sits = state.gone.is_none() && !seat.taken;
+            let sits = seat.gone.is_none() && !seat.taken;
             if sits {
                 seat.taken = true;
             } else {
@@ -96,7 +96,7 @@ impl Place<'_> {
     fn leave(&mut self) {
         let me = self.parker.thread.id();
         let next = self.shared.with(|state, _| {
-            let seat = &mut state.seat;
+            let seat = state.seat_mut();
             seat.queue.retain(|other| other.id() != me);
             seat.taken &= !self.has_seat;
             if seat.taken { None } else { seat.queue.front().cloned() }
@@ -113,19 +113,19 @@ impl Place<'_> {
         sleep.prepare();
         let mut is_over = false;
         let timeout = self.shared.with(|state, _| {
-            is_over = state.gone.is_some();
+            is_over = state.gone().is_some();
             if woken.load(SeqCst) || !state.may_sleep() {
                 return None;
             }
-            state.executor.tell();
+            state.tell();
             let until = state.poll_timeout();
-            state.seat.sleeps_until = Some(until);
-            let now = state.executor.now();
+            state.seat_mut().sleeps_until = Some(until);
+            let now = state.now();
             Some(until.map(|at| at.since(now)))
         });
         if let Some(timeout) = timeout {
             sleep.sleep(timeout);
-            self.shared.with(|state, _| state.seat.sleeps_until = None);
+            self.shared.with(|state, _| state.seat_mut().sleeps_until = None);
         }
         sleep.end();
         if is_over {
@@ -134,15 +134,15 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl<S: Polled> Drop for Place<'_, S> {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
 /// Runs a future to its end on this thread, which polls the executor meanwhile if no other does.
-pub(super) fn block_on<F: Future>(
-    shared: &Shared,
+pub(crate) fn block_on<S: Polled, F: Future>(
+    shared: &Shared<S>,
     mut future: Pin<&mut F>,
 ) -> Result<F::Output, WaitError> {
     let sleep = shared.sleep.clone().ok_or(WaitError::InlineEngine)?;
@@ -155,7 +155,7 @@ pub(super) fn block_on<F: Future>(
     let waker = Waker::from(parker.clone());
     let mut place = Place { shared, parker, has_seat: false };
     let (clock, mut after) = (TscClock::new(), After::default());
-    let mut idle = IdleTracker::new(shared.with(|state, _| state.executor.idle));
+    let mut idle = IdleTracker::new(shared.with(|state, _| state.idle()));
     loop {
         if place.parker.woken.swap(false, SeqCst) {
             place.leave();

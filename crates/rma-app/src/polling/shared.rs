@@ -1,0 +1,182 @@
+//! What futures of any number of tasks share: a state under one lock, [`Shared`], which somebody
+//! polls ([`Polled`]).
+
+use core::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::Thread,
+};
+
+use rma_core::time::Instant;
+
+use crate::{buffer::Bufs, error::WaitError, idle::IdlePolicy, sleep::Sleep};
+
+/// A state that makes progress when it is polled, by whichever thread.
+pub(crate) trait Polled: fmt::Debug + Send + 'static {
+    /// Makes what progress can be made. Returns how much there was to do.
+    fn turn(&mut self, after: &mut After) -> usize;
+
+    /// When [`Polled::turn`] has something to do even if nothing comes.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Whether the one who polls may sleep: there is nothing that the engine has rung for, and it
+    /// lives.
+    fn may_sleep(&self) -> bool;
+
+    /// Whether something has buffers, so that it is to be waited for though nobody awaits it.
+    fn is_busy(&self) -> bool;
+
+    /// The time that [`Polled::poll_timeout`] is of.
+    fn now(&self) -> Instant;
+
+    /// How the one who polls waits.
+    fn idle(&self) -> IdlePolicy;
+
+    fn seat(&self) -> &Seat;
+
+    fn seat_mut(&mut self) -> &mut Seat;
+
+    /// The one who polls is going to sleep.
+    fn tell(&mut self) {}
+
+    /// Somebody else has done something while the one who polls sleeps.
+    fn tell_news(&mut self) {}
+
+    /// Why nothing will ever be over.
+    fn gone(&self) -> Option<WaitError> {
+        self.seat().gone
+    }
+
+    /// Whether there is nothing left to poll for.
+    fn is_done(&self) -> bool {
+        self.seat().closing && (!self.is_busy() || self.gone().is_some())
+    }
+
+    /// Wakes those that wait for the last thing to be over, if it is. To be called in each turn.
+    fn stop_if_done(&mut self, after: &mut After) {
+        if self.is_done() {
+            after.wakers.append(&mut self.seat_mut().stopping);
+        }
+    }
+
+    /// Ready when there is nothing left to poll for.
+    fn poll_done(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.is_done() {
+            return Poll::Ready(());
+        }
+        let stopping = &mut self.seat_mut().stopping;
+        stopping.retain(|waker| !waker.will_wake(context.waker()));
+        stopping.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Nobody is left who would begin anything.
+    fn close(&mut self, after: &mut After) {
+        self.seat_mut().closing = true;
+        self.turn(after);
+    }
+
+    /// Whether the one who sleeps would now sleep too long.
+    fn has_news_for_sleeper(&mut self) -> bool {
+        let (Some(until), Some(at)) = (self.seat().sleeps_until, self.poll_timeout()) else {
+            return false;
+        };
+        let earlier = until.is_none_or(|until| at < until);
+        if earlier {
+            // Told once.
+            self.seat_mut().sleeps_until = Some(Some(at));
+        }
+        earlier
+    }
+}
+
+/// Which thread polls while no future does, one at a time; and for how long anybody has to.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    pub(crate) taken: bool,
+    /// Those who would take it. They are in [`std::thread::park`].
+    pub(crate) queue: VecDeque<Thread>,
+    /// The one who has it sleeps, and until when.
+    pub(crate) sleeps_until: Option<Option<Instant>>,
+    /// Why nothing will ever be over.
+    pub(crate) gone: Option<WaitError>,
+    /// All handles and their futures are gone.
+    pub(crate) closing: bool,
+    /// Wakes those that wait for the last thing to be over, once `closing`.
+    stopping: Vec<Waker>,
+}
+
+/// What is to be done without the lock: wakers and pools may do anything.
+#[derive(Debug, Default)]
+pub(crate) struct After {
+    pub(crate) wakers: Vec<Waker>,
+    /// To be dropped: with the last one, its whole task may go.
+    pub(crate) unused: Vec<Waker>,
+    pub(crate) buffers: Vec<Bufs>,
+}
+
+impl After {
+    fn run(&mut self) {
+        // A future that is woken may look for a buffer.
+        self.buffers.clear();
+        self.wakers.drain(..).for_each(Waker::wake);
+        self.unused.clear();
+    }
+}
+
+/// What futures share: the state under its lock, and what a thread needs before it has the lock.
+#[derive(Debug)]
+pub(crate) struct Shared<S> {
+    state: Mutex<S>,
+    /// How the thread that has the seat sleeps; `None` if the engine is inline.
+    pub(crate) sleep: Option<Sleep>,
+    /// How many threads want the lock. A thread that polls all the time lets them have it.
+    wanted: AtomicUsize,
+}
+
+impl<S: Polled> Shared<S> {
+    pub(crate) const fn new(state: S, sleep: Option<Sleep>) -> Self {
+        Self { state: Mutex::new(state), sleep, wanted: AtomicUsize::new(0) }
+    }
+
+    /// Does something with the state, and afterwards what that leads to.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut S, &mut After) -> T) -> T {
+        let mut after = After::default();
+        self.wanted.fetch_add(1, Relaxed);
+        let mut state = self.lock();
+        self.wanted.fetch_sub(1, Relaxed);
+        let result = act(&mut state, &mut after);
+        if state.seat().sleeps_until.is_some() {
+            state.tell_news();
+        }
+        let rouse = state.has_news_for_sleeper();
+        drop(state);
+        if rouse && let Some(sleep) = &self.sleep {
+            sleep.rouse();
+        }
+        after.run();
+        result
+    }
+
+    /// [`Polled::turn`] of the thread that has the seat. Steps back when others want the lock: they
+    /// poll, too.
+    pub(crate) fn turn(&self, after: &mut After) -> usize {
+        if self.wanted.load(Relaxed) > 0 {
+            std::thread::yield_now();
+            return 0;
+        }
+        let work = self.lock().turn(after);
+        after.run();
+        work
+    }
+
+    fn lock(&self) -> MutexGuard<'_, S> {
+        // Nothing but a bug panics under this lock, and buffers stay where they are then.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
