@@ -17,7 +17,7 @@ use rma_xdp::{
     AsyncChannels, BufferPool, Channels, EngineThread, HostRegistrar, IdlePolicy, Permissions,
     Portal, RegionBuf, Rx, Tx,
     channel::{
-        Claims, Half, Peer, SendState, Terms,
+        Half, Peer, SendState, Terms,
         ring_buffer::{self, RingConfig, without_zeroing},
         write_slot::{SlotConfig, immediate},
     },
@@ -174,8 +174,7 @@ async fn receives(mut rx: Rx<immediate::Receiver>) {
         kept.push(received);
         if kept.len() == 3 {
             // A later one before an earlier one.
-            kept.remove(1);
-            kept.remove(0);
+            drop((kept.remove(1), kept.remove(0)));
         }
     }
 }
@@ -224,12 +223,12 @@ fn futures_of_several_channels_of_one_link_run_on_any_executor() {
     assert_eq!(mine.copied_bytes(), copied as u64, "nothing that was in a buffer");
 }
 
-/// A timer: a thread that sleeps.
+/// A timer: a thread that is parked for that long.
 fn nap(interval: Duration) -> impl Future<Output = ()> {
     let state = Arc::new(Mutex::new((false, None::<Waker>)));
     let timer = state.clone();
     thread::spawn(move || {
-        thread::sleep(interval);
+        thread::park_timeout(interval);
         let waker = {
             let mut state = timer.lock().unwrap();
             state.0 = true;
