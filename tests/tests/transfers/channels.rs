@@ -17,7 +17,7 @@ use rma_xdp::{
     AsyncChannels, BufferPool, Channels, EngineThread, HostRegistrar, IdlePolicy, Permissions,
     Portal, RegionBuf, Rx, Tx,
     channel::{
-        Half, Peer, SendState, Terms,
+        Close, Half, Peer, SendState, Terms,
         ring_buffer::{self, RingConfig, without_zeroing},
         write_slot::{SlotConfig, immediate},
     },
@@ -65,7 +65,7 @@ fn links(hosts: &Hosts, portals: [Portal; 2]) -> [Channels; 2] {
 }
 
 /// Both ends, once they have told each other their terms.
-fn connect<S, R>(sender: Half<S>, receiver: Half<R>) -> (S, R) {
+fn connect<S: Close, R: Close>(sender: Half<S>, receiver: Half<R>) -> (S, R) {
     let carried = |terms: &Terms| Terms::from_bytes(&terms.to_bytes()).unwrap();
     let (ours, theirs) = (carried(sender.terms()), carried(receiver.terms()));
     (sender.connect(&theirs).unwrap(), receiver.connect(&ours).unwrap())
@@ -296,4 +296,9 @@ fn messages_that_nothing_tells_of_are_found_by_looking() {
         theirs.block_on(all).unwrap();
     });
     assert_eq!((mine.copied_bytes(), pool.free()), (0, 1));
+    // What the ends have registered goes back to their hosts.
+    let mut registrars = [(&hosts.client, hosts.client_addr), (hosts.server(), hosts.server_addr)]
+        .map(|(host, address)| HostRegistrar::new(host, address));
+    tx.close(&mut registrars[0]).unwrap();
+    rx.close(&mut registrars[1]).unwrap();
 }
