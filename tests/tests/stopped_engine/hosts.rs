@@ -20,8 +20,8 @@ use super::{
 /// Short, so that many rounds take seconds; long enough for a busy machine to do most ops in time.
 pub(crate) const TIMING: Timing = Timing::new(Duration::from_millis(8), Duration::from_millis(20));
 
-/// The PID of the initiator's portal.
-const PID: Pid = Pid(1001);
+/// The PID of all portals.
+pub(crate) const PID: Pid = Pid(1001);
 
 /// K_r of the target's region, known to both processes.
 pub(crate) const KEY: RegionKey = RegionKey::from_bytes([0x3c; 16]);
@@ -90,7 +90,7 @@ pub(crate) struct Network {
     /// The initiator's and the target's.
     addresses: [HostAddr; 2],
     /// The UDP port on loopback; 0 in the lab.
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Network {
@@ -105,7 +105,8 @@ impl Network {
         Self { addresses, port: port.parse().unwrap() }
     }
 
-    const fn address(self, side: Side) -> HostAddr {
+    /// The address of one of the two.
+    pub(crate) const fn address(self, side: Side) -> HostAddr {
         self.addresses[side as usize]
     }
 

@@ -14,6 +14,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod channels;
 mod hosts;
 mod model;
 mod peer;
