@@ -5,7 +5,10 @@
 //! that fails is made good by the next, as a later tail says all that an earlier one says. What is
 //! told may be old, and never wrong.
 
-use core::time::Duration;
+use core::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 use std::sync::Arc;
 
 use rma_core::{
@@ -52,6 +55,61 @@ pub(crate) fn region<R: Registrar>(
 /// for one.
 const LULL: Duration = Duration::from_micros(100);
 
+/// How long a receiver whose tail rides on a message waits for word that this was processed, before
+/// it tells the tail by itself: the other end may be taking no messages. Longer: who waits for room
+/// there, and for nothing else, waits for longer. Shorter: a request that is worked on for so long
+/// costs a WRITE.
+const RIDE_MAX: Duration = Duration::from_millis(1);
+
+/// What the two ends of a duplex channel that one host has say to each other. One thread uses them;
+/// they are atomics so that the ends can be moved to it, each by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Rides {
+    /// Up to where this host has processed what came.
+    tail: AtomicU64,
+    /// The newest tail that a message of this host carries.
+    ridden: AtomicU64,
+    /// The newest one that is known to have come to the other host.
+    confirmed: AtomicU64,
+    /// What the newest message of the other host carried.
+    heard: AtomicU64,
+}
+
+impl Rides {
+    pub(crate) fn tail(&self) -> Position {
+        Position::from_bits(self.tail.load(Relaxed))
+    }
+
+    pub(crate) fn processed(&self, tail: Position) {
+        self.tail.store(tail.to_bits(), Relaxed);
+    }
+
+    pub(crate) fn ridden(&self) -> Position {
+        Position::from_bits(self.ridden.load(Relaxed))
+    }
+
+    pub(crate) fn rode(&self, tail: Position) {
+        self.ridden.store(tail.to_bits(), Relaxed);
+    }
+
+    pub(crate) fn confirm(&self, tail: Position) {
+        self.confirmed.store(tail.to_bits(), Relaxed);
+    }
+
+    pub(crate) fn heard(&self) -> Position {
+        Position::from_bits(self.heard.load(Relaxed))
+    }
+
+    pub(crate) fn hear(&self, tail: Position) {
+        self.heard.store(tail.to_bits(), Relaxed);
+    }
+}
+
+/// The later of two positions that are no later than `tail`.
+const fn later(a: Position, b: Position, tail: Position) -> Position {
+    if tail.since(a) < tail.since(b) { a } else { b }
+}
+
 /// Memory of an end, under a key of its own, whose WRITE_WITH_IMMs make events in `queue`.
 pub(crate) fn region_with_events<R: Registrar>(
     registrar: &mut R,
@@ -83,20 +141,39 @@ pub(crate) struct Teller {
     must: bool,
     /// All up to here is processed, and from when on there was nothing else.
     quiet: Option<(Position, Instant)>,
+    /// Of a duplex channel: what rides.
+    rides: Option<Arc<Rides>>,
+    /// What was told when a tail rode that is not known to have come, and since when.
+    riding: Option<(Position, Instant)>,
 }
 
 impl Teller {
     /// Who tells an eighth of `capacity` at once: with a half, a sender that fills the ring waits
     /// for the one while the receiver waits for the other. `word` is a word of this host's.
     pub(crate) const fn new(grant: Grant, word: RegisteredRegion, capacity: u64) -> Self {
-        let (told, issued, must) = (Position::ZERO, None, false);
-        Self { grant, word, every: capacity / 8, told, telling: None, issued, must, quiet: None }
+        Self {
+            grant,
+            word,
+            every: capacity / 8,
+            told: Position::ZERO,
+            telling: None,
+            issued: None,
+            must: false,
+            quiet: None,
+            rides: None,
+            riding: None,
+        }
     }
 
     /// The same, who tells the first tail at once, whatever it is: the sender has not heard of this
     /// receiver.
     pub(crate) fn unheard(self) -> Self {
         Self { must: true, ..self }
+    }
+
+    /// Its tail rides on messages from now on.
+    pub(crate) fn ride(&mut self, rides: Arc<Rides>) {
+        self.rides = Some(rides);
     }
 
     /// Tells `tail` at once with the next poll, if it is news.
@@ -111,7 +188,9 @@ impl Teller {
 
     /// When a tail is to be told even if nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.quiet.filter(|_| self.telling.is_none()).map(|(_, since)| since + LULL)
+        let quiet = self.quiet.map(|(_, since)| since + LULL);
+        let riding = self.riding.map(|(_, since)| since + RIDE_MAX);
+        quiet.into_iter().chain(riding).min().filter(|_| self.telling.is_none())
     }
 
     /// The word that a tail is told from.
@@ -135,30 +214,50 @@ impl Teller {
             self.telling = None;
             match outcome.status {
                 CallStatus::Ok => {
-                    (self.told, self.issued, self.must) = (position, Some(issued), false);
+                    self.told = later(position, self.told, tail);
+                    (self.issued, self.must) = (Some(issued), false);
                 }
                 status => failed = Some(status),
             }
         }
-        let news = tail.since(self.told);
+        let news = tail.since(self.look_at_rides(now, tail));
         if news == 0 || !is_all {
             self.quiet = None;
         } else if self.quiet.is_none_or(|(at, _)| at != tail) {
             self.quiet = Some((tail, now));
         }
         let is_quiet = self.quiet.is_some_and(|(_, since)| now >= since + LULL);
-        if self.must || news > 0 && (news >= self.every || is_quiet) {
+        let is_late = self.riding.is_some_and(|(_, since)| now >= since + RIDE_MAX);
+        if self.must || is_late || news > 0 && (news >= self.every || is_quiet) {
             // Only this end stores there, and no write is under way.
             let _ = self.word.store(0, tail.to_bits().to_le());
             let (grant, local) = (&self.grant, &self.word);
             let word = Piece { grant, remote_offset: 0, local, local_offset: 0, len: WORD };
             match link.submit(now, &Call::of(&[word])) {
-                Ok(call) => (self.telling, self.quiet) = (Some((call, tail, now)), None),
+                Ok(call) => {
+                    (self.telling, self.quiet, self.riding) = (Some((call, tail, now)), None, None);
+                }
                 // Others of the link are over sooner or later.
                 Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(failed)
+    }
+
+    /// Takes what is known of tails that ride. Returns up to where no more has to be told, as it
+    /// was, or rides.
+    fn look_at_rides(&mut self, now: Instant, tail: Position) -> Position {
+        let Some(rides) = &self.rides else { return self.told };
+        let (ridden, confirmed) =
+            (rides.ridden(), Position::from_bits(rides.confirmed.load(Relaxed)));
+        self.told = later(confirmed, self.told, tail);
+        let said = later(ridden, self.told, tail);
+        if said == self.told {
+            self.riding = None;
+        } else if self.riding.is_none_or(|(told, _)| told != self.told) {
+            self.riding = Some((self.told, now));
+        }
+        said
     }
 }

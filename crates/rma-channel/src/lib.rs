@@ -8,6 +8,8 @@
 //! end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same for all:
 //! [`Sender`] and [`Receiver`], after the paper's API (§6).
 //!
+//! A channel has one direction; [`duplex`](mod@duplex) makes two of them acknowledge each other.
+//!
 //! Rings are built on [`ring`]: circular buffers and the records in them.
 //!
 //! # What it is not
@@ -34,6 +36,7 @@ mod audience;
 mod bench;
 pub mod choose;
 pub mod close;
+pub mod duplex;
 mod epochs;
 mod flow;
 #[cfg(test)]
@@ -60,6 +63,7 @@ mod test_hosts;
 pub mod write_slot;
 
 pub use close::{Close, Registered};
+pub use duplex::{DuplexReceiver, DuplexSender, duplex};
 pub use into::IntoReceiver;
 pub use link::Link;
 pub use receiver::{

@@ -179,6 +179,15 @@ pub enum Malformed {
         /// What its sender said besides.
         immediate: u64,
     },
+    /// A message of a duplex channel is too short for the tail that rides on it.
+    #[error(
+        "a message of {len} bytes has none behind the tail that it carries: is the other end's channel duplex? Set it \
+         up anew"
+    )]
+    Ride {
+        /// How many bytes it has.
+        len: u32,
+    },
     /// A tail that the receiver is said to have reached cannot be.
     #[error(
         "the receiver is said to have processed the ring up to {told}, and that was from {tail} to {head} when it was \
@@ -363,15 +372,15 @@ impl Room {
 
     /// The later of `tail`, which was told, and what is known.
     pub(crate) const fn newest(&self, tail: Position) -> Result<Position, Malformed> {
-        // Of two positions no further apart than that one is the later, whatever their bits.
-        if self.tail.since(tail) <= self.capacity {
+        if tail.since(self.tail) <= self.head.since(self.tail) {
+            return Ok(tail);
+        }
+        // What rides on a message that nobody took for long may be older than all that there is.
+        if self.tail.since(tail) <= self.capacity || tail.0 < self.tail.0 {
             return Ok(self.tail);
         }
-        if tail.since(self.tail) > self.head.since(self.tail) {
-            let (told, tail, head) = (tail.0, self.tail.0, self.head.0);
-            return Err(Malformed::Tail { told, tail, head });
-        }
-        Ok(tail)
+        let (told, tail, head) = (tail.0, self.tail.0, self.head.0);
+        Err(Malformed::Tail { told, tail, head })
     }
 
     /// Gives back the last that were taken: nothing was issued for them.

@@ -22,6 +22,8 @@
 //! told at which message, and what lies behind was accepted but is not delivered. Both ends are set
 //! up anew then.
 
+use std::sync::Arc;
+
 use rma_core::{
     grant::Grant,
     op::OpType,
@@ -33,7 +35,8 @@ use rma_shm::Region;
 
 use crate::{
     close::{Close, Registered},
-    flow::{self, Teller},
+    duplex::Tails,
+    flow::{self, Rides, Teller},
     link::Link,
     receiver::{Claim, Claims, Ended, ReceiveError, Receiver, read},
     registrar::{Peer, Registrar},
@@ -193,6 +196,16 @@ impl<R: Reads> RingReceiver<R> {
     #[must_use]
     pub fn tail(&self) -> Position {
         self.reader.tail()
+    }
+}
+
+impl<R: Reads> Tails for RingReceiver<R> {
+    fn tail(&self) -> Position {
+        self.tail()
+    }
+
+    fn ride(&mut self, rides: Arc<Rides>) {
+        self.teller.ride(rides);
     }
 }
 

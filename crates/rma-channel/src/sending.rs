@@ -99,6 +99,8 @@ pub(crate) struct Sending {
     first_open: u64,
     /// A tail was told that cannot be.
     malformed: Option<Malformed>,
+    /// A tail that was told by other means than the word.
+    heard: Position,
 }
 
 impl Sending {
@@ -202,6 +204,12 @@ impl Sending {
         }
     }
 
+    /// The receiver is said to have processed what was sent up to `tail`. It is believed no more
+    /// than its word.
+    pub(crate) const fn hear(&mut self, tail: Position) {
+        self.heard = tail;
+    }
+
     /// How many are not processed yet, or not over.
     pub(crate) fn count(&self) -> usize {
         self.sent.len()
@@ -250,12 +258,13 @@ impl Sending {
         // Bytes that are under way must not change, whatever the receiver has seen of them.
         let changeable = self.sent.get(open + over).map_or(room.head(), |sent| sent.position);
         if self.malformed.is_none() {
-            self.malformed = room.newest(told).err();
+            self.malformed = room.newest(told).and(room.newest(self.heard)).err();
         }
         if let Some(malformed) = self.malformed {
             return Err(malformed.into());
         }
-        let (told, behind) = (room.newest(told)?, room.tail());
+        let (told, heard, behind) = (room.newest(told)?, room.newest(self.heard)?, room.tail());
+        let told = if told.since(behind) < heard.since(behind) { heard } else { told };
         let tail = if told.since(behind) < changeable.since(behind) { told } else { changeable };
         room.told(tail)?;
         while let Some(sent) = self.sent.front()

@@ -1,6 +1,7 @@
 //! The receiver's end of channels whose messages are told of by events.
 
 use core::{fmt, ops::Range};
+use std::sync::Arc;
 
 use rma_core::{
     portal::CommandPortal,
@@ -13,7 +14,8 @@ use super::places::Places;
 use crate::{
     arrivals::Arrivals,
     close::{Close, Registered},
-    flow::Teller,
+    duplex::Tails,
+    flow::{Rides, Teller},
     link::Link,
     receiver::{Blocking, Claim, Claims, ReceiveError, Receiver, read},
     ring::{Malformed, Position, Record},
@@ -94,6 +96,16 @@ impl<T: Tells> EventReceiver<T> {
 impl<T: Tells> Close for EventReceiver<T> {
     fn registered(&mut self) -> &mut Registered {
         &mut self.registered
+    }
+}
+
+impl<T: Tells> Tails for EventReceiver<T> {
+    fn tail(&self) -> Position {
+        self.tail()
+    }
+
+    fn ride(&mut self, rides: Arc<Rides>) {
+        self.teller.ride(rides);
     }
 }
 

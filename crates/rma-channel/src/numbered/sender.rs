@@ -7,6 +7,7 @@ use rma_core::{executor::CallId, portal::CommandPortal, region::RegisteredRegion
 use super::places::Places;
 use crate::{
     close::{Close, Registered},
+    duplex::Hears,
     link::Link,
     ring::{Position, Room, WORD, padded},
     sender::{
@@ -136,6 +137,12 @@ impl<C: Carries> NumberedSender<C> {
 impl<C: Carries> Close for NumberedSender<C> {
     fn registered(&mut self) -> &mut Registered {
         &mut self.registered
+    }
+}
+
+impl<C: Carries> Hears for NumberedSender<C> {
+    fn hear(&mut self, tail: Position) {
+        self.sending.hear(tail);
     }
 }
 

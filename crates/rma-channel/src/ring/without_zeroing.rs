@@ -190,7 +190,7 @@ impl Writer {
     }
 
     /// Takes what has gathered, to be written once its bell is set ([`Writer::set_bell`]), but for
-    /// [`Run::body`], which may be written at once. `None` if nothing has.
+    /// its body, which may be written at once. `None` if nothing has.
     pub fn take_run(&mut self) -> Option<Run> {
         let messages = core::mem::take(&mut self.messages);
         let (position, head) = (self.run, self.room.head());

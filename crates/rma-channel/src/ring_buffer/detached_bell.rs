@@ -23,6 +23,7 @@ use rma_shm::Region;
 use super::{RingConfig, RingReceiver, SenderParts, circular, open_receiver, open_sender};
 use crate::{
     close::{Close, Registered, opened},
+    duplex::Hears,
     flow,
     link::Link,
     registrar::Registrar,
@@ -154,6 +155,12 @@ impl Sender {
 impl Close for Sender {
     fn registered(&mut self) -> &mut Registered {
         &mut self.parts.registered
+    }
+}
+
+impl Hears for Sender {
+    fn hear(&mut self, tail: Position) {
+        self.sending.hear(tail);
     }
 }
 

@@ -15,6 +15,7 @@ use rma_core::{
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
     close::{Close, Registered, opened},
+    duplex::Hears,
     link::Link,
     registrar::Registrar,
     ring::{
@@ -120,6 +121,12 @@ impl Sender {
 impl Close for Sender {
     fn registered(&mut self) -> &mut Registered {
         &mut self.parts.registered
+    }
+}
+
+impl Hears for Sender {
+    fn hear(&mut self, tail: Position) {
+        self.sending.hear(tail);
     }
 }
 

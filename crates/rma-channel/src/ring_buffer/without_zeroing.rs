@@ -23,6 +23,7 @@ use rma_core::{
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
     close::{Close, Registered, opened},
+    duplex::Hears,
     link::Link,
     registrar::Registrar,
     ring::{
@@ -210,6 +211,12 @@ impl Sender {
 impl Close for Sender {
     fn registered(&mut self) -> &mut Registered {
         &mut self.parts.registered
+    }
+}
+
+impl Hears for Sender {
+    fn hear(&mut self, tail: Position) {
+        self.sending.hear(tail);
     }
 }
 

@@ -1,13 +1,15 @@
 //! The receiver's end of slots whose bells are words that it polls.
 
 use core::{fmt, marker::PhantomData, ops::Range};
+use std::sync::Arc;
 
 use rma_core::{portal::CommandPortal, region::RegisteredRegion, time::Instant};
 
 use super::rung;
 use crate::{
     close::{Close, Registered},
-    flow::Teller,
+    duplex::Tails,
+    flow::{Rides, Teller},
     link::Link,
     numbered::Places,
     receiver::{Claim, Claims, ReceiveError, Receiver, read},
@@ -122,6 +124,16 @@ impl<L: Lies> Polled<L> {
 impl<L: Lies> Close for Polled<L> {
     fn registered(&mut self) -> &mut Registered {
         &mut self.registered
+    }
+}
+
+impl<L: Lies> Tails for Polled<L> {
+    fn tail(&self) -> Position {
+        self.tail()
+    }
+
+    fn ride(&mut self, rides: Arc<Rides>) {
+        self.teller.ride(rides);
     }
 }
 

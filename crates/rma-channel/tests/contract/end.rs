@@ -2,7 +2,7 @@
 //! what senders have reserved.
 
 use rma_channel::{
-    ReceiveError, Receiver, RecoverError, read_ring, read_slot,
+    Claims, DuplexReceiver, ReceiveError, Receiver, RecoverError, read_ring, read_slot,
     ring_buffer::{self, with_zeroing, without_zeroing},
     send_recv::{bufferless, normal, shared},
     shared_ring::receiver::{Finds, SharedReceiver},
@@ -65,6 +65,7 @@ impl End for reserve_slot::Receiver {
     }
 }
 
+impl<R: Claims> End for DuplexReceiver<R> where Self: Receiver {}
 impl End for normal::Receiver {}
 impl End for shared::Receiver {}
 impl End for bufferless::Receiver {}

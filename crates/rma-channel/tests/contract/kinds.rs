@@ -72,6 +72,9 @@ pub(crate) struct Row {
     /// Whether messages of all senders come in one order, that of their places: one that is
     /// accepted is in the receiver's memory, and comes when all before it are there, too.
     pub(crate) has_places: bool,
+    /// Whether it is two channels in opposite directions that ride on each other: of a sender and a
+    /// receiver each, in the order of the channels.
+    pub(crate) is_duplex: bool,
 }
 
 /// Several ends, where a kind may have any number.
@@ -127,6 +130,23 @@ pub(crate) const ROWS: &[Row] = &[
     broadcast(Kind::ReadRingNotify, [read_ring_notify, read_ring_notify_into]),
 ];
 
+/// Kinds that are tried as duplex channels as well: all rings, and of each family of places one for
+/// each way in which messages are found.
+pub(crate) const DUPLEX: &[Row] = &[
+    both_ways(Kind::SendRecvNormal, duplex_send_recv, 4096 - 8),
+    both_ways(Kind::WriteSlotInlined, duplex_slot_inlined, 10_000),
+    both_ways(Kind::WriteSlotImmediate, duplex_slot_immediate, 10_000),
+    both_ways(Kind::RingDetached, duplex_ring_detached, 10_000),
+    both_ways(Kind::RingImmediate, duplex_ring_immediate, 10_000),
+    both_ways(Kind::RingWithZeroing, duplex_ring_with_zeroing, 10_000),
+    both_ways(Kind::RingWithoutZeroing, duplex_ring_without_zeroing, 10_000),
+];
+
+/// Two channels of a kind that ride on each other.
+const fn both_ways(kind: Kind, open: Open, longest: u32) -> Row {
+    Row { longest, is_duplex: true, ..pair(kind, open) }
+}
+
 type Open = fn(&mut World, &Settings) -> Ends;
 
 /// A kind with one sender whose memory any number of receivers read, into images or into memory of
@@ -148,6 +168,7 @@ const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
         into: None,
         prefetches: false,
         has_places: false,
+        is_duplex: false,
     }
 }
 
@@ -155,6 +176,7 @@ const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     let only = std::env::var("RMA_CHANNEL_KIND").ok();
     ROWS.iter()
+        .chain(DUPLEX)
         .filter(move |row| only.as_ref().is_none_or(|only| *only == (row.kind as u8).to_string()))
 }
 
@@ -162,6 +184,11 @@ impl Row {
     /// What a channel is opened with whose ends are on nodes of their own, senders first: two ends,
     /// or as many as it may have if `many`. And how many nodes that takes.
     pub(crate) fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
+        if self.is_duplex {
+            let nodes = [NodeId(0), NodeId(1)];
+            let (senders, receivers) = (nodes.to_vec(), nodes.into_iter().rev().collect());
+            return (Settings { name: 7, senders, receivers, len_max, room }, 2);
+        }
         let (senders, receivers) = if many { (self.senders, self.receivers) } else { (1, 1) };
         let nodes = (senders + receivers) as u16;
         let (from, to) = (0..senders as u16, senders as u16..nodes);
@@ -219,6 +246,44 @@ fn connect<S: Sender + 'static, R: End + 'static, E: core::error::Error>(
         receivers: vec![(settings.receivers[0], Box::new(receiver))],
     }
 }
+
+/// A function that opens two channels of a kind in opposite directions, which ride on each other.
+macro_rules! duplex {
+    ($name:ident, $of:path, $settings:ident) => {
+        fn $name(world: &mut World, it: &Settings) -> Ends {
+            use $of::{Receiver, Sender};
+            let [(here, at_there), (there, at_here)] = it.both(world);
+            // What rides takes a word of each message.
+            let it = Settings { len_max: it.len_max + 8, ..it.clone() };
+            let sender = Sender::open(&mut world.registrar(here), it.$settings(at_there));
+            let receiver = Receiver::open(&mut world.registrar(here), it.$settings(at_there));
+            let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
+            let other_sender = Sender::open(&mut world.registrar(there), it.$settings(at_here));
+            let other_receiver = Receiver::open(&mut world.registrar(there), it.$settings(at_here));
+            let (other_sender, other_receiver) = (other_sender.unwrap(), other_receiver.unwrap());
+            let to = [carried(other_receiver.terms()), carried(receiver.terms())];
+            let from = [carried(sender.terms()), carried(other_sender.terms())];
+            let [there_from, here_from] =
+                [other_receiver.connect(&from[0]), receiver.connect(&from[1])];
+            let [here_to, there_to] = [sender.connect(&to[0]), other_sender.connect(&to[1])];
+            let (sender, receiver) = rma_channel::duplex(here_to.unwrap(), here_from.unwrap());
+            let (other_sender, other_receiver) =
+                rma_channel::duplex(there_to.unwrap(), there_from.unwrap());
+            Ends {
+                senders: vec![(here, Box::new(sender)), (there, Box::new(other_sender))],
+                receivers: vec![(there, Box::new(other_receiver)), (here, Box::new(receiver))],
+            }
+        }
+    };
+}
+
+duplex!(duplex_send_recv, normal, send_recv);
+duplex!(duplex_slot_inlined, inlined_bell, slots);
+duplex!(duplex_slot_immediate, immediate, slots);
+duplex!(duplex_ring_detached, ring_buffer::detached_bell, ring);
+duplex!(duplex_ring_immediate, ring_buffer::immediate, ring);
+duplex!(duplex_ring_with_zeroing, with_zeroing, ring);
+duplex!(duplex_ring_without_zeroing, without_zeroing, ring);
 
 /// Terms as they come out of what carried them.
 fn carried(terms: &Terms) -> Terms {

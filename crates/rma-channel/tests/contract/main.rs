@@ -11,6 +11,7 @@
 //! | `stream` | one sender's messages and what became of them; one receiver's and what it holds |
 //! | `quiet` | the contract on a network without faults |
 //! | `closing` | what ends leave behind that are closed, and openings that fail |
+//! | `duplex` | what duplex channels issue, and what they say of a peer that lies |
 //! | `faults` | the same with all that can go wrong, on many networks |
 //! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
@@ -31,6 +32,7 @@
 
 mod choosing;
 mod closing;
+mod duplex;
 mod end;
 mod faults;
 mod kinds;

@@ -184,7 +184,7 @@ fn terms_of_a_host_that_has_restarted_since_are_of_no_use_and_break_the_channel(
     for row in rows() {
         let (mut run, settings) = channel(row, row.longest.min(300), 3, false);
         run.open(row, &settings, Lens::All(row.shortest), 3);
-        run.world.network.crash(NodeId(1));
+        run.crash(NodeId(1));
         run.readers.clear();
         run.world.restart(NodeId(1));
         run.pass(Duration::from_secs(4));

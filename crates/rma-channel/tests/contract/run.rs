@@ -35,6 +35,8 @@ pub(crate) struct Run {
     is_told: bool,
     /// Whether messages of all senders come in the order of their places.
     has_places: bool,
+    /// Whether each receiver has one sender, in their order.
+    is_duplex: bool,
     pub(crate) steps: u64,
     /// At which step a sender or a receiver has learnt something, or a channel was opened.
     pub(crate) news_at: u64,
@@ -52,6 +54,7 @@ impl Run {
             is_read: row.into.is_some(),
             is_told: row.is_told,
             has_places: row.has_places,
+            is_duplex: row.is_duplex,
             steps: 0,
             news_at: 0,
         };
@@ -374,7 +377,6 @@ impl Run {
 
     /// Asks a sender for the states of its messages.
     fn check_states(&mut self, index: usize) {
-        let readers = self.readers.len();
         let Some(end) = &self.streams[index].end else { return };
         let first = self.streams[index].open;
         let states: Vec<_> =
@@ -407,11 +409,12 @@ impl Run {
                     }
                 }
                 SendState::Processed => {
-                    let counted = self.readers.iter().filter(|it| it.ended.is_none()).count();
+                    let readers = self.readers_of(index);
+                    let counted = readers.filter(|it| it.ended.is_none()).count();
                     // Who reads may have been given up, and finds that out by itself. And what a
                     // recovery has copied is processed for its sender.
                     let is_copied = self.readers.iter().any(|it| it.recoveries > 0);
-                    let is_early = freed < counted.min(readers) && !is_copied;
+                    let is_early = freed < counted && !is_copied;
                     if !self.is_read && is_early || sent.skipped {
                         self.fail(&format!("{name} is processed, and {freed} gave it back"));
                     }
@@ -454,13 +457,19 @@ impl Run {
 
     /// Whether all receivers that take whatever comes, and have just looked, have got a message.
     fn has_come_to_all(&self, stream: usize, number: usize) -> bool {
-        self.readers.iter().all(|reader| {
+        self.readers_of(stream).all(|reader| {
             let looks = matches!(reader.habit, Habit::Prompt | Habit::Holding(_) | Habit::Hoarding)
                 && reader.ended.is_none()
                 && reader.end.is_some()
                 && self.world.is_running(reader.node);
             !looks || reader.next[stream] > number
         })
+    }
+
+    /// The receivers that a sender's messages come to.
+    fn readers_of(&self, stream: usize) -> impl Iterator<Item = &Reader> {
+        let is_of = move |&(index, _): &(usize, &Reader)| !self.is_duplex || index == stream;
+        self.readers.iter().enumerate().filter(is_of).map(|(_, reader)| reader)
     }
 
     /// Checks what must be so when nothing more is to come.

@@ -219,7 +219,7 @@ fn each_kind_offers_and_costs_what_its_row_says() {
         "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | N:1, ours | why"
     );
     let mut measured = 0;
-    for row in rows().filter(|row| !row.prefetches) {
+    for row in rows().filter(|row| !row.prefetches && !row.is_duplex) {
         println!("{}", measure(row));
         measured += 1;
     }
