@@ -315,8 +315,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         Ok(id)
     }
 
-    /// How many bytes the last op of a piece of `len` bytes has that goes to whom `grant` is of: for
-    /// callers who issue the last op of a transfer themselves, and want none more than one call has.
+    /// How many bytes the last op of a piece of `len` bytes has that goes to whom `grant` is of:
+    /// for callers who issue the last op of a transfer themselves, and want none more than one call
+    /// has.
     #[must_use]
     pub fn last_op_len(&self, grant: &Grant, len: u64) -> u32 {
         self.cut(grant.responder).last(len)

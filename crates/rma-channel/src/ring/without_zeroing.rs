@@ -67,9 +67,9 @@ impl Run {
     }
 
     /// Up to where the run's bytes go first, by any ops in any order; the rest goes when those have
-    /// landed, and those of the run before, by one op, as which the topmost bell lands last. `last`:
-    /// how many bytes the last op has if the run is cut into ops. One op carries a shorter run, of
-    /// which only the bell is left for the second.
+    /// landed, and those of the run before, by one op, as which the topmost bell lands last.
+    /// `last`: how many bytes the last op has if the run is cut into ops. One op carries a shorter
+    /// run, of which only the bell is left for the second.
     ///
     /// A bell alone would be an op more where the last op has room for it. With one op in five less
     /// a busy ring carries 4.9 million messages of 64 B a second, not 4.4.

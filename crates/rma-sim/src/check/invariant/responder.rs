@@ -62,8 +62,8 @@ impl Checker {
         pending.for_each(|pending| pending.stale = true);
     }
 
-    /// An op on a region that has changed was believed. Right only if the region has the op's key by
-    /// now: who holds keys of times to come may ask too early, and somebody replays it in time.
+    /// An op on a region that has changed was believed. Right only if the region has the op's key
+    /// by now: who holds keys of times to come may ask too early, and somebody replays it in time.
     fn check_key(
         &mut self,
         sim: &Sim,
