@@ -6,7 +6,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use rma_core::{
     command::{Command, CommandOp},
-    executor::CallStatus,
+    executor::{CallStatus, RetryPolicy},
     op::OpStatus,
 };
 
@@ -567,6 +567,7 @@ fn interleave<F: Finds>(steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
         it.hole_timeout = SharedRingConfig::hole_timeout_min(it.dispatch_timeout, it.timeout);
     });
     let (mut sent, mut got, mut next) = ([0_u64; 4], [0_u64; 4], [0_u64; 4]);
+    let mut lost = [0_u8; 4];
     let mut held = Vec::new();
     let mut recoveries = 0;
     // Then nobody stops any more, and all comes to its end.
@@ -589,8 +590,11 @@ fn interleave<F: Finds>(steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
             }
             4 if !it.under_way(who).is_empty() => {
                 let is_recorded = matches!(it.under_way(who)[0].op, CommandOp::Recorded { .. });
+                // A call whose op was not applied so often would end, and break its sender.
+                let applied = what & 8 == 0 || lost[who] == RetryPolicy::DEFAULT.timeouts;
                 if is_recorded {
-                    it.senders[who].0.lose_answer(0, what & 8 == 0);
+                    lost[who] += u8::from(!applied);
+                    it.senders[who].0.lose_answer(0, applied);
                 }
             }
             5 => {
