@@ -14,30 +14,32 @@
 //! is under way: so places stay in the order of messages. A FETCH_ADD of which nobody knows is made
 //! again: what it may have reserved is a hole, as any.
 
+mod issuing;
+mod outcomes;
+
 use core::{marker::PhantomData, ops::Range, time::Duration};
 use std::collections::VecDeque;
 
 use rma_core::{
-    executor::{Call, CallError, CallId, CallStatus, OpCall, Outcome, Piece},
+    executor::{CallId, CallStatus},
     op::OpStatus,
-    outcome::{OpName, Verdict},
-    portal::{Change, CommandPortal},
+    outcome::OpName,
+    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
 use rma_shm::Region;
 
-use super::{FETCH_ADD, Form, HEAD, LOOK_MAX, MESSAGE, Place, READ, TAIL};
+use super::Form;
 use crate::{
     close::{Close, Registered, opened},
     epochs::Ahead,
     flow,
     link::Link,
     registrar::Registrar,
-    ring::{Malformed, Position, RingLen, Room, WORD, padded},
+    ring::{Position, RingLen, Room, WORD, padded},
     sender::{
         self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
     },
     terms::{Agreed, OpenError, Side, Terms, TermsError},
 };
@@ -55,6 +57,9 @@ const QUIET: Duration = Duration::from_millis(10);
 /// How long after his last message has landed a sender looks what was processed. Shorter: he asks
 /// in vain more often. Longer: it is known later.
 const IDLE: Duration = Duration::from_millis(1);
+
+/// How a call ends whose key is not the present one.
+const AUTH: CallStatus = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
 
 /// The longest wait until a sender that has lost the epoch looks for it again. Longer: he goes on
 /// later after a recovery.
@@ -226,7 +231,7 @@ impl<F: Form> SharedSender<F> {
     /// What a test lies with.
     #[cfg(test)]
     pub(super) fn image_and_grant(&self) -> (RegisteredRegion, rma_core::grant::Grant) {
-        (self.image.clone(), *self.ahead.grant(MESSAGE))
+        (self.image.clone(), *self.ahead.grant(super::MESSAGE))
     }
 
     /// Whether more may be sent.
@@ -273,346 +278,6 @@ impl<F: Form> SharedSender<F> {
         self.end(SendError::Broken { handle, status }, CallStatus::PredecessorFailed);
     }
 
-    /// Takes what became of all that is under way.
-    fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        if let Some((call, epoch)) = self.looking
-            && let Some(outcome) = link.take(call)
-        {
-            self.looking = None;
-            self.looked(link, now, (epoch, outcome.status))?;
-        }
-        if let Some((call, count, epoch)) = self.reserving
-            && let Some(outcome) = link.take(call)
-        {
-            self.reserving = None;
-            self.quiet_at = now + QUIET;
-            self.reserved(now, (count, epoch), &outcome)?;
-        }
-        for index in 0..self.items.len() {
-            let call = match self.items[index].stage {
-                Stage::Written(_, call, _) | Stage::Asked(.., call) => call,
-                _ => continue,
-            };
-            if let Some(outcome) = link.take(call) {
-                self.quiet_at = now + QUIET;
-                self.over(now, index, &outcome);
-            }
-        }
-        while let Some(item) = self.items.front()
-            && let Stage::Landed(position) = item.stage
-        {
-            self.landed.push_back(position.after(F::footprint(item.len)));
-            self.idle_at = now + IDLE;
-            let image_tail = self.image_room.tail().after(item.image);
-            self.image_room.told(image_tail)?;
-            self.items.pop_front();
-            self.first += 1;
-        }
-        while self.landed.front().is_some_and(|&end| self.is_processed(end)) {
-            self.landed.pop_front();
-        }
-        Ok(())
-    }
-
-    fn is_processed(&self, end: Position) -> bool {
-        // Of two positions the one that is less than half of all behind the other is the earlier.
-        self.tail.since(end) < u64::MAX / 2
-    }
-
-    /// A look at the tail is over.
-    fn looked<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        (epoch, status): (usize, CallStatus),
-    ) -> Result<(), SendError> {
-        match status {
-            CallStatus::Ok => {}
-            AUTH if self.lost.is_some() => {
-                if let Some(lost) = &mut self.lost {
-                    lost.spent += now.since(lost.last).min(8 * SEARCH_MAX);
-                    (lost.last, lost.step) = (now, lost.step + 1);
-                }
-                return Ok(());
-            }
-            AUTH => {
-                self.lose(now, epoch);
-                return Ok(());
-            }
-            status => {
-                self.break_at_first(status);
-                return Ok(());
-            }
-        }
-        if self.lost.take().is_some() {
-            self.found(link, epoch);
-        }
-        let told = Position::from_bits(self.sight.load(0).map_or(0, u64::from_le));
-        // What is read cannot be older than what was read before.
-        if told != self.tail && self.is_processed(told) {
-            let (told, tail) = (told.to_bits(), self.tail.to_bits());
-            return Err(SendError::Malformed(Malformed::Tail { told, tail, head: tail }));
-        }
-        if told != self.tail {
-            self.tail = told;
-            self.look_wait = LOOK_MIN;
-        }
-        Ok(())
-    }
-
-    /// An op of an epoch was refused: another may be the present one, or somebody only says so.
-    fn lose(&mut self, now: Instant, epoch: usize) {
-        if epoch == self.ahead.at() && self.lost.is_none() {
-            self.lost = Some(Lost { last: now, spent: Duration::ZERO, step: 0 });
-            (self.look_at, self.look_wait) = (now, LOOK_MIN);
-        }
-    }
-
-    /// This epoch is the present one.
-    fn found<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>, epoch: usize) {
-        if epoch == self.ahead.at() {
-            return;
-        }
-        self.ahead.advance(epoch);
-        // Under the old key nobody tells what became of it.
-        if let Some((call, ..)) = self.reserving {
-            link.cancel(call);
-        }
-        for item in &mut self.items {
-            match item.stage {
-                Stage::Placed(_) => item.stage = Stage::Waiting,
-                Stage::Written(_, call, _) | Stage::Asked(.., call) => link.cancel(call),
-                _ => {}
-            }
-        }
-    }
-
-    /// A FETCH_ADD is over.
-    fn reserved(
-        &mut self,
-        now: Instant,
-        (count, epoch): (usize, usize),
-        outcome: &Outcome,
-    ) -> Result<(), SendError> {
-        let is_present = epoch == self.ahead.at();
-        match (outcome.status, outcome.result) {
-            (CallStatus::Ok, Some(at)) if is_present => {
-                let mut position = Position::from_bits(at);
-                if at % super::ALIGN != 0 || position != self.tail && self.is_processed(position) {
-                    let tail = self.tail.to_bits();
-                    return Err(SendError::Malformed(Malformed::Tail {
-                        told: tail,
-                        tail,
-                        head: at,
-                    }));
-                }
-                let is_waiting = |item: &&mut Item| item.stage == Stage::Waiting;
-                for item in self.items.iter_mut().filter(is_waiting).take(count) {
-                    item.stage = Stage::Placed(position);
-                    position = position.after(F::footprint(item.len));
-                }
-            }
-            (AUTH, _) => self.lose(now, epoch),
-            // What was reserved is of no use, or is a hole.
-            (CallStatus::Ok | CallStatus::Unknown | CallStatus::Cancelled | NACK, _) => {}
-            (_, _) if !is_present => {}
-            (status, _) => self.break_at_first(status),
-        }
-        Ok(())
-    }
-
-    /// What is under way of a message is over.
-    fn over(&mut self, now: Instant, index: usize, outcome: &Outcome) {
-        let at = self.ahead.at();
-        let again = |position, epoch| {
-            if epoch == at { Stage::Placed(position) } else { Stage::Waiting }
-        };
-        let stage = self.items[index].stage;
-        let next = match (stage, outcome.status) {
-            (Stage::Written(position, ..), CallStatus::Ok) => Stage::Landed(position),
-            (Stage::Written(position, _, epoch), AUTH) => {
-                self.lose(now, epoch);
-                again(position, epoch)
-            }
-            (Stage::Written(position, _, epoch), NOT_READY | NACK | CallStatus::Cancelled) => {
-                again(position, epoch)
-            }
-            (Stage::Written(position, _, epoch), CallStatus::Unknown) => match outcome.in_doubt {
-                Some(name) => {
-                    // Perhaps the epoch is over, and so nobody answered.
-                    self.lose(now, at);
-                    Stage::InDoubt(position, Doubt { name, epoch, asked: 0 })
-                }
-                None => Stage::Failed(CallStatus::Unknown),
-            },
-            // It was not applied, whatever else was the matter: what follows is in another epoch.
-            (Stage::Written(.., epoch), _) if epoch != at => Stage::Waiting,
-            (Stage::Asked(position, doubt, _), CallStatus::Ok) => match outcome.verdict {
-                Some(Verdict::Applied) => Stage::Landed(position),
-                Some(Verdict::NotApplied) => again(position, doubt.epoch),
-                _ => Stage::Failed(CallStatus::Unknown),
-            },
-            // Perhaps it was asked in an epoch that is over.
-            (Stage::Asked(position, doubt, _), _) if doubt.asked < ASKS => {
-                self.lose(now, at);
-                Stage::InDoubt(position, Doubt { asked: doubt.asked + 1, ..doubt })
-            }
-            (Stage::Asked(..), _) => Stage::Failed(CallStatus::Unknown),
-            (_, status) => Stage::Failed(status),
-        };
-        let is_over = matches!(next, Stage::Landed(_) | Stage::Failed(_));
-        self.items[index].stage = next;
-        if let Stage::Failed(status) = next {
-            self.break_at(index, status);
-        } else if let Some(ended) = self.ended
-            && !is_over
-        {
-            // Nothing is issued any more.
-            let status = match (ended, next) {
-                (_, Stage::InDoubt(..)) => CallStatus::Unknown,
-                _ => CallStatus::PredecessorFailed,
-            };
-            self.items[index].stage = Stage::Failed(status);
-        }
-    }
-
-    /// Issues what may be issued; what the link has no room for now goes with a later poll.
-    fn issue_or_wait<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        match self.issue(link, now).map_err(refused) {
-            Err(SendError::Full) => {
-                let again = now + LOOK_MIN;
-                (self.look_at, self.quiet_at) = (self.look_at.max(again), self.quiet_at.max(again));
-                self.idle_at = self.idle_at.max(again);
-                Ok(())
-            }
-            issued => issued,
-        }
-    }
-
-    /// Issues what may be issued, until the link has no room.
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), CallError> {
-        if self.ended.is_some() {
-            return Ok(());
-        }
-        if let Some(lost) = self.lost {
-            // All have been tried twice, and for long enough.
-            let tries = 4 * (self.ahead.count() - self.ahead.at());
-            if lost.spent > self.search_for && lost.step >= tries {
-                let error = SendError::Revoked { epochs: self.ahead.count() };
-                self.end(error, AUTH);
-                return Ok(());
-            }
-            let epoch = lost.next(self.ahead.at(), self.ahead.count());
-            return self.look(link, now, epoch);
-        }
-        let mut is_full = false;
-        for index in 0..self.items.len() {
-            match self.items[index].stage {
-                Stage::Placed(position) => is_full |= !self.write(link, now, (index, position))?,
-                Stage::InDoubt(position, doubt) => {
-                    let call = link.submit_settle(now, self.ahead.grant(MESSAGE), doubt.name)?;
-                    self.items[index].stage = Stage::Asked(position, doubt, call);
-                }
-                _ => {}
-            }
-        }
-        let is_idle = self.items.is_empty() && self.reserving.is_none();
-        if is_full || is_idle && !self.landed.is_empty() && now >= self.idle_at {
-            self.look(link, now, self.ahead.at())?;
-        }
-        if !is_full {
-            self.reserve(link, now)?;
-        }
-        if now >= self.quiet_at && !is_idle {
-            self.quiet_at = now + QUIET;
-            self.look(link, now, self.ahead.at())?;
-        }
-        Ok(())
-    }
-
-    /// Writes a message, if there is room for it.
-    fn write<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        (index, position): (usize, Position),
-    ) -> Result<bool, CallError> {
-        let Item { region, offset, len, .. } = &self.items[index];
-        let (len, end) = (*len, position.after(F::footprint(*len)));
-        if end.since(self.tail) > self.len.get() {
-            return Ok(false);
-        }
-        let number = (self.first + index as u64) as u32;
-        let place = Place { ring: self.len, position, len, sender: self.index, number };
-        let change = F::change(place, region, *offset);
-        let call = link.submit_op(now, &OpCall::of(self.ahead.grant(MESSAGE), change))?;
-        self.items[index].stage = Stage::Written(position, call, self.ahead.at());
-        Ok(true)
-    }
-
-    /// Looks at the tail, by the grant for an epoch, unless it is too soon.
-    fn look<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        epoch: usize,
-    ) -> Result<(), CallError> {
-        if self.looking.is_some() || now < self.look_at {
-            return Ok(());
-        }
-        let (grant, local) = (self.ahead.grant_in(epoch, READ), &self.sight);
-        let word = Piece { grant, remote_offset: TAIL, local, local_offset: 0, len: WORD };
-        self.looking = Some((link.submit(now, &Call::of(&[word]))?, epoch));
-        self.look_at = now + self.look_wait;
-        self.look_wait = (self.look_wait * 2).min(LOOK_MAX.min(SEARCH_MAX));
-        Ok(())
-    }
-
-    /// Reserves places for what waits, unless a reservation is under way, or something of an epoch
-    /// that is over.
-    fn reserve<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), CallError> {
-        let at = self.ahead.at();
-        let is_old = |item: &Item| match item.stage {
-            Stage::Written(.., epoch) => epoch != at,
-            Stage::InDoubt(..) | Stage::Asked(..) => true,
-            _ => false,
-        };
-        if self.reserving.is_some() || self.items.iter().any(is_old) {
-            return Ok(());
-        }
-        let waiting = self.items.iter().filter(|item| item.stage == Stage::Waiting);
-        let (mut count, mut addend) = (0, 0);
-        for item in waiting {
-            let more = F::footprint(item.len);
-            if count > 0 && addend + more > self.len.get() / 2 {
-                break;
-            }
-            (count, addend) = (count + 1, addend + more);
-        }
-        if count > 0 {
-            let change = Change::FetchAdd { remote_offset: HEAD, addend };
-            let call = link.submit_op(now, &OpCall::of(self.ahead.grant(FETCH_ADD), change))?;
-            self.reserving = Some((call, count, at));
-        }
-        Ok(())
-    }
-
     /// Takes a message that stands in memory.
     fn push<P: AsMut<CommandPortal>>(
         &mut self,
@@ -629,19 +294,6 @@ impl<F: Form> SharedSender<F> {
         Ok(SendHandle(Position::from_bits(number)))
     }
 }
-
-/// How often a target is asked in vain about an op until it stays unknown. More: another epoch may
-/// come in between. Fewer: a target that is gone is known to be sooner.
-const ASKS: u8 = 3;
-
-/// How a call ends whose key is not the present one.
-const AUTH: CallStatus = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
-
-/// How a call ends that found no receive for too long. It was not applied.
-const NOT_READY: CallStatus = CallStatus::Failed(OpStatus::RemoteNotReady);
-
-/// How a call ends whose target had no record to spare for too long. It was not applied.
-const NACK: CallStatus = CallStatus::Failed(OpStatus::Nack);
 
 impl<F: Form> Close for SharedSender<F> {
     fn registered(&mut self) -> &mut Registered {

@@ -1,0 +1,91 @@
+//! What cannot be, in a ring, in events, in settings and in terms.
+
+use super::*;
+
+#[test]
+fn records_that_cannot_be_are_refused_for_good() {
+    // The first word, the last one, and how much is reserved.
+    let cases = [
+        (101, 1, 2048),
+        (0xffff, 1, 2048),
+        (8 | 1 << 16, 1, 2048),
+        (8 | 1 << 32, 1, 2048),
+        (8, 65, 2048),
+        (8, 1 | 64 << 32, 2048),
+        (8, 1, 0),
+    ];
+    for (first, last, head) in cases {
+        let mut it = Bench::<Records>::new(1);
+        it.receiver.control().store(HEAD, head).unwrap();
+        it.receiver.ring().store(16, last).unwrap();
+        it.receiver.ring().store(0, first).unwrap();
+        for _ in 0..2 {
+            let refused = it.receiver.claim();
+            assert!(matches!(refused, Err(ReceiveError::Malformed(_))), "{first:#x}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn events_that_cannot_be_are_refused_for_good() {
+    use rma_core::{
+        executor::OpCall,
+        portal::{Change, Placement, Source},
+    };
+    // Where, how long, what it says, and how much is reserved.
+    let cases = [
+        (8, 16, 0, 2048),
+        (0, 101, 0, 2048),
+        (0, 16, 1, 2048),
+        (0, 16, 1 << 16, 2048),
+        (0, 16, 64 << 32, 2048),
+        (0, 16, 0, 0),
+        (1984, 100, 0, 4096),
+    ];
+    for (remote_offset, len, immediate, head) in cases {
+        let mut it = Bench::<Events>::new(1);
+        it.receiver.control().store(HEAD, head).unwrap();
+        let (station, sender) = &mut it.senders[0];
+        let (region, grant) = sender.image_and_grant();
+        let (source, placement) = (Source { region: &region, offset: 0, len }, Placement::Any);
+        let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
+        station.link.submit_op(it.ticks.0, &OpCall::of(&grant, change)).unwrap();
+        station.poll(it.ticks.0);
+        station.apply_all();
+        for _ in 0..2 {
+            let refused = it.receiver.claim();
+            let malformed = Malformed::Place { offset: remote_offset, len, immediate };
+            assert_eq!(refused, Err(ReceiveError::Malformed(malformed)));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_when_it_is_opened() {
+    let changes: [fn(&mut SharedRingConfig); 6] = [
+        |it| it.len_max = 0,
+        |it| it.len_max = 4081,
+        |it| it.epochs = 0,
+        |it| it.epochs = 22,
+        |it| it.window = 0,
+        |it| it.hole_timeout -= Duration::from_nanos(1),
+    ];
+    for change in changes {
+        let mut host = World::default().host(0);
+        let config = SharedRingConfig::new().with(change);
+        let refused = SharedReceiver::<Records>::open(&mut host, config);
+        assert!(matches!(refused, Err(OpenError::Settings { .. })), "{config:?}");
+    }
+}
+
+#[test]
+fn terms_of_the_other_kind_are_refused() {
+    let world = World::default();
+    let (mut host, mut from) = (world.host(0), world.host(1));
+    let config = SharedRingConfig::new();
+    let mut receiver = SharedReceiver::<Records>::open(&mut host, config).unwrap();
+    let terms = receiver.admit(&mut host, from.peer).unwrap();
+    assert!(SharedSender::<WithImmediate>::join(&mut from, &terms).is_err());
+    assert!(SharedSender::<Record>::join(&mut world.host(2), &terms).is_err(), "somebody else");
+    assert!(SharedSender::<Record>::join(&mut from, &terms).is_ok());
+}
