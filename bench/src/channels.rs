@@ -7,6 +7,7 @@
 
 pub mod broadcast;
 pub mod fan_in;
+pub mod log;
 
 use core::fmt;
 use core::sync::atomic::{

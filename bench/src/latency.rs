@@ -62,6 +62,14 @@ impl Latencies {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
+    /// Which share of all took from `low` to below `high` microseconds.
+    #[must_use]
+    pub fn share_between_us(&self, low: f64, high: f64) -> f64 {
+        let nanos = |micros: f64| (micros * 1e3) as u64;
+        let count = self.0.count_between(nanos(low), nanos(high).saturating_sub(1));
+        count as f64 / self.count().max(1) as f64
+    }
+
     /// The longest, in microseconds.
     #[must_use]
     pub fn max_us(&self) -> f64 {

@@ -3,15 +3,17 @@
 //!
 //! | figure | what |
 //! |---|---|
+//! | 4 | requests a second through send/recv whose server copies them into a log, or does not |
 //! | 5 | median round trip through channels of one sender, by the size of messages |
+//! | 6 | how the times of messages through a read ring are distributed, and those of a ring |
 //! | 7 | throughput of rings and send/recv, by the size of messages |
 //! | 9a | what eight senders get through one shared ring, by the size of messages |
 //! | 9b | what four receivers of a read ring get, all together, by the size of messages |
 //! | 10 | the same of one receiver, by how much it prefetches |
 //!
 //! Shapes are compared, not values: the paper has InfiniBand NICs, and axes that its text does not
-//! give. Figures 4 and 6 are not here yet. Figure 8 has no counterpart: it moves the head
-//! of a shared ring to memory of the NIC, and an engine in software has it in its cache anyway.
+//! give. Figure 8 has no counterpart: it moves the head of a shared ring to memory of the NIC, and
+//! an engine in software has it in its cache anyway.
 
 mod claims;
 mod svg;
@@ -20,14 +22,18 @@ use std::{fs, io, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::channel::Kind;
+use rma_xdp::{OP_SIZE_MAX, channel::Kind};
 
-use self::claims::{Claim, Series};
+use self::{
+    claims::{Claim, Series},
+    svg::Axes,
+};
 use crate::{
     aead,
-    channels::{Channel, Shape, broadcast::Broadcast, fan_in::FanIn},
+    channels::{Channel, Shape, broadcast::Broadcast, fan_in::FanIn, log::Logged},
     error::PairError,
     interrupt::Interrupt,
+    latency::Latencies,
     line,
     machine::Machine,
     pair::{Pair, PairConfig, Place},
@@ -37,13 +43,14 @@ use crate::{
 /// What to draw.
 #[derive(Args, Clone, Debug)]
 pub struct PlotsArgs {
-    /// The paper's figure.
+    /// The paper's figure. Figure 8 has no counterpart: it moves a word to the NIC's own memory,
+    /// and an engine in software has it in its cache anyway.
     #[arg(long, value_enum)]
     pub figure: Figure,
     /// Write the plot to this file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Sizes of messages in bytes, separated by commas.
+    /// Sizes of messages in bytes, separated by commas; figure 6 has the first and the last.
     #[arg(long, value_delimiter = ',', default_values_t = [16, 64, 256, 1024, 4096],
           value_parser = clap::value_parser!(u32).range(8..=32_768))]
     pub size: Vec<u32>,
@@ -58,9 +65,15 @@ pub struct PlotsArgs {
 /// A figure that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
+    /// Requests a second with and without a copy by size.
+    #[value(name = "4")]
+    Copies,
     /// Median round trips by size.
     #[value(name = "5")]
     RoundTrips,
+    /// The distribution of times of messages through a read ring.
+    #[value(name = "6")]
+    Distribution,
     /// Throughput of rings and send/recv by size.
     #[value(name = "7")]
     Throughput,
@@ -106,8 +119,15 @@ const MTU: u32 = 3400;
 /// What could not be set up, and why; a channel that fails; the file; Ctrl-C.
 pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
     let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() }).map_err(PairError::from)?;
+    let mut axes = Axes::sizes(&args.size);
     let measured = match args.figure {
+        Figure::Copies => copies(&lab, args, interrupt)?,
         Figure::RoundTrips => round_trips(&lab, args, interrupt)?,
+        Figure::Distribution => {
+            let (times, measured) = distribution(&lab, args, interrupt)?;
+            axes = times;
+            measured
+        }
         Figure::Throughput => throughput(&lab, args, interrupt)?,
         Figure::FanIn => fan_in(&lab, args, interrupt)?,
         Figure::Broadcast => broadcast(&lab, args, interrupt)?,
@@ -120,9 +140,9 @@ pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
         aead::words(),
         Machine::here().machine
     );
-    let sizes: Vec<String> = args.size.iter().map(|size| format!("{size} B")).collect();
-    line!("| | {} |", sizes.join(" | "));
-    line!("|---|{}", "---|".repeat(sizes.len()));
+    let heads: Vec<String> = axes.at.iter().map(|at| format!("{at} {}", axes.unit)).collect();
+    line!("| | {} |", heads.join(" | "));
+    line!("|---|{}", "---|".repeat(heads.len()));
     for Series { name, values } in &measured {
         let word = |value: &f64| if value.is_nan() { "".to_owned() } else { format!("{value:.3}") };
         let values: Vec<String> = values.iter().map(word).collect();
@@ -133,7 +153,7 @@ pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
         line!("{}: {says} ({because})", if holds { "holds" } else { "DOES NOT HOLD" });
     }
     if let Some(path) = &args.svg {
-        let svg = svg::draw((title, unit), &args.size, &measured).map_err(PlotsError::Draw)?;
+        let svg = svg::draw((title, unit), &axes, &measured).map_err(PlotsError::Draw)?;
         fs::write(path, svg).map_err(|error| PlotsError::Svg { path: path.clone(), error })?;
         line!("\nwritten to {}", path.display());
     }
@@ -144,6 +164,8 @@ impl Figure {
     /// What is drawn, and its unit.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
+            Self::Copies => ("Requests through send/recv (figure 4)", "requests/s"),
+            Self::Distribution => ("Times of messages (figure 6)", "share of messages"),
             Self::RoundTrips => ("Round trip of a message and one back (figure 5)", "us at p50"),
             Self::Throughput => ("Messages through one channel (figure 7)", "MiB/s"),
             Self::FanIn => ("Messages through one shared ring (figure 9a)", "MiB/s"),
@@ -155,7 +177,9 @@ impl Figure {
     /// What the paper says of it, of these values.
     fn claims(self, sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
         match self {
+            Self::Copies => claims::copies(sizes, measured),
             Self::RoundTrips => claims::round_trips(sizes, measured),
+            Self::Distribution => claims::distribution(sizes, measured),
             Self::Throughput => claims::throughput(sizes, measured),
             Self::FanIn => claims::fan_in(sizes, measured),
             Self::Broadcast => claims::broadcast(sizes, measured),
@@ -212,6 +236,70 @@ fn round_trips(
         let times = channel.round_trips(pair, size as usize, counts, interrupt)?;
         Ok(times.quantile_us(0.5))
     })
+}
+
+fn copies(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Series>, PairError> {
+    let mut all = ["answered where they lie", "copied into a log"]
+        .map(|name| Series { name: name.to_owned(), values: Vec::new() });
+    for &size in &args.size {
+        // One SEND carries a request.
+        if size > OP_SIZE_MAX {
+            all.iter_mut().for_each(|series| series.values.push(f64::NAN));
+            continue;
+        }
+        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+        let mut requests = Logged::open(&pair, size, SLOTS)?;
+        let mut rates = [const { Vec::new() }; 2];
+        for _ in 0..args.rounds {
+            for (rates, keeps) in rates.iter_mut().zip([false, true]) {
+                let counts = (args.count / 10, args.count);
+                rates.push(requests.rate(&mut pair, keeps, counts, interrupt)?);
+            }
+        }
+        for (series, rates) in all.iter_mut().zip(rates) {
+            series.values.push(median(rates));
+        }
+    }
+    Ok(all.into())
+}
+
+/// Parts that the times of figure 6 are sorted into.
+const PARTS: u32 = 40;
+
+/// The times that messages take, and which share takes how long: of the smallest and the largest
+/// size, through a read ring whose receiver asks for bells, and through a ring.
+fn distribution(
+    lab: &Lab,
+    args: &PlotsArgs,
+    interrupt: &Interrupt,
+) -> Result<(Axes, Vec<Series>), PairError> {
+    let (passive, pushed) = (Kind::ReadRingInlined, Kind::RingWithoutZeroing);
+    let counts = (args.count / 100, args.count / 10);
+    let mut times: Vec<(String, Latencies)> = Vec::new();
+    let ends = [args.size.first(), args.size.last()];
+    for &size in ends.into_iter().flatten() {
+        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+        let mut ring = Broadcast::open(&pair, passive, (1, size, 0), SLOTS)?;
+        let mut all = Latencies::new();
+        for _ in 0..args.rounds {
+            all.merge(&ring.one_way(&mut pair, counts, interrupt)?);
+        }
+        times.push((format!("{passive}, {size} B"), all));
+        drop((ring, pair));
+        let (mut channel, mut pair) = opened(lab, pushed, size)?;
+        let mut all = Latencies::new();
+        for _ in 0..args.rounds {
+            all.merge(&channel.one_way(&mut pair, size as usize, counts, interrupt)?);
+        }
+        times.push((format!("{pushed}, {size} B"), all));
+    }
+    let high = times.iter().map(|(_, it)| it.quantile_us(0.98)).fold(0.0, f64::max);
+    let at = |part: u32| (high * f64::from(part) / f64::from(PARTS) * 100.0).round() / 100.0;
+    let series = times.into_iter().map(|(name, times)| {
+        let share = |part| times.share_between_us(at(part), at(part + 1));
+        Series { name, values: (0..PARTS).map(share).collect() }
+    });
+    Ok((Axes::times((0..PARTS).map(at).collect()), series.collect()))
 }
 
 /// Messages a second, in MiB of them.

@@ -20,7 +20,9 @@ use rma_xdp::{
 };
 
 use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run, take};
-use crate::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
+use crate::{
+    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
+};
 
 /// A ring that several receivers of the client read, and the server stores into.
 pub struct Broadcast {
@@ -98,6 +100,64 @@ impl Broadcast {
         };
         let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
         Ok(Self { kind, sender, receivers: ends, client, server, size: size as usize })
+    }
+
+    /// Messages one at a time, each when the one before is there: how long each takes, from before
+    /// it is sent until the last receiver has it.
+    ///
+    /// # Errors
+    /// As [`Broadcast::rate`].
+    pub fn one_way(
+        &mut self,
+        pair: &mut Pair,
+        (warm_up, count): (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        let Self { kind, sender, receivers, client: from, server: to, size } = self;
+        let (size, failed) = (*size, &failed(*kind));
+        let (wanted, started, wrong) = (&AtomicU64::new(0), &AtomicU64::new(0), &Wrong::new());
+        let (clock, mut message, mut sent) = (pair.client.clock.clone(), vec![0; size], 0);
+        let server = move || -> Result<(), PairError> {
+            let now = clock.now();
+            to.link.poll(now);
+            sender.poll(&mut to.link, now).map_err(|error| failed(&error))?;
+            if sent < wanted.load(Acquire) {
+                fill(&mut message, sent + 1);
+                let start = clock.now();
+                started.store(start.as_nanos(), Release);
+                match sender.send(&mut to.link, start, &message) {
+                    Ok(_) => sent += 1,
+                    Err(SendError::Full) => {}
+                    Err(error) => return Err(failed(&error)),
+                }
+                to.link.poll(start);
+            }
+            Ok(())
+        };
+        let mut taken = vec![0; receivers.len()];
+        let (mut bytes, mut expected) = (vec![0; size], vec![0; size]);
+        run(pair, server, wrong, |client| {
+            let mut latencies = Latencies::new();
+            for number in 1..=warm_up + count {
+                wanted.store(number, Release);
+                while taken.iter().any(|taken| *taken < number) {
+                    check(wrong, interrupt)?;
+                    client.host.turn();
+                    let now = client.clock.now();
+                    from.link.poll(now);
+                    for (receiver, taken) in receivers.iter_mut().zip(&mut taken) {
+                        receiver.poll(&mut from.link, now).map_err(|error| failed(&error))?;
+                        take(&mut **receiver, taken, (&mut bytes, &mut expected), failed)?;
+                    }
+                    from.link.poll(now);
+                }
+                if number > warm_up {
+                    let end = client.clock.now().as_nanos();
+                    latencies.record_nanos(end.saturating_sub(started.load(Acquire)));
+                }
+            }
+            Ok(latencies)
+        })
     }
 
     /// Messages a second that the receivers have taken, all together: of `warm_up` for nothing, and

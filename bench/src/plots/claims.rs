@@ -70,6 +70,69 @@ pub(super) fn round_trips(sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
     ]
 }
 
+pub(super) fn copies(sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
+    let [without, with] = measured else { return Vec::new() };
+    let ratios = without.values.iter().zip(&with.values).map(|(of, to)| of / to);
+    let ratios = ratios.zip(sizes).filter(|(ratio, _)| ratio.is_finite());
+    let ratios: Vec<f64> = ratios.map(|(ratio, _)| ratio).collect();
+    let (Some(&small), Some(&large)) = (ratios.first(), ratios.last()) else { return Vec::new() };
+    let all = least(&ratios);
+    vec![
+        Claim {
+            says: "a server that need not copy what it is sent serves more requests",
+            holds: all >= 1.0,
+            because: format!("{all:.3} times as many at least"),
+        },
+        Claim {
+            says: "that matters more for large messages",
+            holds: large > small,
+            because: format!("{small:.3} times for the first size, {large:.3} for the last"),
+        },
+    ]
+}
+
+/// How many peaks a distribution has: parts that hold a tenth of the highest at least, with a
+/// valley of half the lower one between any two.
+fn peaks(shares: &[f64]) -> usize {
+    let floor = most(shares) / 10.0;
+    let (mut count, mut rising, mut turn) = (0, true, 0.0_f64);
+    for &share in shares.iter().chain([&0.0]) {
+        if rising {
+            turn = turn.max(share);
+            if share < turn / 2.0 && turn >= floor {
+                (count, rising, turn) = (count + 1, false, share);
+            }
+        } else {
+            turn = turn.min(share);
+            if share >= floor && share > turn * 2.0 {
+                (rising, turn) = (true, share);
+            }
+        }
+    }
+    count
+}
+
+pub(super) fn distribution(_: &[u32], measured: &[Series]) -> Vec<Claim> {
+    let of = |kind: Kind| {
+        let is_of = move |series: &&Series| series.name.starts_with(&kind.to_string());
+        measured.iter().filter(is_of).map(|series| peaks(&series.values)).collect::<Vec<_>>()
+    };
+    let (read, pushed) = (of(Kind::ReadRingInlined), of(Kind::RingWithoutZeroing));
+    vec![
+        Claim {
+            says: "times through a read ring have two peaks: a bell is found by the first READ or by the \
+                   second",
+            holds: read.iter().any(|&peaks| peaks >= 2),
+            because: format!("they have {read:?} by size"),
+        },
+        Claim {
+            says: "those of a message that is written to its receiver have one",
+            holds: pushed.iter().all(|&peaks| peaks == 1),
+            because: format!("they have {pushed:?} by size"),
+        },
+    ]
+}
+
 pub(super) fn throughput(sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
     let ratios = over(measured, Kind::RingWithoutZeroing, Kind::RingWithZeroing);
     let zeroing = least(&ratios);
@@ -173,6 +236,20 @@ mod tests {
         };
         assert_eq!(holds(broadcast(&sizes, &rings(1.0))), [true, true]);
         assert_eq!(holds(broadcast(&sizes, &rings(4.0))), [false, false]);
+        let rates = |with: [f64; 2]| {
+            [[4.0, 4.0], with].map(|it| Series { name: String::new(), values: it.into() })
+        };
+        assert_eq!(holds(copies(&sizes, &rates([3.9, 3.0]))), [true, true]);
+        assert_eq!(holds(copies(&sizes, &rates([4.1, 4.2]))), [false, false]);
+        let times = |read: &[f64]| {
+            let of = |kind: Kind, values: &[f64]| Series {
+                name: format!("{kind}, 64 B"),
+                values: values.into(),
+            };
+            [of(Kind::ReadRingInlined, read), of(Kind::RingWithoutZeroing, &[0.0, 1.0, 9.0, 2.0])]
+        };
+        assert_eq!(holds(distribution(&[], &times(&[0.0, 5.0, 1.0, 4.0, 0.0]))), [true, true]);
+        assert_eq!(holds(distribution(&[], &times(&[0.0, 5.0, 4.0, 4.5, 0.0]))), [false, true]);
         let two = |of: f64| [of, 4.0].map(|it| Series { name: String::new(), values: vec![it] });
         assert!(
             prefetching(&sizes, &two(3.0))[0].holds && !prefetching(&sizes, &two(5.0))[0].holds

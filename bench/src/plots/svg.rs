@@ -1,8 +1,12 @@
-//! Curves over sizes of messages, both axes logarithmic, as SVG.
+//! Curves over sizes of messages, or over times, as SVG.
 
-use plotters::prelude::{
-    ChartBuilder, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor, SVGBackend,
-    WHITE,
+use plotters::{
+    coord::ranged1d::ValueFormatter,
+    drawing::DrawingAreaErrorKind,
+    prelude::{
+        Cartesian2d, ChartBuilder, ChartContext, DrawingBackend, IntoDrawingArea, IntoLogRange,
+        LineSeries, PathElement, RGBColor, Ranged, SVGBackend, WHITE,
+    },
 };
 
 use super::claims::Series;
@@ -19,49 +23,92 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(120, 120, 120),
 ];
 
-/// Draws one curve for each series over `sizes`.
+/// What curves are drawn over.
+#[derive(Clone, Debug)]
+pub(super) struct Axes {
+    /// What it is.
+    name: &'static str,
+    /// Its unit.
+    pub(super) unit: &'static str,
+    /// Where curves have values.
+    pub(super) at: Vec<f64>,
+    /// Whether both axes are logarithmic; otherwise both are linear, and begin at 0.
+    is_log: bool,
+}
+
+impl Axes {
+    /// Sizes of messages, both axes logarithmic.
+    pub(super) fn sizes(sizes: &[u32]) -> Self {
+        let at = sizes.iter().copied().map(f64::from).collect();
+        Self { name: "bytes of a message", unit: "B", at, is_log: true }
+    }
+
+    /// Times in microseconds, and shares of messages, both axes linear.
+    pub(super) const fn times(at: Vec<f64>) -> Self {
+        Self { name: "us", unit: "us", at, is_log: false }
+    }
+}
+
+/// Draws one curve for each series over `axes`.
 pub(super) fn draw(
     (title, unit): (&str, &str),
-    sizes: &[u32],
+    axes: &Axes,
     all: &[Series],
 ) -> Result<String, String> {
     let values = || all.iter().flat_map(|series| series.values.iter().copied());
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-    let x = |size: u32| f64::from(size);
-    let (first, last) = (sizes.iter().min(), sizes.iter().max());
-    let (Some(&first), Some(&last)) = (first, last) else { return Err("no sizes".to_owned()) };
+    let (first, last) = (axes.at.iter().copied(), axes.at.iter().copied());
+    let (first, last) = (first.fold(f64::MAX, f64::min), last.fold(0.0, f64::max));
+    if axes.at.is_empty() {
+        return Err(format!("no {}", axes.name));
+    }
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, (900, 560)).into_drawing_area();
         let drawn = (|| {
             area.fill(&WHITE)?;
-            let mut chart = ChartBuilder::on(&area)
+            let mut builder = ChartBuilder::on(&area);
+            builder
                 .caption(title, ("sans-serif", 20))
                 .margin(16)
                 .x_label_area_size(44)
-                .y_label_area_size(64)
-                .build_cartesian_2d(
-                    (x(first) / 1.2..x(last) * 1.2).log_scale(),
-                    (low / 1.5..high * 1.5).log_scale(),
-                )?;
-            chart.configure_mesh().x_desc("bytes of a message").y_desc(unit).draw()?;
-            for (series, colour) in all.iter().zip(COLOURS.iter().cycle()) {
-                let points = sizes.iter().map(|&size| x(size)).zip(series.values.iter().copied());
-                let points = points.filter(|(_, value)| value.is_finite());
-                let line = chart.draw_series(LineSeries::new(points, colour))?;
-                line.label(&series.name)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+                .y_label_area_size(64);
+            if axes.is_log {
+                let x = (first / 1.2..last * 1.2).log_scale();
+                let chart = builder.build_cartesian_2d(x, (low / 1.5..high * 1.5).log_scale())?;
+                curves(chart, unit, axes, all)?;
+            } else {
+                let chart = builder.build_cartesian_2d(0.0..last, 0.0..high * 1.1)?;
+                curves(chart, unit, axes, all)?;
             }
-            chart
-                .configure_series_labels()
-                .border_style(COLOURS[6])
-                .background_style(WHITE)
-                .draw()?;
             area.present()
         })();
-        drawn.map_err(|error: plotters::drawing::DrawingAreaErrorKind<_>| error.to_string())?;
+        drawn.map_err(|error: Failed<'_>| error.to_string())?;
     }
     Ok(svg)
+}
+
+type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+
+fn curves<'a, X, Y>(
+    mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    unit: &str,
+    axes: &Axes,
+    all: &[Series],
+) -> Result<(), Failed<'a>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart.configure_mesh().x_desc(axes.name).y_desc(unit).draw()?;
+    for (series, colour) in all.iter().zip(COLOURS.iter().cycle()) {
+        let points = axes.at.iter().copied().zip(series.values.iter().copied());
+        let points = points.filter(|(_, value)| value.is_finite());
+        let line = chart.draw_series(LineSeries::new(points, colour))?;
+        line.label(&series.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+    }
+    chart.configure_series_labels().border_style(COLOURS[6]).background_style(WHITE).draw()
 }
 
 #[cfg(test)]
@@ -73,11 +120,13 @@ mod tests {
         let series =
             |name: &str, values: [f64; 3]| Series { name: name.to_owned(), values: values.into() };
         let all = [series("first", [1.0, 2.0, 3.0]), series("second", [4.0, 2.0, 1.0])];
-        let svg = draw(("a title", "us"), &[16, 64, 256], &all).unwrap();
+        let svg = draw(("a title", "us"), &Axes::sizes(&[16, 64, 256]), &all).unwrap();
         for word in ["a title", "bytes of a message", "first", "second", "us"] {
             assert!(svg.contains(word), "{word}");
         }
         assert!(svg.matches("<polyline").count() >= 2, "{svg}");
-        assert!(draw(("none", "us"), &[], &[]).is_err());
+        let times = draw(("times", "share"), &Axes::times(vec![1.0, 2.0, 3.0]), &all).unwrap();
+        assert!(times.contains("share") && times.matches("<polyline").count() >= 2, "{times}");
+        assert!(draw(("none", "us"), &Axes::sizes(&[]), &[]).is_err());
     }
 }
