@@ -8,6 +8,7 @@
 pub mod broadcast;
 pub mod fan_in;
 pub mod log;
+mod open;
 
 use core::fmt;
 use core::sync::atomic::{
@@ -17,18 +18,12 @@ use core::sync::atomic::{
 
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Clock, HostRegistrar, InlineEngine, InlineHost, Instant, OpType, PortalLease,
-    channel::{
-        Close, Half, Kind, Link, Message, OpenError, Peer, Receiver, SendError, Sender,
-        ring::RingLen,
-        ring_buffer::{
-            RingConfig, detached_bell, immediate as ring_immediate, with_zeroing, without_zeroing,
-        },
-        send_recv::{SendRecvConfig, normal},
-        write_slot::{SlotConfig, immediate, inlined_bell},
-    },
+    Clock, HostRegistrar, InlineHost, Instant, OpType, PortalLease,
+    channel::{Kind, Link, Message, Peer, Receiver, SendError, Sender},
 };
 
+pub use self::open::Shape;
+use self::open::{Ends, failed, open};
 use crate::{
     client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
 };
@@ -51,106 +46,6 @@ impl Side {
         let link = Link::new(executor.expect("a host's own settings work"));
         Ok(Self { link, _lease: lease })
     }
-}
-
-type Ends = (Box<dyn Sender + Send>, Box<dyn Receiver + Send>);
-
-/// How a channel is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Which of those that have one sender and one receiver.
-    pub kind: Kind,
-    /// The longest message, in bytes.
-    pub len_max: u32,
-    /// Bytes of a ring; as many slots or receives as hold so much.
-    pub room: u64,
-    /// How many ops the sender's link has under way at most.
-    pub slots: u16,
-}
-
-impl Shape {
-    /// For messages of 64 B.
-    #[must_use]
-    pub const fn small(kind: Kind, slots: u16) -> Self {
-        Self { kind, len_max: 64, room: 1 << 18, slots }
-    }
-}
-
-/// Why a channel does not do what it should.
-fn failed(kind: Kind) -> impl Fn(&dyn fmt::Display) -> PairError {
-    move |why| PairError::Channel { kind, why: why.to_string() }
-}
-
-/// Opens both ends of a channel.
-fn open(
-    shape: Shape,
-    from: &mut HostRegistrar<'_, InlineEngine>,
-    to: &mut HostRegistrar<'_, InlineEngine>,
-    peers: [Peer; 2],
-) -> Result<Ends, PairError> {
-    let Shape { kind, len_max, room, .. } = shape;
-    let [here, there] = peers;
-    let ring = |peer| {
-        RingConfig::with_peer(peer).with(|it| {
-            it.len_max = len_max;
-            it.len = RingLen::new(room.next_power_of_two()).expect("as long as a ring may be");
-        })
-    };
-    let count = (room / u64::from(len_max).next_multiple_of(64)).clamp(2, 1024) as u16;
-    let count = 1 << count.ilog2();
-    let slots =
-        |peer| SlotConfig::with_peer(peer).with(|it| (it.slots, it.len_max) = (count, len_max));
-    let receives = |peer| {
-        SendRecvConfig::with_peer(peer).with(|it| (it.receives, it.len_max) = (count, len_max))
-    };
-    macro_rules! ends {
-        ($of:ident, $config:expr) => {
-            connect(
-                kind,
-                $of::Sender::open(from, $config(there)),
-                $of::Receiver::open(to, $config(here)),
-            )
-        };
-    }
-    match kind {
-        Kind::SendRecvNormal => ends!(normal, receives),
-        Kind::WriteSlotInlined => ends!(inlined_bell, slots),
-        Kind::WriteSlotImmediate => ends!(immediate, slots),
-        Kind::RingDetached => ends!(detached_bell, ring),
-        Kind::RingImmediate => ends!(ring_immediate, ring),
-        Kind::RingWithZeroing => ends!(with_zeroing, ring),
-        Kind::RingWithoutZeroing => ends!(without_zeroing, ring),
-        other => Err(failed(other)(&"it is not measured here")),
-    }
-}
-
-fn connect<S, R, E>(
-    kind: Kind,
-    sender: Result<Half<S>, OpenError<E>>,
-    receiver: Result<Half<R>, OpenError<E>>,
-) -> Result<Ends, PairError>
-where
-    S: Sender + Close + Send + 'static,
-    R: Receiver + Close + Send + 'static,
-    E: core::error::Error,
-{
-    let (sender, receiver) = both(kind, sender, receiver)?;
-    Ok((Box::new(sender), Box::new(receiver)))
-}
-
-/// Both ends, once each has the other's terms.
-fn both<S: Close, R: Close, E: core::error::Error>(
-    kind: Kind,
-    sender: Result<Half<S>, OpenError<E>>,
-    receiver: Result<Half<R>, OpenError<E>>,
-) -> Result<(S, R), PairError> {
-    let failed = failed(kind);
-    let sender = sender.map_err(|error| failed(&error))?;
-    let receiver = receiver.map_err(|error| failed(&error))?;
-    let (to, from) = (receiver.terms().clone(), sender.terms().clone());
-    let sender = sender.connect(&to).map_err(|error| failed(&error))?;
-    let receiver = receiver.connect(&from).map_err(|error| failed(&error))?;
-    Ok((sender, receiver))
 }
 
 /// A channel from the client of a pair to its server, and one back.
@@ -200,7 +95,7 @@ impl Channel {
     /// Opens a channel and one of the same kind back.
     ///
     /// # Errors
-    /// If slots or memory cannot be had, or the kind is not one that is measured here.
+    /// If slots or memory cannot be had.
     pub fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);

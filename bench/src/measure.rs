@@ -23,7 +23,7 @@ use crate::{
     interrupt::Interrupt,
     latency::Latencies,
     lone,
-    one_way::{Push, one_way},
+    one_way::{ByHand, Step},
     pair::{Pair, cores, pinned},
     rates::Rates,
 };
@@ -41,7 +41,7 @@ pub enum What {
         span: u64,
     },
     /// Messages of so many bytes, until their receiver sees them.
-    OneWay(Push, u32),
+    OneWay(Step, u32),
     /// The raw floor, without a protocol.
     Raw(Floor),
     /// Messages of so many bytes there and back over the kernel's own sockets, both sides spinning.
@@ -156,8 +156,9 @@ fn one(
             latencies.merge(&ops(pair, op, (size, span), counts, interrupt)?);
             return Ok(0);
         }
-        What::OneWay(push, size) => {
-            latencies.merge(&one_way(pair, push, size, counts, interrupt)?);
+        What::OneWay(step, size) => {
+            let mut by_hand = ByHand::open(pair, &[step], size)?;
+            latencies.merge(&by_hand.one_way(pair, counts, interrupt)?);
             return Ok(0);
         }
         What::LoneTurns => {

@@ -99,6 +99,8 @@ pub struct Pair {
     pub queue: ReceiveQueue,
     /// For SEND to the queue.
     pub send: Grant,
+    /// For NOTIFY to it.
+    pub notify: Grant,
     /// Their UDP port.
     pub port: u16,
 }
@@ -179,7 +181,8 @@ impl Pair {
         };
         let pattern = Pattern::new(config.seed);
         let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("a power of two");
-        let mut queue = server_host.receive_queue(None, layout, Permissions::SEND)?;
+        let mut queue =
+            server_host.receive_queue(None, layout, Permissions::SEND | Permissions::NOTIFY)?;
         queue.post_all();
         let everything =
             ON_REGION.iter().fold(Permissions::NONE, |all, it| all | it.shape().permission);
@@ -187,12 +190,14 @@ impl Pair {
         pattern.fill_region(&region);
         let initiator = (client, client_host.pid());
         let grants = Grants::make(&mut server_host, &region, initiator, &ON_REGION)?;
-        let send = server_host.grant(queue.region(), initiator.0, initiator.1, OpType::Send)?;
+        let to_queue =
+            |op_type| server_host.grant(queue.region(), initiator.0, initiator.1, op_type);
+        let (send, notify) = (to_queue(OpType::Send)?, to_queue(OpType::Notify)?);
         let mut client = Client::new(client_host, grants, pattern, VERIFY_DEPTH)?;
         let mut bytes = vec![0; config.region_len];
         pattern.fill(0, &mut bytes);
         client.model = Some(Model::new(bytes));
-        Ok(Self { client, server: server_host, region, queue, send, port: config.port })
+        Ok(Self { client, server: server_host, region, queue, send, notify, port: config.port })
     }
 
     /// Compares the whole region with what it should hold. Returns how many bytes that were.

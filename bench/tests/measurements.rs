@@ -15,7 +15,7 @@ use rma_bench::{
     floor::{self, Exchange, Link, Side, Sides},
     interrupt::Interrupt,
     measure::{Links, What, in_turns},
-    one_way::Push,
+    one_way::Step,
     pair::{Pair, PairConfig, Place},
     phases::{self, Op, PhasesArgs},
     pipelined,
@@ -103,7 +103,7 @@ fn assert_changes(place: Place<'_>) {
         LoneOp::Read,
     ];
     for size in [64, 4096] {
-        let [send, write] = [Push::Send, Push::OrderedWrite].map(|push| What::OneWay(push, size));
+        let [send, write] = [Step::Send, Step::OrderedWrite].map(|push| What::OneWay(push, size));
         let whats = [send, write, What::warm(LoneOp::Read, size)];
         let turns = in_turns(&mut pair, Links::default(), whats, amount, &uninterrupted).unwrap();
         assert_eq!(turns.latencies.map(|it| it.count()), [200; 3]);

@@ -20,7 +20,7 @@ use rma_xdp::{
     },
 };
 
-use super::{Side, Wrong, both, check, failed, fill, run, take};
+use super::{Side, Wrong, check, failed, fill, open::both, run, take};
 use crate::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
 
 /// Bytes of the log: more than a cache holds.

@@ -10,7 +10,7 @@ use crate::{
     error::PairError,
     interrupt::Interrupt,
     measure::{Links, What, in_turns},
-    one_way::Push,
+    one_way::Step,
     pair::{Pair, PairConfig, Place},
     rates, settle,
 };
@@ -48,7 +48,7 @@ fn over(
 }
 
 pub(super) fn send64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let whats = [What::OneWay(Push::Send, 64), What::OneWay(Push::OrderedWrite, 64)];
+    let whats = [What::OneWay(Step::Send, 64), What::OneWay(Step::OrderedWrite, 64)];
     let words = [
         "64 B one way, from issue until the receiver sees it, by SEND",
         "by an ordered WRITE whose last word the receiver polls",

@@ -12,7 +12,10 @@ use crate::{
     error::PairError,
     interrupt::Interrupt,
     latency::Latencies,
-    one_way::{Push, one_way},
+    one_way::{
+        ByHand,
+        Step::{self, *},
+    },
     pair::{Pair, PairConfig, Place},
     pipelined,
     rates::{self, Measure},
@@ -90,12 +93,33 @@ pub(super) fn zeroing(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     Ok(vec![Measured { name: "ring_without_over_with_zeroing", value: worst, detail }])
 }
 
-/// Channels whose messages are one op, and that op by hand.
-const BY_HAND: [(Kind, Push); 4] = [
-    (Kind::SendRecvNormal, Push::Send),
-    (Kind::WriteSlotInlined, Push::OrderedWrite),
-    (Kind::RingWithZeroing, Push::OrderedWrite),
-    (Kind::RingWithoutZeroing, Push::OrderedWrite),
+/// Messages of each round of a kind: for nothing, and counted.
+const EACH: (u64, u64) = (200, 4_000);
+
+/// The channels, how many bytes a message has, and the ops that it waits for, one behind the other.
+/// The others of a channel go beside: tails, unlocked slots, and offers of buffers, which a
+/// receiver of indirect read has made before.
+const BY_HAND: [(Kind, u32, &[Step]); 20] = [
+    (Kind::SendRecvNormal, 64, &[Send]),
+    (Kind::SendRecvShared, 64, &[Send]),
+    (Kind::SendRecvBufferless, 8, &[Notify]),
+    (Kind::WriteSlotDetached, 64, &[Write, Bell]),
+    (Kind::WriteSlotInlined, 64, &[OrderedWrite]),
+    (Kind::WriteSlotImmediate, 64, &[WriteWithImm]),
+    (Kind::WriteSlotReserve, 64, &[CompareSwap, WriteWithImm]),
+    (Kind::RingDetached, 64, &[Write, Bell]),
+    (Kind::RingImmediate, 64, &[WriteWithImm]),
+    (Kind::RingWithZeroing, 64, &[OrderedWrite]),
+    (Kind::RingWithoutZeroing, 64, &[OrderedWrite]),
+    (Kind::SharedRingImmediate, 64, &[FetchAdd, WriteWithImm]),
+    (Kind::SharedRingWithZeroing, 64, &[FetchAdd, OrderedWrite]),
+    (Kind::ReadSlotDetached, 64, &[ReadBell, ReadMessage]),
+    (Kind::ReadSlotInlined, 64, &[ReadSlot]),
+    (Kind::ReadSlotNotify, 64, &[Notify, ReadMessage]),
+    (Kind::ReadSlotIndirect, 64, &[WriteWithImm]),
+    (Kind::ReadRingDetached, 64, &[ReadBell, ReadMessage]),
+    (Kind::ReadRingInlined, 64, &[ReadBell, ReadMessage]),
+    (Kind::ReadRingNotify, 64, &[Notify, ReadMessage]),
 ];
 
 fn p50(latencies: &Latencies) -> f64 {
@@ -105,26 +129,32 @@ fn p50(latencies: &Latencies) -> f64 {
 pub(super) fn over_ops(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let (mut worst, mut words) = (0.0_f64, Vec::new());
-    for (kind, push) in BY_HAND {
-        let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-        let channel = Channel::open(&pair, Shape::small(kind, DEPTH))?;
-        let mut shared = (channel, pair);
-        type Shared = (Channel, Pair);
-        let mut by_channel = |(it, pair): &mut Shared| {
-            it.one_way(pair, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+    for (kind, size, steps) in BY_HAND {
+        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let shape = Shape { len_max: size, ..Shape::small(kind, DEPTH) };
+        let channel = Channel::open(&pair, shape)?;
+        let by_hand = ByHand::open(&mut pair, steps, size)?;
+        // Dropped in this order.
+        let mut shared = (channel, by_hand, pair);
+        type Shared = (Channel, ByHand, Pair);
+        let len = size as usize;
+        let mut by_channel = |(it, _, pair): &mut Shared| {
+            it.one_way(pair, len, EACH, interrupt).map(|latencies| p50(&latencies))
         };
-        let mut by_hand = |(_, pair): &mut Shared| {
-            one_way(pair, push, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+        let mut by_hand = |(_, it, pair): &mut Shared| {
+            it.one_way(pair, EACH, interrupt).map(|latencies| p50(&latencies))
         };
         let measures: [&mut Measure<'_, Shared>; 2] = [&mut by_channel, &mut by_hand];
         let [channel, hand] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
         let ratio = channel.over(&hand);
         worst = worst.max(ratio);
-        words.push(format!("{kind} {:.2} over {:.2} us", channel.median(), hand.median()));
+        let (channel, hand) = (channel.median(), hand.median());
+        words.push(format!("{kind} {ratio:.2} ({channel:.2} over {hand:.2} us)"));
     }
     let detail = format!(
-        "p50 of 64 B one way through a channel over the op that it is, issued by hand, until the receiver has it; the worst of: {}; \
-         medians of {ROUNDS} rounds in turns; veth MTU {MTU}, {CONDITIONS}",
+        "p50 of one way through a channel over the ops that a message waits for, issued by hand one behind the other, until the \
+         receiver has it, 64 B, bufferless 8 B; the worst of: {}; prefetching, and bells that wake, are not measured; medians of {ROUNDS} \
+         rounds in turns; veth MTU {MTU}, {CONDITIONS}",
         words.join(", "),
     );
     Ok(vec![Measured { name: "channel64_over_ops", value: worst, detail }])
