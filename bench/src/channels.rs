@@ -9,6 +9,7 @@ pub mod broadcast;
 pub mod fan_in;
 pub mod log;
 mod open;
+pub mod receiving;
 
 use core::fmt;
 use core::sync::atomic::{
@@ -190,15 +191,18 @@ impl Channel {
             (pair.client.clock.clone(), vec![0; size], vec![0; size]);
         let mut taken = 0;
         let server = move || -> Result<(), PairError> {
+            let now = clock.now();
+            to.link.poll(now);
+            receiver.poll(&mut to.link, now).map_err(|error| failed(&error))?;
             let before = taken;
             take(&mut **receiver, &mut taken, (&mut bytes, &mut expected), failed)?;
-            let now = clock.now();
             if taken > before {
-                at.store(now.as_nanos(), Relaxed);
+                at.store(clock.now().as_nanos(), Relaxed);
                 got.store(taken, Release);
             }
+            // What the receiver has asked for goes out with the next turn.
             to.link.poll(now);
-            receiver.poll(&mut to.link, now).map_err(|error| failed(&error))
+            Ok(())
         };
         run(pair, server, wrong, |client| {
             let (mut latencies, mut message) = (Latencies::new(), vec![0; size]);
@@ -212,6 +216,7 @@ impl Channel {
                     let now = client.clock.now();
                     from.link.poll(now);
                     sender.poll(&mut from.link, now).map_err(|error| failed(&error))?;
+                    from.link.poll(now);
                 }
                 if number > warm_up {
                     let took = at.load(Relaxed).saturating_sub(start.as_nanos());

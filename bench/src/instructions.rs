@@ -1,9 +1,9 @@
-//! How many instructions the turns of a READ are: a count that no machine's speed and no other
-//! program changes.
+//! How many instructions the turns of a READ are, and what a receiver does for a message: counts
+//! that no machine's speed and no other program changes.
 //!
-//! valgrind counts them in the example `turn`, which is to lie where cargo puts it: beside this
-//! program. What it counts depends on the compiler, hardly on the processor, as it emulates one of
-//! its own.
+//! valgrind counts them in the examples `turn` and `receive`, which are to lie where cargo puts
+//! them: beside this program. What it counts depends on the compiler, hardly on the processor, as
+//! it emulates one of its own.
 
 use std::{
     fs, io,
@@ -11,8 +11,12 @@ use std::{
     process::Command,
 };
 
+use crate::channels::receiving::BATCH;
+
 /// Batches that are run, and the READs of each.
 const RUN: [u64; 2] = [200, 32];
+/// Batches of messages that are received: several rings full, also of the smallest.
+const BATCHES: u64 = 400;
 
 /// The turns of both sides for one READ, in instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,35 +40,52 @@ impl Instructions {
 /// # Errors
 /// If they are there and do not do what they should.
 pub fn of_a_read() -> io::Result<Option<Instructions>> {
-    let program = std::env::current_exe()?;
-    let Some(example) = program.parent().map(|folder| folder.join("examples/turn")) else {
-        return Ok(None);
-    };
-    let version = Command::new("valgrind").arg("--version").output();
-    if !example.exists() || !version.is_ok_and(|output| output.status.success()) {
-        return Ok(None);
-    }
-    let [initiator, responder] =
-        ["*initiator_turn*", "*responder_turn*"].map(|turns| counted(&example, turns));
+    let Some(example) = example("turn")? else { return Ok(None) };
+    let run = RUN.map(|number| number.to_string());
+    let args = ["one", "fastest", &run[0], &run[1]];
+    let reads = RUN.iter().product::<u64>() as f64;
+    let [initiator, responder] = ["*initiator_turn*", "*responder_turn*"]
+        .map(|turns| counted(&example, turns, &args).map(|count| count as f64 / reads));
     Ok(Some(Instructions { initiator: initiator?, responder: responder? }))
 }
 
-/// The instructions of what is called `turns`, and of all that it calls, for a READ.
-fn counted(example: &Path, turns: &str) -> io::Result<f64> {
+/// Counts what the receiver of a ring, with or without zeroing, does for a message of `size` bytes,
+/// which its engine's turns are no part of: it finds, copies and frees it, and tells the tail.
+/// `None` if this machine has no valgrind, or the example was not built.
+///
+/// # Errors
+/// If they are there and do not do what they should.
+pub fn of_a_message(zeroing: bool, size: u32) -> io::Result<Option<f64>> {
+    let Some(example) = example("receive")? else { return Ok(None) };
+    let ring = if zeroing { "with" } else { "without" };
+    let (size, batches) = (size.to_string(), BATCHES.to_string());
+    let count = counted(&example, "*receiver_look*", &[ring, &size, &batches])?;
+    Ok(Some(count as f64 / (BATCHES * BATCH) as f64))
+}
+
+/// Where an example is, if it was built, and valgrind can run it.
+fn example(name: &str) -> io::Result<Option<PathBuf>> {
+    let program = std::env::current_exe()?;
+    let example = program.parent().map(|folder| folder.join("examples").join(name));
+    let version = Command::new("valgrind").arg("--version").output();
+    let has_valgrind = version.is_ok_and(|output| output.status.success());
+    Ok(example.filter(|example| example.exists() && has_valgrind))
+}
+
+/// The instructions of what is called `function`, and of all that it calls.
+fn counted(example: &Path, function: &str, args: &[&str]) -> io::Result<u64> {
     let out = Out(std::env::temp_dir().join(format!("rma-turns-{}", std::process::id())));
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", &format!("--toggle-collect={turns}")])
+        .args(["--tool=callgrind", &format!("--toggle-collect={function}")])
         .arg(format!("--callgrind-out-file={}", out.0.display()))
         .arg(example)
-        .args(["one", "fastest"])
-        .args(RUN.map(|number| number.to_string()))
+        .args(args)
         .output()?;
     if !output.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
-    let count = summary(&fs::read_to_string(&out.0)?)
-        .ok_or_else(|| io::Error::other("valgrind counted nothing; look at its version"))?;
-    Ok(count as f64 / RUN.iter().product::<u64>() as f64)
+    summary(&fs::read_to_string(&out.0)?)
+        .ok_or_else(|| io::Error::other("valgrind counted nothing; look at its version"))
 }
 
 /// The count in what valgrind has written.

@@ -1,7 +1,9 @@
-//! What ops that were there before messages and atomics pay for them, in instructions.
+//! What ops that were there before messages and atomics pay for them, and what receivers of rings
+//! do, in instructions.
 
 use super::spec::Measured;
 use crate::{
+    channels::receiving::BATCH,
     error::PairError,
     instructions::{self, Instructions},
     interrupt::Interrupt,
@@ -24,4 +26,28 @@ pub(super) fn old_ops(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         now.initiator, now.responder, BEFORE.initiator, BEFORE.responder,
     );
     Ok(vec![Measured { name: "old_ops_instructions", value: now.sum() / BEFORE.sum(), detail }])
+}
+
+/// Sizes of messages that receivers of both rings are compared at.
+const SIZES: [u32; 2] = [64, 4096];
+
+pub(super) fn ring_receivers(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let (mut worst, mut words) = (0.0_f64, Vec::new());
+    for size in SIZES {
+        let [without, with] =
+            [false, true].map(|zeroing| instructions::of_a_message(zeroing, size));
+        let (Some(without), Some(with)) =
+            (without.map_err(PairError::Valgrind)?, with.map_err(PairError::Valgrind)?)
+        else {
+            return Ok(Vec::new());
+        };
+        worst = worst.max(without / with);
+        words.push(format!("{size} B {without:.0} over {with:.0}"));
+    }
+    let detail = format!(
+        "instructions of a receiver for a message, its engine's turns left out, in a ring without zeroing over one with it; batches \
+         of {BATCH}, each found, copied, given back, and the tail told; the worst of: {}",
+        words.join(", "),
+    );
+    Ok(vec![Measured { name: "ring_receiver_instructions", value: worst, detail }])
 }

@@ -158,6 +158,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             .needs(VALGRIND)],
     },
     Benchmark {
+        run: instructions::ring_receivers,
+        figures: &[Spec::new("ring_receiver_instructions", "ratio")
+            .at_most(0.99)
+            .always()
+            .needs(VALGRIND)],
+    },
+    Benchmark {
         run: scale::with_portals,
         figures: &[
             Spec::new("idle_turn_1000_over_1", "ratio").at_most(1.5),
