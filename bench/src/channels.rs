@@ -26,7 +26,8 @@ use rma_xdp::{
 pub use self::open::Shape;
 use self::open::{Ends, failed, open};
 use crate::{
-    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
+    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, one_way::pause,
+    pair::Pair,
 };
 
 /// Ops that a side's link has under way for what is told the other way.
@@ -171,8 +172,8 @@ impl Channel {
         })
     }
 
-    /// Messages of `size` bytes, one when the one before is there: how long each takes, from before
-    /// it is sent until its receiver has it.
+    /// Messages of `size` bytes, one some time after the one before is there: how long each takes,
+    /// from before it is sent until its receiver has it.
     ///
     /// # Errors
     /// As [`Channel::rate`].
@@ -208,6 +209,14 @@ impl Channel {
             let (mut latencies, mut message) = (Latencies::new(), vec![0; size]);
             for number in 1..=warm_up + count {
                 fill(&mut message, number);
+                let begin = client.clock.now() + pause(number);
+                while client.clock.now() < begin {
+                    client.host.turn();
+                    let now = client.clock.now();
+                    from.link.poll(now);
+                    sender.poll(&mut from.link, now).map_err(|error| failed(&error))?;
+                    from.link.poll(now);
+                }
                 let start = client.clock.now();
                 send(&mut **sender, (from, client), start, &message, failed)?;
                 while got.load(Acquire) < number {

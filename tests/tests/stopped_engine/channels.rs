@@ -36,7 +36,7 @@ const THEN: u64 = 100;
 /// What is done to the other process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// SIGKILL.
+    /// SIGKILL: nothing of it is left.
     Killed,
     /// SIGSTOP, and later SIGCONT.
     Stopped,
