@@ -68,7 +68,8 @@ use crate::{
 /// # };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let hosts = [57, 58].map(|it| Host::open(HostConfig::udp([127, 0, 0, it])).unwrap());
-/// # let peers = [0, 1].map(|it| Peer { address: [127, 0, 0, 57 + it as u8].into(), pid: hosts[it].pid() });
+/// # let address = |it: usize| [127, 0, 0, 57 + it as u8].into();
+/// # let peers = [0, 1].map(|it| Peer { address: address(it), pid: hosts[it].pid() });
 /// # let open = |it: usize| {
 /// #     let portal = hosts[it].portal(8).unwrap();
 /// #     let mut registrar = HostRegistrar::new(&hosts[it], peers[it].address).waking(&portal);
@@ -82,7 +83,8 @@ use crate::{
 /// # let from = |bytes: &[u8]| Terms::from_bytes(bytes).unwrap();
 /// # let terms_there = [theirs.1.terms().to_bytes(), theirs.2.terms().to_bytes()];
 /// # let (channels, sender, receiver) = mine;
-/// # let (sender, receiver) = (sender.connect(&from(&terms_there[1]))?, receiver.connect(&from(&terms_there[0]))?);
+/// # let sender = sender.connect(&from(&terms_there[1]))?;
+/// # let receiver = receiver.connect(&from(&terms_there[0]))?;
 /// # let (channels_there, sender_there, receiver_there) = theirs;
 /// # let sender_there = sender_there.connect(&from(&terms[1]))?;
 /// # let receiver_there = receiver_there.connect(&from(&terms[0]))?;

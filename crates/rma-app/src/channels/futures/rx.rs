@@ -188,6 +188,9 @@ impl<R: Receiver + Send + 'static> Rx<R> {
 
     /// Does something that receivers of this kind alone do, such as to admit a sender, or to take
     /// back what dead ones had reserved (`poll_recovery`). Messages are for futures to take.
+    ///
+    /// Nothing of these channels may be used or dropped in it but what it is given: no end, future
+    /// or message. It has their lock.
     pub fn with<T>(&mut self, act: impl FnOnce(&mut R, &mut Link, Instant) -> T) -> T {
         self.handle.shared().with(|state, after| {
             let (link, now) = state.link();
@@ -238,7 +241,13 @@ impl<R: Receiver + Send + 'static> Rx<R> {
 
 impl<R> Drop for Rx<R> {
     fn drop(&mut self) {
-        self.end.lock().is_closed = true;
+        // Dropped without a lock: with its last waker, a task may go.
+        let last = {
+            let mut inner = self.end.lock();
+            inner.is_closed = true;
+            inner.waiting.take()
+        };
+        drop(last);
         self.handle.shared().with(State::turn);
     }
 }

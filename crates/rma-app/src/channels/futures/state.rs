@@ -55,6 +55,9 @@ pub(super) struct State {
     idle: IdlePolicy,
     /// When all ends were tended last.
     tended: Instant,
+    /// Whether there was nothing to do when the link was polled last. If there was, an end has yet
+    /// to be told what has become of its calls, and nothing rings for that any more.
+    is_settled: bool,
     seat: Seat,
 }
 
@@ -62,13 +65,20 @@ impl State {
     pub(super) fn new(channels: Channels) -> Self {
         let Channels { link, lease, clock, idle } = channels;
         let (ends, tended, seat) = (Vec::new(), Instant::ZERO, Seat::default());
-        Self { ends, link, lease, clock, idle, tended, seat }
+        Self { ends, link, lease, clock, idle, tended, is_settled: true, seat }
     }
 
     /// The link, and the time.
     pub(super) fn link(&mut self) -> (&mut Link, Instant) {
         let now = self.clock.now();
         (&mut self.link, now)
+    }
+
+    /// Issues what an end has just begun, after all were tended.
+    pub(super) fn issue(&mut self, now: Instant) -> usize {
+        let work = self.link.poll(now);
+        self.is_settled &= work == 0;
+        work
     }
 
     /// Tends this end, too, from now on.
@@ -85,10 +95,11 @@ impl Polled for State {
         }
         let now = self.clock.now();
         let mut work = self.link.poll(now);
+        self.is_settled = work == 0;
         for end in &self.ends {
             work += end.tend(&mut self.link, now, self.seat.gone, after);
         }
-        work += self.link.poll(now);
+        work += self.issue(now);
         self.ends.retain(|end| !end.is_over());
         self.tended = now;
         self.stop_if_done(after);
@@ -104,7 +115,8 @@ impl Polled for State {
 
     fn may_sleep(&self) -> bool {
         let portal = self.link.executor().portal();
-        self.lease.may_sleep(portal) && !self.ends.iter().any(|end| end.has_news())
+        let is_settled = self.is_settled && self.lease.may_sleep(portal);
+        is_settled && !self.ends.iter().any(|end| end.has_news())
     }
 
     /// Once all handles are gone: whether an end has a buffer.

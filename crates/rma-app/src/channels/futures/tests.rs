@@ -8,19 +8,26 @@ use core::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use std::{sync::Arc, task::Wake, thread};
+use std::{
+    sync::{Arc, Mutex},
+    task::Wake,
+    thread,
+};
 
 use rma_channel::{
-    Blocking as _, SendError, SendState,
+    Blocking as _, Link, Outgoing as _, SendError, SendState,
     send_recv::bufferless::{Receiver, Sender},
     write_slot::immediate,
 };
-use rma_core::{command::Command, executor::CallStatus, op::OpStatus, region::RegisteredRegion};
+use rma_core::{
+    command::Command, executor::CallStatus, op::OpStatus, region::RegisteredRegion, time::Instant,
+};
 
-use super::*;
+use super::{state::End, *};
 use crate::{
     BufferPool, ChannelError, RegionBuf,
     channels::tests::{Bench, OK, word_of},
+    polling::shared::After,
     scripted::{Fate, Scripted, local},
 };
 
@@ -454,4 +461,63 @@ fn a_poller_ends_after_the_last_end() {
     engine.publish(4);
     assert_eq!(waits.join().unwrap(), 4);
     assert_eq!(polls.join().unwrap(), Ok(()));
+}
+
+/// An end that ends an op while it is tended.
+struct Ending(Mutex<Option<(Scripted, Command)>>, Mutex<Option<Scripted>>);
+
+impl core::fmt::Debug for Ending {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Ending")
+    }
+}
+
+impl End for Ending {
+    fn tend(&self, _: &mut Link, _: Instant, _: Option<WaitError>, _: &mut After) -> usize {
+        if let Some((mut engine, command)) = self.0.lock().unwrap().take() {
+            engine.end(command.slot, OK);
+            *self.1.lock().unwrap() = Some(engine);
+        }
+        0
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn nobody_sleeps_while_an_end_has_not_been_told_of_what_another_thread_took() {
+    let mut it = Ends::new();
+    let handle = now(it.tx.send_bytes(&7_u64.to_le_bytes())).unwrap();
+    let command = it.next();
+    let Ends { channels, engine, rx: _rx, tx, slot: _slot, .. } = it;
+    channels.poll();
+    let may_sleep =
+        |channels: &AsyncChannels| channels.handle.shared().with(|state, _| state.may_sleep());
+    assert!(may_sleep(&channels));
+    let ending = Arc::new(Ending(Mutex::new(Some((engine, command))), Mutex::new(None)));
+    channels.handle.shared().with(|state, _| state.add(ending.clone()));
+    // The completion is taken after all ends were tended.
+    channels.poll();
+    assert!(!may_sleep(&channels), "its end does not know");
+    channels.poll();
+    assert!(may_sleep(&channels));
+    assert_eq!(tx.with(|sender, _, _| sender.test(handle)), SendState::Accepted);
+}
+
+#[test]
+fn a_receiver_that_is_gone_keeps_no_waker() {
+    let Ends { mut engine, mut rx, .. } = Ends::new();
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(count.clone());
+    engine.publish(1);
+    let kept = now(rx.recv()).unwrap();
+    assert!(rx.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+    drop((rx, waker));
+    assert_eq!((word(&kept), Arc::strong_count(&count)), (1, 1));
 }

@@ -266,7 +266,8 @@ impl<S: Sender + Send + 'static> Tx<S> {
             }
             let (link, now) = state.link();
             let sent = inner.failed.map_or_else(|| inner.sender.send(link, now, message), Err);
-            link.poll(now);
+            drop(inner);
+            state.issue(now);
             match sent {
                 Ok(handle) => Ok(Some(handle)),
                 Err(SendError::Full) => Ok(None),
@@ -291,6 +292,9 @@ impl<S: Sender + Send + 'static> Tx<S> {
     }
 
     /// Does something that senders of this kind alone do.
+    ///
+    /// Nothing of these channels may be used or dropped in it but what it is given: no end, future
+    /// or message. It has their lock.
     pub fn with<T>(&self, act: impl FnOnce(&mut S, &mut Link, Instant) -> T) -> T {
         self.handle.shared().with(|state, after| {
             let (link, now) = state.link();
