@@ -21,8 +21,7 @@
 //! A sender's region may be the application's. A message that lies there is sent by
 //! [`SendRegion`]; as receivers read it there, it must not change until it is
 //! [`SendState::Processed`]. A receiver either has memory for messages, into which they land and
-//! in which they stay until they
-//! are given back, or reads each to where the application says
+//! in which they stay until they are given back, or reads each to where the application says
 //! ([`ReceiveInto`](crate::ReceiveInto)).
 
 use core::{ops::Range, time::Duration};
@@ -203,6 +202,7 @@ impl<B: Bells> SlotSender<B> {
     /// The same in the application's memory, of which the channel takes the beginning:
     /// [`ReadSlotConfig::copies`] bytes, or where bells are inlined all slots. What is beyond,
     /// which may be nothing, is the application's to send messages from, unless bells are inlined.
+    /// No message goes on behind the end of circular memory.
     ///
     /// # Errors
     /// As [`SlotSender::open`], and if the memory is shorter than that; or not shorter than 2^31,
@@ -349,8 +349,9 @@ impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
         if !self.has_slot(now) {
             return Err(SendError::Full);
         }
+        // Memory that goes around goes on in copies, and bells have no places beyond it.
         let is_there = region.id() == self.memory.id()
-            && end <= region.reach()
+            && end <= region.len()
             && start.is_multiple_of(WORD)
             && self.bells.may_lie(self.head, start);
         if !is_there {

@@ -318,3 +318,17 @@ fn garbage(what: (Which, bool), seed: u64) {
         }
     }
 }
+
+#[test]
+fn of_memory_that_goes_around_no_message_lies_twice_or_where_copies_are() {
+    let (mut hosts, from) = (Hosts::new(), Node::new(1));
+    let config = ReadSlotConfig::default().with(|it| (it.len_max, it.copies) = (64, 128));
+    let memory = Arc::new(Region::circular(512).unwrap());
+    let mut it = detached_bell::Sender::open_in(&mut hosts.desk(&from), config, memory).unwrap();
+    let (memory, mut node) = (it.memory().clone(), from);
+    for start in [512, 512 + 128, 512 - 8] {
+        let refused = it.send_region(&mut node.link, Instant::ZERO, &memory, start..start + 16);
+        assert!(matches!(refused, Err(SendError::Place { .. })), "{start}: {refused:?}");
+    }
+    it.send_region(&mut node.link, Instant::ZERO, &memory, 496..512).unwrap();
+}

@@ -482,3 +482,18 @@ fn what_cannot_be_is_refused_when_it_is_opened() {
     let refused = Sender::join(&mut bench.host, 1, (PEER, half.terms()));
     assert!(matches!(refused, Err(OpenError::Terms(_))), "{refused:?}");
 }
+
+#[test]
+fn of_memory_that_goes_around_no_buffer_is_lent_twice() {
+    let mut it = Ends::with(|bench| {
+        let len = (4 * STRIDE).next_multiple_of(64);
+        let memory = Arc::new(Region::circular(len as usize).unwrap());
+        Receiver::open_unlent(&mut bench.host, config(4, 3), memory).unwrap()
+    });
+    let len = it.receiver.memory().len();
+    it.receiver.offer(PEER, 0).unwrap();
+    for offset in [len, len + STRIDE, len - 8] {
+        let refused = it.receiver.offer(OTHER, offset);
+        assert!(matches!(refused, Err(OfferError::Place { .. })), "{offset}: {refused:?}");
+    }
+}

@@ -25,7 +25,8 @@ impl Receiver {
         if self.pool.is_some() {
             return Err(OfferError::Lends);
         }
-        let (len, reach) = (self.config.stride(), self.memory().reach());
+        // Beyond its length, circular memory is the same once more.
+        let (len, reach) = (self.config.stride(), self.memory().len());
         let end = offset.checked_add(len).filter(|&end| end <= reach);
         let is_free = |end| {
             let before = offset.saturating_sub(len - 1);
