@@ -20,7 +20,8 @@
 //! eighth at once, and the rest after a lull. One that was sent along counts as told as soon as the
 //! message that carries it is processed at the other end, and until then if that takes no longer
 //! than a millisecond: or else it is told by itself after all, as nobody may be taking messages
-//! there. So two ends that both wait for room go on.
+//! there. So two hosts that both wait for room go on, as long as each polls its receiver meanwhile:
+//! who tends nothing but its sender tells no tail.
 //!
 //! What a word says is believed no more than a tail that is told by itself: one that cannot be is
 //! [`Malformed`], and one that is older than what is known changes nothing.
@@ -63,6 +64,39 @@ pub(crate) trait Tails: Claims {
 
 /// The ends of two channels that a host has: the sender of one and the receiver of the other, which
 /// ride on each other from now on, as those at the other end do. Nothing has been sent.
+///
+/// ```
+/// use rma_channel::{
+///     Claims, DuplexReceiver, DuplexSender, Link, Receiver as _, Sender as _, duplex,
+///     ring_buffer::immediate::{Receiver, Sender},
+/// };
+/// use rma_core::time::Instant;
+///
+/// type Ends = (DuplexSender<Sender>, DuplexReceiver<Receiver>);
+///
+/// /// What a host has that answers; the one that asks makes its own two ends the same way.
+/// fn ends(answers: Sender, questions: Receiver) -> Ends {
+///     duplex(answers, questions)
+/// }
+///
+/// /// Answers a question, if one has come. To be called again and again.
+/// fn tend(
+///     (answers, questions): &mut Ends,
+///     link: &mut Link,
+///     now: Instant,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     link.poll(now);
+///     answers.poll(link, now)?;
+///     let question = questions.receive()?.map(|message| message.to_vec()); // given back
+///     if let Some(question) = question {
+///         // This says that the question is processed, too.
+///         answers.send(link, now, &question.to_ascii_uppercase())?;
+///     }
+///     questions.poll(link, now)?;
+///     link.poll(now);
+///     Ok(())
+/// }
+/// ```
 #[must_use]
 #[expect(private_bounds, reason = "all kinds whose senders are told a tail are in this crate")]
 pub fn duplex<S: Hears, R: Tails>(

@@ -6,7 +6,10 @@
 //! told may be old, and never wrong.
 
 use core::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
     time::Duration,
 };
 use std::sync::Arc;
@@ -61,8 +64,8 @@ const LULL: Duration = Duration::from_micros(100);
 /// costs a WRITE.
 const RIDE_MAX: Duration = Duration::from_millis(1);
 
-/// What the two ends of a duplex channel that one host has say to each other. One thread uses them;
-/// they are atomics so that the ends can be moved to it, each by itself.
+/// What the two ends of a duplex channel that one host has say to each other. Each may be in a
+/// thread of its own: a tail is sent along after all that was read of what is before it.
 #[derive(Debug, Default)]
 pub(crate) struct Rides {
     /// Up to where this host has processed what came.
@@ -77,11 +80,11 @@ pub(crate) struct Rides {
 
 impl Rides {
     pub(crate) fn tail(&self) -> Position {
-        Position::from_bits(self.tail.load(Relaxed))
+        Position::from_bits(self.tail.load(Acquire))
     }
 
     pub(crate) fn processed(&self, tail: Position) {
-        self.tail.store(tail.to_bits(), Relaxed);
+        self.tail.store(tail.to_bits(), Release);
     }
 
     pub(crate) fn ridden(&self) -> Position {

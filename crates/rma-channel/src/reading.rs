@@ -311,8 +311,7 @@ impl Reading {
 }
 
 /// Whether a READ that ended so is to be issued again: nothing has come of it, and nothing says
-/// that
-/// it would be so for ever.
+/// that it would be so for ever.
 pub(crate) const fn is_passing(status: CallStatus) -> bool {
     match status {
         CallStatus::Failed(status) => {
