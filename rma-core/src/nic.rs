@@ -55,9 +55,10 @@ use crate::{
     backend::{BATCH, RxFrame, Transmit, TxFrame},
     command::{Command, CommandSlotId, Completion},
     crypto::{AeadProvider, IvCounter, fastest},
-    error::{CommandError, DropReason},
+    error::{CommandError, DropReason, RegionError},
     op::ClassOfService,
     packet::Tail,
+    region::RegionId,
     time::{Clock, Instant},
     wire,
 };
@@ -151,9 +152,20 @@ impl Nic {
         &self.regions
     }
 
-    /// The registered region table, to register, rekey and deregister.
+    /// The registered region table, to register and rekey.
     pub const fn regions_mut(&mut self) -> &mut RegionTable {
         &mut self.regions
+    }
+
+    /// Takes a region out of the table, and forgets what became of the ops on it, which nobody can
+    /// ask about any more. Its name will mean nothing until 2^16 later uses of its row.
+    ///
+    /// # Errors
+    /// If no region of that name is registered.
+    pub fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+        let entry = self.regions.deregister(region)?;
+        self.responder.forget(region);
+        Ok(entry)
     }
 
     /// Gives command slots to a process. The PID goes into every request from these slots (§4.2).

@@ -28,14 +28,12 @@ mod run;
 mod stream;
 mod world;
 
-/// Kinds that are tried here: duplex channels are made of these, and are tried in simulation.
-fn one_way() -> impl Iterator<Item = &'static Row> {
-    rows().filter(|row| !row.is_duplex)
-}
-
 /// What a channel is opened with: two ends, or as many as it may have if `many`. All senders are on
-/// one host, all receivers on the other.
+/// one host, all receivers on the other; of a duplex channel, one of each are on both.
 fn settings(row: &Row, len_max: u32, room: u64, many: bool) -> Settings {
+    if row.is_duplex {
+        return row.settings(len_max, room, many).0;
+    }
     let (senders, receivers) = if many { (row.senders, row.receivers) } else { (1, 1) };
     let senders = (0..senders as u16).map(|it| NodeId(2 * it)).collect();
     let receivers = (0..receivers as u16).map(|it| NodeId(2 * it + 1)).collect();
@@ -75,7 +73,7 @@ fn all_come(
 /// # Panics
 /// If not.
 pub fn messages_of_all_lengths_come_whole_once_and_in_order(mut world: World) {
-    for row in one_way() {
+    for row in rows() {
         let (shortest, longest) = (row.shortest, row.longest);
         for len in [1, 7, 8, 9, 64, 100, 4079, 4080, 4096, 4097, longest] {
             if (shortest..=longest).contains(&len) {
@@ -94,7 +92,7 @@ pub fn messages_of_all_lengths_come_whole_once_and_in_order(mut world: World) {
 /// # Panics
 /// If not.
 pub fn what_is_no_message_is_refused(mut world: World) {
-    for row in one_way() {
+    for row in rows() {
         for len_max in [row.shortest, row.longest.min(100), row.longest] {
             let settings = settings(row, len_max, 2, false);
             let mut run = Run::new(row, world, &settings);
@@ -120,7 +118,7 @@ pub fn what_is_no_message_is_refused(mut world: World) {
 /// # Panics
 /// If a message does not come whole, once and in order.
 pub fn messages_wrap_at_every_offset(mut world: World) {
-    for row in one_way() {
+    for row in rows() {
         for len in (1..=100).filter(|len| (row.shortest..=row.longest).contains(len)).step_by(3) {
             let habit = if len % 2 == 0 { Habit::Prompt } else { Habit::Holding(1) };
             let len_max = row.longest.min(100);
@@ -137,7 +135,7 @@ pub fn messages_wrap_at_every_offset(mut world: World) {
 /// # Panics
 /// If it does.
 pub fn a_receiver_that_is_slow_or_keeps_messages_loses_none(mut world: World) {
-    for row in one_way() {
+    for row in rows() {
         for habit in [Habit::Slow(2), Habit::Slow(25), Habit::Holding(1), Habit::Holding(3)] {
             let len_max = row.longest.min(500);
             let mixed = (Lens::Mixed(row.shortest, len_max), 60);
@@ -153,7 +151,7 @@ pub fn a_receiver_that_is_slow_or_keeps_messages_loses_none(mut world: World) {
 pub fn a_channel_that_is_full_says_so_and_goes_on(mut world: World) {
     /// How many turns pass while it is full.
     const TURNS: u64 = 500;
-    for row in one_way() {
+    for row in rows() {
         // A word that was taken holds nothing.
         let hoards = row.kind != Kind::SendRecvBufferless;
         let habits = [Habit::Idle, Habit::Hoarding].into_iter().take(1 + usize::from(hoards));

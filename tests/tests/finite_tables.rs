@@ -620,7 +620,7 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
     let (error, entry) = watch(count, || nic.regions_mut().register(entry)).unwrap_err();
     assert_eq!(error, RegionError::TableFull { capacity: 5 });
     let entry = watch(count, || {
-        let old = nic.regions_mut().deregister(two_more[0]).unwrap();
+        let old = nic.deregister(two_more[0]).unwrap();
         assert!(nic.regions_mut().register(entry).is_ok(), "room again");
         old
     });

@@ -312,10 +312,7 @@ impl RegionTable {
 
     /// Takes a region out of the table. Its name will mean nothing until 2^16 later uses of its
     /// row.
-    ///
-    /// # Errors
-    /// If no region of that name is registered.
-    pub fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+    pub(super) fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
         let error = RegionError::NotRegistered { region };
         if self.get(region).is_none() {
             return Err(error);

@@ -25,6 +25,7 @@ use crate::{
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     op::OpType,
+    region::RegionId,
     time::{Clock, Instant},
     wire::{Header, MutationRequest, Request, SolicitedData},
 };
@@ -154,6 +155,11 @@ impl Responder {
 
     pub(super) const fn writes(&self) -> &PendingWrites {
         &self.writes
+    }
+
+    /// A region is registered no more. Its ops that are under way end by themselves.
+    pub(super) fn forget(&mut self, region: RegionId) {
+        self.writes.forget(region);
     }
 
     /// Expires whatever is due.

@@ -171,7 +171,7 @@ impl Vectors {
         let gone: [RegionId; 3] =
             core::array::from_fn(|_| register(&mut responder, Permissions::READ));
         for gone in gone {
-            responder.regions_mut().deregister(gone).expect("registered above");
+            responder.deregister(gone).expect("registered above");
         }
         let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
         let target = register(&mut responder, all);

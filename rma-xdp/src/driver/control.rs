@@ -15,9 +15,11 @@ use crossbeam_queue::ArrayQueue;
 use rma_app::life::Life;
 use rma_core::{
     addr::Pid,
-    nic::RegionTable,
+    error::RegionError,
+    nic::{RegionEntry, RegionTable},
     one_rma::OneRma,
     portal::{Bell, PortalPort},
+    region::RegionId,
 };
 
 use super::ledger::Ledger;
@@ -44,6 +46,9 @@ pub(crate) trait EngineSide {
     /// Its NIC's regions.
     fn regions(&mut self) -> &mut RegionTable;
 
+    /// Takes a region out of its NIC's table.
+    fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError>;
+
     /// Has a portal of process `pid` served.
     fn attach(&mut self, port: PortalPort, pid: Pid);
 
@@ -54,6 +59,10 @@ pub(crate) trait EngineSide {
 impl EngineSide for OneRma {
     fn regions(&mut self) -> &mut RegionTable {
         self.nic_mut().regions_mut()
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+        self.nic_mut().deregister(region)
     }
 
     fn attach(&mut self, port: PortalPort, pid: Pid) {

@@ -82,7 +82,7 @@ impl Question for Deregister {
     type Answer = Deregistered;
 
     fn answer(self, engine: &mut dyn EngineSide) -> Deregistered {
-        Deregistered { region: self.0, _entry: engine.regions().deregister(self.0) }
+        Deregistered { region: self.0, _entry: engine.deregister(self.0) }
     }
 
     fn undo(self, _: &mut Ledger) {}

@@ -2,9 +2,10 @@ use core::time::Duration;
 
 use rma_core::{
     command::CommandSlotId,
-    nic::{Nic, NicConfigBuilder, NicPlace, RegionTable},
+    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable},
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
+    region::RegionId,
 };
 
 use super::{
@@ -36,6 +37,10 @@ struct TestSide {
 impl EngineSide for TestSide {
     fn regions(&mut self) -> &mut RegionTable {
         self.nic.regions_mut()
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+        self.nic.deregister(region)
     }
 
     fn attach(&mut self, port: PortalPort, _: Pid) {

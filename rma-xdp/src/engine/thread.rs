@@ -340,6 +340,13 @@ mod tests {
             unreachable!("nothing here asks for it")
         }
 
+        fn deregister(
+            &mut self,
+            region: rma_core::region::RegionId,
+        ) -> Result<Box<rma_core::nic::RegionEntry>, rma_core::error::RegionError> {
+            Err(rma_core::error::RegionError::NotRegistered { region })
+        }
+
         fn attach(&mut self, _: rma_core::portal::PortalPort, _: rma_core::addr::Pid) {}
 
         fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {

@@ -130,10 +130,10 @@ pub(crate) const ROWS: &[Row] = &[
     broadcast(Kind::ReadRingNotify, [read_ring_notify, read_ring_notify_into]),
 ];
 
-/// Kinds that are tried as duplex channels as well: all rings, and of each family of places one for
-/// each way in which messages are found.
+/// Kinds that are tried as duplex channels as well: all that can.
 pub(crate) const DUPLEX: &[Row] = &[
     both_ways(Kind::SendRecvNormal, duplex_send_recv, 4096 - 8),
+    both_ways(Kind::WriteSlotDetached, duplex_slot_detached, 10_000),
     both_ways(Kind::WriteSlotInlined, duplex_slot_inlined, 10_000),
     both_ways(Kind::WriteSlotImmediate, duplex_slot_immediate, 10_000),
     both_ways(Kind::RingDetached, duplex_ring_detached, 10_000),
@@ -248,18 +248,21 @@ fn connect<S: Sender + 'static, R: End + 'static, E: core::error::Error>(
 }
 
 /// A function that opens two channels of a kind in opposite directions, which ride on each other.
+/// `by` is what its senders are opened with besides.
 macro_rules! duplex {
-    ($name:ident, $of:path, $settings:ident) => {
+    ($name:ident, $of:path, $settings:ident $(, $by:expr)?) => {
         fn $name(world: &mut World, it: &Settings) -> Ends {
             use $of::{Receiver, Sender};
             let [(here, at_there), (there, at_here)] = it.both(world);
             // What rides takes a word of each message.
             let it = Settings { len_max: it.len_max + 8, ..it.clone() };
-            let sender = Sender::open(&mut world.registrar(here), it.$settings(at_there));
-            let receiver = Receiver::open(&mut world.registrar(here), it.$settings(at_there));
+            let to_there = it.$settings(at_there);
+            let to_here = it.$settings(at_here);
+            let sender = Sender::open(&mut world.registrar(here), to_there $(, $by)?);
+            let receiver = Receiver::open(&mut world.registrar(here), to_there);
             let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
-            let other_sender = Sender::open(&mut world.registrar(there), it.$settings(at_here));
-            let other_receiver = Receiver::open(&mut world.registrar(there), it.$settings(at_here));
+            let other_sender = Sender::open(&mut world.registrar(there), to_here $(, $by)?);
+            let other_receiver = Receiver::open(&mut world.registrar(there), to_here);
             let (other_sender, other_receiver) = (other_sender.unwrap(), other_receiver.unwrap());
             let to = [carried(other_receiver.terms()), carried(receiver.terms())];
             let from = [carried(sender.terms()), carried(other_sender.terms())];
@@ -278,6 +281,7 @@ macro_rules! duplex {
 }
 
 duplex!(duplex_send_recv, normal, send_recv);
+duplex!(duplex_slot_detached, detached_bell, slots, detached_bell::Bell::Word);
 duplex!(duplex_slot_inlined, inlined_bell, slots);
 duplex!(duplex_slot_immediate, immediate, slots);
 duplex!(duplex_ring_detached, ring_buffer::detached_bell, ring);

@@ -153,7 +153,7 @@ impl Host {
             Which::Sink => self.sink,
             Which::Target => self.target,
         };
-        self.nic.regions_mut().deregister(old).expect("registered");
+        self.nic.deregister(old).expect("registered");
         let new = self.register(which);
         match which {
             Which::Source => self.source = new,

@@ -231,8 +231,8 @@ impl Network {
     /// If it is not registered any more.
     pub fn deregister(&mut self, region: &RegisteredRegion) {
         let (node, id) = (memory::node_of(region), region.id());
-        let regions = self.sim.nic_mut(node).regions_mut();
-        regions.deregister(id).unwrap_or_else(|error| panic!("{node}: {error}"));
+        let nic = self.sim.nic_mut(node);
+        nic.deregister(id).unwrap_or_else(|error| panic!("{node}: {error}"));
         self.hosts[node.index()].rows.retain(|&(row, _)| row != id);
         self.checker.region_changed(node, id);
     }

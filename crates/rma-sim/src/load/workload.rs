@@ -277,7 +277,7 @@ impl World {
         queue.row.set_key(rows::draw_key(&mut host.prng.fork(2)));
         let before = [before, queue.row.id];
         for region in before {
-            sim.nic_mut(node).regions_mut().deregister(region).expect("registered until now");
+            sim.nic_mut(node).deregister(region).expect("registered until now");
         }
         host.register_target(sim, node, RESTLESS);
         Ok(before)

@@ -94,6 +94,6 @@ fn events_wake_the_thread_of_the_portal_that_their_queue_is_bound_to_once_a_turn
     let events = events.map(|queue| core::iter::from_fn(|| queue.poll()).count());
     assert_eq!(events, [4, 1, 1]);
     // A queue that is gone rings for nobody, and takes no other's place.
-    engine.service_mut().nic_mut().regions_mut().deregister(other.id()).unwrap();
+    engine.service_mut().nic_mut().deregister(other.id()).unwrap();
     assert_eq!(notify(&mut engine, &[&to_one]), (1, 1));
 }

@@ -11,7 +11,7 @@
 //! A record goes round: free → reserved (hop 2 names it) → applied → free, or → not applied, which
 //! is free at once. A free one keeps what it knows until it is taken: the one that was free longest
 //! goes first. An applied one is kept for [`RETENTION`] timeouts, or until its initiator says that
-//! it knows the end.
+//! it knows the end, or its region is deregistered: nobody can ask about it then.
 //!
 //! The table has a fixed size (P5). Where none is free, the op is refused, and nothing is evicted.
 //! A row of the region table gets no record where it has as many as are free, so one has half of
@@ -185,6 +185,22 @@ impl OutcomeRecords {
         if record.state == State::Applied && (record.counter, &record.asker) == (counter, asker) {
             self.kept.remove(&mut self.links, index);
             self.free(index, State::Released);
+        }
+    }
+
+    //= channels#2.5-deregistered
+    /// `region` is registered no more, so nobody can ask about its ops: frees what is kept for it.
+    /// Looks at all records, if there are any for its row.
+    pub(super) fn forget(&mut self, region: RegionId) {
+        if self.by_row[region.index()] == 0 {
+            return;
+        }
+        for index in 0..self.records.len() as u16 {
+            let Record { asker, state, .. } = &self.records[usize::from(index)];
+            if *state == State::Applied && asker.region == region {
+                self.kept.remove(&mut self.links, index);
+                self.free(index, State::Released);
+            }
         }
     }
 

@@ -602,7 +602,7 @@ fn the_data_of_a_region_that_is_gone_is_not_sent() {
     let mut pair = Pair::new();
     let solicitation = pair.solicitation_of(pair.write(0, 0, 64));
     let region = pair.a.region;
-    pair.a.nic.regions_mut().deregister(region).unwrap();
+    pair.a.nic.deregister(region).unwrap();
     assert_eq!(pair.deliver_to_a(&solicitation), Err(DropReason::LocalRegionGone));
     assert!(pair.requests().is_empty());
     pair.advance(pair.timeout());
@@ -615,7 +615,7 @@ fn the_data_of_a_region_that_is_gone_is_not_sent() {
     let mut out = [0; wire::FRAME_LEN_MAX];
     assert!(pair.a.nic.poll_transmit(pair.now, &mut out).is_some());
     let region = pair.a.region;
-    pair.a.nic.regions_mut().deregister(region).unwrap();
+    pair.a.nic.deregister(region).unwrap();
     assert!(pair.a.nic.poll_transmit(pair.now, &mut out).is_none());
     assert!(!pair.a.nic.wants_transmit());
     pair.advance(pair.timeout());
@@ -629,7 +629,7 @@ fn a_region_deregistered_under_a_write_is_not_touched_and_the_op_is_told() {
     let before = pair.target();
     let data = pair.data_of(pair.write(0, 0, 64)).remove(0);
     let region = pair.b.region;
-    pair.b.nic.regions_mut().deregister(region).unwrap();
+    pair.b.nic.deregister(region).unwrap();
     assert_eq!(pair.deliver_to_b(&data), Err(DropReason::OldKey));
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
@@ -642,7 +642,7 @@ fn a_region_deregistered_under_a_write_is_not_touched_and_the_op_is_told() {
     let request = pair.requests().remove(0);
     pair.deliver_to_b(&request).unwrap();
     let region = pair.b.region;
-    pair.b.nic.regions_mut().deregister(region).unwrap();
+    pair.b.nic.deregister(region).unwrap();
     pair.exchange();
     assert_eq!(pair.status(), OpStatus::RemoteAuthenticationFailure);
     assert_eq!(pair.b.nic.window_debited(), 0);

@@ -447,7 +447,7 @@ fn a_region_deregistered_meanwhile_is_not_touched() {
     let request = pair.requests().remove(0);
     pair.deliver_to_b(&request).unwrap();
     let region = pair.b.region;
-    pair.b.nic.regions_mut().deregister(region).unwrap();
+    pair.b.nic.deregister(region).unwrap();
     let refusal = pair.responses().remove(0);
     assert_eq!(pair.b.nic.counters().drops(DropReason::OldKey), 1);
     pair.deliver_to_a(&refusal).unwrap();
@@ -456,7 +456,7 @@ fn a_region_deregistered_meanwhile_is_not_touched() {
     let mut pair = Pair::new();
     let response = pair.responses_of(pair.read(0, 0, 64)).remove(0);
     let region = pair.a.region;
-    pair.a.nic.regions_mut().deregister(region).unwrap();
+    pair.a.nic.deregister(region).unwrap();
     assert_eq!(pair.deliver_to_a(&response), Err(DropReason::LocalRegionGone));
     pair.advance(Duration::from_secs(1));
     assert_eq!(pair.status(), OpStatus::Timeout);

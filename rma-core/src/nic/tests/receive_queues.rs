@@ -216,7 +216,7 @@ fn events_of_a_region_go_to_the_queue_of_its_owner_that_it_names_and_to_no_other
     let before = stage.pair.target();
     for gone in [false, true] {
         if gone {
-            drop(stage.pair.b.nic.regions_mut().deregister(queue).unwrap());
+            drop(stage.pair.b.nic.deregister(queue).unwrap());
             let (mut next, _) = register_queue(&mut stage.pair.b, layout(2, 64), None);
             next.post_all();
             assert_eq!(next.id().index(), queue.index(), "the same row");
@@ -263,12 +263,12 @@ fn an_op_whose_queue_goes_or_gets_another_key_ends_at_once_and_is_not_applied() 
                     for (to_b, flight) in requests.into_iter().chain(responses) {
                         if seen == after_frames {
                             is_changed = true;
-                            let table = stage.pair.b.nic.regions_mut();
+                            let nic = &mut stage.pair.b.nic;
                             match change {
                                 RekeyQueue => stage.rekey(queue, [8; 16]),
                                 RekeyRegion => stage.rekey(region, [8; 16]),
-                                DeregisterQueue => drop(table.deregister(queue).unwrap()),
-                                DeregisterRegion => drop(table.deregister(region).unwrap()),
+                                DeregisterQueue => drop(nic.deregister(queue).unwrap()),
+                                DeregisterRegion => drop(nic.deregister(region).unwrap()),
                             }
                         }
                         seen += 1;

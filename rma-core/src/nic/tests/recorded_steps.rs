@@ -158,7 +158,7 @@ fn run(steps: Vec<Step>, settings: NicConfigBuilder) {
             }
             Step::Deregister { queue } => {
                 let region = if queue { stage.queue.id() } else { stage.pair.b.region };
-                let _ = stage.pair.b.nic.regions_mut().deregister(region);
+                let _ = stage.pair.b.nic.deregister(region);
             }
         }
         while let Some(completion) = stage.pair.a.nic.poll_completion() {

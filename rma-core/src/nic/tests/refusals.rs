@@ -166,7 +166,7 @@ fn an_op_whose_region_changes_while_it_waits_is_told_so_once() {
         pair.deliver_to_b(&request).unwrap();
         if deregistered {
             let region = pair.b.region;
-            pair.b.nic.regions_mut().deregister(region).unwrap();
+            pair.b.nic.deregister(region).unwrap();
         } else {
             pair.rotate(9);
         }
@@ -338,7 +338,7 @@ fn a_refusal_is_the_same_work_whatever_its_region_id_names() {
     let (memory, key) = (pair.b.memory.clone(), pair.b.key);
     let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
     let [gone, rotated, steady] = [0; 3].map(|_| register(&mut nic, &memory, &key, all));
-    nic.regions_mut().deregister(gone).unwrap();
+    nic.deregister(gone).unwrap();
     let names = [rotated, steady, gone, RegionId::from_bits(77), RegionId::from_bits(u32::MAX)];
     for rotations in 0..=5_usize {
         if rotations > 0 {

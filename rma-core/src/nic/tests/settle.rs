@@ -277,6 +277,36 @@ fn however_many_rows_keep_what_they_can_another_row_gets_a_record() {
     stage.assert_settled_down();
 }
 
+//= channels#2.5-deregistered
+//= type=test
+#[test]
+fn what_is_kept_for_a_region_goes_with_it_and_nothing_else_does() {
+    let mut stage = stage_with(8);
+    let (memory, key) = (stage.pair.b.memory.clone(), stage.pair.b.key);
+    let other = stage.fetch_add(0, 8, 1);
+    let kept = stage.run(other).name().unwrap();
+    // Another one is under way when its region goes.
+    for ends_later in [false, true].into_iter().cycle().take(20) {
+        let region = register(&mut stage.pair.b.nic, &memory, &key, ALL);
+        let add = Command { remote_region: region, ..stage.fetch_add(0, 8, 1) };
+        for _ in 0..3 {
+            assert_eq!(stage.run(add).status, OpStatus::Ok);
+        }
+        let data = ends_later.then(|| stage.solicited(add).1);
+        stage.pair.b.nic.deregister(region).unwrap();
+        stage.pair.b.nic.assert_consistent();
+        for flight in data.into_iter().flatten() {
+            assert_eq!(stage.pair.deliver_to_b(&flight), Err(DropReason::OldKey));
+            stage.pair.exchange();
+            let status = stage.pair.completion().status;
+            assert_eq!(status, OpStatus::RemoteAuthenticationFailure);
+        }
+        assert_eq!(stage.ask(&other, kept), (Some(Verdict::Applied), Some(5)));
+        assert_eq!(stage.pair.b.nic.gauges().outcome_records_used, 1);
+    }
+    stage.assert_settled_down();
+}
+
 //= channels#2.5-done
 //= type=test
 #[test]

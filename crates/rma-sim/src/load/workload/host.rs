@@ -105,7 +105,7 @@ impl Host {
         }
         self.forbidden.register(sim, node, None);
         self.stale = self.forbidden.row.id;
-        sim.nic_mut(node).regions_mut().deregister(self.stale).expect("registered above");
+        sim.nic_mut(node).deregister(self.stale).expect("registered above");
         (0..TARGETS).for_each(|target| self.register_target(sim, node, target));
         self.forbidden.register(sim, node, None);
         let len = usize::from(slots.div_ceil(2)) * AREA_LEN;
@@ -153,7 +153,7 @@ impl Host {
 
     pub(super) fn churn_local(&mut self, sim: &mut Sim, node: NodeId, process: usize) {
         let (id, _) = self.local[process];
-        sim.nic_mut(node).regions_mut().deregister(id).expect("registered until now");
+        sim.nic_mut(node).deregister(id).expect("registered until now");
         self.register_local(sim, node, process);
     }
 

@@ -302,6 +302,11 @@ impl PendingWrites {
         self.shared.records.release(&asked.asker(), done);
     }
 
+    /// A region is registered no more.
+    pub(in crate::nic::responder) fn forget(&mut self, region: RegionId) {
+        self.shared.records.forget(region);
+    }
+
     //= channels#2.6-final
     /// Says what became of the op that an authentic request asks about. One that is under way ends
     /// now, and is not applied any more: its data finds no entry.
