@@ -14,32 +14,6 @@
 //! that the channels were opened for. What is sent from where it lies needs room for a word more
 //! before it ([`Outgoing::beside`]).
 //!
-//! Each of the two hosts does this:
-//!
-//! ```
-//! use rma_channel::{
-//!     DuplexReceiver, DuplexSender, Peer, Registrar, Terms, duplex,
-//!     ring_buffer::{
-//!         RingConfig,
-//!         with_zeroing::{Receiver, Sender},
-//!     },
-//! };
-//!
-//! /// `swap` takes the terms of a sender and a receiver to the other host, over something that
-//! /// keeps secrets, and brings what that has to say of its own.
-//! fn open<R: Registrar>(
-//!     registrar: &mut R,
-//!     other: Peer,
-//!     swap: impl FnOnce([&Terms; 2]) -> [Terms; 2],
-//! ) -> Result<(DuplexSender<Sender>, DuplexReceiver<Receiver>), Box<dyn std::error::Error>> {
-//!     let config = RingConfig::with_peer(other);
-//!     let sender = Sender::open(registrar, config)?;
-//!     let receiver = Receiver::open(registrar, config)?;
-//!     let [other_sender, other_receiver] = swap([sender.terms(), receiver.terms()]);
-//!     Ok(duplex(sender.connect(&other_receiver)?, receiver.connect(&other_sender)?))
-//! }
-//! ```
-//!
 //! # When nothing rides
 //!
 //! A receiver whose tail has not been sent along is silent for no longer than any: it tells an
