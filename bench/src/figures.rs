@@ -22,6 +22,7 @@ mod rate;
 mod reads;
 mod rekey;
 mod scale;
+mod simulated;
 mod simulator;
 mod spec;
 mod table;

@@ -49,6 +49,7 @@ pub mod scale;
 pub mod send_lat;
 pub mod serve;
 pub mod settle;
+pub mod simulated;
 pub mod timeline;
 pub mod transfers;
 pub mod turn;

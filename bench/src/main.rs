@@ -21,6 +21,7 @@ use rma_bench::{
     plots::{self, PlotsArgs},
     send_lat::{self, SendLatArgs},
     serve::{self, ServeArgs},
+    simulated,
     verify::{self, VerifyArgs},
     write_lat,
 };
@@ -80,6 +81,11 @@ enum Command {
     Flows(FlowsArgs),
     /// Measures and draws figures of the channels' paper. Needs root.
     Channels(PlotsArgs),
+    /// Table 2 of the channels' paper, its rows beside ours, measured in simulation.
+    Table2,
+    /// What others see of a sender that dies, or sleeps, with a place in what they share, in
+    /// simulation.
+    DeadWriter,
 }
 
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
@@ -138,6 +144,8 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
+        Command::Table2 => simulated::table2(),
+        Command::DeadWriter => simulated::dead_writer(),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, rate, reads, rekey, scale, simulator,
+    issue, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     turn, useless, writes,
 };
@@ -140,6 +140,14 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: flows::small_beside_large,
         figures: &[Spec::new("sim_small_beside_large_p99", "ratio").at_most(2.0).always()],
+    },
+    Benchmark {
+        run: simulated::table2,
+        figures: &[Spec::new("table2_rows", "rows").at_least(20.0).always()],
+    },
+    Benchmark {
+        run: simulated::recovery,
+        figures: &[Spec::new("hole_recovery_over_bound", "ratio").at_most(1.0).always()],
     },
     Benchmark {
         run: turn::turn64,

@@ -29,11 +29,22 @@
 //!
 //! # The bound
 //!
-//! From when the receiver sees the hole, with room, until others can go on: `hole_timeout`, until
-//! the next [`SharedReceiver::poll_recovery`]; that, which is the copy of what is in the ring and
-//! four Rekeys at the own host; and then each sender needs a READ that is refused or was, at most
-//! [`SEARCH_MAX`](super::sender::SEARCH_MAX) until he looks again, and one READ that is not. Who
-//! slept longer than the epochs that he has grants for needs new terms.
+//! From when the receiver sees the hole, with room, until another sender who has something to send
+//! knows the next epoch, and reserves there:
+//!
+//! | at most | for |
+//! |---|---|
+//! | `hole_timeout` | what lives, and is slow |
+//! | what the application takes | the next [`SharedReceiver::poll_recovery`], which copies what is in the ring, and has four Rekeys done at the own host |
+//! | [`SEARCH_MAX`](super::sender::SEARCH_MAX) | a sender who waits for room has just looked at the tail, and looks again then |
+//! | two round trips | that READ, which is refused, and one that is not |
+//!
+//! Who has something else under way, or begins it, learns sooner that the epoch is over, as it is
+//! refused: within seven hops, which is less where a hop takes less than a millisecond. If the
+//! receiver is stopped between the Rekeys a sender may have looked in vain meanwhile, and looks
+//! every other time for the next epoch: `SEARCH_MAX` counts twice then. The reservation itself, and
+//! room for what follows, take what they ever take. Who slept longer than the epochs that he has
+//! grants for needs new terms.
 
 use rma_core::time::Instant;
 

@@ -339,6 +339,22 @@ both! {
         assert_eq!((it.receive_all(), it.receiver.epoch()), (vec![message(1, LEN)], 0));
     }
 
+    fn a_look_that_was_under_way_at_a_recovery_is_no_look_for_the_epoch(it: 1) {
+        it.reserve(0, 1);
+        it.ticks.next(Duration::from_millis(20));
+        it.poll(0).unwrap();
+        assert_eq!(it.under_way(0).len(), 2, "it is quiet for long, so he looks");
+        it.recover().unwrap();
+        // The message is refused, then that look, and the next one is not.
+        for _ in 0..3 {
+            it.senders[0].0.apply(0);
+            it.poll(0).unwrap();
+        }
+        assert_eq!(it.under_way(0)[0].op.op_type(), OpType::FetchAdd);
+        it.run(0, 4);
+        assert_eq!(it.receive_all(), [message(1, LEN)]);
+    }
+
     fn what_the_application_holds_stays_what_it_is_through_a_recovery(it: 2) {
         it.send(0, &message(1, LEN)).unwrap();
         it.run(0, 3);

@@ -29,8 +29,13 @@
 //! forged, so a refused sender first asks in which epoch he is, by a COMPARE_SWAP that changes
 //! nothing: if it is the one that he had, his slot is his as before.
 //!
-//! Bound: `hole_timeout`, until the next [`Receiver::poll_recovery`], which is two Rekeys at the
-//! own host; and then, for each sender, up to [`SEARCH_MAX`] and a COMPARE_SWAP.
+//! Bound, from when the receiver sees that the slot is taken until another sender who has something
+//! to send knows the next epoch, and takes a slot there: `hole_timeout`; until the next
+//! [`Receiver::poll_recovery`], which is two Rekeys at the own host; up to [`SEARCH_MAX`], as he
+//! may have looked just before; and a COMPARE_SWAP that is refused and one that is not, of two
+//! round trips each. If the receiver is stopped between the Rekeys a sender may have tried all
+//! epochs in vain meanwhile, and tries them in turn: `SEARCH_MAX` counts for each of them then.
+//! Others may be quicker to take what is free, as ever.
 //!
 //! # Whom to let in
 //!

@@ -13,14 +13,18 @@
 //! | `closing` | what ends leave behind that are closed, and openings that fail |
 //! | `duplex` | what duplex channels issue, and what they say of a peer that lies |
 //! | `faults` | the same with all that can go wrong, on many networks |
-//! | `table2` | the paper's Table 2, measured, and what the crate says of itself |
+//! | `hole` | a sender that stops between its reservation and its message: a timeline |
+//! | `dead_writer` | others go on then, in time |
+//! | `measured` | the paper's Table 2, measured |
+//! | `table2` | what the crate says of itself is what is measured |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
 //!
 //! `kinds`, `run` and `stream` are over a `World` beside them, which is simulated here. The crate
 //! `rma-tests` includes the same three files beside one of real hosts, where messages take the way
-//! through UDP sockets or AF_XDP. They are no library that both depend on, as it would depend on
-//! this crate, whose own tests could then not be of one build with it; and what opens channels in a
-//! row's function is then plain: no row is generic.
+//! through UDP sockets or AF_XDP; and `rma-bench` these with `hole` and `measured`, beside the
+//! simulated one, to count and to print. They are no library that both depend on, as it would
+//! depend on this crate, whose own tests could then not be of one build with it; and what opens
+//! channels in a row's function is then plain: no row is generic.
 //!
 //! Every end looks after every event, so that nothing is there for too short a time to be seen.
 //!
@@ -32,10 +36,13 @@
 
 mod choosing;
 mod closing;
+mod dead_writer;
 mod duplex;
 mod end;
 mod faults;
+mod hole;
 mod kinds;
+mod measured;
 mod quiet;
 mod run;
 mod simulated;

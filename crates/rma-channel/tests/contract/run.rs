@@ -143,20 +143,23 @@ impl Run {
 
     /// Does what comes next; then all ends look.
     pub(crate) fn step(&mut self) {
+        self.step_until(None);
+    }
+
+    /// The same, at `until` at the latest.
+    pub(crate) fn step_until(&mut self, until: Option<Instant>) {
         self.steps += 1;
         if self.steps > self.news_at + World::IDLE_STEPS_MAX {
             self.fail(&format!("it does not come to an end: {:#?}", self.streams));
         }
-        let wake = self.wake_at();
+        let wake = self.wake_at().into_iter().chain(until).min();
         self.world.step(wake);
         self.look();
     }
 
     /// When an end of a node that runs wants to look again.
     fn wake_at(&self) -> Option<Instant> {
-        let senders = self.streams.iter().filter_map(|it| {
-            Some((it.node, it.end.as_ref().filter(|_| it.broken.is_none())?.poll_timeout()?))
-        });
+        let senders = self.streams.iter().filter_map(|it| Some((it.node, it.wake_at()?)));
         let receivers = self.readers.iter().filter_map(|it| {
             Some((it.node, it.end.as_ref().filter(|_| it.ended.is_none())?.wake_at()?))
         });
@@ -207,8 +210,8 @@ impl Run {
             return;
         }
         let (_, now) = self.world.link(node);
-        let senders = self.streams.iter().filter(|it| it.node == node && it.broken.is_none());
-        let senders = senders.filter_map(|it| it.end.as_ref()?.poll_timeout());
+        let senders = self.streams.iter().filter(|it| it.node == node);
+        let senders = senders.filter_map(Stream::wake_at);
         let readers = self.readers.iter().filter(|it| it.node == node && it.ended.is_none());
         let readers = readers.filter_map(|it| it.end.as_ref()?.wake_at());
         if senders.chain(readers).any(|at| at <= now) {
@@ -219,7 +222,7 @@ impl Run {
     /// A sender looks, and sends what it can. Returns whether anything was sent.
     fn tend_sender(&mut self, index: usize) -> bool {
         let stream = &mut self.streams[index];
-        let Some(end) = &mut stream.end else { return false };
+        let Some(end) = stream.end.as_mut().filter(|_| !stream.is_asleep) else { return false };
         let (link, now) = self.world.link(stream.node);
         if let Err(error) = end.poll(link, now) {
             stream.broken.get_or_insert(error);

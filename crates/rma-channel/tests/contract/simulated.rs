@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rma_sim::net::frame::NodeId;
 
-use crate::run::Run;
+use super::run::Run;
 
 impl Run {
     /// Runs for so long.

@@ -1,7 +1,7 @@
 //! One sender's messages, and what became of them; one receiver, and what it has got and holds.
 
 use rma_channel::{Claim, ReceiveError, SendError, SendHandle, SendState, Sender, ring::Position};
-use rma_core::executor::CallStatus;
+use rma_core::{executor::CallStatus, time::Instant};
 use rma_sim::{net::frame::NodeId, prng::Prng};
 
 use super::end::End;
@@ -61,6 +61,8 @@ pub(crate) struct Stream {
     pub(crate) sent: Vec<Sent>,
     /// All before it are processed.
     pub(crate) open: usize,
+    /// Whether its application does not look, though its host runs.
+    pub(crate) is_asleep: bool,
     /// Why it sends no more.
     pub(crate) broken: Option<SendError>,
     /// How often there was no room.
@@ -84,6 +86,7 @@ impl Stream {
             left: count,
             sent: Vec::new(),
             open: 0,
+            is_asleep: false,
             broken: None,
             full: 0,
         }
@@ -98,6 +101,17 @@ impl Stream {
             bytes[0] = self.node.0 as u8;
         }
         bytes
+    }
+
+    /// Its end, if its application looks, and may send.
+    fn wakeful(&self) -> Option<&dyn Sender> {
+        let is_wakeful = !self.is_asleep && self.broken.is_none();
+        self.end.as_deref().filter(|_| is_wakeful)
+    }
+
+    /// When it wants to look again.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        self.wakeful()?.poll_timeout()
     }
 
     /// Whether no more is to be sent.

@@ -7,6 +7,8 @@ use rma_core::op::OpType;
 pub struct OpCounts {
     /// Ops that the host has issued, first attempts and others.
     pub issued: u64,
+    /// Those of them that have ended with OK.
+    pub done: u64,
     /// Frames that the host has sent for such ops, its own and those of others.
     pub frames: u64,
     /// Octets of these frames, without the headers of their packets.
@@ -38,8 +40,9 @@ impl Counts {
     #[must_use]
     pub fn total(&self) -> OpCounts {
         let mut total = OpCounts::default();
-        for OpCounts { issued, frames, octets } in self.by_type {
+        for OpCounts { issued, done, frames, octets } in self.by_type {
             total.issued += issued;
+            total.done += done;
             total.frames += frames;
             total.octets += octets;
         }
@@ -52,6 +55,7 @@ impl Counts {
         let mut since = *self;
         for (now, before) in since.by_type.iter_mut().zip(&earlier.by_type) {
             now.issued -= before.issued;
+            now.done -= before.done;
             now.frames -= before.frames;
             now.octets -= before.octets;
         }

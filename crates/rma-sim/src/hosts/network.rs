@@ -1,7 +1,7 @@
 //! The hosts, and what comes next.
 
 use core::time::Duration;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rma_core::{
     addr::{HostAddr, Pid},
@@ -10,7 +10,7 @@ use rma_core::{
     executor::ExecutorConfig,
     grant::Grant,
     nic::RegionEntry,
-    op::OpType,
+    op::{OpStatus, OpType},
     portal::CommandPortal,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::{Permissions, RegionId, RegisteredRegion},
@@ -63,6 +63,8 @@ struct Host {
     /// Each row that was registered in this life; of a receive queue, how long its buffers are.
     rows: Vec<(RegionId, Option<u32>)>,
     counts: Counts,
+    /// By slot: ops that are under way. A SETTLE is none.
+    under_way: BTreeMap<u16, OpType>,
 }
 
 /// As many requests are recorded as are replayed before the first comes again.
@@ -411,7 +413,10 @@ impl Network {
         match &seen.what {
             What::Issued { command, result: Ok(()) } => match command.op {
                 CommandOp::Settle { .. } => host.counts.settles += 1,
-                op => host.counts.of_mut(op.op_type()).issued += 1,
+                op => {
+                    host.counts.of_mut(op.op_type()).issued += 1;
+                    host.under_way.insert(command.slot.0, op.op_type());
+                }
             },
             What::Left { .. } => host.counts.packets += 1,
             What::Sent { frame, .. } => {
@@ -431,6 +436,10 @@ impl Network {
                 }
             }
             What::Completed(completion) => {
+                let op_type = host.under_way.remove(&completion.slot.0);
+                if let (Some(op_type), OpStatus::Ok) = (op_type, completion.status) {
+                    host.counts.of_mut(op_type).done += 1;
+                }
                 let port = host.ports.iter_mut().find(|port| port.owns(completion.slot.0));
                 port.expect("a command of this life").complete(completion);
             }

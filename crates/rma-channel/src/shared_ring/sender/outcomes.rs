@@ -88,15 +88,17 @@ impl<F: Form> SharedSender<F> {
     ) -> Result<(), SendError> {
         match status {
             CallStatus::Ok => {}
-            AUTH if self.lost.is_some() => {
-                if let Some(lost) = &mut self.lost {
-                    lost.spent += now.since(lost.last).min(8 * SEARCH_MAX);
-                    (lost.last, lost.step) = (now, lost.step + 1);
-                }
-                return Ok(());
-            }
             AUTH => {
-                self.lose(now, epoch);
+                let (at, count) = (self.ahead.at(), self.ahead.count());
+                match &mut self.lost {
+                    None => self.lose(now, epoch),
+                    Some(lost) if epoch == lost.next(at, count) => {
+                        lost.spent += now.since(lost.last).min(8 * SEARCH_MAX);
+                        (lost.last, lost.step) = (now, lost.step + 1);
+                    }
+                    // It was under way before he began to look for the epoch.
+                    Some(_) => {}
+                }
                 return Ok(());
             }
             status => {

@@ -284,7 +284,9 @@ impl Sender {
                 }
             }
             (CallStatus::Failed(OpStatus::RemoteAuthenticationFailure), _) => {
-                self.refuse(now, takes.is_none());
+                // One that was under way before he began to look is no look.
+                let looked = takes.is_none() && self.lost.is_some() && epoch == self.epoch();
+                self.refuse(now, looked);
             }
             // The receiver's NIC has had no record to spare for long: nothing was applied.
             (CallStatus::Failed(OpStatus::Nack), _) => self.back_off(now, LOOK_MAX),

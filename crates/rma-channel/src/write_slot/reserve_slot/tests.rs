@@ -254,6 +254,29 @@ fn what_is_under_way_when_an_epoch_ends_comes_once_and_in_order() {
 }
 
 #[test]
+fn who_waits_for_a_slot_is_refused_once_and_then_finds_the_epoch() {
+    let mut it = open(1);
+    it.send(1, b"dead").unwrap();
+    it.until(1, OpType::WriteWithImm);
+    it.send(0, b"waits").unwrap();
+    it.settle(0);
+    it.bench.later(TIMEOUT);
+    assert_eq!(it.recover(), Some(Recovery { epoch: 1, freed: 1 }));
+    let mut ended = Vec::new();
+    for _ in 0..20 {
+        it.poll(0).unwrap();
+        while !it.bench.us.taken.is_empty() {
+            ended.push(it.bench.apply(0));
+        }
+        it.bench.later(Duration::from_millis(5));
+    }
+    // It looked for a slot; then for the epoch; it took the slot, and wrote.
+    let mut expected = vec![OpStatus::Ok; 4];
+    expected[0] = OpStatus::RemoteAuthenticationFailure;
+    assert_eq!((ended, it.receive()), (expected, Some((PEER, b"waits".to_vec()))));
+}
+
+#[test]
 fn messages_that_are_held_stay_when_slots_are_taken_back() {
     let mut it = open(3);
     it.send(0, b"held").unwrap();

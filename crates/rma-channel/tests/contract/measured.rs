@@ -1,0 +1,223 @@
+//! Table 2, measured: by virtual time, ops and registered bytes on an idle network, where each
+//! frame takes one hop. What is measured has to be what the crate says of itself
+//! ([`rma_channel::Kind::ours`]), and is shown beside the paper's row.
+
+use rma_channel::{
+    SendState,
+    table::{Count, Growth, Mark, Ours},
+};
+use rma_core::{op::OpType, time::Instant};
+use rma_sim::{
+    hosts::{counts::Counts, options::NetworkOptions},
+    net::frame::NodeId,
+};
+
+use super::{
+    kinds::{Row, Settings},
+    run::Run,
+    stream::{Habit, Lens},
+    world::World,
+};
+
+/// What one message takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hops {
+    pub(crate) delivered: u64,
+    pub(crate) done: Option<u64>,
+}
+
+/// What many messages take, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ops {
+    messages: u64,
+    send: u64,
+    receive: u64,
+    /// Ops that tell or ask how much room there is.
+    flow_control: u64,
+}
+
+fn exact(row: &Row, len: u32, room: u64) -> (Run, Settings) {
+    let (settings, nodes) = row.settings(len, room, false);
+    (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
+}
+
+/// In how many hops a message comes that is sent while its receiver begins to look, and in how many
+/// its sender knows of it.
+pub(crate) fn hops(row: &Row, len: u32) -> Hops {
+    let (mut run, settings) = exact(row, len, 4);
+    let hop = run.world.network.options().link.delay.as_nanos() as u64;
+    run.open(row, &settings, Lens::All(len), u64::from(row.into.is_none()));
+    if row.into.is_some() {
+        begin_to_look(&mut run);
+    }
+    let began = run.world.network.now();
+    let hops = |at: Instant| {
+        let nanos = at.since(began).as_nanos() as u64;
+        assert_eq!(nanos % hop, 0, "{}: {nanos} ns are no hops", row.kind);
+        nanos / hop
+    };
+    run.look();
+    let (mut delivered, mut done) = (None, None);
+    while !run.is_over() {
+        run.step();
+        // Where its receiver lends the buffer it is not sent at once.
+        let now = run.world.network.now();
+        let Some(sent) = run.streams[0].sent.first() else { continue };
+        if sent.claimed > 0 && delivered.is_none() {
+            delivered = Some(hops(now));
+        }
+        if sent.state == SendState::Accepted && done.is_none() {
+            done = Some(hops(now));
+        }
+    }
+    run.check_all_came();
+    Hops { delivered: delivered.unwrap(), done }
+}
+
+/// A message is to be sent to a receiver that reads: once it knows where to begin, while it begins
+/// to look, if it does.
+fn begin_to_look(run: &mut Run) {
+    let reads = |run: &Run| run.world.network.counts(NodeId(1)).of(OpType::Read).issued;
+    run.pass(SETTLED);
+    let mut before = reads(run);
+    // Where it is notified it does not.
+    for _ in 0..8 {
+        run.step();
+        if core::mem::replace(&mut before, reads(run)) != before {
+            break;
+        }
+    }
+    run.streams[0].left = 1;
+}
+
+/// When a receiver that reads knows where to begin, and that it counts.
+const SETTLED: core::time::Duration = core::time::Duration::from_millis(1);
+
+/// What each end issues for messages of which the next is sent when the one before is processed.
+fn ops(row: &Row, len: u32) -> Ops {
+    const MESSAGES: u64 = 1000;
+    let (mut run, settings) = exact(row, len, 4);
+    run.open(row, &settings, Lens::All(len), 0);
+    run.pass(SETTLED);
+    let nodes = [NodeId(0), NodeId(1)];
+    let before = nodes.map(|node| *run.world.network.counts(node));
+    for _ in 0..MESSAGES {
+        run.streams[0].left = 1;
+        run.finish();
+    }
+    run.check_all_came();
+    let counts = |index: usize| run.world.network.counts(nodes[index]).since(&before[index]);
+    let issued = |counts: Counts, flow: OpType| {
+        let flow = counts.of(flow).issued;
+        (counts.total().issued - flow, flow)
+    };
+    // A sender looks for room by READ; a receiver tells of it by WRITE.
+    let (send, asked) = issued(counts(0), OpType::Read);
+    let (receive, told) = issued(counts(1), OpType::Write);
+    Ops { messages: MESSAGES, send, receive, flow_control: asked + told }
+}
+
+/// How many bytes a receiver registers for so many senders, which it has one channel for if the
+/// kind is for several, and else one each.
+fn receiver_memory(row: &Row, senders: u16) -> u64 {
+    let nodes = senders + 1;
+    let receiver = NodeId(senders);
+    let (settings, _) = row.settings(row.longest.min(1000), 16, false);
+    let settings = Settings { receivers: vec![receiver], ..settings };
+    let mut run = Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings);
+    let before = run.world.registered(receiver);
+    // The application's memory for messages, which all channels use.
+    let (open, one) = row.into.map_or((row.open, 0), |into| (into, u64::from(row.longest)));
+    let froms: Vec<NodeId> = (0..senders).map(NodeId).collect();
+    if row.senders > 1 {
+        open(&mut run.world, &Settings { senders: froms, ..settings });
+    } else {
+        for from in froms {
+            open(&mut run.world, &Settings { senders: vec![from], ..settings.clone() });
+        }
+    }
+    one + run.world.registered(receiver) - before
+}
+
+/// How the receiver's memory grows. What it has for each sender besides messages, such as a word
+/// that it tells its tail from, is small.
+fn growth(row: &Row) -> Growth {
+    let [one, two, four, eight] = [1, 2, 4, 8].map(|senders| receiver_memory(row, senders));
+    assert!(one > 0 || eight == 0, "{}: {one} bytes for one sender", row.kind);
+    let slope = |more: u64, senders: u64| more.saturating_sub(one) / (senders - 1);
+    let slopes = [slope(two, 2), slope(four, 4), slope(eight, 8)];
+    assert!(slopes.iter().all(|&it| it == slopes[0]), "{}: a line: {slopes:?}", row.kind);
+    if slopes[0] * 20 > one { Growth::Linear } else { Growth::Constant }
+}
+
+/// Whether more short messages than long ones have room.
+fn variable(row: &Row) -> Mark {
+    let longest = row.longest.min(1000);
+    if row.shortest == longest || longest <= 8 {
+        return Mark::Nothing;
+    }
+    let room = |len: u32| {
+        let (mut run, settings) = exact(row, longest, 4);
+        run.open(row, &settings, Lens::All(len), 200);
+        run.set_habit(Habit::Idle);
+        run.pass(core::time::Duration::from_millis(1));
+        run.streams[0].sent.len()
+    };
+    if room(row.shortest.max(8)) > room(longest) { Mark::Yes } else { Mark::No }
+}
+
+/// What the columns of [`measure`] are.
+pub(crate) const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | N:1, ours | why";
+
+/// What is measured of a kind, as it is printed.
+///
+/// # Errors
+/// What is not as the crate says.
+pub(crate) fn measure(row: &Row) -> Result<String, String> {
+    let Ours { offer, done, reason } = row.kind.ours();
+    let paper = row.kind.paper();
+    let name = row.kind;
+    let must = |is_so: bool, what: &dyn Fn() -> String| {
+        if is_so { Ok(()) } else { Err(format!("{name}: {}", what())) }
+    };
+    let lens = [8, 64, 4000].map(|len: u32| len.min(row.longest).max(row.shortest));
+    let by_len = lens.map(|len| hops(row, len));
+    for hops in by_len {
+        let exactly = Count { or_more: false, ..offer.half_round_trips };
+        let is_done = done.is_none() || hops.done == done.map(u64::from);
+        let is_so = exactly.admits(hops.delivered) && is_done;
+        must(is_so, &|| format!("{hops:?}, and {offer:?}, done in {done:?}"))?;
+    }
+    let Ops { messages, send, receive, flow_control } = ops(row, lens[1]);
+    for (issued, expected) in [(send, offer.send_requests), (receive, offer.receive_requests)] {
+        let is_exact = issued == messages * u64::from(expected.least);
+        let is_more = expected.or_more && issued > messages * u64::from(expected.least);
+        let what = || format!("{issued} for {messages} messages, not {expected}");
+        must(is_exact || is_more, &what)?;
+    }
+    let (memory, variable) = (growth(row), variable(row));
+    let told = (offer.memory_of_receiver, offer.variable_size);
+    must((memory, variable) == told, &|| format!("{memory:?}, {variable:?}, not {told:?}"))?;
+    let requests = |count: u64| format!("{:.2}", count as f64 / messages as f64);
+    let done = by_len[0].done.map_or("–".to_owned(), |done| done.to_string());
+    Ok(format!(
+        "{:>2} {:<44} | {:>3} | {:>3} {:>3} | {}/{} | {:>4}/{:<4} | {:>4} | {:>5} | {:>3} | {} {} | {} {} | {}",
+        name as u8,
+        name.to_string(),
+        paper.half_round_trips.to_string(),
+        by_len[0].delivered,
+        done,
+        paper.send_requests,
+        paper.receive_requests,
+        requests(send),
+        requests(receive),
+        requests(flow_control),
+        paper.blocking,
+        paper.zero_copy_send.to_string() + "/" + &paper.zero_copy_receive.to_string(),
+        paper.variable_size,
+        variable,
+        paper.memory_of_receiver,
+        memory,
+        if reason.is_empty() { "equal" } else { reason },
+    ))
+}
