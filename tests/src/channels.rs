@@ -16,6 +16,8 @@ use stream::{Habit, Lens};
 pub use world::World;
 
 #[path = "../../crates/rma-channel/tests/contract/end.rs"]
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#[expect(dead_code, reason = "what only a simulation can do")]
 mod end;
 #[path = "../../crates/rma-channel/tests/contract/kinds.rs"]
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]

@@ -294,6 +294,10 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
     fn test(&self, handle: ReceiveHandle) -> ReceiveState {
         self.state(handle)
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
 }
 
 /// Issues the READ of a message to a place of the application's.

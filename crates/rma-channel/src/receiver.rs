@@ -185,6 +185,9 @@ pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: Close + fmt::Deb
 
     /// What became of a message: the paper's `TestReceiveRequest`. It never goes back.
     fn test(&self, handle: ReceiveHandle) -> ReceiveState;
+
+    /// When [`ReceiveInto::poll`] has something to do even if nothing comes; `None` if it has not.
+    fn poll_timeout(&self) -> Option<Instant>;
 }
 
 /// A message that can be received: the next one.

@@ -96,7 +96,8 @@ impl<L: Look> Finds for RecordFinds<L> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.look {
-            Some(look) => look.poll_timeout(),
+            // Where a record is known to be, its first word is read next.
+            Some(look) => look.poll_timeout().filter(|_| self.next == self.known),
             None => self.pace.poll_timeout(),
         }
     }

@@ -2,11 +2,15 @@
 //! row of [`ROWS`] and one function; all tests run over all rows.
 
 use core::fmt::Debug;
+use std::sync::Arc;
 
 use rma_channel::{
-    Close, Half, Kind, OpenError, Peer, Sender, Terms,
+    Half, Kind, OpenError, Peer, ReceiveInto, Sender, Terms,
     read_ring::{self, ReadRingConfig, ReaderConfig},
-    read_slot::{self, ReadSlotConfig},
+    read_slot::{
+        self, ReadSlotConfig,
+        indirect_read::{self, IndirectConfig},
+    },
     ring::RingLen,
     ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, SharedConfig, bufferless, normal, shared},
@@ -17,10 +21,11 @@ use rma_channel::{
     },
     write_slot::{SlotConfig, detached_bell, immediate, inlined_bell, reserve_slot},
 };
+use rma_shm::Region;
 use rma_sim::net::frame::NodeId;
 
 use super::{
-    end::End,
+    end::{End, Offers, Reads, Recovers},
     world::{NodeRegistrar, World},
 };
 
@@ -64,18 +69,23 @@ pub(crate) struct Row {
     /// Whether a sender is told what is processed. Otherwise a message ends by being accepted.
     pub(crate) is_told: bool,
     /// Of kinds whose messages lie in the sender's memory until receivers have read them, and so
-    /// are accepted before they have come to anybody: how receivers are opened that read into
-    /// memory of the application's. They are no [`Receiver`]s, and not among the ends.
+    /// are accepted before they have come to anybody: how a channel is opened whose receivers read
+    /// into memory of the application's.
     pub(crate) into: Option<Open>,
     /// Whether it reads beyond bells, so that messages come sooner than the table says.
     pub(crate) prefetches: bool,
     /// Whether messages of all senders come in one order, that of their places: one that is
     /// accepted is in the receiver's memory, and comes when all before it are there, too.
     pub(crate) has_places: bool,
+    /// Whether the receiver lends buffers to senders, and can take them back.
+    pub(crate) lends: bool,
     /// Whether it is two channels in opposite directions that ride on each other: of a sender and a
     /// receiver each, in the order of the channels.
     pub(crate) is_duplex: bool,
 }
+
+/// How many bytes receivers read beyond bells, if they do.
+const PREFETCH: u32 = 500;
 
 /// Several ends, where a kind may have any number.
 pub(crate) const MANY: usize = 4;
@@ -119,7 +129,15 @@ pub(crate) const ROWS: &[Row] = &[
         senders: MANY,
         longest: 10_000,
         is_told: false,
+        lends: true,
         ..pair(Kind::ReadSlotIndirect, read_slot_indirect)
+    },
+    Row {
+        senders: MANY,
+        longest: 10_000,
+        is_told: false,
+        lends: true,
+        ..pair(Kind::ReadSlotIndirect, read_slot_offered)
     },
     broadcast(Kind::ReadRingDetached, [read_ring_detached, read_ring_detached_into]),
     broadcast(Kind::ReadRingInlined, [read_ring_inlined, read_ring_inlined_into]),
@@ -168,6 +186,7 @@ const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
         into: None,
         prefetches: false,
         has_places: false,
+        lends: false,
         is_duplex: false,
     }
 }
@@ -181,6 +200,11 @@ pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 impl Row {
+    /// The same kind with receivers that read into memory of the application's, if it has such.
+    pub(crate) fn reading(&self) -> Option<Self> {
+        self.into.map(|open| Self { open, prefetches: false, ..*self })
+    }
+
     /// What a channel is opened with whose ends are on nodes of their own, senders first: two ends,
     /// or as many as it may have if `many`. And how many nodes that takes.
     pub(crate) fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
@@ -215,7 +239,7 @@ impl Settings {
 }
 
 /// The ends of a channel whose receiver is shared, for senders that `join` with its terms.
-fn gather<R: End + 'static, S: Sender + 'static>(
+fn gather<R: Recovers + 'static, S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
     mut receiver: R,
@@ -233,7 +257,7 @@ fn gather<R: End + 'static, S: Sender + 'static>(
 }
 
 /// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
-fn connect<S: Sender + 'static, R: End + 'static, E: core::error::Error>(
+fn connect<S: Sender + 'static, R: Recovers + 'static, E: core::error::Error>(
     settings: &Settings,
     sender: Result<Half<S>, OpenError<E>>,
     receiver: Result<Half<R>, OpenError<E>>,
@@ -454,7 +478,16 @@ fn gather_ring<F: Finds>(world: &mut World, it: &Settings) -> Ends {
 }
 
 impl Settings {
-    fn read_ring(&self, world: &World, prefetch: u32) -> ReadRingConfig {
+    fn read_ring(&self, world: &World) -> ReadRingConfig {
+        self.read_ring_with(world, 0)
+    }
+
+    /// With room to read ahead.
+    fn read_ring_ahead(&self, world: &World) -> ReadRingConfig {
+        self.read_ring_with(world, PREFETCH)
+    }
+
+    fn read_ring_with(&self, world: &World, prefetch: u32) -> ReadRingConfig {
         // What a record has besides its message, and what stays zero beyond the newest.
         let len = self.room * u64::from(self.len_max + 16) + u64::from(prefetch) + 16;
         let len = len.next_power_of_two().max(RingLen::MIN);
@@ -472,24 +505,6 @@ impl Settings {
     }
 }
 
-/// One sender, and as many receivers as there are to be: how the sender is opened, and how each
-/// receiver joins it.
-fn read<S: Sender + 'static>(
-    world: &mut World,
-    it: &Settings,
-    open: impl FnOnce(&mut World, NodeId) -> S,
-    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Option<Box<dyn End>>,
-) -> Ends {
-    let from = it.senders[0];
-    let mut sender = open(world, from);
-    let receivers = it.receivers.iter().filter_map(|&to| {
-        let receiver = join(world, &mut sender, [from, to])?;
-        Some((to, receiver))
-    });
-    let receivers = receivers.collect();
-    Ends { senders: vec![(from, Box::new(sender))], receivers }
-}
-
 impl Settings {
     fn read_slots(&self, world: &World, slots: u64) -> ReadSlotConfig {
         let copies = self.room as u32 * self.len_max.next_multiple_of(8);
@@ -504,234 +519,174 @@ impl Settings {
     fn read_slots_by_len(&self, world: &World) -> ReadSlotConfig {
         self.read_slots(world, 2 * self.room)
     }
+
+    /// As many bells as there is room for messages.
+    fn read_slots_alike(&self, world: &World) -> ReadSlotConfig {
+        self.read_slots(world, self.room)
+    }
 }
 
-fn open_read_slot_detached(
+/// One sender, and as many receivers as there are to be: how the sender is opened, and how each
+/// receiver joins it.
+fn read<S: Sender + 'static>(
     world: &mut World,
     it: &Settings,
-    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, &Terms) -> Option<Box<dyn End>>,
+    open: impl FnOnce(&mut World, NodeId) -> S,
+    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Box<dyn End>,
 ) -> Ends {
-    use read_slot::detached_bell::Sender;
-    let open = |world: &mut World, from| {
-        let config = it.read_slots_by_len(world);
-        Sender::open(&mut world.registrar(from), config).unwrap()
+    let from = it.senders[0];
+    let mut sender = open(world, from);
+    let receivers = it.receivers.iter().map(|&to| (to, join(world, &mut sender, [from, to])));
+    let receivers = receivers.collect();
+    Ends { senders: vec![(from, Box::new(sender))], receivers }
+}
+
+/// Functions that open a kind whose receivers read: two of one sender, by which of its receivers.
+/// `told` is one that is told of messages, and so tells terms as well.
+macro_rules! readers {
+    ($sender:path, $settings:expr, $prefetch:expr, $([$name:ident, $receiver:path, $end:expr]),*) => {
+        $(fn $name(world: &mut World, it: &Settings) -> Ends {
+            use $receiver as Reader;
+            use $sender as Sender;
+            let open = |world: &mut World, from| {
+                let config = $settings(it, world);
+                Sender::open(&mut world.registrar(from), config).unwrap()
+            };
+            read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+                let (peer, config) = (world.peer(to), it.reader(world, $prefetch));
+                let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
+                let registrar = &mut world.registrar(to);
+                let reader = Reader::join(registrar, config, &carried(&terms)).unwrap();
+                $end(reader, registrar, it)
+            })
+        })*
     };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, 0));
-        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
-        receiver(&mut world.registrar(to), config, &terms)
-    })
+    (told $sender:path, $settings:expr, $([$name:ident, $receiver:path, $end:expr]),*) => {
+        $(fn $name(world: &mut World, it: &Settings) -> Ends {
+            use $receiver as Reader;
+            use $sender as Sender;
+            let open = |world: &mut World, from| {
+                let config = $settings(it, world);
+                Sender::open(&mut world.registrar(from), config).unwrap()
+            };
+            read(world, it, open, |world, sender: &mut Sender, [from, to]| {
+                let [us, peer] = [from, to].map(|node| world.peer(node));
+                let config = it.reader(world, 0);
+                let half = sender.admit(&mut world.registrar(from), peer).unwrap();
+                let told = (us, &carried(half.terms()));
+                let registrar = &mut world.registrar(to);
+                let (reader, terms) = Reader::join(registrar, config, told).unwrap();
+                let reader = $end(reader, registrar, it);
+                sender.accept(half, &carried(&terms)).unwrap();
+                reader
+            })
+        })*
+    };
 }
 
-fn read_slot_detached(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::detached_bell::Receiver;
-    open_read_slot_detached(world, it, |registrar, config, terms| {
-        Some(Box::new(Receiver::join(registrar, config, terms).unwrap()))
-    })
+/// A receiver that has memory of its own for messages.
+fn claims(reader: impl End + 'static, _: &mut NodeRegistrar<'_>, _: &Settings) -> Box<dyn End> {
+    Box::new(reader)
 }
 
-fn read_slot_detached_into(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::detached_bell::Into;
-    open_read_slot_detached(world, it, |registrar, config, terms| {
-        Into::join(registrar, config, terms).unwrap().close(registrar).unwrap();
-        None
-    })
-}
-
-fn open_read_slot_inlined(
-    world: &mut World,
+/// A receiver that reads into the application's.
+fn reads<I: ReceiveInto + 'static>(
+    into: I,
+    registrar: &mut NodeRegistrar<'_>,
     it: &Settings,
-    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, &Terms) -> Option<Box<dyn End>>,
-) -> Ends {
-    use read_slot::inlined_bell::Sender;
-    let open = |world: &mut World, from| {
-        let config = it.read_slots(world, it.room);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, 0));
-        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
-        receiver(&mut world.registrar(to), config, &terms)
-    })
+) -> Box<dyn End> {
+    Box::new(Reads::new(into, registrar, it.len_max))
 }
 
-fn read_slot_inlined(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::inlined_bell::Receiver;
-    open_read_slot_inlined(world, it, |registrar, config, terms| {
-        Some(Box::new(Receiver::join(registrar, config, terms).unwrap()))
-    })
+readers! {
+    read_slot::detached_bell::Sender, Settings::read_slots_by_len, 0,
+    [read_slot_detached, read_slot::detached_bell::Receiver, claims],
+    [read_slot_detached_into, read_slot::detached_bell::Into, reads]
 }
 
-fn read_slot_inlined_into(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::inlined_bell::Into;
-    open_read_slot_inlined(world, it, |registrar, config, terms| {
-        Into::join(registrar, config, terms).unwrap().close(registrar).unwrap();
-        None
-    })
+readers! {
+    read_slot::inlined_bell::Sender, Settings::read_slots_alike, 0,
+    [read_slot_inlined, read_slot::inlined_bell::Receiver, claims],
+    [read_slot_inlined_into, read_slot::inlined_bell::Into, reads]
 }
 
-type Told = (Option<Box<dyn End>>, Terms);
-
-fn open_read_slot_notify(
-    world: &mut World,
-    it: &Settings,
-    receiver: impl Fn(&mut NodeRegistrar<'_>, ReaderConfig, (Peer, &Terms)) -> Told,
-) -> Ends {
-    use read_slot::notify_receiver::Sender;
-    let open = |world: &mut World, from| {
-        let config = it.read_slots_by_len(world);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let [us, peer] = [from, to].map(|node| world.peer(node));
-        let config = it.reader(world, 0);
-        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
-        let terms = carried(half.terms());
-        let (receiver, terms) = receiver(&mut world.registrar(to), config, (us, &terms));
-        sender.accept(half, &carried(&terms)).unwrap();
-        receiver
-    })
+readers! {
+    told read_slot::notify_receiver::Sender, Settings::read_slots_by_len,
+    [read_slot_notify, read_slot::notify_receiver::Receiver, claims],
+    [read_slot_notify_into, read_slot::notify_receiver::Into, reads]
 }
 
-fn read_slot_notify(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::notify_receiver::Receiver;
-    open_read_slot_notify(world, it, |registrar, config, from| {
-        let (receiver, terms) = Receiver::join(registrar, config, from).unwrap();
-        (Some(Box::new(receiver)), terms)
-    })
+readers! {
+    read_ring::detached_bell::Sender, Settings::read_ring, 0,
+    [read_ring_detached, read_ring::detached_bell::Receiver, claims],
+    [read_ring_detached_into, read_ring::detached_bell::Into, reads]
 }
 
-fn read_slot_notify_into(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::notify_receiver::Into;
-    open_read_slot_notify(world, it, |registrar, config, from| {
-        let (receiver, terms) = Into::join(registrar, config, from).unwrap();
-        receiver.close(registrar).unwrap();
-        (None, terms)
-    })
+readers! {
+    read_ring::inlined_bell::Sender, Settings::read_ring, 0,
+    [read_ring_inlined, read_ring::inlined_bell::Receiver, claims],
+    [read_ring_inlined_into, read_ring::inlined_bell::Into, reads]
 }
 
-/// A pool of as many buffers as there is to be room, and one for each sender at least. Who has
-/// something to send is told only what later offers tell.
+readers! {
+    read_ring::inlined_bell::Sender, Settings::read_ring_ahead, PREFETCH,
+    [read_ring_prefetched, read_ring::inlined_bell::Receiver, claims]
+}
+
+readers! {
+    told read_ring::notify_receiver::Sender, Settings::read_ring,
+    [read_ring_notify, read_ring::notify_receiver::Receiver, claims],
+    [read_ring_notify_into, read_ring::notify_receiver::Into, reads]
+}
+
+impl Settings {
+    /// A pool of as many buffers as there is to be room, and one for each sender at least.
+    fn indirect(&self) -> IndirectConfig {
+        let (senders, room) = (self.senders.len() as u16, self.room as u16);
+        IndirectConfig::default().with(|config| {
+            (config.name, config.len_max, config.lent) = (self.name, self.len_max, room);
+            (config.senders, config.buffers) = (senders, senders.max(room));
+        })
+    }
+}
+
+/// Buffers of a channel's pool. Who has something to send is told only what later offers tell.
 fn read_slot_indirect(world: &mut World, it: &Settings) -> Ends {
-    use read_slot::indirect_read::{IndirectConfig, Receiver, Sender};
-    let (home, senders) = (it.receivers[0], it.senders.len() as u16);
-    let config = IndirectConfig::default().with(|config| {
-        (config.name, config.len_max, config.lent) = (it.name, it.len_max, it.room as u16);
-        (config.senders, config.buffers) = (senders, senders.max(it.room as u16));
-    });
-    let mut receiver = Receiver::open(&mut world.registrar(home), config).unwrap();
+    let home = &mut world.registrar(it.receivers[0]);
+    let receiver = indirect_read::Receiver::open(home, it.indirect()).unwrap();
+    lend(world, it, receiver, |receiver| receiver)
+}
+
+/// Places in the application's memory, which it offers one by one.
+fn read_slot_offered(world: &mut World, it: &Settings) -> Ends {
+    let config = it.indirect();
+    let len = config.memory_len();
+    let memory = Arc::new(Region::new(len as usize).unwrap());
+    let home = &mut world.registrar(it.receivers[0]);
+    let receiver = indirect_read::Receiver::open_unlent(home, config, memory).unwrap();
+    let step = len / u64::from(config.buffers);
+    let places = (0..len).step_by(step as usize).collect();
+    lend(world, it, Offers::new(receiver, places), Offers::receiver)
+}
+
+/// The senders that a receiver lends buffers to.
+fn lend<E: End + 'static>(
+    world: &mut World,
+    it: &Settings,
+    mut end: E,
+    receiver: impl Fn(&mut E) -> &mut indirect_read::Receiver,
+) -> Ends {
+    let home = it.receivers[0];
     let us = world.peer(home);
-    let mut senders: Vec<(NodeId, Box<dyn rma_channel::Sender>)> = Vec::new();
+    let mut senders: Vec<(NodeId, Box<dyn Sender>)> = Vec::new();
     for &node in &it.senders {
         let peer = world.peer(node);
-        let half = receiver.admit(&mut world.registrar(home), peer).unwrap();
+        let half = receiver(&mut end).admit(&mut world.registrar(home), peer).unwrap();
         let told = (us, &carried(half.terms()));
-        let joined = Sender::join(&mut world.registrar(node), it.name, told);
+        let joined = indirect_read::Sender::join(&mut world.registrar(node), it.name, told);
         let (sender, terms) = joined.unwrap();
-        receiver.accept(half, &carried(&terms)).unwrap();
+        receiver(&mut end).accept(half, &carried(&terms)).unwrap();
         senders.push((node, Box::new(sender)));
     }
-    Ends { senders, receivers: vec![(home, Box::new(receiver))] }
-}
-
-fn read_ring_detached(world: &mut World, it: &Settings) -> Ends {
-    use read_ring::detached_bell::{Receiver, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, 0);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, 0));
-        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
-        let receiver = Receiver::join(&mut world.registrar(to), config, &terms);
-        Some(Box::new(receiver.unwrap()))
-    })
-}
-
-fn read_ring_detached_into(world: &mut World, it: &Settings) -> Ends {
-    use read_ring::detached_bell::{Into, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, 0);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, 0));
-        let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
-        let registrar = &mut world.registrar(to);
-        Into::join(registrar, config, &terms).unwrap().close(registrar).unwrap();
-        None
-    })
-}
-
-fn read_ring_inlined_with(world: &mut World, it: &Settings, prefetch: u32) -> Ends {
-    use read_ring::inlined_bell::{Receiver, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, prefetch);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, prefetch));
-        let terms = carried(&sender.admit(&mut world.registrar(from), peer).unwrap());
-        let receiver = Receiver::join(&mut world.registrar(to), config, &terms);
-        Some(Box::new(receiver.unwrap()))
-    })
-}
-
-fn read_ring_inlined(world: &mut World, it: &Settings) -> Ends {
-    read_ring_inlined_with(world, it, 0)
-}
-
-fn read_ring_prefetched(world: &mut World, it: &Settings) -> Ends {
-    read_ring_inlined_with(world, it, 500)
-}
-
-fn read_ring_inlined_into(world: &mut World, it: &Settings) -> Ends {
-    use read_ring::inlined_bell::{Into, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, 0);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let (peer, config) = (world.peer(to), it.reader(world, 0));
-        let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
-        let registrar = &mut world.registrar(to);
-        Into::join(registrar, config, &terms).unwrap().close(registrar).unwrap();
-        None
-    })
-}
-
-fn read_ring_notify(world: &mut World, it: &Settings) -> Ends {
-    use read_ring::notify_receiver::{Receiver, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, 0);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let [us, peer] = [from, to].map(|node| world.peer(node));
-        let config = it.reader(world, 0);
-        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
-        let terms = carried(half.terms());
-        let joined = Receiver::join(&mut world.registrar(to), config, (us, &terms));
-        let (receiver, terms) = joined.unwrap();
-        sender.accept(half, &carried(&terms)).unwrap();
-        Some(Box::new(receiver))
-    })
-}
-
-fn read_ring_notify_into(world: &mut World, it: &Settings) -> Ends {
-    use read_ring::notify_receiver::{Into, Sender};
-    let open = |world: &mut World, from| {
-        let config = it.read_ring(world, 0);
-        Sender::open(&mut world.registrar(from), config).unwrap()
-    };
-    read(world, it, open, |world, sender: &mut Sender, [from, to]| {
-        let [us, peer] = [from, to].map(|node| world.peer(node));
-        let config = it.reader(world, 0);
-        let half = sender.admit(&mut world.registrar(from), peer).unwrap();
-        let (registrar, told) = (&mut world.registrar(to), (us, half.terms()));
-        let (receiver, terms) = Into::join(registrar, config, told).unwrap();
-        receiver.close(registrar).unwrap();
-        sender.accept(half, &terms).unwrap();
-        None
-    })
+    Ends { senders, receivers: vec![(home, Box::new(end))] }
 }

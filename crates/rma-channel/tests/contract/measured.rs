@@ -129,14 +129,17 @@ fn receiver_memory(row: &Row, senders: u16) -> u64 {
     // The application's memory for messages, which all channels use.
     let (open, one) = row.into.map_or((row.open, 0), |into| (into, u64::from(row.longest)));
     let froms: Vec<NodeId> = (0..senders).map(NodeId).collect();
-    if row.senders > 1 {
-        open(&mut run.world, &Settings { senders: froms, ..settings });
+    let froms = if row.senders > 1 {
+        vec![froms]
     } else {
-        for from in froms {
-            open(&mut run.world, &Settings { senders: vec![from], ..settings.clone() });
-        }
+        froms.into_iter().map(|from| vec![from]).collect()
+    };
+    let mut lent = 0;
+    for senders in froms {
+        let ends = open(&mut run.world, &Settings { senders, ..settings.clone() });
+        lent += ends.receivers.iter().map(|(_, end)| end.lent_bytes()).sum::<u64>();
     }
-    one + run.world.registered(receiver) - before
+    one + run.world.registered(receiver) - before - lent
 }
 
 /// How the receiver's memory grows. What it has for each sender besides messages, such as a word

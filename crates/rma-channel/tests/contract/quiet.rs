@@ -30,6 +30,12 @@ fn all_come(row: &Row, len_max: u32, room: u64, lens: Lens, count: u64, habit: H
     }
 }
 
+/// Kinds, and those with receivers that read into memory of the application's besides.
+fn all_rows() -> impl Iterator<Item = Row> {
+    let reading = rows().filter(|row| !row.prefetches).filter_map(Row::reading);
+    rows().copied().chain(reading)
+}
+
 /// Lengths that a kind takes: the ends, and those around words and lines.
 fn lens(row: &Row) -> impl Iterator<Item = u32> + use<> {
     let (shortest, longest) = (row.shortest, row.longest);
@@ -40,7 +46,7 @@ fn lens(row: &Row) -> impl Iterator<Item = u32> + use<> {
 
 #[test]
 fn messages_of_all_lengths_come_whole_once_and_in_order() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         for len in lens(row) {
             all_come(row, row.longest, 4, Lens::All(len), 12, Habit::Prompt);
             all_come(row, len, 3, Lens::All(len), 12, Habit::Prompt);
@@ -52,7 +58,7 @@ fn messages_of_all_lengths_come_whole_once_and_in_order() {
 
 #[test]
 fn what_is_no_message_is_refused_and_nothing_is_sent() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         for len_max in [row.shortest, row.longest.min(100), row.longest] {
             let (mut run, _) = channel(row, len_max, 2, false);
             let before = *run.world.network.counts(NodeId(0));
@@ -80,6 +86,8 @@ fn messages_wrap_at_every_offset() {
             let habit = if len % 2 == 0 { Habit::Prompt } else { Habit::Holding(1) };
             all_come(row, len_max, 2, Lens::All(len), 60, habit);
         }
+    }
+    for row in &all_rows().collect::<Vec<_>>() {
         let mixed = Lens::Mixed(row.shortest, row.longest.min(180));
         all_come(row, row.longest.min(180), 2, mixed, 1000, Habit::Holding(1));
     }
@@ -87,7 +95,7 @@ fn messages_wrap_at_every_offset() {
 
 #[test]
 fn a_receiver_that_is_slow_or_keeps_messages_loses_none() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         for habit in [Habit::Slow(2), Habit::Slow(25), Habit::Holding(1), Habit::Holding(3)] {
             let mixed = Lens::Mixed(row.shortest, row.longest.min(500));
             all_come(row, row.longest.min(500), 5, mixed, 120, habit);
@@ -116,7 +124,7 @@ fn fills_up(row: &Row, habit: Habit) {
 
 #[test]
 fn a_channel_that_is_full_says_so_and_goes_on_when_the_receiver_looks() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         fills_up(row, Habit::Idle);
     }
 }
@@ -124,14 +132,14 @@ fn a_channel_that_is_full_says_so_and_goes_on_when_the_receiver_looks() {
 #[test]
 fn a_receiver_that_gives_nothing_back_holds_up_its_sender_and_nothing_else() {
     // A word that was taken holds nothing.
-    for row in rows().filter(|row| row.kind != Kind::SendRecvBufferless) {
+    for row in &all_rows().filter(|row| row.kind != Kind::SendRecvBufferless).collect::<Vec<_>>() {
         fills_up(row, Habit::Hoarding);
     }
 }
 
 #[test]
 fn either_end_may_be_dropped_at_any_point_and_another_channel_of_the_same_links_goes_on() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         for (hops, of_sender) in (0..14).map(|hops| (hops, hops % 2 == 0)) {
             let (mut run, settings) = channel(row, row.longest.min(300), 3, false);
             run.open(row, &settings, Lens::Mixed(row.shortest, row.longest.min(300)), 20);
@@ -154,7 +162,7 @@ fn either_end_may_be_dropped_at_any_point_and_another_channel_of_the_same_links_
 
 #[test]
 fn who_sends_to_a_host_that_crashes_is_told_and_both_may_set_up_anew() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         for (hops, node) in (0..14).map(|hops| (hops, NodeId(hops as u16 % 2))) {
             let (mut run, settings) = channel(row, row.longest.min(300), 3, false);
             let lens = Lens::Mixed(row.shortest, row.longest.min(300));
@@ -181,7 +189,7 @@ fn who_sends_to_a_host_that_crashes_is_told_and_both_may_set_up_anew() {
 
 #[test]
 fn terms_of_a_host_that_has_restarted_since_are_of_no_use_and_break_the_channel() {
-    for row in rows() {
+    for row in &all_rows().collect::<Vec<_>>() {
         let (mut run, settings) = channel(row, row.longest.min(300), 3, false);
         run.open(row, &settings, Lens::All(row.shortest), 3);
         run.crash(NodeId(1));
@@ -192,5 +200,34 @@ fn terms_of_a_host_that_has_restarted_since_are_of_no_use_and_break_the_channel(
         let is_passive = run.world.network.counts(NodeId(0)).total().issued == 0;
         let is_read = row.into.is_some();
         assert!(is_passive || is_read || stream.broken.is_some(), "{}: {stream:?}", row.kind);
+    }
+}
+
+#[test]
+fn what_was_lent_to_a_sender_that_stops_is_taken_back_and_the_others_go_on() {
+    for row in rows().filter(|row| row.lends) {
+        let mut told = 0;
+        for hops in 0..40 {
+            let lens = Lens::Mixed(8, 300);
+            let (mut run, settings) = channel(row, 300, 6, true);
+            run.open(row, &settings, lens, 30);
+            run.set_habit([Habit::Prompt, Habit::Slow(3), Habit::Holding(2)][hops as usize % 3]);
+            run.pass(Duration::from_micros(hops));
+            let (index, asleep) = (hops as usize % row.senders, Duration::from_millis(hops % 4));
+            let is_asleep = hops % 3 > 0;
+            let after = Duration::from_micros(100 * (hops % 5));
+            run.take_back(index, is_asleep.then_some(asleep), after);
+            if is_asleep {
+                run.give_up(index);
+            }
+            run.finish();
+            run.check_all_came_but(Some(index));
+            told += u64::from(run.streams[index].broken.is_some());
+            // Nothing is lent to who is out.
+            assert!(run.streams.iter().enumerate().all(|(it, stream)| {
+                it == index || stream.broken.is_none() && stream.sent.len() == 30
+            }));
+        }
+        assert!(told > 4, "{}: {told} have woken up with what was lent no more", row.kind);
     }
 }

@@ -12,11 +12,12 @@
 //!   recovery; and one that is accepted may wait, in the receiver's memory, for another's that is
 //!   not there.
 
-use rma_channel::{Claim, ReceiveError, SendError, SendState};
+use rma_channel::{ReceiveError, SendError, SendState};
 use rma_core::{executor::CallStatus, time::Instant};
 use rma_sim::{net::frame::NodeId, prng::Prng};
 
 use super::{
+    end::Taken,
     kinds::{Row, Settings},
     stream::{Habit, Held, Lens, Reader, Sent, Stream},
     world::World,
@@ -88,9 +89,7 @@ impl Run {
             });
         }
         for Reader { node, end, .. } in self.readers.drain(..) {
-            end.into_iter().for_each(|mut end| {
-                end.registered().give_back(&mut self.world.registrar(node)).unwrap();
-            });
+            end.into_iter().for_each(|mut end| end.close(&mut self.world.registrar(node)));
         }
     }
 
@@ -126,7 +125,8 @@ impl Run {
         let is_known =
             |sent: &Sent| self.is_done(sent) || matches!(sent.state, SendState::Failed(_));
         let is_over = |stream: &Stream| {
-            stream.broken.is_some() || stream.is_over() && stream.sent.iter().all(is_known)
+            let hears = stream.broken.is_none() && stream.end.is_some();
+            !hears || stream.is_over() && stream.sent.iter().all(is_known)
         };
         let hears_nothing = |reader: &Reader| reader.ended.is_some();
         self.streams.iter().all(is_over) || self.readers.iter().all(hears_nothing)
@@ -269,8 +269,8 @@ impl Run {
         while self.readers[index].ended.is_none() && self.readers[index].wants(taken) {
             let reader = &mut self.readers[index];
             let Some(end) = &mut reader.end else { break };
-            match end.claim() {
-                Ok(Some(claim)) => self.claimed(index, claim),
+            match end.take() {
+                Ok(Some(taken)) => self.claimed(index, taken),
                 Ok(None) => break,
                 Err(error) => {
                     self.end(index, error);
@@ -311,8 +311,8 @@ impl Run {
 
     /// A receiver gives back a message that it holds, which has not changed.
     pub(crate) fn give_back(&mut self, index: usize, which: usize) {
-        let Held { claim, stream, number } = self.readers[index].held.remove(which);
-        let bytes = self.bytes_of(index, &claim);
+        let Held { taken, stream, number } = self.readers[index].held.remove(which);
+        let bytes = self.bytes_of(index, &taken);
         if bytes != self.streams[stream].sent[number].bytes {
             self.fail(&format!(
                 "message {number} of sender {stream} has changed while it was held"
@@ -320,33 +320,35 @@ impl Run {
         }
         self.streams[stream].sent[number].freed += 1;
         if let Some(end) = &mut self.readers[index].end {
-            end.free(claim);
+            end.free(taken);
         }
     }
 
     /// What a message says, read in two parts.
-    fn bytes_of(&self, index: usize, claim: &Claim) -> Vec<u8> {
+    fn bytes_of(&self, index: usize, taken: &Taken) -> Vec<u8> {
         let end = self.readers[index].end.as_ref().unwrap();
-        let mut bytes = vec![0; claim.len()];
-        let half = claim.len() / 2;
+        let mut bytes = vec![0; taken.len()];
+        let half = taken.len() / 2;
         let (first, second) = bytes.split_at_mut(half);
-        let read = end.read(claim, 0, first) + end.read(claim, half, second);
-        if read != claim.len() {
-            self.fail(&format!("of a message of {} bytes {read} can be read", claim.len()));
+        let read = end.read(taken, 0, first) + end.read(taken, half, second);
+        if read != taken.len() {
+            self.fail(&format!("of a message of {} bytes {read} can be read", taken.len()));
         }
         bytes
     }
 
     /// A receiver has claimed a message: whose is it?
-    fn claimed(&mut self, index: usize, claim: Claim) {
+    fn claimed(&mut self, index: usize, taken: Taken) {
         self.news_at = self.steps;
-        let bytes = self.bytes_of(index, &claim);
+        let bytes = self.bytes_of(index, &taken);
         let Self { streams, readers, world, has_places, .. } = &mut *self;
         let reader = &mut readers[index];
         // What waited for one that was sent again comes after it, from a place before it.
-        let goes_back = reader.newest.replace(claim.position()) >= Some(claim.position());
+        let position = taken.position();
+        let goes_back = position.is_some() && reader.newest >= position;
+        reader.newest = position;
         let may_be =
-            |stream: &Stream| claim.sender().is_none_or(|peer| peer == world.peer(stream.node));
+            |stream: &Stream| taken.sender().is_none_or(|peer| peer == world.peer(stream.node));
         // The next one of a sender; or one behind those that must turn out to have failed.
         let candidates = (0..streams.len()).filter(|&it| may_be(&streams[it]));
         let found = candidates.filter_map(|it| {
@@ -356,19 +358,18 @@ impl Run {
         });
         let found = found.min();
         if *has_places && goes_back && reader.recoveries == 0 {
-            let position = claim.position().to_bits();
-            self.fail(&format!("a message at {position} comes after one behind it"));
+            self.fail(&format!("a message at {position:?} comes after one behind it"));
         }
         let Some((behind, stream)) = found else {
             let is_old = streams.iter().any(|it| it.sent.iter().any(|sent| sent.bytes == bytes));
             let what = if is_old { "twice" } else { "and was never sent like that" };
-            let (len, from) = (claim.len(), claim.sender());
+            let (len, from) = (taken.len(), taken.sender());
             self.fail(&format!("a message of {len} bytes from {from:?} comes {what}"))
         };
         let next = reader.next[stream];
         let number = next + behind;
         reader.next[stream] = number + 1;
-        reader.held.push(Held { claim, stream, number });
+        reader.held.push(Held { taken, stream, number });
         let sent = &mut streams[stream].sent;
         sent[next..number].iter_mut().for_each(|sent| sent.skipped = true);
         sent[number].claimed += 1;
@@ -493,8 +494,14 @@ impl Run {
 
     /// Checks that all messages came, to all receivers.
     pub(crate) fn check_all_came(&self) {
+        self.check_all_came_but(None);
+    }
+
+    /// The same, of all senders but one.
+    pub(crate) fn check_all_came_but(&self, but: Option<usize>) {
         self.check_end();
-        for (index, stream) in self.streams.iter().enumerate() {
+        let streams = self.streams.iter().enumerate();
+        for (index, stream) in streams.filter(|&(index, _)| Some(index) != but) {
             let count = stream.sent.len();
             if let Some(error) = &stream.broken {
                 self.fail(&format!("sender {index} is broken after {count} messages: {error}"));

@@ -19,7 +19,13 @@ impl Run {
 
     /// Whether a sender, or a receiver, has nothing more to do with this channel.
     pub(crate) fn is_broken(&self) -> bool {
-        self.streams.iter().any(|stream| stream.broken.is_some())
+        self.is_broken_but(None)
+    }
+
+    /// The same, but for one sender.
+    pub(crate) fn is_broken_but(&self, but: Option<usize>) -> bool {
+        let mut streams = self.streams.iter().enumerate();
+        streams.any(|(index, stream)| Some(index) != but && stream.broken.is_some())
             || self.readers.iter().any(|reader| reader.ended.is_some())
     }
 
@@ -33,5 +39,33 @@ impl Run {
             reader.held.clear();
             reader.end = None;
         }
+    }
+
+    /// A sender stops, dead or asleep for so long, with what it was lent; its receiver takes that
+    /// back `after` that.
+    pub(crate) fn take_back(&mut self, index: usize, asleep: Option<Duration>, after: Duration) {
+        let node = self.streams[index].node;
+        match asleep {
+            Some(length) => drop(self.world.network.pause(node, length)),
+            None => self.crash(node),
+        }
+        self.pass(after);
+        while !self.world.is_running(self.readers[0].node) {
+            self.step();
+        }
+        let (from, reader) = (self.world.peer(node), &mut self.readers[0]);
+        let end = reader.end.as_mut().unwrap();
+        end.take_back(&mut self.world.registrar(reader.node), from);
+        self.look();
+    }
+
+    /// Who was taken back sends nothing more, once it had time to be told.
+    pub(crate) fn give_up(&mut self, index: usize) {
+        while !self.world.is_running(self.streams[index].node) {
+            self.step();
+        }
+        self.pass(self.world.timing().timeout * 20);
+        // Who was lent nothing just then is told nothing, and waits.
+        self.streams[index].left = 0;
     }
 }

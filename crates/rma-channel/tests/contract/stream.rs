@@ -1,10 +1,10 @@
 //! One sender's messages, and what became of them; one receiver, and what it has got and holds.
 
-use rma_channel::{Claim, ReceiveError, SendError, SendHandle, SendState, Sender, ring::Position};
+use rma_channel::{ReceiveError, SendError, SendHandle, SendState, Sender, ring::Position};
 use rma_core::{executor::CallStatus, time::Instant};
 use rma_sim::{net::frame::NodeId, prng::Prng};
 
-use super::end::End;
+use super::end::{End, Taken};
 
 /// How long messages are.
 #[derive(Clone, Copy, Debug)]
@@ -136,10 +136,10 @@ pub(crate) enum Habit {
     Hoarding,
 }
 
-/// A message that a receiver has claimed.
+/// A message that a receiver has taken.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) claim: Claim,
+    pub(crate) taken: Taken,
     /// Whose it is, and which.
     pub(crate) stream: usize,
     pub(crate) number: usize,
