@@ -544,7 +544,10 @@ fn read<S: Sender + 'static>(
 /// Functions that open a kind whose receivers read: two of one sender, by which of its receivers.
 /// `told` is one that is told of messages, and so tells terms as well.
 macro_rules! readers {
-    ($sender:path, $settings:expr, $prefetch:expr, $([$name:ident, $receiver:path, $end:expr]),*) => {
+    (
+        $sender:path, $settings:expr, $prefetch:expr,
+        $([$name:ident, $receiver:path, $end:expr]),*
+    ) => {
         $(fn $name(world: &mut World, it: &Settings) -> Ends {
             use $receiver as Reader;
             use $sender as Sender;
