@@ -19,6 +19,7 @@ use self::{
 use crate::{interrupt::Interrupt, line};
 
 #[path = "../../crates/rma-channel/tests/contract/end.rs"]
+#[expect(clippy::unwrap_used, reason = "these hosts have room, as tests know")]
 mod end;
 #[path = "../../crates/rma-channel/tests/contract/hole.rs"]
 mod hole;
@@ -30,6 +31,7 @@ mod kinds;
 #[expect(clippy::unwrap_used, reason = "each message comes, as tests know")]
 mod measured;
 #[path = "../../crates/rma-channel/tests/contract/simulated.rs"]
+#[expect(clippy::unwrap_used, reason = "ends are there, as tests know")]
 #[expect(dead_code, reason = "what only tests look at")]
 mod passing;
 #[path = "../../crates/rma-channel/tests/contract/run.rs"]

@@ -19,16 +19,17 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use rma_channel::{Claim, Kind, ReceiveError, SendError, SendHandle, SendState, Sender};
+use rma_channel::{Kind, ReceiveError, SendError, SendHandle, SendState, Sender};
 use rma_core::op::OpStatus;
 use rma_sim::net::frame::NodeId;
 
 use crate::script::Script;
-use end::End;
+use end::{End, Taken};
 use kinds::{Ends, ROWS, Row};
 use world::World;
 
 #[path = "../../rma-channel/tests/contract/end.rs"]
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #[expect(dead_code, reason = "what a contract asks when it waits")]
 mod end;
 #[path = "../../rma-channel/tests/contract/kinds.rs"]
@@ -64,7 +65,7 @@ struct From {
 struct To {
     node: NodeId,
     end: Box<dyn End>,
-    held: Vec<(Claim, Vec<u8>)>,
+    held: Vec<(Taken, Vec<u8>)>,
     ended: Option<ReceiveError>,
     /// Where the last message that was claimed ends, if its position says so; or begins.
     last: Option<u64>,
@@ -185,7 +186,7 @@ impl Run {
         let which = which % self.tos.len();
         let kind = self.row.kind;
         let to = &mut self.tos[which];
-        let claim = match (to.end.claim(), to.ended) {
+        let claim = match (to.end.take(), to.ended) {
             (Ok(claim), None) => claim,
             (Err(error), before) => {
                 assert!(before.is_none_or(|it| it == error), "{kind}: {before:?}, then {error:?}");
@@ -201,13 +202,13 @@ impl Run {
         let len = claim.len();
         assert!((1..=self.len_max as usize).contains(&len), "{kind}: {len} bytes");
         let bytes = bytes_of(to, &claim);
-        let at = claim.position().to_bits();
+        let at = position(&claim);
         let is_next = to.last.is_none_or(|last| at >= last) || kind == Kind::SharedRingImmediate;
         assert!(is_next && to.claimed.insert(at), "{kind}: {at} after {:?}", to.last);
         let is_place = is_ring(kind);
         to.last = Some(at + if is_place { len as u64 } else { 1 });
         if is_place && let Some((first, _)) = to.held.first() {
-            let span = at + len as u64 - first.position().to_bits();
+            let span = at + len as u64 - position(first);
             assert!(span <= self.world.longest(), "{kind}: {span} bytes are held");
         }
         if self.honest {
@@ -309,8 +310,14 @@ fn is_ring(kind: Kind) -> bool {
     )
 }
 
+/// Where in its channel a message is.
+fn position(taken: &Taken) -> u64 {
+    let position = taken.position().expect("each is claimed: none is read to elsewhere");
+    position.to_bits()
+}
+
 /// The bytes of a message, all of which are there: what is not read stays as it was.
-fn bytes_of(to: &To, claim: &Claim) -> Vec<u8> {
+fn bytes_of(to: &To, claim: &Taken) -> Vec<u8> {
     let [bytes, again] = [0, 0xff].map(|fill| {
         let mut bytes = vec![fill; claim.len() + 1];
         assert_eq!(to.end.read(claim, 0, &mut bytes), claim.len());

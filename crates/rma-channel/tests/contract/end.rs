@@ -185,10 +185,11 @@ impl<I: ReceiveInto> Reads<I> {
         let memory = Arc::new(Region::new((PLACES * stride) as usize).unwrap());
         let key = registrar.key().unwrap();
         let registered = registrar.register(memory, key, Permissions::NONE, None);
-        let Ok(memory) = registered else {
+        if registered.is_err() {
             into.close(registrar).unwrap();
             panic!("no room for the application's memory");
-        };
+        }
+        let memory = registered.unwrap();
         let free: Vec<u64> = (0..PLACES).map(|place| place * stride).collect();
         let (under_way, ended) = (VecDeque::new(), None);
         let it = Self { into, memory, stride, free, under_way, ended };
