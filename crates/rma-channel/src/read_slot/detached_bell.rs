@@ -2,7 +2,7 @@
 //! says where the message lies. Receivers READ bells until they are set, and then the messages.
 //!
 //! A look reads the bells of several messages, which are then read at the same time, and at that of
-//! the next look.
+//! the next look if there is more than one.
 
 use std::collections::VecDeque;
 
@@ -129,9 +129,14 @@ impl Finds for BellFinds {
     ) -> Result<Option<Instant>, Fault> {
         let nothing = self.look.take(link, found)?;
         let messages = self.look.messages();
-        let room = messages.slots.saturating_sub(messages.next.since(tail));
-        // What is known of is asked for first: a look before it would make it wait.
-        self.look.begin(link, now, if found.is_empty() { room } else { 0 })?;
+        // Of what is known, and has not come.
+        let waiting = messages.next.since(tail);
+        let room = messages.slots.saturating_sub(waiting);
+        // What is known of is asked for first: a look before it would make it wait. And a message
+        // that comes alone is waited for: with a look beside it the way of 64 B took 1.25 times as
+        // long as its two READs, without 1.1.
+        let may_look = found.is_empty() && waiting != 1;
+        self.look.begin(link, now, if may_look { room } else { 0 })?;
         Ok(nothing)
     }
 }
