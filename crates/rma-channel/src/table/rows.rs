@@ -78,6 +78,18 @@ pub struct Ours {
     pub reason: &'static str,
 }
 
+impl Ours {
+    /// How the sender's memory grows with the number of its receivers (1:N). The paper has O(1) in
+    /// every row. Here a sender that pushes has an image for each receiver, which its copies of
+    /// messages are written from: the next message may be another one to each. What it sends where
+    /// it lies ([`SendRegion`](crate::SendRegion)) does not go through it.
+    #[must_use]
+    pub const fn memory_of_sender(&self) -> Growth {
+        let is_word = matches!(self.offer.zero_copy_send, Mark::Nothing);
+        if self.done.is_none() || is_word { Growth::Constant } else { Growth::Linear }
+    }
+}
+
 impl Count {
     /// Exactly so many.
     #[must_use]

@@ -17,6 +17,7 @@
 //! | `dead_writer` | others go on then, in time |
 //! | `measured` | the paper's Table 2, measured |
 //! | `table2` | what the crate says of itself is what is measured |
+//! | `marks` | marks of Table 2 that are in the types |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
 //!
 //! `kinds`, `run` and `stream` are over a `World` beside them, which is simulated here. The crate
@@ -42,6 +43,7 @@ mod end;
 mod faults;
 mod hole;
 mod kinds;
+mod marks;
 mod measured;
 mod quiet;
 mod run;

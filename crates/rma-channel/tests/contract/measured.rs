@@ -142,13 +142,30 @@ fn receiver_memory(row: &Row, senders: u16) -> u64 {
     one + run.world.registered(receiver) - before - lent
 }
 
-/// How the receiver's memory grows. What it has for each sender besides messages, such as a word
-/// that it tells its tail from, is small.
-fn growth(row: &Row) -> Growth {
-    let [one, two, four, eight] = [1, 2, 4, 8].map(|senders| receiver_memory(row, senders));
-    assert!(one > 0 || eight == 0, "{}: {one} bytes for one sender", row.kind);
-    let slope = |more: u64, senders: u64| more.saturating_sub(one) / (senders - 1);
-    let slopes = [slope(two, 2), slope(four, 4), slope(eight, 8)];
+/// How many bytes a sender registers for so many receivers, which it has one channel for if the
+/// kind is for several, and else one each.
+fn sender_memory(row: &Row, receivers: u16) -> u64 {
+    let sender = NodeId(receivers);
+    let (settings, _) = row.settings(row.longest.min(1000), 16, false);
+    let settings = Settings { senders: vec![sender], ..settings };
+    let mut run = Run::new(row, World::new(NetworkOptions::exact(receivers + 1)), &settings);
+    let before = run.world.registered(sender);
+    let tos: Vec<NodeId> = (0..receivers).map(NodeId).collect();
+    let tos =
+        if row.receivers > 1 { vec![tos] } else { tos.into_iter().map(|to| vec![to]).collect() };
+    for receivers in tos {
+        (row.open)(&mut run.world, &Settings { receivers, ..settings.clone() });
+    }
+    run.world.registered(sender) - before
+}
+
+/// How the memory of one end grows with the number of its peers: `of` so many. What it has for each
+/// besides messages, such as a word that a tail is told from, is small.
+fn growth(row: &Row, of: impl Fn(&Row, u16) -> u64) -> Growth {
+    let [one, two, three, four] = [1, 2, 3, 4].map(|peers| of(row, peers));
+    assert!(one > 0 || four == 0, "{}: {one} bytes for one peer", row.kind);
+    let slope = |more: u64, peers: u64| more.saturating_sub(one) / (peers - 1);
+    let slopes = [slope(two, 2), slope(three, 3), slope(four, 4)];
     assert!(slopes.iter().all(|&it| it == slopes[0]), "{}: a line: {slopes:?}", row.kind);
     if slopes[0] * 20 > one { Growth::Linear } else { Growth::Constant }
 }
@@ -170,14 +187,15 @@ fn variable(row: &Row) -> Mark {
 }
 
 /// What the columns of [`measure`] are.
-pub(crate) const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | N:1, ours | why";
+pub(crate) const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | 1:N, ours | N:1, ours | why";
 
 /// What is measured of a kind, as it is printed.
 ///
 /// # Errors
 /// What is not as the crate says.
 pub(crate) fn measure(row: &Row) -> Result<String, String> {
-    let Ours { offer, done, reason } = row.kind.ours();
+    let ours = row.kind.ours();
+    let Ours { offer, done, reason } = ours;
     let paper = row.kind.paper();
     let name = row.kind;
     let must = |is_so: bool, what: &dyn Fn() -> String| {
@@ -198,13 +216,16 @@ pub(crate) fn measure(row: &Row) -> Result<String, String> {
         let what = || format!("{issued} for {messages} messages, not {expected}");
         must(is_exact || is_more, &what)?;
     }
-    let (memory, variable) = (growth(row), variable(row));
-    let told = (offer.memory_of_receiver, offer.variable_size);
-    must((memory, variable) == told, &|| format!("{memory:?}, {variable:?}, not {told:?}"))?;
+    let memory = [growth(row, sender_memory), growth(row, receiver_memory)];
+    let told = [ours.memory_of_sender(), offer.memory_of_receiver];
+    must(memory == told, &|| format!("memory {memory:?}, not {told:?}"))?;
+    let ([sender_memory, receiver_memory], variable) = (memory, variable(row));
+    let told = offer.variable_size;
+    must(variable == told, &|| format!("variable size {variable:?}, not {told:?}"))?;
     let requests = |count: u64| format!("{:.2}", count as f64 / messages as f64);
     let done = by_len[0].done.map_or("–".to_owned(), |done| done.to_string());
     Ok(format!(
-        "{:>2} {:<44} | {:>3} | {:>3} {:>3} | {}/{} | {:>4}/{:<4} | {:>4} | {:>5} | {:>3} | {} {} | {} {} | {}",
+        "{:>2} {:<44} | {:>3} | {:>3} {:>3} | {}/{} | {:>4}/{:<4} | {:>4} | {:>5} | {:>3} | {} {} | O(1) {} | {} {} | {}",
         name as u8,
         name.to_string(),
         paper.half_round_trips.to_string(),
@@ -219,8 +240,9 @@ pub(crate) fn measure(row: &Row) -> Result<String, String> {
         paper.zero_copy_send.to_string() + "/" + &paper.zero_copy_receive.to_string(),
         paper.variable_size,
         variable,
+        sender_memory,
         paper.memory_of_receiver,
-        memory,
+        receiver_memory,
         if reason.is_empty() { "equal" } else { reason },
     ))
 }
