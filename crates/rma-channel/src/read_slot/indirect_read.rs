@@ -32,7 +32,8 @@
 //! joined. They are offered anew what they had, and write again what was refused meanwhile:
 //! nothing of theirs is lost or doubled. One whose op was in doubt just then is told that nobody
 //! knows ([`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown)). The sender itself is
-//! out, and is admitted anew if it is to be in.
+//! out, and is admitted anew if it is to be in. It finds out when it writes, as that is refused; if
+//! it has no buffer it is told nothing, and stays full.
 //!
 //! # Whom to let in
 //!
