@@ -17,8 +17,7 @@
 //! was issued there was nothing to tell.
 //!
 //! Without trust the seat is also asked now and then if nothing comes, as who is given up by a
-//! sender
-//! that notifies hears nothing more.
+//! sender that notifies hears nothing more.
 //!
 //! What cannot be is [`Malformed`] only if it was read while this reader counted. Else it may be
 //! what is left of it after others went on: then the seat is asked first.
