@@ -19,8 +19,8 @@ pub const IV_LEN: usize = 12;
 /// Octets of a tag.
 pub const TAG_LEN: usize = 16;
 
-/// The longest message that [`DeriveFrom::Cmac`] takes, in octets: four AES blocks.
-pub const CMAC_MESSAGE_MAX: usize = 64;
+/// The longest message that [`DeriveFrom::Cmac`] takes, in octets: six AES blocks.
+pub const CMAC_MESSAGE_MAX: usize = 96;
 
 /// The key of a job.
 #[derive(Clone, Copy, Debug)]
