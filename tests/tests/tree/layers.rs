@@ -115,6 +115,20 @@ const NEVERS: &[Never] = &[
         why: "a ring is memory, and knows no ops",
     },
     Never {
+        who: "rma_star",
+        from: &[
+            "rma_xdp",
+            "rma_app",
+            "rma_channel",
+            "rma_core::nic",
+            "rma_core::one_rma",
+            "rma_core::engine",
+            "rma_core::executor",
+        ],
+        but: &[],
+        why: "a service knows neither the others beside it nor the loop that drives it",
+    },
+    Never {
         who: "rma_xdp::device::udp",
         from: &["rma_xdp::device::xdp"],
         but: &[],

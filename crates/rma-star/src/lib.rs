@@ -1,0 +1,23 @@
+//! StaR: reliable connections whose state lives on the side that has few, after "StaR: Breaking the
+//! Scalability Limit for RDMA" (ICNP 2021; *the paper*). A service of the engine of
+//! [`rma_core`], beside 1RMA.
+//!
+//! # Vocabulary
+//!
+//! Of the two ends of a connection, **Z** is the *stateless side* (the paper's server: very many
+//! connections), **F** the *stateful side* (the paper's client: few). Roles belong to a connection
+//! and not to a host, which can be Z in one and F in another. F keeps the state of both, and guides
+//! Z's engine frame by frame; Z's engine keeps nothing per connection and acts only on what a frame
+//! proves. The other words are those of verbs: a *protection domain* (PD) of Z owns connections, of
+//! which each end is a *queue pair* (QP), and *memory regions* (MR); a *work queue element* (WQE)
+//! is what an application posts, a *completion queue element* (CQE) what it gets back. *Ours* marks
+//! what the paper does not have.
+//!
+//! # Layers, top down
+//!
+//! | module | knows | does not know |
+//! |---|---|---|
+//!
+//! This crate reads no clock, starts no thread, makes no system call and has no `unsafe`.
+
+#![forbid(unsafe_code)]
