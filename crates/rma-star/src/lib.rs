@@ -17,7 +17,13 @@
 //!
 //! | module | knows | does not know |
 //! |---|---|---|
+//! | [`portal`] | what application and engine share: posts, reports, the words of connections | frames, keys |
+//! | [`verbs`], [`limits`] | what is posted and completes; what is fixed | all else |
 //!
 //! This crate reads no clock, starts no thread, makes no system call and has no `unsafe`.
 
 #![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod portal;
+pub mod verbs;

@@ -1,0 +1,187 @@
+//! The two ends of a portal.
+
+use rma_core::portal::Bell;
+use rma_shm::{Consumer, Full, Line, Producer, RingError};
+use std::sync::Arc;
+
+use super::{Guard, Post, QpRecord, QpWord, Report, StarPortalMemory, Taken};
+use rma_shm::Mapping;
+
+/// The application's end: it posts, and takes reports.
+#[derive(Debug)]
+pub struct StarPortal {
+    posts: Producer,
+    reports: Consumer,
+    memory: StarPortalMemory,
+    /// How to wake the engine; `None` if it never sleeps.
+    bell: Option<Bell>,
+}
+
+/// The engine's end. It believes nothing that the other end says.
+#[derive(Debug)]
+pub struct StarPort {
+    posts: Consumer,
+    reports: Producer,
+    memory: StarPortalMemory,
+    /// A post that was taken and is not done with: the frame that it needs has no room yet.
+    head: Option<(Post, Option<Line>)>,
+    /// How to wake the application's thread when it sleeps; `None` if it never does.
+    sleeper: Option<Bell>,
+    /// Whether there were reports since the application's thread was last looked after.
+    given: bool,
+}
+
+/// Makes both ends of a portal for two threads of this process.
+///
+/// # Errors
+/// If there cannot be so many slots and QPs.
+pub fn portal(slots: u32, qps: u32) -> Result<(StarPortal, StarPort), RingError> {
+    let mapping = Arc::new(Mapping::heap(StarPortalMemory::footprint(slots, qps)?));
+    let memory =
+        StarPortalMemory::format(&mapping, slots, qps).expect("a mapping of its footprint");
+    Ok((StarPortal::new(memory.clone(), None), StarPort::new(memory)))
+}
+
+impl StarPortal {
+    /// The application's end of `memory`, which is for one application and no other.
+    #[must_use]
+    pub fn new(memory: StarPortalMemory, bell: Option<Bell>) -> Self {
+        let (posts, reports) =
+            (memory.posts.clone().into_producer(), memory.reports.clone().into_consumer());
+        Self { posts, reports, memory, bell }
+    }
+
+    /// What both ends share.
+    #[must_use]
+    pub const fn memory(&self) -> &StarPortalMemory {
+        &self.memory
+    }
+
+    /// Posts, with data that is inline, and wakes the engine if it sleeps.
+    ///
+    /// # Errors
+    /// [`Full`] if the engine has not taken enough of what was posted before. A slot that is posted
+    /// once at a time always has room.
+    pub fn post(&mut self, post: &Post, inline: Option<&Line>) -> Result<(), Full> {
+        let line = post.to_line();
+        match inline {
+            None => self.posts.push(&line)?,
+            Some(second) => {
+                self.posts.push_pair_unpublished(&line, second)?;
+                self.posts.publish();
+            }
+        }
+        if let Some(bell) = &self.bell
+            && bell.doorbell.needs_ring()
+        {
+            bell.wake.wake();
+        }
+        Ok(())
+    }
+
+    /// Writes what the engine must know of a QP's connection. Before the post that needs it.
+    pub fn set_record(&mut self, qp: u32, record: &QpRecord) {
+        self.memory.set_record(qp, record);
+    }
+
+    /// The next report. One that says nothing that there is is left out.
+    pub fn poll(&mut self) -> Option<Report> {
+        loop {
+            let line = self.reports.pop()?;
+            if let Some(report) = Report::from_line(&line) {
+                return Some(report);
+            }
+        }
+    }
+}
+
+impl StarPort {
+    /// The engine's end of `memory`.
+    #[must_use]
+    pub fn new(memory: StarPortalMemory) -> Self {
+        let (posts, reports) =
+            (memory.posts.clone().into_consumer(), memory.reports.clone().into_producer());
+        Self { posts, reports, memory, head: None, sleeper: None, given: false }
+    }
+
+    /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.
+    pub fn set_sleeper(&mut self, bell: Bell) {
+        self.sleeper = Some(bell);
+    }
+
+    /// What both ends share.
+    #[must_use]
+    pub const fn memory(&self) -> &StarPortalMemory {
+        &self.memory
+    }
+
+    /// The next post and its inline data, which stays the next until [`StarPort::done`]. Posts that
+    /// say nothing that there is are passed over.
+    #[inline]
+    pub fn next_post(&mut self) -> Option<(Post, Option<Line>)> {
+        while self.head.is_none() {
+            let line = self.posts.pop()?;
+            let second = if Post::has_second(&line) { self.posts.pop() } else { None };
+            self.head = Post::from_line(&line).map(|post| (post, second));
+        }
+        self.head
+    }
+
+    /// The next post is done with.
+    #[inline]
+    pub const fn done(&mut self) {
+        self.head = None;
+    }
+
+    /// Whether there is no post. Looks at the other side's memory.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.head.is_none() && self.posts.is_empty()
+    }
+
+    /// Whether `reports` of them have room. What is seen stays: only the engine fills the ring.
+    #[inline]
+    pub fn has_room_for(&mut self, reports: usize) -> bool {
+        self.reports.has_room_for(reports)
+    }
+
+    /// Reports. To be preceded by [`StarPort::has_room_for`]: what has no room is lost to an
+    /// application that does not keep to the rules. `true` if it is the first one that
+    /// [`StarPort::wake_sleeper`] is to be called for.
+    #[inline]
+    pub fn report(&mut self, report: &Report) -> bool {
+        let pushed = self.reports.push(&report.to_line());
+        debug_assert!(pushed.is_ok(), "room was looked for");
+        self.sleeper.is_some() && !core::mem::replace(&mut self.given, true)
+    }
+
+    /// Wakes the application's thread if it sleeps. Once after a burst of reports.
+    pub fn wake_sleeper(&mut self) {
+        self.given = false;
+        if let Some(bell) = &self.sleeper
+            && bell.doorbell.needs_ring()
+        {
+            bell.wake.wake();
+        }
+    }
+
+    /// Writes a guard word.
+    #[inline]
+    pub fn set_guard(&mut self, slot: u32, guard: Guard) {
+        self.memory.set_guard(slot, guard);
+    }
+
+    /// Writes a QP word. What was done before is seen by who sees it.
+    #[inline]
+    pub fn set_qp_word(&mut self, qp: u32, word: QpWord) {
+        self.memory.set_qp_word(qp, word);
+    }
+
+    /// Notes what the stateful side has taken, and that it was heard of.
+    #[inline]
+    pub fn note_taken(&mut self, qp: u32, taken: Taken) {
+        self.memory.set_taken(qp, self.memory.taken(qp).later(taken));
+        let word = self.memory.qp_word(qp);
+        self.memory.set_qp_word(qp, QpWord { heard: word.heard.wrapping_add(1), ..word });
+    }
+}

@@ -1,0 +1,274 @@
+//! What goes through a portal's rings, as lines.
+
+use rma_shm::Line;
+
+use crate::verbs::{WcStatus, WqeOp};
+
+/// What an application asks of its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Post {
+    /// A work request, new or once more.
+    Wqe(Posted),
+    /// The record of this QP is written: the connection begins. Answered by [`Report::Opened`].
+    Open {
+        /// The QP's number in the portal.
+        qp: u32,
+        /// Whether this host is the stateful side of it.
+        is_stateful: bool,
+    },
+    /// The stateless side says its initial state to the stateful one (§III-C1). The latter's EA
+    /// counts up [`QpWord::heard`](super::QpWord).
+    Introduce {
+        /// The QP's number in the portal.
+        qp: u32,
+    },
+    /// The connection ends. Answered by [`Report::Closed`], behind every other report of it.
+    Close {
+        /// The QP's number in the portal.
+        qp: u32,
+    },
+}
+
+/// A work request as it is posted: what verbs call `ibv_send_wr` and `ibv_recv_wr`, with one
+/// scatter/gather entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// The slot that it takes.
+    pub slot: u32,
+    /// Which use of the slot it is.
+    pub generation: u32,
+    /// The QP's number in the portal.
+    pub qp: u32,
+    /// Its place in its queue: the send queue and the receive queue count for themselves.
+    pub sequence: u32,
+    /// What it is.
+    pub op: WqeOp,
+    /// Whether it has been posted before, and only the frame is to be sent again. Such a post has
+    /// no effect once the slot is closed.
+    pub again: bool,
+    /// The immediate that the peer's completion gets, if any.
+    pub immediate: Option<u32>,
+    /// Bytes of the message that stand in the second line: all of them, or none. At most
+    /// [`INLINE_MAX`](crate::limits::INLINE_MAX).
+    pub inline_len: u8,
+    /// The local memory region; of no meaning if the data is inline.
+    pub mr: u32,
+    /// Where in it the data begins, or goes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u32,
+    /// The remote memory region, of READ and WRITE.
+    pub remote_mr: u32,
+    /// Where in the remote one.
+    pub remote_offset: u64,
+}
+
+/// What an engine tells its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A work request is over. Each slot that was posted gets this once.
+    Completed {
+        /// Its slot, which is free again.
+        slot: u32,
+        /// The use of the slot.
+        generation: u32,
+        /// Its QP.
+        qp: u32,
+        /// Its place in its queue.
+        sequence: u32,
+        /// What it was.
+        op: WqeOp,
+        /// How it ended.
+        status: WcStatus,
+        /// How many bytes were moved.
+        byte_len: u32,
+        /// The immediate that came with it.
+        immediate: Option<u32>,
+    },
+    /// A connection has begun.
+    Opened {
+        /// The QP.
+        qp: u32,
+        /// How that ended; anything but success: there is no connection.
+        status: WcStatus,
+        /// K_c, for the stateful side to be told. Zero if this host is the stateful side.
+        key: [u8; 16],
+    },
+    /// The stateful side's engine has got the initial state: work may begin.
+    Ready {
+        /// The QP.
+        qp: u32,
+    },
+    /// A connection has failed: the peer is silent, or has closed it, or a work request has failed.
+    /// Those that are posted are reported one by one.
+    Failed {
+        /// The QP.
+        qp: u32,
+        /// Why.
+        status: WcStatus,
+    },
+    /// A connection is no more. Nothing of it follows.
+    Closed {
+        /// The QP.
+        qp: u32,
+    },
+}
+
+const fn pair(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+const fn halves(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// The first word of a line: what it is, three octets of it, and the QP.
+const fn first(kind: u8, octets: [u8; 3], qp: u32) -> u64 {
+    let [a, b, c] = octets;
+    pair(u32::from_be_bytes([kind, a, b, c]), qp)
+}
+
+const AGAIN: u8 = 1;
+const IMMEDIATE: u8 = 2;
+
+impl Post {
+    /// As a line.
+    #[must_use]
+    pub const fn to_line(&self) -> Line {
+        match *self {
+            Self::Wqe(wqe) => {
+                let mut flags = if wqe.again { AGAIN } else { 0 };
+                let mut immediate = 0;
+                if let Some(it) = wqe.immediate {
+                    flags |= IMMEDIATE;
+                    immediate = it;
+                }
+                Line([
+                    first(1, [wqe.op.code(), flags, wqe.inline_len], wqe.qp),
+                    pair(wqe.slot, wqe.generation),
+                    pair(wqe.sequence, wqe.length),
+                    pair(wqe.mr, wqe.remote_mr),
+                    wqe.offset,
+                    wqe.remote_offset,
+                    pair(immediate, 0),
+                    0,
+                ])
+            }
+            Self::Open { qp, is_stateful } => alone(first(2, [is_stateful as u8, 0, 0], qp)),
+            Self::Introduce { qp } => alone(first(3, [0; 3], qp)),
+            Self::Close { qp } => alone(first(4, [0; 3], qp)),
+        }
+    }
+
+    /// Of any line at all. `None` if it says nothing that there is.
+    #[must_use]
+    pub fn from_line(line: &Line) -> Option<Self> {
+        let [head, words @ ..] = line.0;
+        let (head, qp) = halves(head);
+        match head.to_be_bytes() {
+            [1, op, flags, inline_len] => {
+                let [(slot, generation), (sequence, length), (mr, remote_mr)] =
+                    [halves(words[0]), halves(words[1]), halves(words[2])];
+                let (immediate, _) = halves(words[5]);
+                Some(Self::Wqe(Posted {
+                    slot,
+                    generation,
+                    qp,
+                    sequence,
+                    op: WqeOp::from_code(op)?,
+                    again: flags & AGAIN != 0,
+                    immediate: (flags & IMMEDIATE != 0).then_some(immediate),
+                    inline_len,
+                    mr,
+                    offset: words[3],
+                    length,
+                    remote_mr,
+                    remote_offset: words[4],
+                }))
+            }
+            [2, is_stateful, ..] => Some(Self::Open { qp, is_stateful: is_stateful != 0 }),
+            [3, ..] => Some(Self::Introduce { qp }),
+            [4, ..] => Some(Self::Close { qp }),
+            _ => None,
+        }
+    }
+
+    /// Whether a second line belongs to this one: data that is inline.
+    #[must_use]
+    pub const fn has_second(line: &Line) -> bool {
+        let [kind, .., inline_len] = ((line.0[0] >> 32) as u32).to_be_bytes();
+        kind == 1 && inline_len > 0
+    }
+}
+
+/// A line that has a first word and no more.
+const fn alone(head: u64) -> Line {
+    Line([head, 0, 0, 0, 0, 0, 0, 0])
+}
+
+impl Report {
+    /// As a line.
+    #[must_use]
+    pub const fn to_line(&self) -> Line {
+        match *self {
+            Self::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate } => {
+                let (flags, immediate) = match immediate {
+                    Some(it) => (IMMEDIATE, it),
+                    None => (0, 0),
+                };
+                Line([
+                    first(1, [op.code(), flags, status.code()], qp),
+                    pair(slot, generation),
+                    pair(sequence, byte_len),
+                    pair(immediate, 0),
+                    0,
+                    0,
+                    0,
+                    0,
+                ])
+            }
+            Self::Opened { qp, status, key } => {
+                let key = u128::from_be_bytes(key);
+                let head = first(2, [0, 0, status.code()], qp);
+                Line([head, (key >> 64) as u64, key as u64, 0, 0, 0, 0, 0])
+            }
+            Self::Ready { qp } => alone(first(3, [0; 3], qp)),
+            Self::Failed { qp, status } => alone(first(4, [0, 0, status.code()], qp)),
+            Self::Closed { qp } => alone(first(5, [0; 3], qp)),
+        }
+    }
+
+    /// Of a line of an engine. `None` if it says nothing that there is: the engine is of another
+    /// version.
+    #[must_use]
+    pub fn from_line(line: &Line) -> Option<Self> {
+        let [head, words @ ..] = line.0;
+        let (head, qp) = halves(head);
+        let [kind, op, flags, status] = head.to_be_bytes();
+        Some(match kind {
+            1 => {
+                let [(slot, generation), (sequence, byte_len), (immediate, _)] =
+                    [halves(words[0]), halves(words[1]), halves(words[2])];
+                Self::Completed {
+                    slot,
+                    generation,
+                    qp,
+                    sequence,
+                    op: WqeOp::from_code(op)?,
+                    status: WcStatus::from_code(status)?,
+                    byte_len,
+                    immediate: (flags & IMMEDIATE != 0).then_some(immediate),
+                }
+            }
+            2 => {
+                let key = u128::from(words[0]) << 64 | u128::from(words[1]);
+                let status = WcStatus::from_code(status)?;
+                Self::Opened { qp, status, key: key.to_be_bytes() }
+            }
+            3 => Self::Ready { qp },
+            4 => Self::Failed { qp, status: WcStatus::from_code(status)? },
+            5 => Self::Closed { qp },
+            _ => return None,
+        })
+    }
+}

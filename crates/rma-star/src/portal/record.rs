@@ -1,0 +1,62 @@
+//! What the application keeps of a connection for its engine: enough to write a frame to its peer
+//! (the paper's "copy in local host memory", §III-C1).
+
+use rma_core::addr::HostAddr;
+
+/// One connection, as the engine needs to know it to write a frame. 64 octets of the portal's
+/// memory for each QP, and the only place where this host has it as long as it is the stateless
+/// side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpRecord {
+    /// The host of the peer.
+    pub peer: HostAddr,
+    /// The protection domain of the stateless side, by its number there.
+    pub pd: u32,
+    /// The QPN of the peer.
+    pub peer_qpn: u32,
+    /// Which use of the stateless side's QPN the connection is. Chosen by that side.
+    pub nonce: u32,
+    /// The era of the roles.
+    pub era: u16,
+    /// The longest packet that the peer takes, in octets.
+    pub packet_len_max: u16,
+    /// K_c, which the stateful side was given when the connection was set up. Zero at the
+    /// stateless side, whose engine derives it.
+    pub key: [u8; 16],
+}
+
+impl QpRecord {
+    /// Words that a record takes.
+    pub(super) const WORDS: usize = 8;
+
+    pub(super) fn to_words(self) -> [u64; Self::WORDS] {
+        let peer = u128::from_be_bytes(self.peer.to_octets());
+        let key = u128::from_be_bytes(self.key);
+        [
+            (peer >> 64) as u64,
+            peer as u64,
+            u64::from(self.pd) << 32 | u64::from(self.peer_qpn),
+            u64::from(self.nonce) << 32
+                | u64::from(self.era) << 16
+                | u64::from(self.packet_len_max),
+            (key >> 64) as u64,
+            key as u64,
+            0,
+            0,
+        ]
+    }
+
+    /// Of any words at all: the engine checks what it uses.
+    pub(super) fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let whole = |high: u64, low: u64| (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+        Self {
+            peer: HostAddr::from_octets(whole(words[0], words[1])),
+            pd: (words[2] >> 32) as u32,
+            peer_qpn: words[2] as u32,
+            nonce: (words[3] >> 32) as u32,
+            era: (words[3] >> 16) as u16,
+            packet_len_max: words[3] as u16,
+            key: whole(words[4], words[5]),
+        }
+    }
+}

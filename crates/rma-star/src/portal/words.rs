@@ -1,0 +1,195 @@
+//! The words that make a stateless engine's work happen once (ours; section 3.4 of
+//! `docs/STAR-WIRE.md`).
+//!
+//! A *guard word* for each slot says which use of the slot is under way and for which QP; a *QP
+//! word* for each QP says which connection it is of, and whether that is open. An engine that gets
+//! a frame looks at both, and needs to know nothing else of the connection.
+//!
+//! Nothing here is ever aborted by itself: a work request is only given up together with its
+//! connection, as in a reliable connection of verbs, where the QP goes to its error state. Closing
+//! the QP word closes all slots of the connection at once, whatever their guard words say.
+
+use crate::verbs::WqeOp;
+
+/// Bits of a QP's number in a guard word, and in a QPN.
+const QP_BITS: u32 = 20;
+
+/// Whether data may land for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardState {
+    /// The slot has had no work request yet.
+    Free,
+    /// A work request is under way: the engine has sent it.
+    Open,
+    /// The last work request is complete: its CQE was given.
+    Closed,
+}
+
+/// A guard word: one use of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Which use of the slot it is. Compared for equality only.
+    pub generation: u32,
+    /// The QP that the work request is of, below 2^20.
+    pub qp: u32,
+    /// What was posted.
+    pub op: WqeOp,
+    /// How far it is.
+    pub state: GuardState,
+}
+
+impl Guard {
+    /// The guard of a slot that was never used.
+    pub const FREE: Self = Self { generation: 0, qp: 0, op: WqeOp::Send, state: GuardState::Free };
+
+    /// As a word.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        let state = match self.state {
+            GuardState::Free => 0,
+            GuardState::Open => 1,
+            GuardState::Closed => 2,
+        };
+        (self.generation as u64) << 32
+            | ((self.qp & ((1 << QP_BITS) - 1)) as u64) << 12
+            | (self.op.code() as u64) << 4
+            | state
+    }
+
+    /// Of any word at all: the memory is the application's. What is no guard is a free slot's.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        let state = match bits & 15 {
+            1 => GuardState::Open,
+            2 => GuardState::Closed,
+            _ => return Self::FREE,
+        };
+        let Some(op) = WqeOp::from_code((bits >> 4 & 3) as u8) else { return Self::FREE };
+        let qp = (bits >> 12) as u32 & ((1 << QP_BITS) - 1);
+        Self { generation: (bits >> 32) as u32, qp, op, state }
+    }
+}
+
+/// Whether a connection is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpState {
+    /// No frame of any connection of this QP has effect.
+    Closed,
+    /// Frames of the connection that the word names have.
+    Open,
+}
+
+/// The first word of a QP: which connection it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpWord {
+    /// The connection: which use of this QPN.
+    pub nonce: u32,
+    /// The era of its roles.
+    pub era: u16,
+    /// Counts authentic acknowledgements of this connection that came, modulo 256: how the library
+    /// learns that a probe was answered.
+    pub heard: u8,
+    /// Whether it is open.
+    pub state: QpState,
+}
+
+impl QpWord {
+    /// The word of a QP that has no connection.
+    pub const CLOSED: Self = Self { nonce: 0, era: 0, heard: 0, state: QpState::Closed };
+
+    /// As a word.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        let state = match self.state {
+            QpState::Closed => 0,
+            QpState::Open => 1,
+        };
+        (self.nonce as u64) << 32 | (self.era as u64) << 16 | (self.heard as u64) << 8 | state
+    }
+
+    /// Of any word at all. What says anything but open is closed.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        let state = if bits & 0xff == 1 { QpState::Open } else { QpState::Closed };
+        Self {
+            nonce: (bits >> 32) as u32,
+            era: (bits >> 16) as u16,
+            heard: (bits >> 8) as u8,
+            state,
+        }
+    }
+
+    /// Whether it is open for the connection with this nonce, in this era.
+    #[must_use]
+    #[inline]
+    pub const fn is_open_for(&self, nonce: u32, era: u16) -> bool {
+        matches!(self.state, QpState::Open) && self.nonce == nonce && self.era == era
+    }
+}
+
+/// The second word of a QP: what the stateful side has said that it has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Every work request of the send queue with a sequence before this one.
+    pub send: u32,
+    /// Every work request of the receive queue with a sequence before this one.
+    pub recv: u32,
+}
+
+impl Taken {
+    /// As a word.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.send as u64) << 32 | self.recv as u64
+    }
+
+    /// Of any word.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { send: (bits >> 32) as u32, recv: bits as u32 }
+    }
+
+    /// The later of both, queue by queue. Acknowledgements may come in any order; sequences are
+    /// compared by their distance, so they may wrap.
+    #[must_use]
+    pub const fn later(self, other: Self) -> Self {
+        const fn later(one: u32, other: u32) -> u32 {
+            if other.wrapping_sub(one) as i32 > 0 { other } else { one }
+        }
+        Self { send: later(self.send, other.send), recv: later(self.recv, other.recv) }
+    }
+}
+
+/// What an authentic frame for a slot may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its work request is under way: it has effect.
+    Open,
+    /// Its work request is complete, or was and the slot has another since: it has no effect, and
+    /// its sender is told that it has been done.
+    Done,
+    /// Its connection is closed: it has no effect, and its sender is told so.
+    Gone,
+}
+
+impl Verdict {
+    /// What a frame may do that names this use of a slot of QP number `qp`, in the connection
+    /// `nonce` and `era`.
+    #[must_use]
+    pub const fn of(
+        (guard, qp_word): (Guard, QpWord),
+        generation: u32,
+        qp: u32,
+        (nonce, era): (u32, u16),
+    ) -> Self {
+        let is_named = guard.generation == generation && guard.qp == qp;
+        let is_connected = qp_word.is_open_for(nonce, era);
+        match guard.state {
+            // Complete is complete, whatever has become of the connection: the CQE was given.
+            GuardState::Closed if is_named => Self::Done,
+            _ if !is_connected => Self::Gone,
+            GuardState::Open if is_named => Self::Open,
+            _ => Self::Done,
+        }
+    }
+}
