@@ -11,9 +11,9 @@ use arrayvec::ArrayVec;
 
 use crate::{
     backend::{BATCH, Backend, RxFrame, RxPacket},
-    nic::Quantum,
     one_rma::OneRma,
     packet::Frames,
+    quantum::Quantum,
     service::Service,
     time::{Clock, Instant},
 };

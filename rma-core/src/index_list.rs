@@ -16,36 +16,42 @@ struct Link {
 
 /// The links of all entries of one table.
 #[derive(Debug)]
-pub(crate) struct Links(Box<[Link]>);
+pub struct Links(Box<[Link]>);
 
 impl Links {
     /// Bytes that each entry takes.
-    pub(crate) const ENTRY_LEN: usize = size_of::<Link>();
+    pub const ENTRY_LEN: usize = size_of::<Link>();
 
-    pub(crate) fn new(entries: usize) -> Self {
+    /// Those of a table of so many entries, at most 65,535, none of which is in a list.
+    #[must_use]
+    pub fn new(entries: usize) -> Self {
         Self(vec![Link { previous: NONE, next: NONE }; entries].into_boxed_slice())
     }
 }
 
 /// One list.
 #[derive(Debug)]
-pub(crate) struct IndexList {
+pub struct IndexList {
     head: u16,
     tail: u16,
     len: u16,
 }
 
 impl IndexList {
-    pub(crate) const fn new() -> Self {
+    /// A list without entries.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { head: NONE, tail: NONE, len: 0 }
     }
 
-    pub(crate) fn front(&self) -> Option<u16> {
+    /// Its first entry.
+    #[must_use]
+    pub fn front(&self) -> Option<u16> {
         (self.head != NONE).then_some(self.head)
     }
 
     /// Its entries, the first one first.
-    pub(crate) fn iter(&self, links: &Links) -> impl Iterator<Item = u16> {
+    pub fn iter(&self, links: &Links) -> impl Iterator<Item = u16> {
         let after = |&entry: &u16| {
             let next = links.0[usize::from(entry)].next;
             (next != NONE).then_some(next)
@@ -53,17 +59,21 @@ impl IndexList {
         core::iter::successors(self.front(), after)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it has no entry.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
     /// How many entries are in it.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len.into()
     }
 
+    /// Puts `entry`, which is in no list, behind all others.
     #[inline]
-    pub(crate) fn push_back(&mut self, links: &mut Links, entry: u16) {
+    pub fn push_back(&mut self, links: &mut Links, entry: u16) {
         links.0[usize::from(entry)] = Link { previous: self.tail, next: NONE };
         match self.tail {
             NONE => self.head = entry,
@@ -75,7 +85,7 @@ impl IndexList {
 
     /// Puts `entry`, which is in no list, before all others.
     #[inline]
-    pub(crate) fn push_front(&mut self, links: &mut Links, entry: u16) {
+    pub fn push_front(&mut self, links: &mut Links, entry: u16) {
         links.0[usize::from(entry)] = Link { previous: NONE, next: self.head };
         match self.head {
             NONE => self.tail = entry,
@@ -85,8 +95,9 @@ impl IndexList {
         self.len += 1;
     }
 
+    /// Takes the first entry out.
     #[inline]
-    pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
+    pub fn pop_front(&mut self, links: &mut Links) -> Option<u16> {
         let entry = self.front()?;
         // As `remove`, without a look at what was before.
         self.head = links.0[usize::from(entry)].next;
@@ -99,7 +110,7 @@ impl IndexList {
     }
 
     /// Takes `entry` out. It must be in this list.
-    pub(crate) fn remove(&mut self, links: &mut Links, entry: u16) {
+    pub fn remove(&mut self, links: &mut Links, entry: u16) {
         let Link { previous, next } = links.0[usize::from(entry)];
         match previous {
             NONE => self.head = next,
@@ -110,6 +121,12 @@ impl IndexList {
             next => links.0[usize::from(next)].previous = previous,
         }
         self.len -= 1;
+    }
+}
+
+impl Default for IndexList {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -17,7 +17,6 @@ mod counter_blocks;
 mod counters;
 mod delays;
 mod dispatch;
-mod fair_queue;
 mod gather;
 mod gauges;
 mod granules;
@@ -25,7 +24,6 @@ mod initiator;
 mod memory;
 mod other_version;
 mod previous_keys;
-mod quantum;
 mod region_table;
 mod responder;
 mod rung_queues;
@@ -43,11 +41,9 @@ pub use crate::backend::ReceiveLenMax;
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
-pub use fair_queue::BucketSecret;
 pub use gauges::NicGauges;
 pub use memory::TableMemory;
 pub use other_version::OtherVersion;
-pub use quantum::Quantum;
 pub use region_table::{RegionEntry, RegionTable};
 
 use crate::{
@@ -58,6 +54,7 @@ use crate::{
     error::{CommandError, DropReason, RegionError},
     op::ClassOfService,
     packet::Tail,
+    quantum::Quantum,
     region::RegionId,
     time::{Clock, Instant},
     wire,

@@ -16,9 +16,9 @@ use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
     error::DropReason,
-    nic::Quantum,
     packet::Tail,
     port::Port,
+    quantum::Quantum,
     time::{Clock, Instant},
 };
 pub use both::Both;

@@ -1,7 +1,7 @@
 //! Random keys and secrets, from the kernel: never from a generator of our own, and never one that
 //! may repeat.
 
-use rma_core::{crypto::RegionKey, nic::BucketSecret};
+use rma_core::{crypto::RegionKey, fair_queue::BucketSecret};
 
 use crate::error::HostError;
 

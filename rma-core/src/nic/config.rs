@@ -5,14 +5,13 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use super::{
-    fair_queue::BucketSecret, gather::wait_nanos_max, solicitation_window::SolicitationWindow,
-};
+use super::{gather::wait_nanos_max, solicitation_window::SolicitationWindow};
 use crate::{
     addr::{HostAddr, LocalAddresses},
     assumed,
     backend::ReceiveLenMax,
     crypto::{CounterBlock, EngineId},
+    fair_queue::BucketSecret,
     limits::{
         COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_AND_RECORDS_MAX,
         PENDING_WRITES_MAX, REGIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,

@@ -14,7 +14,6 @@ mod records;
 
 use super::{
     NicConfig,
-    fair_queue::Bucket,
     security::{Opened, RequestSeal},
     solicitation_window::SolicitationWindow,
     tables::Tables,
@@ -24,6 +23,7 @@ use crate::{
     backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
+    fair_queue::Bucket,
     op::OpType,
     region::RegionId,
     time::{Clock, Instant},

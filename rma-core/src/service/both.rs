@@ -8,9 +8,9 @@ use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
     error::DropReason,
-    nic::Quantum,
     packet::Tail,
     port::Port,
+    quantum::Quantum,
     service::Service,
     time::{Clock, Instant},
 };

@@ -13,8 +13,9 @@ use rma_core::{
     command::{Command, Completion},
     engine,
     error::CommandError,
-    nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, Quantum, ReceiveLenMax},
+    nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, ReceiveLenMax},
     packet::{FRAMES_MAX, Packets, SMALL},
+    quantum::Quantum,
     time::{Clock, Instant},
 };
 

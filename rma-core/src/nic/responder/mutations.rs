@@ -19,7 +19,7 @@
 //! Where entries are wanting, the op that has been parked longest is forgotten, and so ends in
 //! TIMEOUT. Where none is parked, the op that has waited longest in the longest of the lists makes
 //! room, with a NACK, for one of a shorter list: initiators take turns by lists, as in
-//! [`fair_queue`](crate::nic::fair_queue).
+//! [`fair_queue`](crate::fair_queue).
 //!
 //! The responder drops a request that has come before as long as it remembers that: until another's
 //! is remembered in its place, which is seldom before its op has ended. So the network's own
@@ -54,10 +54,10 @@ use crate::{
     backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
+    fair_queue::{Bucket, FairLinks, FairQueue},
     index_list::{IndexList, Links},
     nic::{
         NicConfig,
-        fair_queue::{Bucket, FairLinks, FairQueue},
         granules::Granules,
         region_table::RegionTable,
         security::{Opened, payload_of},

@@ -19,11 +19,8 @@ use crate::{
     backend::{LINK_LEN, Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::{DropReason, NotSent},
-    nic::{
-        NicConfig, NicCounters,
-        fair_queue::{BucketSecret, FairLinks, FairQueue},
-        security::Security,
-    },
+    fair_queue::{BucketSecret, FairLinks, FairQueue},
+    nic::{NicConfig, NicCounters, security::Security},
     op::{ClassOfService, OpStatus},
     port::Port,
     time::Instant,

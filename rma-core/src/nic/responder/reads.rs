@@ -4,7 +4,7 @@
 //!
 //! The queues have a fixed depth. A read is NACKed that finds its queue full, or so much data
 //! before it that its own would come too late (§6.1). Within a class initiators take turns, an op
-//! each, by the lists of [`fair_queue`](crate::nic::fair_queue) (not in the paper): where a queue
+//! each, by the lists of [`fair_queue`](crate::fair_queue) (not in the paper): where a queue
 //! is full, a read of the longest list is NACKed in place of one of a shorter list (P13). A job
 //! carries its K_d; what it was admitted under must still be the region's key when its data is
 //! read, so that nothing is read under a key that was rotated away.
@@ -14,13 +14,9 @@ use crate::{
     backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::DropReason,
+    fair_queue::{Bucket, FairLinks, FairQueue},
     limits::{GRANULE, WORD_LEN},
-    nic::{
-        NicConfig,
-        fair_queue::{Bucket, FairLinks, FairQueue},
-        granules::cut,
-        tables::Tables,
-    },
+    nic::{NicConfig, granules::cut, tables::Tables},
     op::{ClassOfService, OpStatus},
     outcome::Verdict,
     time::Instant,

@@ -9,10 +9,10 @@ use rma_core::{
     addr::{HostAddr, LocalAddresses},
     backend::{RxFrame, Transmit, TxFrame},
     error::DropReason,
-    nic::Quantum,
     op::ClassOfService,
     packet::Tail,
     port::Port,
+    quantum::Quantum,
     service::Service,
     time::{Clock, Instant},
 };

@@ -36,10 +36,19 @@ impl BucketSecret {
 
     /// Which list the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one host has
     /// as many addresses of it as it likes.
-    pub(super) fn bucket_of(self, initiator: HostAddr) -> Bucket {
+    #[must_use]
+    pub const fn bucket_of(self, initiator: HostAddr) -> Bucket {
         let bits = u128::from_be_bytes(initiator.to_octets());
         let name = if initiator.is_ipv4() { bits as u64 } else { (bits >> 64) as u64 };
-        Bucket((sip_hash(self.0, name) % BUCKETS as u64) as u8)
+        Bucket((self.hash(name) % BUCKETS as u64) as u8)
+    }
+
+    /// A number that nobody can foretell who does not know the secret, always the same for the same
+    /// word.
+    #[must_use]
+    #[inline]
+    pub const fn hash(self, word: u64) -> u64 {
+        sip_hash(self.0, word)
     }
 }
 
@@ -80,7 +89,7 @@ const fn sip_hash([k0, k1]: [u64; 2], word: u64) -> u64 {
 
 /// One of the lists of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bucket(u8);
+pub struct Bucket(u8);
 
 impl Bucket {
     const fn index(self) -> usize {
@@ -90,7 +99,7 @@ impl Bucket {
 
 /// The links of all entries of one table. Queues over the same table may share them.
 #[derive(Debug)]
-pub(super) struct FairLinks {
+pub struct FairLinks {
     lists: Links,
     /// Which arrival of its queue an entry that waits was. Numbers come again after 2^32: should
     /// one ever wait as long, it is only found later that it has.
@@ -101,9 +110,11 @@ pub(super) struct FairLinks {
 
 impl FairLinks {
     /// Bytes that each entry takes.
-    pub(super) const ENTRY_LEN: usize = Links::ENTRY_LEN + size_of::<u32>() + size_of::<Bucket>();
+    pub const ENTRY_LEN: usize = Links::ENTRY_LEN + size_of::<u32>() + size_of::<Bucket>();
 
-    pub(super) fn new(entries: usize) -> Self {
+    /// Those of a table of so many entries, none of which waits.
+    #[must_use]
+    pub fn new(entries: usize) -> Self {
         Self {
             lists: Links::new(entries),
             arrivals: vec![0; entries].into_boxed_slice(),
@@ -112,7 +123,7 @@ impl FairLinks {
     }
 
     /// Which list `entry` was put into last.
-    pub(super) fn bucket_of(&self, entry: u16) -> Bucket {
+    pub fn bucket_of(&self, entry: u16) -> Bucket {
         self.buckets[usize::from(entry)]
     }
 }
@@ -121,7 +132,7 @@ impl FairLinks {
 //= type=deviation
 /// One queue.
 #[derive(Debug)]
-pub(super) struct FairQueue {
+pub struct FairQueue {
     lists: [IndexList; BUCKETS],
     /// Which lists have an entry: a bit each.
     used: u64,
@@ -133,28 +144,32 @@ pub(super) struct FairQueue {
 }
 
 impl FairQueue {
-    pub(super) const fn new() -> Self {
+    /// A queue in which nobody waits.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { lists: [const { IndexList::new() }; BUCKETS], used: 0, turn: 0, len: 0, arrivals: 0 }
     }
 
     /// How many entries wait.
-    pub(super) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether none waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.used == 0
     }
 
     /// How many entries wait in one list.
-    pub(super) fn bucket_len(&self, bucket: Bucket) -> usize {
+    pub fn bucket_len(&self, bucket: Bucket) -> usize {
         self.lists[bucket.index()].len()
     }
 
     /// The entry that has waited longest, no matter whose turn it is: the first of some list. A
     /// list of all would be known at once, and cost each entry more than that.
     #[inline]
-    pub(super) fn oldest(&self, links: &FairLinks) -> Option<u16> {
+    pub fn oldest(&self, links: &FairLinks) -> Option<u16> {
         if self.used == 0 { None } else { self.oldest_of_used(links) }
     }
 
@@ -174,7 +189,7 @@ impl FairQueue {
     /// The entry that has waited longest in the longest list, and how long that list is: this entry
     /// makes room where there is none. Of lists of one length it is the one that waits longest for
     /// its turn.
-    pub(super) fn oldest_of_longest(&self) -> Option<(u16, usize)> {
+    pub fn oldest_of_longest(&self) -> Option<(u16, usize)> {
         let (mut used, mut longest, mut most) = (self.used.rotate_right(self.turn), 0, 0);
         while used != 0 {
             let list = (used.trailing_zeros() + self.turn) as usize % BUCKETS;
@@ -188,7 +203,7 @@ impl FairQueue {
 
     /// Puts `entry`, which is in no queue, at the end of the list of `bucket`.
     #[inline]
-    pub(super) fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
+    pub fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
         links.buckets[usize::from(entry)] = bucket;
         self.lists[bucket.index()].push_back(&mut links.lists, entry);
         links.arrivals[usize::from(entry)] = self.arrivals;
@@ -199,7 +214,7 @@ impl FairQueue {
 
     /// The entry whose turn it is. That does not change before it leaves, whatever else comes: it
     /// can be served little by little.
-    pub(super) fn front(&mut self) -> Option<u16> {
+    pub fn front(&mut self) -> Option<u16> {
         if self.used == 0 {
             return None;
         }
@@ -209,7 +224,7 @@ impl FairQueue {
 
     /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
     #[inline]
-    pub(super) fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
+    pub fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
         // Seldom: a caller that asked for the front before has found the list whose turn it is.
         if self.lists[self.turn as usize].is_empty() {
             self.front()?;
@@ -225,7 +240,7 @@ impl FairQueue {
     }
 
     /// Takes `entry` out, which must be in this queue. No turn is used up by that.
-    pub(super) fn remove(&mut self, links: &mut FairLinks, entry: u16) {
+    pub fn remove(&mut self, links: &mut FairLinks, entry: u16) {
         let bucket = links.bucket_of(entry);
         let list = &mut self.lists[bucket.index()];
         list.remove(&mut links.lists, entry);
@@ -233,6 +248,12 @@ impl FairQueue {
             self.used &= !(1 << bucket.0);
         }
         self.len -= 1;
+    }
+}
+
+impl Default for FairQueue {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
