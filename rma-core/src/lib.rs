@@ -63,6 +63,7 @@ pub mod portal;
 pub mod quantum;
 pub mod receive_queue;
 pub mod region;
+mod seal;
 pub mod service;
 pub mod tally;
 pub mod time;

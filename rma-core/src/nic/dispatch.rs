@@ -17,7 +17,7 @@ use super::{
     initiator::Initiator,
     region_table::{Decoy, RegionTable, prefetch},
     responder::Responder,
-    security::{Derivations, FrameSet, Opened, OpenedWith, Security},
+    security::{Opened, OpenedWith, Security},
 };
 use crate::{
     backend::{BATCH, RxFrame},
@@ -25,6 +25,7 @@ use crate::{
     error::DropReason,
     op::{ClassOfService, OpType},
     region::RegionId,
+    seal::{Derivations, FrameSet},
     time::{Clock, Instant},
     wire::{
         Acknowledgement, AcknowledgementWithResult, Failure, Frame, FrameView, MutationRequest,

@@ -13,8 +13,6 @@
 //! [`Authentic`] is made here and nowhere else: a value inside it came with a right tag. Claims
 //! that were only parsed cannot be mistaken for it (P6).
 
-mod protection;
-
 use core::ops::Deref;
 
 use arrayvec::ArrayVec;
@@ -30,10 +28,9 @@ use crate::{
     },
     limits::{TAG_LEN, WORD_LEN},
     op::OpStatus,
+    seal::{Derivations, FrameSet, Opening, Sealing},
     wire::{self, Failure, Frame, Header, Sealed, failure::FAILURE_HEADER_LEN},
 };
-pub(super) use protection::{Derivations, FrameSet};
-use protection::{Opening, Sealing};
 
 //= 1rma#4.2-attacker-on-the-wire
 /// A value that came in a frame whose tag was right.

@@ -75,7 +75,7 @@ impl Protection {
 }
 
 /// Frames that are written and not sealed yet, in order.
-pub(super) struct Sealing {
+pub(crate) struct Sealing {
     places: Box<[Place]>,
     used: usize,
 }
@@ -88,9 +88,9 @@ struct Place {
 
 impl Sealing {
     /// Bytes that each place takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Place>();
+    pub(crate) const ENTRY_LEN: usize = size_of::<Place>();
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = || Place { protection: Protection::NONE, request_of: None };
         Self { places: (0..BATCH).map(|_| place()).collect(), used: 0 }
     }
@@ -106,7 +106,7 @@ impl Sealing {
 
     /// Notes what the next frame is sealed with, one that answers none.
     #[inline]
-    pub(super) fn push_first(
+    pub(crate) fn push_first(
         &mut self,
         key: &DerivedRegionKey,
         iv: Iv,
@@ -118,7 +118,7 @@ impl Sealing {
 
     /// As [`Sealing::push_first`], of one that answers what has `answered`.
     #[inline]
-    pub(super) fn push_answer<const HEADER: usize, const ANSWERED: usize>(
+    pub(crate) fn push_answer<const HEADER: usize, const ANSWERED: usize>(
         &mut self,
         key: &DerivedRegionKey,
         iv: Iv,
@@ -130,7 +130,7 @@ impl Sealing {
 
     /// Encrypts the payloads of `frames` and writes their tags: as many as there were notes, in
     /// their order. Tells `on_request` the tags of requests.
-    pub(super) fn seal(
+    pub(crate) fn seal(
         &mut self,
         aead: &dyn AeadProvider,
         frames: &mut [TxFrame<'_>],
@@ -163,7 +163,7 @@ impl Sealing {
 }
 
 /// Received frames, in order, and what each has to be opened with.
-pub(super) struct Opening {
+pub(crate) struct Opening {
     places: Box<[Protection]>,
     /// Keys that were derived for requests.
     keys: Box<[Key]>,
@@ -171,14 +171,13 @@ pub(super) struct Opening {
 
 /// The frames of a batch that are requests, with the K_r and the fields that the K_d of each is
 /// derived from.
-pub(in crate::nic) type Derivations<'r> =
-    ArrayVec<(usize, &'r RegionKeySchedule, BindingFields), BATCH>;
+pub(crate) type Derivations<'r> = ArrayVec<(usize, &'r RegionKeySchedule, BindingFields), BATCH>;
 
 impl Opening {
     /// Bytes that each place takes.
-    pub(super) const ENTRY_LEN: usize = size_of::<Protection>() + size_of::<Key>();
+    pub(crate) const ENTRY_LEN: usize = size_of::<Protection>() + size_of::<Key>();
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             places: (0..BATCH).map(|_| Protection::NONE).collect(),
             keys: (0..BATCH).map(|_| Key::default()).collect(),
@@ -187,19 +186,19 @@ impl Opening {
 
     /// The K_d that frame `index` was opened under.
     #[inline]
-    pub(super) const fn key(&self, index: usize) -> &DerivedRegionKey {
+    pub(crate) const fn key(&self, index: usize) -> &DerivedRegionKey {
         &self.places[index].key
     }
 
     /// Notes what frame `index` is opened with, a request. Its key is derived later.
     #[inline]
-    pub(super) const fn set_request(&mut self, index: usize, iv: Iv, header_len: usize) {
+    pub(crate) const fn set_request(&mut self, index: usize, iv: Iv, header_len: usize) {
         self.places[index].set_first(&DerivedRegionKey::RESERVED, iv, header_len);
     }
 
     /// Notes what frame `index` is opened with, one that answers what has `answered`.
     #[inline]
-    pub(super) fn set_answer<const HEADER: usize, const ANSWERED: usize>(
+    pub(crate) fn set_answer<const HEADER: usize, const ANSWERED: usize>(
         &mut self,
         index: usize,
         key: &DerivedRegionKey,
@@ -211,7 +210,7 @@ impl Opening {
     }
 
     /// Derives the keys of requests.
-    pub(super) fn derive(&mut self, aead: &dyn AeadProvider, derivations: &Derivations<'_>) {
+    pub(crate) fn derive(&mut self, aead: &dyn AeadProvider, derivations: &Derivations<'_>) {
         if derivations.is_empty() {
             return;
         }
@@ -228,7 +227,7 @@ impl Opening {
 
     /// Opens those of `frames` that `which` names by their bits, in place, and returns which of
     /// them are authentic.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         aead: &dyn AeadProvider,
         frames: &mut [RxFrame<'_>],
@@ -264,16 +263,16 @@ impl Opening {
 
 /// Some frames of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::nic) struct FrameSet(u32);
+pub(crate) struct FrameSet(u32);
 
 const _: () = assert!(BATCH <= u32::BITS as usize);
 
 impl FrameSet {
-    pub(in crate::nic) const fn insert(&mut self, index: usize) {
+    pub(crate) const fn insert(&mut self, index: usize) {
         self.0 |= 1 << index;
     }
 
-    pub(in crate::nic) const fn has(self, index: usize) -> bool {
+    pub(crate) const fn has(self, index: usize) -> bool {
         self.0 >> index & 1 == 1
     }
 }
