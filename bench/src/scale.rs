@@ -24,9 +24,10 @@ use rma_core::{
     op::{ClassOfService, OpStatus, OpType},
     portal::{CommandPortal, FlagLender, PortalConfig, portal},
     region::{NicTag, Permissions, RegionId, RegisteredRegion},
+    seal,
     time::Clock,
     wire::{
-        self, FrameView, Header, Request,
+        FrameView, Header, Request,
         read::{REQUEST_HEADER_LEN, REQUEST_LEN, RESPONSE_HEADER_LEN},
     },
 };
@@ -349,7 +350,7 @@ impl Asked {
         let [_, responder] = addresses();
         self.there.borrow_mut().put([initiator, responder], |bytes| {
             request.emit(bytes.first_chunk_mut().expect("a frame has room"));
-            let frame = wire::split(&mut bytes[..REQUEST_LEN], REQUEST_HEADER_LEN);
+            let frame = seal::split(&mut bytes[..REQUEST_LEN], REQUEST_HEADER_LEN);
             let frame = frame.expect("as long as that");
             let iv = *request.header.iv(Direction::ToResponder).octets();
             let (key, text) = (JobKey::Fresh(key.as_key()), Text::in_place(frame.payload));
@@ -373,7 +374,7 @@ impl Asked {
             let &(number, request) = asked.iter().find(is_its).expect("an answer to one of them");
             let (initiator, key) = initiators[number];
             assert_eq!(destination, initiator);
-            let frame = wire::split(bytes, RESPONSE_HEADER_LEN).expect("it was parsed");
+            let frame = seal::split(bytes, RESPONSE_HEADER_LEN).expect("it was parsed");
             let mut aad = frame.header.to_vec();
             aad.extend(request.header.iv(Direction::ToResponder).octets());
             let iv = *response.header.iv(Direction::ToInitiator).octets();

@@ -20,6 +20,7 @@
 //! | [`service`], [`one_rma`] | whose a frame is, whose a command | what is in them |
 //! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
+//! | [`seal`] | batches of frames for the AEAD, and what was authentic | whose frames, and why |
 //! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
 //!
@@ -63,7 +64,7 @@ pub mod portal;
 pub mod quantum;
 pub mod receive_queue;
 pub mod region;
-mod seal;
+pub mod seal;
 pub mod service;
 pub mod tally;
 pub mod time;

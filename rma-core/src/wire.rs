@@ -169,27 +169,6 @@ pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     if len > octets.len() { Err(DropReason::Length) } else { Ok(len) }
 }
 
-/// The parts of a frame as AES-GCM sees them.
-#[derive(Debug)]
-pub struct Sealed<'a> {
-    /// The header: authenticated, in clear.
-    pub header: &'a [u8],
-    /// The payload: encrypted and authenticated. Of most kinds of frames there is none.
-    pub payload: &'a mut [u8],
-    /// The tag that authenticates header and payload.
-    pub tag: &'a mut [u8; TAG_LEN],
-}
-
-/// Splits a frame with a header of `header_len` octets into its parts.
-///
-/// Returns `None` if the frame is shorter than header and tag, which a parsed frame never is.
-#[must_use]
-pub fn split(frame: &mut [u8], header_len: usize) -> Option<Sealed<'_>> {
-    let (header, rest) = frame.split_at_mut_checked(header_len)?;
-    let (payload, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
-    Some(Sealed { header, payload, tag })
-}
-
 /// The word that is the payload of a frame of one of the kinds that have such, decrypted or not. 0
 /// of a frame that is too short for one, which no such frame is.
 #[must_use]

@@ -17,7 +17,7 @@ use super::{
     initiator::Initiator,
     region_table::{Decoy, RegionTable, prefetch},
     responder::Responder,
-    security::{Opened, OpenedWith, Security},
+    security::{Derivations, Opened, OpenedWith, Security},
 };
 use crate::{
     backend::{BATCH, RxFrame},
@@ -25,7 +25,7 @@ use crate::{
     error::DropReason,
     op::{ClassOfService, OpType},
     region::RegionId,
-    seal::{Derivations, FrameSet},
+    seal::FrameSet,
     time::{Clock, Instant},
     wire::{
         Acknowledgement, AcknowledgementWithResult, Failure, Frame, FrameView, MutationRequest,
@@ -480,7 +480,7 @@ impl Nic {
             };
             let class = view.as_ref().map_or(ClassOfService::Throughput, FrameView::class);
             named.extend(view.as_ref().ok().and_then(region_of_request));
-            let opened = Opened { index, with: OpenedWith::Nothing, authentic: false };
+            let opened = Opened { index, with: OpenedWith::Nothing, right_tag: None };
             batch.push(Seen { view, class, opened });
         }
         regions.prefetch(&named);
@@ -497,7 +497,7 @@ impl Nic {
         }
         let authentic = self.security.open(frames, which, &derivations);
         for seen in batch {
-            seen.opened.authentic = authentic.has(seen.opened.index);
+            seen.opened.right_tag = authentic.right_tag(seen.opened.index);
         }
     }
 

@@ -10,17 +10,14 @@
 //! handles a frame looks at the tables again: a frame counts as authentic only if it was opened
 //! with what they say now ([`Opened`]).
 //!
-//! [`Authentic`] is made here and nowhere else: a value inside it came with a right tag. Claims
-//! that were only parsed cannot be mistaken for it (P6).
-
-use core::ops::Deref;
+//! [`Authentic`] claims are made here, with what [`crate::seal`] shows of their tags (P6).
 
 use arrayvec::ArrayVec;
 use rma_crypto::{Key, OpenJob, Text};
 
 use super::previous_keys::{KEYS_PER_REGION, ToCompare};
 use crate::{
-    backend::{RxFrame, TxFrame},
+    backend::{BATCH, RxFrame, TxFrame},
     command::CommandSlotId,
     crypto::{
         AeadProvider, BindingFields, DerivedRegionKey, Direction, EngineId, IV_LEN, Iv, IvCounter,
@@ -28,29 +25,9 @@ use crate::{
     },
     limits::{TAG_LEN, WORD_LEN},
     op::OpStatus,
-    seal::{Derivations, FrameSet, Opening, Sealing},
-    wire::{self, Failure, Frame, Header, Sealed, failure::FAILURE_HEADER_LEN},
+    seal::{self, Authentic, AuthenticFrames, FrameSet, Opening, RightTag, Sealed, Sealing},
+    wire::{Failure, Frame, Header, failure::FAILURE_HEADER_LEN},
 };
-
-//= 1rma#4.2-attacker-on-the-wire
-/// A value that came in a frame whose tag was right.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Authentic<T>(T);
-
-impl<T> Authentic<T> {
-    /// What follows from it alone.
-    pub(super) fn map<U>(self, of: impl FnOnce(T) -> U) -> Authentic<U> {
-        Authentic(of(self.0))
-    }
-}
-
-impl<T> Deref for Authentic<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
 
 /// Why a header always fits.
 const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
@@ -85,18 +62,31 @@ impl RequestSeal {
     }
 }
 
+/// The longest AAD that is joined: a failure notice's header, and the IV and tag of the request
+/// that it answers.
+const AAD_MAX: usize = FAILURE_HEADER_LEN + IV_LEN + TAG_LEN;
+
+/// Frames to seal, and whose request each is, if it is one: answers will be bound to its tag.
+type NicSealing = Sealing<Option<CommandSlotId>, AAD_MAX>;
+
+type NicOpening = Opening<AAD_MAX>;
+
+/// The frames of a batch that are requests, with the K_r and the fields that the K_d of each is
+/// derived from.
+pub(super) type Derivations<'r> = ArrayVec<(usize, &'r RegionKeySchedule, BindingFields), BATCH>;
+
 /// The NIC's encryption-decryption block, and the counter that makes its IVs fresh (P4).
 pub(super) struct Security {
     aead: &'static dyn AeadProvider,
     engine: EngineId,
     counter: IvCounter,
-    sealing: Sealing,
-    opening: Opening,
+    sealing: NicSealing,
+    opening: NicOpening,
 }
 
 impl Security {
     /// Bytes that each frame of a batch takes, both ways.
-    pub(super) const ENTRY_LEN: usize = Sealing::ENTRY_LEN + Opening::ENTRY_LEN;
+    pub(super) const ENTRY_LEN: usize = NicSealing::ENTRY_LEN + NicOpening::ENTRY_LEN;
 
     pub(super) fn new(
         aead: &'static dyn AeadProvider,
@@ -157,7 +147,7 @@ impl Security {
         request.emit(out.first_chunk_mut().expect(ROOM));
         let header = request.header();
         let iv = header.iv(T::DIRECTION);
-        self.sealing.push_first(key, iv, HEADER, header.slot);
+        self.sealing.push(Some(header.slot), key.as_key(), iv, HEADER);
         iv
     }
 
@@ -203,7 +193,7 @@ impl Security {
         let mut header = [0; HEADER];
         answer.emit(&mut header);
         let iv = answer.header().iv(T::DIRECTION);
-        self.sealing.push_answer(key, iv, &header, answered);
+        self.sealing.push_joined(None, key.as_key(), iv, HEADER, &header, answered);
         out[..HEADER].copy_from_slice(&header);
         iv
     }
@@ -213,9 +203,13 @@ impl Security {
     pub(super) fn seal(
         &mut self,
         frames: &mut [TxFrame<'_>],
-        on_request: impl FnMut(CommandSlotId, [u8; TAG_LEN]),
+        mut on_request: impl FnMut(CommandSlotId, [u8; TAG_LEN]),
     ) {
-        self.sealing.seal(self.aead, frames, on_request);
+        self.sealing.seal(self.aead, frames, |request_of, tag| {
+            if let Some(slot) = request_of {
+                on_request(slot, *tag);
+            }
+        });
     }
 }
 
@@ -228,7 +222,7 @@ impl Security {
         header: &Header,
         header_len: usize,
     ) {
-        self.opening.set_request(index, header.iv(Direction::ToResponder), header_len);
+        self.opening.expect(index, header.iv(Direction::ToResponder), header_len);
     }
 
     /// Frame `index` is a failure notice for `request`. Only REMOTE_AUTHENTICATION_FAILURE may come
@@ -245,7 +239,8 @@ impl Security {
         let key = if reserved { &DerivedRegionKey::RESERVED } else { key };
         let iv = claims.header.iv(Direction::ToInitiator);
         let header = head::<FAILURE_HEADER_LEN>(frame);
-        self.opening.set_answer(index, key, iv, header, &request.octets());
+        self.opening.expect_joined(index, iv, header.len(), header, &request.octets());
+        self.opening.set_key(index, key.as_key());
     }
 
     /// Frame `index` has a header of `HEADER` octets and answers the frame with `answered`.
@@ -257,7 +252,9 @@ impl Security {
         answered: &Iv,
         frame: &[u8],
     ) {
-        self.opening.set_answer(index, key, iv, head::<HEADER>(frame), answered.octets());
+        let header = head::<HEADER>(frame);
+        self.opening.expect_joined(index, iv, HEADER, header, answered.octets());
+        self.opening.set_key(index, key.as_key());
     }
 
     /// Opens those of `frames` that are in `which`, and returns those of them that are authentic.
@@ -266,8 +263,9 @@ impl Security {
         frames: &mut [RxFrame<'_>],
         which: FrameSet,
         derivations: &Derivations<'_>,
-    ) -> FrameSet {
-        self.opening.derive(self.aead, derivations);
+    ) -> AuthenticFrames {
+        let jobs = derivations.iter().map(|(index, key, fields)| (*index, fields.job(key)));
+        self.opening.derive(self.aead, jobs);
         self.opening.open(self.aead, frames, which)
     }
 
@@ -283,25 +281,28 @@ impl Security {
         request: (&RequestSeal, &mut [u8]),
     ) -> (DerivedRegionKey, Option<Authentic<T>>) {
         if opened.with == OpenedWith::Revision(revision) {
-            let key = *self.opening.key(opened.index);
-            return (key, opened.authentic.then_some(Authentic(claims)));
+            let key = DerivedRegionKey::of(self.opening.key(opened.index));
+            return (key, opened.right_tag.map(|tag| Authentic::new(claims, tag)));
         }
-        let (key, is_right) = self.is_under_new_key::<HEADER>(opened, region_key, binding, request);
-        (key, is_right.then_some(Authentic(claims)))
+        let (key, tag) = self.open_under_new_key::<HEADER>(opened, region_key, binding, request);
+        (key, tag.map(|tag| Authentic::new(claims, tag)))
     }
 
     /// The same, of a request whose region has got another key in this very batch.
-    fn is_under_new_key<const HEADER: usize>(
+    fn open_under_new_key<const HEADER: usize>(
         &self,
         opened: &Opened,
         region_key: &RegionKeySchedule,
         binding: &KeyBinding,
         (seal, frame): (&RequestSeal, &mut [u8]),
-    ) -> (DerivedRegionKey, bool) {
+    ) -> (DerivedRegionKey, Option<RightTag>) {
         let key = region_key.derive_with(self.aead, binding);
         // What was authentic under the one before is that, and may be decrypted by now.
-        let is_right = !opened.authentic && self.is_request_under::<HEADER>(&key, seal, frame);
-        (key, is_right)
+        let tag = match opened.right_tag {
+            Some(_) => None,
+            None => self.open_request_under::<HEADER>(&key, seal, frame),
+        };
+        (key, tag)
     }
 
     /// Whether the tag of a request is right under the K_d that `binding` has of any of the
@@ -345,20 +346,17 @@ impl Security {
         tried.fold(false, |any, (index, job)| any | (job.authentic & (index < *own)))
     }
 
-    /// Whether the tag of a request is right under `key`.
-    fn is_request_under<const HEADER: usize>(
+    /// Opens a request under `key`.
+    fn open_request_under<const HEADER: usize>(
         &self,
         key: &DerivedRegionKey,
         seal: &RequestSeal,
         frame: &mut [u8],
-    ) -> bool {
-        let Some(Sealed { header, payload, tag }) = wire::split(frame, HEADER) else {
-            return false;
-        };
+    ) -> Option<RightTag> {
+        let Sealed { header, payload, tag } = seal::split(frame, HEADER)?;
         let (key, iv, text) = (key.as_key().into(), *seal.iv.octets(), Text::in_place(payload));
-        let mut jobs = [OpenJob { key, iv, aad: header, text, tag, authentic: false }];
-        self.aead.open(&mut jobs);
-        jobs[0].authentic
+        let job = OpenJob { key, iv, aad: header, text, tag, authentic: false };
+        seal::open_one(self.aead, job)
     }
 }
 
@@ -380,15 +378,15 @@ pub(super) struct Opened {
     /// Which frame of its batch it is.
     pub(super) index: usize,
     pub(super) with: OpenedWith,
-    pub(super) authentic: bool,
+    pub(super) right_tag: Option<RightTag>,
 }
 
 impl Opened {
     /// `value`, if the frame is an authentic answer to the frame with `answered`.
     //= 1rma#3.1-response-authenticated
     pub(super) fn answer<T>(&self, answered: &Iv, value: T) -> Option<Authentic<T>> {
-        let is_one = self.authentic && self.with == OpenedWith::Answered(*answered);
-        is_one.then_some(Authentic(value))
+        let tag = self.right_tag.filter(|_| self.with == OpenedWith::Answered(*answered));
+        tag.map(|tag| Authentic::new(value, tag))
     }
 }
 

@@ -137,16 +137,6 @@ fn undefined_values_are_dropped() {
     assert_eq!(reason(&notice), DropReason::Field, "reserved");
 }
 
-#[test]
-fn split_gives_the_three_parts_and_refuses_short_frames() {
-    let mut frame = *b"hheader-payload-0123456789abcdef";
-    let parts = split(&mut frame, 8).unwrap();
-    assert_eq!(parts.header, b"hheader-");
-    assert_eq!(parts.payload, b"payload-");
-    assert_eq!(parts.tag, b"0123456789abcdef");
-    assert!(split(&mut [0; 23], 8).is_none());
-}
-
 fn mutation_requests() -> [MutationRequest; 2] {
     let write = Mutation::Write { region_offset: 1 << 40, op_size: 4096 };
     [write, Mutation::Rekey].map(|mutation| MutationRequest {

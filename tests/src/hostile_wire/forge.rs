@@ -15,9 +15,10 @@ use rma_core::{
     outcome::{Done, OpName, Verdict},
     port::SourcePort,
     region::RegionId,
+    seal::{self, Sealed},
     wire::{
         self, Acknowledgement, AcknowledgementWithResult, Failure, FrameView, Header, Mutation,
-        MutationRequest, RecordedRequest, Request, Response, Sealed, SettleRequest, Settlement,
+        MutationRequest, RecordedRequest, Request, Response, SettleRequest, Settlement,
         Solicitation, SolicitedData,
         failure::{FAILURE_HEADER_LEN, FAILURE_LEN},
         mutation::{
@@ -553,7 +554,7 @@ pub fn seal_mutation_request(
 /// Seals a frame whose header is written, with what it answers behind the header in the AAD.
 fn seal(key: &DerivedRegionKey, iv: Iv, header_len: usize, answered: &[u8], frame: &mut [u8]) {
     let Sealed { header, payload, tag } =
-        wire::split(frame, header_len).expect("the caller made room for the whole frame");
+        seal::split(frame, header_len).expect("the caller made room for the whole frame");
     let (key, iv, text) = (key.as_key().into(), *iv.octets(), Text::in_place(payload));
     let aad = [header, answered].concat();
     fastest().seal(&mut [SealJob { key, iv, aad: &aad, text, tag }]);

@@ -54,6 +54,18 @@ const NEVERS: &[Never] = &[
         why: "keys and IVs follow from what they bind, not from who uses them",
     },
     Never {
+        who: "rma_core::seal",
+        from: &[
+            "rma_core::nic",
+            "rma_core::wire",
+            "rma_core::service",
+            "rma_core::engine",
+            "rma_core::portal",
+        ],
+        but: &[],
+        why: "frames of all services are sealed and opened alike",
+    },
+    Never {
         who: "rma_core::portal",
         from: &["rma_core::nic", "rma_core::engine", "rma_core::executor"],
         but: &[],

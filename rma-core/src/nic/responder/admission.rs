@@ -17,11 +17,12 @@ use crate::{
     nic::{
         NicConfig,
         region_table::{Decoy, PREFETCH_MAX},
-        security::{Authentic, Opened, OpenedWith, RequestSeal},
+        security::{Opened, OpenedWith, RequestSeal},
         tables::Tables,
     },
     op::{OpStatus, OpType},
     port::SourcePort,
+    seal::Authentic,
     time::Instant,
     wire::{Frame, Header},
 };
@@ -200,7 +201,7 @@ impl Admission {
         reason: DropReason,
         tables: &Tables<'_>,
     ) -> DropReason {
-        let was_authentic = opened.authentic
+        let was_authentic = opened.right_tag.is_some()
             && matches!(opened.with, OpenedWith::Revision(it) if it != Decoy::REVISION);
         let previous = tables.regions.previous().to_compare(asked.header.region);
         // An initiator that had the key before a rotation is told, however many strangers ask at

@@ -333,7 +333,7 @@ impl PendingWrites {
             Some(_) => self.accept_data(clock, claims, frame.bytes, opened, tables),
             None => Err(DropReason::UnknownPendingWrite),
         };
-        if opened.authentic && is_secret {
+        if opened.right_tag.is_some() && is_secret {
             // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of
             // one. Also not of the second of two copies, which finds no entry any more.
             frame.bytes.fill(0);

@@ -29,7 +29,6 @@ use crate::{
     nic::{
         region_table::RegionTable,
         responder::records::{Asker, Known, OutcomeRecords, RecordIndex},
-        security::Authentic,
         solicitation_window::{SolicitationWindow, Solicitor},
         tables::Tables,
     },
@@ -37,6 +36,7 @@ use crate::{
     outcome::{Done, Verdict},
     receive_queue::{Event, Receive},
     region::RegionId,
+    seal::Authentic,
     time::{Clock, Instant},
     wire::{
         AcknowledgementWithResult, Mutation, SettleRequest,
