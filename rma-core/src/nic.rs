@@ -19,7 +19,6 @@ mod delays;
 mod dispatch;
 mod gather;
 mod gauges;
-mod granules;
 mod initiator;
 mod memory;
 mod other_version;

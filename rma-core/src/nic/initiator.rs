@@ -24,7 +24,6 @@ use rma_shm::Line;
 use super::{
     NicConfig,
     counters::NicCounters,
-    granules::Granules,
     security::RequestSeal,
     solicitation_window::{SolicitationWindow, Solicitor},
     tables::Tables,
@@ -34,6 +33,7 @@ use crate::{
     backend::TxFrame,
     command::{Command, CommandOp, CommandSlotId, Completion, Ending, Transfer},
     error::CommandError,
+    granules::Granules,
     index_list::{IndexList, Links},
     op::{ClassOfService, Moves, OpStatus},
     port::SourcePort,

@@ -17,10 +17,9 @@ use crate::{
     command::{CommandOp, CommandSlotId, Transfer},
     crypto::{EngineId, Iv},
     error::DropReason,
+    granules::cut,
     limits::GRANULE,
-    nic::{
-        granules::cut, security::Opened, solicitation_window::SolicitationWindow, tables::Tables,
-    },
+    nic::{security::Opened, solicitation_window::SolicitationWindow, tables::Tables},
     op::ClassOfService,
     outcome::OpName,
     time::{Clock, Instant},

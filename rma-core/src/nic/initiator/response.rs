@@ -10,9 +10,9 @@ use crate::{
     command::{CommandOp, Transfer},
     crypto::EngineId,
     error::DropReason,
+    granules::Granules,
     limits::GRANULE,
     nic::{
-        granules::Granules,
         security::{Opened, payload_of},
         solicitation_window::SolicitationWindow,
         tables::Tables,

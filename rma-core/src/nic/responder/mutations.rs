@@ -55,10 +55,10 @@ use crate::{
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
     fair_queue::{Bucket, FairLinks, FairQueue},
+    granules::Granules,
     index_list::{IndexList, Links},
     nic::{
         NicConfig,
-        granules::Granules,
         region_table::RegionTable,
         security::{Opened, payload_of},
         solicitation_window::{SolicitationWindow, Solicitor},

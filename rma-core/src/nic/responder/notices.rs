@@ -11,7 +11,6 @@
 //! without a token counts as empty until the next one comes, which is a matter of
 //! [`Notices::poll_timeout`]: nobody spins over it.
 
-mod limiter;
 mod told_requests;
 
 use super::admission::Asked;
@@ -21,12 +20,12 @@ use crate::{
     error::{DropReason, NotSent},
     fair_queue::{BucketSecret, FairLinks, FairQueue},
     nic::{NicConfig, NicCounters, security::Security},
+    notice_limiter::NoticeLimiter,
     op::{ClassOfService, OpStatus},
     port::Port,
     time::Instant,
     wire::{Failure, failure::FAILURE_LEN},
 };
-use limiter::NoticeLimiter;
 pub(in crate::nic) use told_requests::ToldRequests;
 
 /// How many notices of one cause may wait. Larger: more is told of a burst that is faster than the

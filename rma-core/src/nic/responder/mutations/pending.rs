@@ -7,7 +7,8 @@ use crate::{
     backend::{Transmit, TxFrame},
     crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
-    nic::{granules::Granules, responder::admission::Asked, tables::Tables},
+    granules::Granules,
+    nic::{responder::admission::Asked, tables::Tables},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{

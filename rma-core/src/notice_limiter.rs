@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 /// Tokens are counted in nanoseconds of earned time, so that there is no rounding.
 #[derive(Debug)]
-pub(super) struct NoticeLimiter {
+pub(crate) struct NoticeLimiter {
     nanos_per_notice: u64,
     earned_nanos: u64,
     seen: Instant,
@@ -18,7 +18,7 @@ pub(super) struct NoticeLimiter {
 const BURST: u64 = 256;
 
 impl NoticeLimiter {
-    pub(super) const fn new(notices_per_second: u32) -> Self {
+    pub(crate) const fn new(notices_per_second: u32) -> Self {
         let nanos_per_notice = if notices_per_second == 0 {
             u64::MAX
         } else {
@@ -30,30 +30,30 @@ impl NoticeLimiter {
     }
 
     /// Whether no notice may ever go.
-    pub(super) const fn admits_none(&self) -> bool {
+    pub(crate) const fn admits_none(&self) -> bool {
         self.nanos_per_notice == u64::MAX
     }
 
     /// It is `now`: tokens have come since it was last.
-    pub(super) fn note_time(&mut self, now: Instant) {
+    pub(crate) fn note_time(&mut self, now: Instant) {
         let most = self.nanos_per_notice.saturating_mul(BURST);
         self.earned_nanos = self.earned_nanos.saturating_add(now.nanos_since(self.seen)).min(most);
         self.seen = now;
     }
 
     /// How many notices may go, as far as time was noted.
-    pub(super) const fn tokens(&self) -> u64 {
+    pub(crate) const fn tokens(&self) -> u64 {
         // A rate of zero is a price that nobody can pay.
         if self.admits_none() { 0 } else { self.earned_nanos / self.nanos_per_notice }
     }
 
     /// A notice goes. There was a token for it.
-    pub(super) const fn spend(&mut self) {
+    pub(crate) const fn spend(&mut self) {
         self.earned_nanos -= self.nanos_per_notice;
     }
 
     /// When the next token comes. To be asked where there is none.
-    pub(super) const fn next_at(&self) -> Option<Instant> {
+    pub(crate) const fn next_at(&self) -> Option<Instant> {
         if self.admits_none() {
             return None;
         }

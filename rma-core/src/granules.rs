@@ -10,7 +10,7 @@ use crate::limits::GRANULE;
 /// for in the end is the last one alone, and that should be short. But not tiny, which would be a
 /// frame for nearly nothing: then the rest is cut evenly. (Measured when this was written, on a
 /// veth pair in turns with the raw floor: 4 KiB at an MTU of 3400 took 7.3 µs in place of 7.5.)
-pub(super) fn cut(left: usize, most: usize) -> usize {
+pub(crate) fn cut(left: usize, most: usize) -> usize {
     const GRANULE_LEN: usize = GRANULE as usize;
     if left <= most {
         return left;
@@ -23,28 +23,28 @@ pub(super) fn cut(left: usize, most: usize) -> usize {
 
 /// Which granules of an op have arrived: one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Granules(u64);
+pub(crate) struct Granules(u64);
 
 impl Granules {
     /// No granule.
-    pub(super) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     /// Those of the bytes from `start` to `end`, exclusive, of an op.
-    pub(super) const fn of(start: u32, end: u32) -> Self {
+    pub(crate) const fn of(start: u32, end: u32) -> Self {
         let (first, past) = (start / GRANULE, end.div_ceil(GRANULE));
         Self(ones(past) & !ones(first))
     }
 
     /// Whether the cut from `start` to `end` is one that an op of `size` bytes may have.
-    pub(super) const fn may_be_cut(start: u32, end: u32, size: u32) -> bool {
+    pub(crate) const fn may_be_cut(start: u32, end: u32, size: u32) -> bool {
         start < end && end <= size && (end.is_multiple_of(GRANULE) || end == size)
     }
 
-    pub(super) const fn meets(self, other: Self) -> bool {
+    pub(crate) const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub(super) const fn with(self, other: Self) -> Self {
+    pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
