@@ -1,16 +1,25 @@
 //! How the data of an op is cut into frames, and which of them have arrived: read responses and
-//! solicited data alike.
+//! solicited data alike, and whatever another service cuts so. Normative text: `docs/WIRE.md`,
+//! section 5.
+//!
+//! What is sent is cut by [`cut`] alone, and what is received is checked by
+//! [`Granules::may_be_cut`]: a receiver takes any cut at whole granules, not this one only.
+//!
+//! [`cut`] and the check are for data of any length. A [`Granules`] is one word, and so tracks what
+//! has arrived of up to [`OP_SIZE_MAX`](crate::limits::OP_SIZE_MAX) bytes.
 
 use crate::limits::GRANULE;
 
 /// How many of the `left` bytes of an op go into the next frame: as few frames as `most` bytes each
-/// allow, whole granules but for the last.
+/// allow, whole granules but for the last. At least a granule, if there is as much left, whatever
+/// `most` says.
 ///
 /// All but the last are full: the receiver opens one while the next is under way, so what it waits
 /// for in the end is the last one alone, and that should be short. But not tiny, which would be a
 /// frame for nearly nothing: then the rest is cut evenly. (Measured when this was written, on a
 /// veth pair in turns with the raw floor: 4 KiB at an MTU of 3400 took 7.3 µs in place of 7.5.)
-pub(crate) fn cut(left: usize, most: usize) -> usize {
+#[must_use]
+pub fn cut(left: usize, most: usize) -> usize {
     const GRANULE_LEN: usize = GRANULE as usize;
     if left <= most {
         return left;
@@ -21,30 +30,38 @@ pub(crate) fn cut(left: usize, most: usize) -> usize {
     if last >= most / 4 { most } else { left.div_ceil(frames).next_multiple_of(GRANULE_LEN) }
 }
 
-/// Which granules of an op have arrived: one bit each.
+/// Which granules of an op have arrived: one bit each, of at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Granules(u64);
+pub struct Granules(u64);
 
 impl Granules {
     /// No granule.
-    pub(crate) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
 
-    /// Those of the bytes from `start` to `end`, exclusive, of an op.
-    pub(crate) const fn of(start: u32, end: u32) -> Self {
+    /// Those of the bytes from `start` to `end`, exclusive, of an op: at most
+    /// [`OP_SIZE_MAX`](crate::limits::OP_SIZE_MAX). What is above has no bits.
+    #[must_use]
+    pub const fn of(start: u32, end: u32) -> Self {
         let (first, past) = (start / GRANULE, end.div_ceil(GRANULE));
         Self(ones(past) & !ones(first))
     }
 
-    /// Whether the cut from `start` to `end` is one that an op of `size` bytes may have.
-    pub(crate) const fn may_be_cut(start: u32, end: u32, size: u32) -> bool {
+    /// Whether the cut from `start` to `end` is one that an op of `size` bytes may have, if `start`
+    /// is where a granule begins.
+    #[must_use]
+    pub const fn may_be_cut(start: u32, end: u32, size: u32) -> bool {
         start < end && end <= size && (end.is_multiple_of(GRANULE) || end == size)
     }
 
-    pub(crate) const fn meets(self, other: Self) -> bool {
+    /// Whether one of them is among `other` as well.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub(crate) const fn with(self, other: Self) -> Self {
+    /// These and `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }

@@ -1,24 +1,29 @@
-//! A token bucket for failure notices under the reserved key (P10): whatever floods of requests
-//! come, a bounded rate of replies goes.
+//! A token bucket for failure notices under a key that is no secret (P10): whatever floods of
+//! frames come, a bounded rate of replies goes.
 //!
 //! A token is spent when a notice is sent, and not when its cause comes: otherwise notices that
 //! never go would use up what others could have had.
 
 use crate::time::Instant;
 
+/// A rate of notices, and how many may go by it. A token is the right to send one.
+///
 /// Tokens are counted in nanoseconds of earned time, so that there is no rounding.
 #[derive(Debug)]
-pub(crate) struct NoticeLimiter {
+pub struct NoticeLimiter {
     nanos_per_notice: u64,
     earned_nanos: u64,
     seen: Instant,
 }
 
 /// How many notices may go out at once after a pause.
-const BURST: u64 = 256;
+pub const BURST: u64 = 256;
 
 impl NoticeLimiter {
-    pub(crate) const fn new(notices_per_second: u32) -> Self {
+    /// A limiter that admits so many notices a second in the long run, and a [`BURST`] at first. 0:
+    /// none ever.
+    #[must_use]
+    pub const fn new(notices_per_second: u32) -> Self {
         let nanos_per_notice = if notices_per_second == 0 {
             u64::MAX
         } else {
@@ -30,30 +35,33 @@ impl NoticeLimiter {
     }
 
     /// Whether no notice may ever go.
-    pub(crate) const fn admits_none(&self) -> bool {
+    #[must_use]
+    pub const fn admits_none(&self) -> bool {
         self.nanos_per_notice == u64::MAX
     }
 
     /// It is `now`: tokens have come since it was last.
-    pub(crate) fn note_time(&mut self, now: Instant) {
+    pub fn note_time(&mut self, now: Instant) {
         let most = self.nanos_per_notice.saturating_mul(BURST);
         self.earned_nanos = self.earned_nanos.saturating_add(now.nanos_since(self.seen)).min(most);
         self.seen = now;
     }
 
     /// How many notices may go, as far as time was noted.
-    pub(crate) const fn tokens(&self) -> u64 {
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
         // A rate of zero is a price that nobody can pay.
         if self.admits_none() { 0 } else { self.earned_nanos / self.nanos_per_notice }
     }
 
-    /// A notice goes. There was a token for it.
-    pub(crate) const fn spend(&mut self) {
-        self.earned_nanos -= self.nanos_per_notice;
+    /// A notice goes. There was a token for it, by [`NoticeLimiter::tokens`].
+    pub const fn spend(&mut self) {
+        self.earned_nanos = self.earned_nanos.saturating_sub(self.nanos_per_notice);
     }
 
     /// When the next token comes. To be asked where there is none.
-    pub(crate) const fn next_at(&self) -> Option<Instant> {
+    #[must_use]
+    pub const fn next_at(&self) -> Option<Instant> {
         if self.admits_none() {
             return None;
         }
