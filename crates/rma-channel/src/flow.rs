@@ -26,7 +26,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    link::Link,
+    link::{Link, if_room},
     registrar::{Peer, Registrar},
     ring::{Position, WORD},
     terms::OpenError,
@@ -236,13 +236,8 @@ impl Teller {
             let _ = self.word.store(0, tail.to_bits().to_le());
             let (grant, local) = (&self.grant, &self.word);
             let word = Piece { grant, remote_offset: 0, local, local_offset: 0, len: WORD };
-            match link.submit(now, &Call::of(&[word])) {
-                Ok(call) => {
-                    (self.telling, self.quiet, self.riding) = (Some((call, tail, now)), None, None);
-                }
-                // Others of the link are over sooner or later.
-                Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {}
-                Err(error) => return Err(error),
+            if let Some(call) = if_room(link.submit(now, &Call::of(&[word])))? {
+                (self.telling, self.quiet, self.riding) = (Some((call, tail, now)), None, None);
             }
         }
         Ok(failed)

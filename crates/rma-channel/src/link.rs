@@ -146,3 +146,14 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.copied_bytes += bytes as u64;
     }
 }
+
+/// The call, or `None` if its link had no room for it: others of that are over sooner or later.
+pub(crate) const fn if_room(
+    issued: Result<CallId, CallError>,
+) -> Result<Option<CallId>, CallError> {
+    match issued {
+        Ok(call) => Ok(Some(call)),
+        Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

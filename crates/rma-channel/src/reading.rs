@@ -25,7 +25,7 @@
 use core::time::Duration;
 
 use rma_core::{
-    executor::{Call, CallError, CallId, CallStatus, Piece},
+    executor::{Call, CallId, CallStatus, Piece},
     grant::Grant,
     op::OpStatus,
     portal::CommandPortal,
@@ -36,7 +36,7 @@ use rma_shm::Region;
 
 use crate::{
     flow::{self, Teller},
-    link::Link,
+    link::{Link, if_room},
     readers::{COUNTS, FREED, START},
     receiver::ReceiveError,
     registrar::Registrar,
@@ -327,10 +327,5 @@ pub(crate) fn submit<P: AsMut<CommandPortal>>(
     now: Instant,
     piece: &Piece<'_>,
 ) -> Result<Option<CallId>, ReceiveError> {
-    match link.submit(now, &Call::of(core::slice::from_ref(piece))) {
-        Ok(call) => Ok(Some(call)),
-        // Others of the link are over sooner or later.
-        Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    Ok(if_room(link.submit(now, &Call::of(core::slice::from_ref(piece))))?)
 }

@@ -132,7 +132,8 @@ pub enum SendError {
         status: CallStatus,
     },
     /// This sender has no grant for the present epoch of the channel: its receiver has taken back
-    /// what dead senders had reserved too often since, or has been opened anew.
+    /// what dead senders had reserved too often since, or what this one had, or has been opened
+    /// anew.
     #[error(
         "none of the {epochs} epochs that this sender has grants for is the channel's present one; ask its receiver \
          for new terms, and send again what is not accepted"

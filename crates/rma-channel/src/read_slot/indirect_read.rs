@@ -32,8 +32,10 @@
 //! joined. They are offered anew what they had, and write again what was refused meanwhile:
 //! nothing of theirs is lost or doubled. One whose op was in doubt just then is told that nobody
 //! knows ([`CallStatus::Unknown`](rma_core::executor::CallStatus::Unknown)). The sender itself is
-//! out, and is admitted anew if it is to be in. It finds out when it writes, as that is refused; if
-//! it has no buffer it is told nothing, and stays full.
+//! out, and is told so ([`SendError::Revoked`](crate::SendError::Revoked)): as well as may be, for
+//! as long as a refusal is tried again. If its host did not run for longer than that, it finds out
+//! when it writes; or not at all, if it has no buffer, and stays full. It is admitted anew if it is
+//! to be in.
 //!
 //! # Whom to let in
 //!
@@ -41,6 +43,7 @@
 //! nobody else, and what it says that cannot be costs it its seat ([`Standing::Malformed`]), and
 //! nobody else anything.
 
+mod farewell;
 mod offers;
 mod receiver;
 mod sender;

@@ -195,10 +195,7 @@ fn run_seed(row: &Row, seed: u64) -> Report {
         run.pass(timeout * 20);
         run.check_end();
     } else {
-        if let Some(index) = out {
-            run.give_up(index);
-        }
-        // What has gone wrong before may yet come out.
+        // What has gone wrong before may yet come out; and who is out is told so.
         run.finish();
         run.check_end();
         if !run.is_broken_but(out) {

@@ -217,9 +217,7 @@ fn what_was_lent_to_a_sender_that_stops_is_taken_back_and_the_others_go_on() {
             let is_asleep = hops % 3 > 0;
             let after = Duration::from_micros(100 * (hops % 5));
             run.take_back(index, is_asleep.then_some(asleep), after);
-            if is_asleep {
-                run.give_up(index);
-            }
+            // Who wakes up with something to send is told that it is out.
             run.finish();
             run.check_all_came_but(Some(index));
             told += u64::from(run.streams[index].broken.is_some());

@@ -58,14 +58,4 @@ impl Run {
         end.take_back(&mut self.world.registrar(reader.node), from);
         self.look();
     }
-
-    /// Who was taken back sends nothing more, once it had time to be told.
-    pub(crate) fn give_up(&mut self, index: usize) {
-        while !self.world.is_running(self.streams[index].node) {
-            self.step();
-        }
-        self.pass(self.world.timing().timeout * 20);
-        // Who was lent nothing just then is told nothing, and waits.
-        self.streams[index].left = 0;
-    }
 }

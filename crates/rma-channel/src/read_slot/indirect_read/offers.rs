@@ -141,6 +141,9 @@ impl Offer {
     pub(super) const NUMBERS: u32 = 1 << 26;
     const EPOCHS: u8 = 1 << 6;
 
+    /// What a sender is told that is out: nobody has grants for that epoch.
+    pub(super) const NO_MORE: Self = Self { number: 0, epoch: Self::EPOCHS - 1, offset: 0 };
+
     /// `epoch` counts from when the sender has joined; beyond what it can have grants for, it is
     /// all the same.
     pub(super) fn new(number: Position, epoch: u64, offset: u64) -> Self {

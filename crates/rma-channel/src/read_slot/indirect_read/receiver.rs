@@ -17,7 +17,10 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::offers::{Again, Borrower, EACH, IndirectConfig, MEMORY_MAX, Standing};
+use super::{
+    farewell::Farewell,
+    offers::{Again, Borrower, EACH, IndirectConfig, MEMORY_MAX, Standing},
+};
 use crate::{
     arrivals::Arrivals,
     close::{Close, Registered, opened},
@@ -102,6 +105,8 @@ pub struct Receiver {
     /// The number of the next seat.
     next_seat: u64,
     notices: Vec<Notice>,
+    /// Who is out, and to be told so.
+    farewells: Vec<Farewell>,
     /// Messages that have come and were not claimed.
     ready: VecDeque<(Record, Peer)>,
     /// How many were claimed.
@@ -194,6 +199,7 @@ impl Receiver {
                 seats: BTreeMap::new(),
                 next_seat: 0,
                 notices: Vec::new(),
+                farewells: Vec::new(),
                 ready: VecDeque::new(),
                 next: Position::ZERO,
                 taken_back: Vec::new(),
@@ -247,9 +253,10 @@ impl Receiver {
     }
 
     /// Takes back what a sender has that it has written no message into, and all that it could do:
-    /// it is none any more. Messages that have come in order stay where they are. The others go on
-    /// in the next epoch, but for those whose grants are used up: they need new terms. Returns
-    /// where the buffers begin that are the application's again, if it offers them itself.
+    /// it is none any more, and is told so by the next polls, if it can be. Messages that have come
+    /// in order stay where they are. The others go on in the next epoch, but for those whose grants
+    /// are used up: they need new terms. Returns where the buffers begin that are the application's
+    /// again, if it offers them itself.
     ///
     /// # Errors
     /// If the host refuses. It is to be tried again, and until then nobody can write.
@@ -264,7 +271,8 @@ impl Receiver {
         let is_out = |seat: &Seat| seat.peer == from;
         let seats: Vec<u64> =
             self.seats.iter().filter(|(_, seat)| is_out(seat)).map(|(&number, _)| number).collect();
-        self.seats.retain(|_, seat| !is_out(seat));
+        let out = seats.iter().filter_map(|number| self.seats.remove(number)?.grant);
+        self.farewells.extend(out.map(Farewell::new));
         let is_void = |lend: &Lend| seats.contains(&lend.seat) && lend.stage != Stage::Out;
         let void = self.lent.iter().filter(|(_, lend)| is_void(lend)).map(|(&offset, _)| offset);
         self.taken_back.extend(void);
@@ -384,15 +392,16 @@ impl Claims for Receiver {
         }
     }
 
-    /// When a sender is told again that has refused to be.
+    /// When a sender is told again that could not be.
     fn poll_timeout(&self) -> Option<Instant> {
         let idle = self.notices.iter().filter(|notice| notice.call.is_none());
-        idle.filter_map(|notice| notice.again.map(|it| it.at)).min()
+        let notices = idle.filter_map(|notice| notice.again.map(|it| it.at));
+        notices.chain(self.farewells.iter().filter_map(Farewell::at)).min()
     }
 }
 
 impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
-    /// Lends what is free, and tells of it.
+    /// Lends what is free, and tells of it; and those that are out that they are.
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         self.gather();
         if self.may_lend {
@@ -406,6 +415,7 @@ impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
                 self.notices.swap_remove(index);
             }
         }
+        self.farewells.retain_mut(|it| it.tell(link, now, self.config.patience));
         Ok(())
     }
 }

@@ -98,7 +98,7 @@ pub struct Sender {
     /// Up to where messages are processed, as far as offers say.
     tail: Position,
     malformed: Option<Malformed>,
-    /// There is an epoch that this sender has no grants for.
+    /// There is an epoch that this sender has no grants for, or it is out.
     is_revoked: bool,
     /// The first message that has failed, as far as is known.
     failed: Option<(Position, CallStatus)>,
@@ -182,6 +182,11 @@ impl Sender {
     /// A NOTIFY has told this.
     pub(super) fn told(&mut self, word: u64) -> Result<(), Malformed> {
         let Offer { number, epoch, offset } = Offer::from_word(word);
+        let epoch = usize::from(epoch);
+        if epoch >= self.ahead.count() {
+            self.is_revoked = true;
+            return Ok(());
+        }
         let ahead = number.wrapping_sub(self.tail.to_bits() as u32) % Offer::NUMBERS;
         if ahead >= Offer::NUMBERS / 2 {
             // It was told before, and its buffer has had its message since.
@@ -194,11 +199,6 @@ impl Sender {
         let malformed = Malformed::Offer { number: number.to_bits(), offset, end };
         if number.since(self.tail) >= head.since(self.tail) + lent || !is_within {
             return Err(malformed);
-        }
-        let epoch = usize::from(epoch);
-        if epoch >= self.ahead.count() {
-            self.is_revoked = true;
-            return Ok(());
         }
         if number.since(self.tail) >= head.since(self.tail) {
             let place = number.since(head) as usize;
@@ -238,6 +238,11 @@ impl Sender {
         for sent in &mut self.sent {
             if let Some(outcome) = sent.call.and_then(|call| link.take(call)) {
                 sent.end(now, outcome.status, self.config.patience);
+            }
+            // What was refused is refused for ever.
+            if self.is_revoked && sent.call.is_none() {
+                let refused = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
+                sent.status.get_or_insert(refused);
             }
         }
         while let Some(sent) = self.sent.front()

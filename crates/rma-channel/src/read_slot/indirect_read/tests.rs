@@ -1,5 +1,7 @@
 //! Buffers that are lent, against an engine in the test's hands.
 
+mod taken_back;
+
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -349,70 +351,6 @@ fn an_offer_is_told_until_it_has_come_and_one_that_comes_twice_is_no_news() {
     assert!(it.receive().is_some());
     it.settle();
     assert_eq!((it.senders[0].told(word), it.senders[0].offered()), (Ok(()), 1), "it is old");
-}
-
-#[test]
-fn a_sender_that_is_gone_is_lent_nothing_more_and_what_it_had_is_taken_back() {
-    let mut it = Ends::pool(6, 5);
-    it.settle();
-    assert_eq!(it.has(), [3, 3]);
-    // Of the other's messages the first is there, the second is not, the third is; of ours none.
-    let names: Vec<_> =
-        (0..3).map(|number| it.send(1, &message(1, number, 100)).unwrap()).collect();
-    it.send(0, b"ours").unwrap();
-    it.bench.turn();
-    it.process(1).taken.truncate(3);
-    let Bench { host, other, .. } = &mut it.bench;
-    other.apply(host, 2);
-    other.apply(host, 0);
-    assert_eq!(it.poll(), [Ok(()), Ok(())]);
-    assert_eq!(it.senders[1].test(names[2]), SendState::Accepted);
-
-    let back = it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
-    assert_eq!((back, it.has()), (vec![], vec![3]), "a pool has them");
-    let Bench { host, us, other, .. } = &mut it.bench;
-    assert_eq!(other.apply(host, 0), OpStatus::RemoteAuthenticationFailure, "it wakes up late");
-    assert_eq!(us.apply(host, 0), OpStatus::RemoteAuthenticationFailure);
-    it.bench.turn();
-    it.settle();
-    assert_eq!(it.receive(), Some((OTHER, message(1, 0, 100))), "it had come in order");
-    assert_eq!(it.receive(), Some((PEER, b"ours".to_vec())), "it was written in the next epoch");
-    assert_eq!(it.receive(), None);
-    it.settle();
-    assert_eq!(it.has(), [5], "what the other had is ours");
-    // It finds out by itself.
-    let mut polled = Ok(());
-    for _ in 0..600 {
-        it.bench.later(Duration::from_millis(5));
-        polled = it.poll().remove(1);
-        it.bench.apply_all();
-    }
-    let status = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
-    assert_eq!(polled, Err(SendError::Broken { handle: names[1], status }));
-
-    // It comes back, and is a sender like any other.
-    it.senders[1] = join(&mut it.bench, &mut it.receiver, OTHER);
-    it.settle();
-    it.send(1, b"again").unwrap();
-    it.settle();
-    assert_eq!(it.receive(), Some((OTHER, b"again".to_vec())));
-}
-
-#[test]
-fn who_has_no_grants_for_the_epoch_is_told_so() {
-    let mut it = Ends::pool(3, 1);
-    let nobody = Peer { pid: rma_core::addr::Pid(99), ..PEER };
-    it.settle();
-    for epoch in 0..3 {
-        it.send(0, b"still in").unwrap();
-        it.settle();
-        assert!(it.receive().is_some(), "epoch {epoch}");
-        it.settle();
-        it.receiver.take_back(&mut it.bench.host, nobody).unwrap();
-        it.settle();
-    }
-    assert_eq!(it.send(0, b"out"), Err(SendError::Revoked { epochs: 3 }));
-    assert_eq!(it.poll(), vec![Err(SendError::Revoked { epochs: 3 }); 2]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Who is lent which buffer, and is told of it.
 
 use rma_core::{
-    executor::{CallError, CallStatus, OpCall},
+    executor::{CallStatus, OpCall},
     op::OpStatus,
     portal::{Change, CommandPortal},
     time::Instant,
@@ -11,7 +11,13 @@ use super::{
     super::offers::{Again, Offer, OfferError, Standing},
     Lend, Notice, Receiver, Seat, Stage,
 };
-use crate::{link::Link, reading::is_passing, receiver::ReceiveError, registrar::Peer, ring::WORD};
+use crate::{
+    link::{Link, if_room},
+    reading::is_passing,
+    receiver::ReceiveError,
+    registrar::Peer,
+    ring::WORD,
+};
 
 impl Receiver {
     /// Lends a buffer of the application's to a sender, for its next message for which there is
@@ -126,13 +132,10 @@ impl Receiver {
         }
         let offer = Offer::new(notice.number, present - seat.epoch, notice.offset);
         let change = Change::Notify { immediate: offer.to_word() };
-        match link.submit_op(now, &OpCall::of(&grant, change)) {
-            Ok(call) => notice.call = Some((call, present)),
-            // Others of the link are over sooner or later.
-            Err(CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_)) => {
-                notice.again = None;
-            }
-            Err(error) => return Err(error.into()),
+        let issued = if_room(link.submit_op(now, &OpCall::of(&grant, change)))?;
+        match issued {
+            Some(call) => notice.call = Some((call, present)),
+            None => notice.again = None,
         }
         Ok(true)
     }
