@@ -41,6 +41,7 @@ mod epochs;
 mod flow;
 #[cfg(test)]
 mod hand;
+mod image;
 mod into;
 pub mod link;
 pub mod numbered;

@@ -1,6 +1,7 @@
 //! What a receiver does, whichever channel it is of: the paper's receiver API (§6).
 
 use core::fmt;
+use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallError, CallStatus},
@@ -84,6 +85,29 @@ impl Claim {
     #[must_use]
     pub const fn sender(&self) -> Option<Peer> {
         self.from
+    }
+}
+
+/// Messages of many senders that have come and were not handed out: each has its name by when it
+/// is.
+#[derive(Debug, Default)]
+pub(crate) struct Come {
+    messages: VecDeque<(Record, Peer)>,
+    /// How many were handed out.
+    next: Position,
+}
+
+impl Come {
+    pub(crate) fn push(&mut self, record: Record, from: Peer) {
+        self.messages.push_back((record, from));
+    }
+
+    /// The next message.
+    pub(crate) fn claim(&mut self) -> Option<Claim> {
+        let (record, from) = self.messages.pop_front()?;
+        let position = self.next;
+        self.next = position.after(1);
+        Some(Claim { record: Record { position, ..record }, from: Some(from) })
     }
 }
 

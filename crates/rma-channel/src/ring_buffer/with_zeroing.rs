@@ -3,14 +3,7 @@
 
 use core::ops::Range;
 
-use rma_core::{
-    executor::{Call, OpCall, Piece, Publish},
-    limits::OP_SIZE_MAX,
-    op::OpType,
-    portal::{Change, CommandPortal, Source},
-    region::RegisteredRegion,
-    time::Instant,
-};
+use rma_core::{op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant};
 
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
@@ -92,17 +85,8 @@ impl Sender {
         (region, offset): (&RegisteredRegion, u64),
     ) -> Result<SendHandle, SendError> {
         place.surround(region, offset, len);
-        let (grant, at) = (&self.parts.grant, place.remote_offset);
-        let submitted = if place.len <= OP_SIZE_MAX.into() {
-            let source = Source { region, offset, len: place.len as u32 };
-            let change = Change::OrderedWrite { remote_offset: at, source };
-            link.submit_op(now, &OpCall::of(grant, change))
-        } else {
-            let (remote_offset, local, local_offset) = (at, region, offset);
-            let piece = Piece { grant, remote_offset, local, local_offset, len: place.len };
-            let call = Call::of(core::slice::from_ref(&piece));
-            link.submit(now, &call.with(|it| it.publish = Publish::Ordered))
-        };
+        let to = (&self.parts.grant, place.remote_offset);
+        let submitted = link.submit_ordered(now, to, (region, offset, place.len));
         let call = submitted.map_err(|error| {
             self.writer.room_mut().untake(footprint(len));
             refused(error)

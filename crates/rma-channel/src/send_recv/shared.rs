@@ -15,20 +15,16 @@ use rma_core::{
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
-use rma_shm::Region;
 
 use super::{SharedConfig, checked_count, checked_len_max, one_by_one::OneByOne};
 use crate::{
     close::{Close, Registered, opened},
-    flow,
+    image::{Image, Lying},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
     registrar::{Peer, Registrar},
     ring::{Position, Record, padded},
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
+    sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
     terms::{Agreed, OpenError, Side, Terms},
 };
@@ -133,22 +129,11 @@ impl Blocking for Receiver {
 #[derive(Debug)]
 pub struct Sender {
     grant: Grant,
-    len_max: u32,
-    /// What messages that are copied are sent from: a place for each that may wait.
-    image: RegisteredRegion,
-    places: u64,
-    messages: OneByOne<Waiting>,
+    /// Of messages that wait.
+    image: Image,
+    messages: OneByOne<Lying>,
     /// For [`Close`].
     registered: Registered,
-}
-
-/// Where a message lies that waits.
-#[derive(Clone, Debug)]
-struct Waiting {
-    /// If not in the image.
-    region: Option<RegisteredRegion>,
-    offset: u64,
-    len: u32,
 }
 
 impl Sender {
@@ -169,15 +154,10 @@ impl Sender {
             let [_, len_max, _] = terms.agreed().numbers;
             let len_max = u32::try_from(len_max).unwrap_or(0);
             checked_len_max(len_max)?;
-            let len = u64::from(waiting) * padded(len_max);
-            let image = flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)?;
-            Ok(Self::new(grant, len_max, image, waiting))
+            let image = Image::open(registrar, waiting, len_max)?;
+            let (messages, registered) = (OneByOne::new(waiting), Registered::default());
+            Ok(Self { grant, image, messages, registered })
         })
-    }
-
-    fn new(grant: Grant, len_max: u32, image: RegisteredRegion, waiting: u16) -> Self {
-        let (messages, registered) = (OneByOne::new(waiting), Registered::default());
-        Self { grant, len_max, image, places: waiting as u64, messages, registered }
     }
 
     fn issue<P: AsMut<CommandPortal>>(
@@ -186,10 +166,9 @@ impl Sender {
         now: Instant,
     ) -> Result<(), SendError> {
         let Self { grant, image, messages, .. } = self;
-        messages.poll(link, |link, waiting| {
-            let Waiting { region, offset, len } = waiting;
-            let region = region.as_ref().unwrap_or(image);
-            let message = Source { region, offset: *offset, len: *len };
+        messages.poll(link, |link, lying| {
+            let (region, offset, len) = image.source(lying);
+            let message = Source { region, offset, len };
             //= channels#4.1-shared
             let change = Change::Send { message, immediate: 0 };
             link.submit_op(now, &OpCall::of(grant, change)).map_err(refused)
@@ -201,9 +180,9 @@ impl Sender {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (number, waiting): (Position, Waiting),
+        (number, lying): (Position, Lying),
     ) -> Result<SendHandle, SendError> {
-        self.messages.add(waiting);
+        self.messages.add(lying);
         if let Err(error) = self.issue(link, now) {
             self.messages.remove_last();
             return Err(error);
@@ -220,7 +199,7 @@ impl Close for Sender {
 
 impl Outgoing for Sender {
     fn len_max(&self) -> u32 {
-        self.len_max
+        self.image.len_max()
     }
 
     /// A message that is accepted stays so: nobody tells what is processed.
@@ -236,12 +215,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
-        let len = checked_len(message.len(), self.len_max)?;
+        checked_len(message.len(), self.len_max())?;
         let number = self.messages.next()?;
-        let offset = number.to_bits() % self.places * padded(self.len_max);
-        // The image has a place for each message that may wait.
-        let _ = self.image.write(offset, message);
-        let sent = self.add(link, now, (number, Waiting { region: None, offset, len }))?;
+        let lying = self.image.copy(number, message);
+        let sent = self.add(link, now, (number, lying))?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -259,9 +236,8 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (0, 0), self.len_max)?;
+        let lying = self.image.at(region, &range)?;
         let number = self.messages.next()?;
-        let (region, offset) = (Some(region.clone()), range.start);
-        self.add(link, now, (number, Waiting { region, offset, len }))
+        self.add(link, now, (number, lying))
     }
 }

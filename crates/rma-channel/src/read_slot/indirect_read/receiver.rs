@@ -1,10 +1,7 @@
 //! The receiver's end: who has which buffer, and what has come.
 
 use core::ops::Range;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use rma_core::{
     executor::CallId,
@@ -26,7 +23,7 @@ use crate::{
     close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
-    receiver::{self, Blocking, Claim, Claims, ReceiveError, RecoverError, read},
+    receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
     registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record},
     terms::{Half, Needs, OpenError, Side, Terms, TermsError},
@@ -108,9 +105,7 @@ pub struct Receiver {
     /// Who is out, and to be told so.
     farewells: Vec<Farewell>,
     /// Messages that have come and were not claimed.
-    ready: VecDeque<(Record, Peer)>,
-    /// How many were claimed.
-    next: Position,
+    come: Come,
     /// What was taken back, and not told yet.
     taken_back: Vec<u64>,
     /// For [`Close`].
@@ -200,8 +195,7 @@ impl Receiver {
                 next_seat: 0,
                 notices: Vec::new(),
                 farewells: Vec::new(),
-                ready: VecDeque::new(),
-                next: Position::ZERO,
+                come: Come::default(),
                 taken_back: Vec::new(),
                 registered: Registered::default(),
             })
@@ -355,7 +349,7 @@ impl Receiver {
             if let Some(lend) = self.lent.get_mut(&record.offset) {
                 lend.stage = Stage::Out;
             }
-            self.ready.push_back((record, seat.peer));
+            self.come.push(record, seat.peer);
         }
         Ok(())
     }
@@ -370,10 +364,7 @@ impl Close for Receiver {
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
         self.gather();
-        let Some((record, peer)) = self.ready.pop_front() else { return Ok(None) };
-        let position = self.next;
-        self.next = position.after(1);
-        Ok(Some(Claim { record: Record { position, ..record }, from: Some(peer) }))
+        Ok(self.come.claim())
     }
 
     fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {

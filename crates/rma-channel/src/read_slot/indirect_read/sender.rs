@@ -8,24 +8,20 @@ use rma_core::{
     op::OpStatus,
     portal::CommandPortal,
     receive_queue::ReceiveQueue,
-    region::{Permissions, RegisteredRegion},
+    region::RegisteredRegion,
     time::Instant,
 };
-use rma_shm::Region;
 
 use super::offers::{Again, IndirectConfig, LAST, NEEDS, OTHERS, Offer};
 use crate::{
     close::{Close, Registered, opened_with},
     epochs::Ahead,
-    flow,
+    image::{Image, Lying},
     link::Link,
     read_ring::notify_receiver::open_queue,
     registrar::{Peer, Registrar},
     ring::{Malformed, Position},
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
+    sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
     terms::{OpenError, Side, Terms, TermsError},
 };
@@ -41,10 +37,7 @@ struct Lent {
 /// A message.
 #[derive(Debug)]
 struct Sent {
-    /// Where it lies, if not in the image.
-    region: Option<RegisteredRegion>,
-    offset: u64,
-    len: u32,
+    lying: Lying,
     /// Where it goes.
     to: Lent,
     /// In which epoch that was tried.
@@ -87,8 +80,8 @@ pub struct Sender {
     config: IndirectConfig,
     ahead: Ahead,
     queue: ReceiveQueue,
-    /// What messages that are copied are written from: a place for each that may be under way.
-    image: RegisteredRegion,
+    /// Of messages that may be under way.
+    image: Image,
     /// Offers for messages that are not sent, from that of the next on.
     offers: VecDeque<Option<Lent>>,
     /// What was sent, and is not over or not processed.
@@ -126,8 +119,7 @@ impl Sender {
                 return Err(TermsError::Disagree { theirs, ours }.into());
             }
             let config = IndirectConfig::told(&theirs)?;
-            let len = u64::from(config.lent) * config.stride();
-            let image = flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)?;
+            let image = Image::open(registrar, config.lent, config.len_max)?;
             // Those that may come, and as many again that were told twice.
             let (queue, notify) = open_queue(registrar, 2 * config.lent, to)?;
             let terms = Terms::new(theirs, Side::Sender, vec![notify]);
@@ -302,10 +294,10 @@ impl Sender {
         link: &mut Link<P>,
         now: Instant,
         (number, to): (Position, Lent),
-        (region, offset, len): (Option<RegisteredRegion>, u64, u32),
+        lying: Lying,
     ) -> Result<SendHandle, SendError> {
         let (call, again, status, tried) = (None, None, None, to.epoch);
-        let mut sent = Sent { region, offset, len, to, tried, call, again, status };
+        let mut sent = Sent { lying, to, tried, call, again, status };
         let call = issue(link, now, (&self.ahead, &self.image), (number, &sent))?;
         sent.call = Some(call);
         self.offers.pop_front();
@@ -319,12 +311,13 @@ impl Sender {
 fn issue<P: AsMut<CommandPortal>>(
     link: &mut Link<P>,
     now: Instant,
-    (ahead, image): (&Ahead, &RegisteredRegion),
+    (ahead, image): (&Ahead, &Image),
     (number, sent): (Position, &Sent),
 ) -> Result<CallId, SendError> {
-    let Sent { region, offset, len, to, .. } = sent;
+    let Sent { lying, to, .. } = sent;
     let grants = (ahead.grant_in(to.epoch, LAST), ahead.grant_in(to.epoch, OTHERS));
-    let source = (region.as_ref().unwrap_or(image), *offset, (*len).into());
+    let (region, offset, len) = image.source(lying);
+    let source = (region, offset, len.into());
     link.submit_with_imm(now, grants, (to.offset, number.to_bits()), source).map_err(refused)
 }
 
@@ -364,13 +357,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
-        let len = checked_len(message.len(), self.config.len_max)?;
+        checked_len(message.len(), self.len_max())?;
         let next = self.next()?;
-        let place = next.0.to_bits() % u64::from(self.config.lent);
-        let offset = place * self.config.stride();
-        // The image has a place for each message that may be under way.
-        let _ = self.image.write(offset, message);
-        let sent = self.add(link, now, next, (None, offset, len))?;
+        let lying = self.image.copy(next.0, message);
+        let sent = self.add(link, now, next, lying)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -392,8 +382,8 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (0, 0), self.config.len_max)?;
+        let lying = self.image.at(region, &range)?;
         let next = self.next()?;
-        self.add(link, now, next, (Some(region.clone()), range.start, len))
+        self.add(link, now, next, lying)
     }
 }

@@ -1,7 +1,7 @@
 //! The receiver's end of shared slots.
 
 use core::{ops::Range, time::Duration};
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use rma_core::{
     portal::CommandPortal,
@@ -16,7 +16,7 @@ use crate::{
     close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
-    receiver::{self, Blocking, Claim, Claims, ReceiveError, RecoverError, read},
+    receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
     registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record},
     terms::{Agreed, OpenError, Side, Terms},
@@ -53,9 +53,7 @@ pub struct Receiver {
     /// By slot: since when it is waited for, if it is.
     since: Box<[Instant]>,
     /// Messages that have come and were not handed out.
-    come: VecDeque<(Record, Peer)>,
-    /// How many were handed out.
-    next: Position,
+    come: Come,
     /// What came that cannot be.
     malformed: Option<Malformed>,
     /// The regions are fenced and in order; how many slots were freed.
@@ -120,8 +118,7 @@ impl Receiver {
                 queue,
                 known: vec![Known::default(); slots.words().into()].into(),
                 since: vec![Instant::ZERO; slots.count.into()].into(),
-                come: VecDeque::new(),
-                next: Position::ZERO,
+                come: Come::default(),
                 malformed: None,
                 fenced: None,
                 registered: Registered::default(),
@@ -171,7 +168,7 @@ impl Receiver {
                 self.malformed = Some(malformed);
                 return Err(malformed);
             };
-            self.come.push_back((record, Peer { address: event.initiator, pid: event.pid }));
+            self.come.push(record, Peer { address: event.initiator, pid: event.pid });
         }
         Ok(())
     }
@@ -298,10 +295,7 @@ impl Close for Receiver {
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
         self.gather()?;
-        let Some((record, from)) = self.come.pop_front() else { return Ok(None) };
-        let position = self.next;
-        self.next = position.after(1);
-        Ok(Some(Claim { record: Record { position, ..record }, from: Some(from) }))
+        Ok(self.come.claim())
     }
 
     fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {

@@ -7,23 +7,19 @@ use rma_core::{
     executor::{CallId, CallStatus, OpCall},
     op::OpStatus,
     portal::{Change, CommandPortal},
-    region::{Permissions, RegisteredRegion},
+    region::RegisteredRegion,
     time::Instant,
 };
-use rma_shm::Region;
 
 use super::slots::{BITS, LAST, NEEDS, OTHERS, Slots, TAKE, bit};
 use crate::{
     close::{Close, Registered, opened},
     epochs::Ahead,
-    flow,
+    image::{Image, Lying},
     link::Link,
     registrar::Registrar,
     ring::Position,
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
+    sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
     terms::{OpenError, Side, Terms},
 };
@@ -45,15 +41,6 @@ const SEARCHES: u32 = 4;
 
 /// How many tries for a slot may fail on end, as others were quicker, until a sender waits.
 const MISSES: u32 = 4;
-
-/// A message that waits, or the first of which is under way.
-#[derive(Clone, Debug)]
-struct Waiting {
-    /// Where it lies, if not in the image.
-    region: Option<RegisteredRegion>,
-    offset: u64,
-    len: u32,
-}
 
 /// A COMPARE_SWAP that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -87,10 +74,10 @@ struct Lost {
 pub struct Sender {
     ahead: Ahead,
     slots: Slots,
-    /// What messages that are copied are written from: a place for each that may wait.
-    image: RegisteredRegion,
-    places: u16,
-    waiting: VecDeque<Waiting>,
+    /// Of messages that wait.
+    image: Image,
+    /// Messages that wait, or the first of which is under way.
+    waiting: VecDeque<Lying>,
     /// The number of the first that waits.
     first: Position,
     /// What is under way of the first, and into which slot.
@@ -135,13 +122,11 @@ impl Sender {
             let [count, len_max, micros] = terms.agreed().numbers;
             let slots = Slots::checked(count, len_max)?;
             let places = Slots::checked::<R::Error>(waiting.into(), len_max)?;
-            let image =
-                flow::region(registrar, Region::new(places.len() as usize)?, Permissions::NONE)?;
+            let image = Image::open(registrar, places.count, places.len_max)?;
             Ok(Self {
                 ahead: Ahead::new(grants, NEEDS.len()),
                 slots,
                 image,
-                places: waiting,
                 waiting: VecDeque::new(),
                 first: Position::ZERO,
                 write: None,
@@ -172,7 +157,7 @@ impl Sender {
     /// The number of the next message, if there is room for it to wait.
     fn next(&self) -> Result<Position, SendError> {
         self.check()?;
-        if self.waiting.len() == usize::from(self.places) {
+        if self.waiting.len() == self.image.places() {
             return Err(SendError::Full);
         }
         Ok(self.first.after(self.waiting.len() as u64))
@@ -183,7 +168,7 @@ impl Sender {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (number, message): (Position, Waiting),
+        (number, message): (Position, Lying),
     ) -> Result<SendHandle, SendError> {
         self.waiting.push_back(message);
         if let Err(error) = self.issue(link, now) {
@@ -319,11 +304,11 @@ impl Sender {
             && let Some(message) = self.waiting.front()
             && let Some(&taken) = self.taken.front()
         {
-            let region = message.region.as_ref().unwrap_or(&self.image);
-            let source = (region, message.offset, message.len.into());
+            let (region, offset, len) = self.image.source(message);
             // What is taken is of the present epoch, as far as is known.
             let grants = (self.ahead.grant(LAST), self.ahead.grant(OTHERS));
             let at = (u64::from(taken.slot) * self.slots.stride(), self.first.to_bits());
+            let source = (region, offset, len.into());
             match link.submit_with_imm(now, grants, at, source).map_err(refused) {
                 Ok(call) => {
                     self.taken.pop_front();
@@ -412,12 +397,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
-        let len = checked_len(message.len(), self.slots.len_max)?;
+        checked_len(message.len(), self.len_max())?;
         let number = self.next()?;
-        let offset = number.to_bits() % u64::from(self.places) * self.slots.stride();
-        // The image has a place for each message that may wait.
-        let _ = self.image.write(offset, message);
-        let sent = self.add(link, now, (number, Waiting { region: None, offset, len }))?;
+        let lying = self.image.copy(number, message);
+        let sent = self.add(link, now, (number, lying))?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -448,9 +431,8 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (0, 0), self.slots.len_max)?;
+        let lying = self.image.at(region, &range)?;
         let number = self.next()?;
-        let (region, offset) = (Some(region.clone()), range.start);
-        self.add(link, now, (number, Waiting { region, offset, len }))
+        self.add(link, now, (number, lying))
     }
 }
