@@ -86,6 +86,8 @@ fn check_told(it: &mut Ends) {
     assert!(it.bench.us.taken.is_empty() && it.receiver.poll_timeout().is_none());
 }
 
+//= channels#4.5-indirect
+//= type=test
 #[test]
 fn who_is_out_and_has_no_buffer_is_told_so_once() {
     let mut it = put_out();
