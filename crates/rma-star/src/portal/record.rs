@@ -12,6 +12,9 @@ pub struct QpRecord {
     pub peer: HostAddr,
     /// The protection domain of the stateless side, by its number there.
     pub pd: u32,
+    /// The protection domain of this host that the QP is of: what it may touch here. At the
+    /// stateless side the same as `pd`.
+    pub local_pd: u32,
     /// The QPN of the peer.
     pub peer_qpn: u32,
     /// Which use of the stateless side's QPN the connection is. Chosen by that side.
@@ -41,7 +44,7 @@ impl QpRecord {
                 | u64::from(self.packet_len_max),
             (key >> 64) as u64,
             key as u64,
-            0,
+            u64::from(self.local_pd) << 32,
             0,
         ]
     }
@@ -52,6 +55,7 @@ impl QpRecord {
         Self {
             peer: HostAddr::from_octets(whole(words[0], words[1])),
             pd: (words[2] >> 32) as u32,
+            local_pd: (words[6] >> 32) as u32,
             peer_qpn: words[2] as u32,
             nonce: (words[3] >> 32) as u32,
             era: (words[3] >> 16) as u16,
