@@ -1,9 +1,9 @@
 //! How many instructions the turns of a READ are, and what a receiver does for a message: counts
 //! that no machine's speed and no other program changes.
 //!
-//! valgrind counts them in the examples `turn` and `receive`, which are to lie where cargo puts
-//! them: beside this program. What it counts depends on the compiler, hardly on the processor, as
-//! it emulates one of its own.
+//! valgrind counts them in the examples `turn`, `turn_beside` and `receive`, which are to lie where
+//! cargo puts them: beside this program. What it counts depends on the compiler, hardly on the
+//! processor, as it emulates one of its own.
 
 use std::{
     fs, io,
@@ -40,7 +40,19 @@ impl Instructions {
 /// # Errors
 /// If they are there and do not do what they should.
 pub fn of_a_read() -> io::Result<Option<Instructions>> {
-    let Some(example) = example("turn")? else { return Ok(None) };
+    of_a_read_by("turn")
+}
+
+/// As [`of_a_read`], by engines that serve another service as well, which is idle.
+///
+/// # Errors
+/// As [`of_a_read`].
+pub fn of_a_read_beside_another() -> io::Result<Option<Instructions>> {
+    of_a_read_by("turn_beside")
+}
+
+fn of_a_read_by(name: &str) -> io::Result<Option<Instructions>> {
+    let Some(example) = example(name)? else { return Ok(None) };
     let run = RUN.map(|number| number.to_string());
     let args = ["one", "fastest", &run[0], &run[1]];
     let reads = RUN.iter().product::<u64>() as f64;

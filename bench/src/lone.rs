@@ -1,6 +1,6 @@
 //! Reads of 64 B one at a time: what of a lone op is neither kernel nor wire.
 
-use rma_core::crypto::AeadProvider;
+use rma_core::{crypto::AeadProvider, one_rma::OneRma};
 use rma_xdp::TscClock;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 #[must_use]
 pub fn turns(aead: &'static dyn AeadProvider, (warm_up, count): (u64, u64)) -> Latencies {
     let clock = TscClock::new();
-    let mut engines = Engines::new(aead, Keys::One, clock.clone());
+    let mut engines = Engines::<OneRma>::new(aead, Keys::One, clock.clone());
     let mut latencies = Latencies::new();
     for index in 0..warm_up + count {
         let [initiator, responder] = engines.reads(1, &clock);

@@ -12,7 +12,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use arrayvec::ArrayVec;
 use rma_core::{
-    addr::{HostAddr, Pid},
+    addr::{HostAddr, LocalAddresses, Pid},
     backend::{BATCH as SIDE_BY_SIDE, Backend, RxPacket, Transmit, TxFrame},
     crypto::{AeadProvider, Direction, EngineId, Iv, KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
@@ -24,6 +24,7 @@ use rma_core::{
     port::Port,
     portal::{CommandPortal, PortalConfig, portal},
     region::{NicTag, Permissions, RegisteredRegion},
+    service::{Both, Service},
     time::{Clock, Instant},
     wire::read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
 };
@@ -113,7 +114,7 @@ impl Turns {
 pub fn measure(aead: &'static dyn AeadProvider, keys: Keys, rounds: usize) -> Turns {
     const BATCHES: usize = 32;
     let clock = TscClock::new();
-    let mut engines = Engines::new(aead, keys, clock.clone());
+    let mut engines = Engines::<OneRma>::new(aead, keys, clock.clone());
     let mut calls = Calls::new(aead, keys);
     let mut times: [Vec<u64>; 4] = Default::default();
     for round in 0..=rounds {
@@ -141,10 +142,22 @@ pub fn measure(aead: &'static dyn AeadProvider, keys: Keys, rounds: usize) -> Tu
 ///
 /// # Panics
 /// As [`measure`]; if a batch has more than 32 reads.
-pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, (batches, at_once): (u64, usize)) {
+pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, batches: (u64, usize)) {
+    profile_of::<OneRma>(aead, keys, batches);
+}
+
+/// As [`profile`], of engines that serve `S`.
+///
+/// # Panics
+/// As [`profile`].
+pub fn profile_of<S: WithOneRma>(
+    aead: &'static dyn AeadProvider,
+    keys: Keys,
+    (batches, at_once): (u64, usize),
+) {
     assert!(at_once <= BATCH, "{at_once} reads at once are more than {BATCH}");
     let clock = TscClock::new();
-    let mut engines = Engines::new(aead, keys, clock.clone());
+    let mut engines = Engines::<S>::new(aead, keys, clock.clone());
     for _ in 0..batches {
         engines.reads(at_once, &clock);
     }
@@ -260,18 +273,48 @@ pub(crate) fn addresses() -> [HostAddr; 2] {
     [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]
 }
 
+/// A service that has 1RMA in it, alone or with others.
+pub trait WithOneRma: Service {
+    /// The service with this 1RMA.
+    fn with(one_rma: OneRma) -> Self;
+
+    /// Its 1RMA.
+    fn one_rma(&mut self) -> &mut OneRma;
+}
+
+impl WithOneRma for OneRma {
+    fn with(one_rma: OneRma) -> Self {
+        one_rma
+    }
+
+    fn one_rma(&mut self) -> &mut OneRma {
+        self
+    }
+}
+
+impl<B: Service + From<LocalAddresses>> WithOneRma for Both<OneRma, B> {
+    fn with(one_rma: OneRma) -> Self {
+        let addresses = *one_rma.addresses();
+        Self::new(one_rma, B::from(addresses))
+    }
+
+    fn one_rma(&mut self) -> &mut OneRma {
+        &mut self.first
+    }
+}
+
 /// An engine at one end of a wire.
-pub(crate) fn engine(
+pub(crate) fn engine<S: WithOneRma>(
     end: Memory,
     address: HostAddr,
     settings: NicConfigBuilder,
     aead: &'static dyn AeadProvider,
     clock: TscClock,
-) -> Engine<Memory, TscClock> {
+) -> Engine<Memory, TscClock, S> {
     let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
     let place = NicPlace::at(address).with(|it| it.receive_len_max = receive_len_max);
     let config = settings.build(place).expect("the settings work");
-    Engine::new(OneRma::new(Nic::with_aead(config, aead)), end, clock)
+    Engine::new(S::with(OneRma::new(Nic::with_aead(config, aead))), end, clock)
 }
 
 /// Regions' keys, and what K_d is derived from.
@@ -285,9 +328,9 @@ fn keys(keys: Keys) -> (Vec<RegionKey>, KeyBinding) {
 }
 
 /// Two engines and a portal.
-pub(crate) struct Engines {
-    initiator: Engine<Memory, TscClock>,
-    responder: Engine<Memory, TscClock>,
+pub(crate) struct Engines<S = OneRma> {
+    initiator: Engine<Memory, TscClock, S>,
+    responder: Engine<Memory, TscClock, S>,
     portal: CommandPortal,
     grants: Vec<Grant>,
     sink: RegisteredRegion,
@@ -296,7 +339,7 @@ pub(crate) struct Engines {
     reads: usize,
 }
 
-impl Engines {
+impl<S: WithOneRma> Engines<S> {
     pub(crate) fn new(aead: &'static dyn AeadProvider, which: Keys, clock: TscClock) -> Self {
         let (there, back) = (Wire::new(), Wire::new());
         let ends = [
@@ -307,7 +350,7 @@ impl Engines {
         let mut ends = ends
             .into_iter()
             .zip(addresses())
-            .map(|(end, address)| engine(end, address, settings, aead, clock.clone()));
+            .map(|(end, address)| engine::<S>(end, address, settings, aead, clock.clone()));
         let mut engine = || ends.next().expect("there are two");
         let (mut initiator, mut responder) = (engine(), engine());
 
@@ -317,7 +360,13 @@ impl Engines {
             let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
             memory.copy_in(0, &source).expect("as long");
             let entry = Box::new(RegionEntry::new(memory, key, Permissions::READ, PID));
-            responder.service_mut().nic_mut().regions_mut().register(entry).expect("there is room")
+            responder
+                .service_mut()
+                .one_rma()
+                .nic_mut()
+                .regions_mut()
+                .register(entry)
+                .expect("there is room")
         };
         let grants = regions.iter().map(|key| Grant {
             responder: binding.responder,
@@ -331,12 +380,13 @@ impl Engines {
         let grants = grants.collect();
 
         let slots = 0..BATCH as u16;
-        initiator.service_mut().nic_mut().configure_slots(slots.clone(), Some(PID));
+        initiator.service_mut().one_rma().nic_mut().configure_slots(slots.clone(), Some(PID));
         let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
         let entry =
             RegionEntry::new(Arc::clone(&memory), &regions[0], Permissions::NONE, binding.pid);
         let sink = initiator
             .service_mut()
+            .one_rma()
             .nic_mut()
             .regions_mut()
             .register(Box::new(entry))
@@ -350,7 +400,7 @@ impl Engines {
             flag: None,
             nic: NicTag(1),
         });
-        initiator.service_mut().attach(port);
+        initiator.service_mut().one_rma().attach(port);
         Self { initiator, responder, portal, grants, sink, source, reads: 0 }
     }
 
@@ -395,13 +445,13 @@ impl Engines {
 /// A function of its own, so that a profiler can tell the sides apart. It uses what the turn
 /// returns, or it would jump there and not call it.
 #[inline(never)]
-pub(crate) fn initiator_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
+pub(crate) fn initiator_turn<S: Service>(engine: &mut Engine<Memory, TscClock, S>) -> usize {
     core::hint::black_box(engine.turn())
 }
 
 /// As [`initiator_turn`]. The second call of `turn` there keeps either from being all of it.
 #[inline(never)]
-pub(crate) fn responder_turn(engine: &mut Engine<Memory, TscClock>) -> usize {
+pub(crate) fn responder_turn<S: Service>(engine: &mut Engine<Memory, TscClock, S>) -> usize {
     core::hint::black_box(core::hint::black_box(engine).turn())
 }
 

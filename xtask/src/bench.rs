@@ -35,7 +35,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     if !options.list {
         // What valgrind counts the instructions of lies beside the program then.
         requirements::to_count_instructions()?;
-        Cargo::new(&["build"]).args(of).args(["--example", "turn"]).run()?;
+        for example in ["turn", "turn_beside", "receive"] {
+            Cargo::new(&["build"]).args(of).args(["--example", example]).run()?;
+        }
     }
     let bench = [&["run"], &of[..]].concat();
     let mut cargo = Cargo::new(&bench).args(["--", "figures"]);

@@ -160,10 +160,11 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         run: instructions::old_ops,
-        figures: &[Spec::new("old_ops_instructions", "ratio")
-            .at_most(1.01)
-            .always()
-            .needs(VALGRIND)],
+        figures: &[
+            Spec::new("old_ops_instructions", "ratio").at_most(1.01).always().needs(VALGRIND),
+            Spec::new("nic_turn_tax", "ratio").at_most(1.01).always().needs(VALGRIND),
+            Spec::new("idle_service_tax", "ratio").always().needs(VALGRIND),
+        ],
     },
     Benchmark {
         run: instructions::ring_receivers,
