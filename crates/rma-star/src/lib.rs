@@ -18,12 +18,22 @@
 //! | module | knows | does not know |
 //! |---|---|---|
 //! | [`portal`] | what application and engine share: posts, reports, the words of connections | frames, keys |
+//! | [`wire`] | frames, octet by octet | who sends them, who takes them, where their keys lie |
+//! | [`keys`], [`aad`] | which key a frame is under, and what its tag covers | tables, who may have it |
+//! | [`names`], [`clock`], [`error`] | what things are called on the wire, and Z's time | frames |
 //! | [`verbs`], [`limits`] | what is posted and completes; what is fixed | all else |
 //!
 //! This crate reads no clock, starts no thread, makes no system call and has no `unsafe`.
 
 #![forbid(unsafe_code)]
 
+pub mod aad;
+pub mod clock;
+pub mod error;
+pub mod keys;
 pub mod limits;
+pub mod names;
+mod octets;
 pub mod portal;
 pub mod verbs;
+pub mod wire;

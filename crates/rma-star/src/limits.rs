@@ -9,3 +9,20 @@ pub const MESSAGE_LEN_MAX: u32 = 1 << 30;
 /// The largest chunk of a message that one frame carries, in bytes. Chunks begin at multiples of
 /// [`rma_core::limits::GRANULE`].
 pub const CHUNK_LEN_MAX: u32 = 4096;
+
+/// The most WQEs of one WQEP, and CQEs of one CQEP: an acknowledgement has a bit for each.
+pub const ENTRIES_MAX: u8 = u32::BITS as u8;
+
+/// The most frames that one EA of Z answers: as many as a packet has.
+pub const ANSWERED_MAX: u8 = rma_core::packet::FRAMES_MAX as u8;
+
+/// The fewest octets of a part of a STATE. So what answers a STATE is shorter than it (P10).
+pub const STATE_LEN_MIN: u16 = 16;
+
+/// The most octets of a part of a STATE: a place of the mailbox that Z's library has for them.
+pub const STATE_LEN_MAX: u16 = 4096;
+
+const _: () = assert!(
+    CHUNK_LEN_MAX.is_multiple_of(rma_core::limits::GRANULE) && CHUNK_LEN_MAX <= u16::MAX as u32,
+    "chunks are whole granules, and their length is 16 bits on the wire"
+);

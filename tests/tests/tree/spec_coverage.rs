@@ -35,8 +35,11 @@ struct Cited {
 }
 
 /// A file of requirements: what its ids are cited with, and where they are from.
-const SPECS: [(&str, &str); 2] =
-    [("1rma", "the paper's requirements"), ("channels", "requirements of messages and atomics")];
+const SPECS: [(&str, &str); 3] = [
+    ("1rma", "the paper's requirements"),
+    ("channels", "requirements of messages and atomics"),
+    ("star", "requirements of StaR"),
+];
 
 /// All citations of one file in the tree: an id, then at most one line that says of which type it
 /// is.

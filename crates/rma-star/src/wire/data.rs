@@ -1,0 +1,398 @@
+//! Frames that move data: RD and GD, by which F guides Z, and RDA and GDA, which answer them (the
+//! paper, §III-B).
+//!
+//! RD and GD have one header; an RD has the chunk behind it, a GD nothing:
+//!
+//! ```text
+//! +---------------------------------------------------------------+
+//! |                             slot                              |
+//! +---------------------------------------------------------------+
+//! |                          generation                           |
+//! +---------------------------------------------------------------+
+//! |                           MR or MW                            |
+//! +---------------------------------------------------------------+
+//! |                           MR offset                           |
+//! |                                                               |
+//! +---------------------------------------------------------------+
+//! |                          WQE length                           |
+//! +---------------------------------------------------------------+
+//! |                         chunk offset                          |
+//! +---------------------------------------------------------------+
+//! |                           sequence                            |
+//! +-------------------------------+---------------+---------------+
+//! |         chunk length          |     copy      |   reserved    |
+//! +-------------------------------+---------------+---------------+
+//! ```
+//!
+//! RDA, and GDA, which goes on behind it and has the chunk behind:
+//!
+//! ```text
+//! +---------------------------------------------------------------+
+//! |                         chunk offset                          |
+//! +---------------------------------------------------------------+
+//! |                           sequence                            |
+//! +-------------------------------+---------------+---------------+
+//! |   receive delay, microseconds |    result     |     copy      |
+//! +-------------------------------+---------------+---------------+
+//! |         chunk length          |           reserved            |
+//! +-------------------------------+-------------------------------+
+//! ```
+//!
+//! Op, in the common header, is that of the work request whose data it is, as who posted it named
+//! it. Chunks begin at multiples of [`GRANULE`] and are whole granules, but for the end of a
+//! message.
+
+use core::ops::Range;
+
+use rma_core::limits::{GRANULE, TAG_LEN};
+
+use super::{
+    answer::Answer,
+    common::{self, Common, FrameType, HEADER_LEN, Header, Marks},
+    work::EA_OF_Z_LEN_MIN,
+};
+use crate::{
+    error::Malformed,
+    keys::{Binding, KeyMessage, OpenSpan},
+    limits::{CHUNK_LEN_MAX, MESSAGE_LEN_MAX},
+    names::{Generation, MrId, Sequence, Side, Slot},
+    octets::{u16_at, u32_at, u64_at},
+    verbs::WqeOp,
+};
+
+mod field {
+    use super::{HEADER_LEN, Range};
+
+    pub(super) const SLOT: Range<usize> = HEADER_LEN..HEADER_LEN + 4;
+    pub(super) const GENERATION: Range<usize> = SLOT.end..SLOT.end + 4;
+    pub(super) const MR: Range<usize> = GENERATION.end..GENERATION.end + 4;
+    pub(super) const MR_OFFSET: Range<usize> = MR.end..MR.end + 8;
+    pub(super) const WQE_LEN: Range<usize> = MR_OFFSET.end..MR_OFFSET.end + 4;
+    pub(super) const CHUNK_OFFSET: Range<usize> = WQE_LEN.end..WQE_LEN.end + 4;
+    pub(super) const SEQUENCE: Range<usize> = CHUNK_OFFSET.end..CHUNK_OFFSET.end + 4;
+    pub(super) const CHUNK_LEN: Range<usize> = SEQUENCE.end..SEQUENCE.end + 2;
+    pub(super) const COPY: usize = CHUNK_LEN.end;
+    pub(super) const RESERVED: usize = COPY + 1;
+
+    pub(super) const ANSWER_OFFSET: Range<usize> = HEADER_LEN..HEADER_LEN + 4;
+    pub(super) const ANSWER_SEQUENCE: Range<usize> = ANSWER_OFFSET.end..ANSWER_OFFSET.end + 4;
+    pub(super) const DELAY: Range<usize> = ANSWER_SEQUENCE.end..ANSWER_SEQUENCE.end + 2;
+    pub(super) const RESULT: usize = DELAY.end;
+    pub(super) const ANSWER_COPY: usize = RESULT + 1;
+
+    pub(super) const GDA_CHUNK_LEN: Range<usize> = ANSWER_COPY + 1..ANSWER_COPY + 3;
+    pub(super) const GDA_RESERVED: Range<usize> = GDA_CHUNK_LEN.end..GDA_CHUNK_LEN.end + 2;
+}
+
+/// Octets of the header of an RD and a GD.
+pub const GUIDE_HEADER_LEN: usize = field::RESERVED + 1;
+
+/// Octets of an RDA's header.
+pub const RDA_HEADER_LEN: usize = field::ANSWER_COPY + 1;
+
+/// Octets of a GDA's header.
+pub const GDA_HEADER_LEN: usize = field::GDA_RESERVED.end;
+
+const _: () = assert!(
+    RDA_HEADER_LEN < GUIDE_HEADER_LEN && EA_OF_Z_LEN_MIN < GUIDE_HEADER_LEN + TAG_LEN,
+    "what acknowledges an RD is shorter than it"
+);
+const _: () = assert!(
+    GDA_HEADER_LEN < GUIDE_HEADER_LEN,
+    "a GD is answered by what it asks for, or by less than it is"
+);
+
+/// What F guides Z by, in an RD and in a GD: enough to do it and to answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guide {
+    /// The common header.
+    pub header: Header,
+    /// The op of the work request that the data is of. RD: a RECV or READ of Z, or a WRITE of F.
+    /// GD: a SEND or WRITE of Z, or a READ of F.
+    pub op: WqeOp,
+    /// The WQE's slot. [`Slot::NONE`] if it is F's own.
+    pub slot: Slot,
+    /// Which use of the slot it is. 0 if there is none.
+    pub generation: Generation,
+    /// Z's memory.
+    pub mr: MrId,
+    /// Where in it the WQE begins, in octets.
+    pub mr_offset: u64,
+    /// How long the WQE is: up to [`MESSAGE_LEN_MAX`].
+    pub wqe_len: u32,
+    /// Where in the WQE the chunk begins, in octets: a multiple of [`GRANULE`].
+    pub chunk_offset: u32,
+    /// How long the chunk is: up to [`CHUNK_LEN_MAX`], and 0 only of an RD that completes a message
+    /// of no octets.
+    pub chunk_len: u16,
+    /// The WQE's place in its queue. Z gives it back and does not look at it.
+    pub sequence: Sequence,
+    /// Which copy of the frame it is, counted by F. Z gives it back and does not look at it. Each
+    /// copy has an IV of its own, by which its answer is bound to it.
+    pub copy: u8,
+}
+
+impl Guide {
+    /// The span of Z that the WQE opened. `None` of F's own ops.
+    #[must_use]
+    pub fn span(&self) -> Option<OpenSpan> {
+        let Self { op, slot, generation, mr, mr_offset, wqe_len: len, .. } = *self;
+        (slot != Slot::NONE).then_some(OpenSpan { op, slot, generation, mr, mr_offset, len })
+    }
+
+    /// What the frame's key is derived from: a K_w of Z's WQE, or the K_m of F's own op.
+    #[must_use]
+    pub fn key_message(&self, binding: &Binding) -> KeyMessage {
+        match self.span() {
+            Some(span) => KeyMessage::of_wqe(binding, &span),
+            None => KeyMessage::of_mr(binding, self.op, self.mr),
+        }
+    }
+
+    /// The octets of the MR that the chunk is: where they begin, and where they end.
+    #[must_use]
+    pub const fn octets_of_mr(&self) -> Range<u64> {
+        // Neither overflows: a guide whose WQE ends beyond 2^64 is malformed.
+        let start = self.mr_offset.saturating_add(self.chunk_offset as u64);
+        start..start.saturating_add(self.chunk_len as u64)
+    }
+
+    fn emit(&self, frame_type: FrameType, marks: Marks, out: &mut [u8; GUIDE_HEADER_LEN]) {
+        let common = out.first_chunk_mut().expect("longer than the common header");
+        common::emit(&self.header, frame_type, Marks { op: self.op, ..marks }, common);
+        out[field::SLOT].copy_from_slice(&self.slot.0.to_be_bytes());
+        out[field::GENERATION].copy_from_slice(&self.generation.0.to_be_bytes());
+        out[field::MR].copy_from_slice(&self.mr.0.to_be_bytes());
+        out[field::MR_OFFSET].copy_from_slice(&self.mr_offset.to_be_bytes());
+        out[field::WQE_LEN].copy_from_slice(&self.wqe_len.to_be_bytes());
+        out[field::CHUNK_OFFSET].copy_from_slice(&self.chunk_offset.to_be_bytes());
+        out[field::SEQUENCE].copy_from_slice(&self.sequence.0.to_be_bytes());
+        out[field::CHUNK_LEN].copy_from_slice(&self.chunk_len.to_be_bytes());
+        out[field::COPY] = self.copy;
+        out[field::RESERVED] = 0;
+    }
+
+    fn parse(common: &Common, octets: &[u8; GUIDE_HEADER_LEN]) -> Result<Self, Malformed> {
+        let guide = Self {
+            header: common.header,
+            op: common.marks.op,
+            slot: Slot(u32_at(octets, field::SLOT.start)),
+            generation: Generation(u32_at(octets, field::GENERATION.start)),
+            mr: MrId(u32_at(octets, field::MR.start)),
+            mr_offset: u64_at(octets, field::MR_OFFSET.start),
+            wqe_len: u32_at(octets, field::WQE_LEN.start),
+            chunk_offset: u32_at(octets, field::CHUNK_OFFSET.start),
+            chunk_len: u16_at(octets, field::CHUNK_LEN.start),
+            sequence: Sequence(u32_at(octets, field::SEQUENCE.start)),
+            copy: octets[field::COPY],
+        };
+        let is_sound = octets[field::RESERVED] == 0 && guide.is_sound();
+        if is_sound { Ok(guide) } else { Err(Malformed::Field) }
+    }
+
+    /// Whether the span is one, and the chunk lies in it and is cut as it must be.
+    fn is_sound(&self) -> bool {
+        let len = u32::from(self.chunk_len);
+        let end = self.chunk_offset.checked_add(len).filter(|&end| end <= self.wqe_len);
+        // A message may be shorter than the RECV that it is for.
+        let may_end = self.op == WqeOp::Recv || end == Some(self.wqe_len);
+        end.is_some()
+            && self.wqe_len <= MESSAGE_LEN_MAX
+            && self.mr_offset.checked_add(self.wqe_len.into()).is_some()
+            && len <= CHUNK_LEN_MAX
+            && self.chunk_offset.is_multiple_of(GRANULE)
+            && (len.is_multiple_of(GRANULE) || may_end)
+            && (self.slot != Slot::NONE || self.generation == Generation(0))
+    }
+}
+
+/// What an RD's header means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rd {
+    /// Where the chunk goes.
+    pub guide: Guide,
+    /// A: whether it wants an RDA of its own. Otherwise an EA may answer it together with others
+    /// (ours).
+    pub wants_answer: bool,
+    /// C: whether it ends a message without immediate, and completes the RECV that it is for; all
+    /// other chunks have been answered (ours).
+    pub completes: bool,
+}
+
+impl Rd {
+    /// Writes the header. Payload and tag are the caller's to write.
+    pub fn emit(&self, out: &mut [u8; GUIDE_HEADER_LEN]) {
+        let Self { wants_answer, completes, .. } = *self;
+        let marks = Marks { wants_answer, completes, ..Marks::of(Side::Stateful) };
+        self.guide.emit(FrameType::Rd, marks, out);
+    }
+
+    //= star#III-B-rd
+    pub(super) fn parse(
+        common: &Common,
+        octets: &[u8; GUIDE_HEADER_LEN],
+    ) -> Result<Self, Malformed> {
+        let Marks { op, wants_answer, completes, .. } = common.marks;
+        let marks = Marks { op, wants_answer, completes, ..Marks::of(Side::Stateful) };
+        common.marked(marks)?;
+        let guide = Guide::parse(common, octets)?;
+        let is_own = guide.slot == Slot::NONE;
+        let defined = match op {
+            WqeOp::Recv => !is_own,
+            WqeOp::Read => !is_own && !completes,
+            WqeOp::Write => is_own && !completes,
+            WqeOp::Send => false,
+        };
+        let is_empty = guide.chunk_len == 0;
+        let may_be_empty = completes && guide.chunk_offset == 0;
+        let defined = defined && (!is_empty || may_be_empty);
+        if defined { Ok(Self { guide, wants_answer, completes }) } else { Err(Malformed::Field) }
+    }
+}
+
+/// What a GD means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gd {
+    /// Which chunk is asked for: of one octet at least.
+    pub guide: Guide,
+}
+
+impl Gd {
+    /// Writes the header. The tag is the caller's to write.
+    pub fn emit(&self, out: &mut [u8; GUIDE_HEADER_LEN]) {
+        self.guide.emit(FrameType::Gd, Marks::of(Side::Stateful).answered(), out);
+    }
+
+    //= star#III-B-gd
+    pub(super) fn parse(
+        common: &Common,
+        octets: &[u8; GUIDE_HEADER_LEN],
+    ) -> Result<Self, Malformed> {
+        let op = common.marks.op;
+        common.marked(Marks { op, ..Marks::of(Side::Stateful).answered() })?;
+        let guide = Guide::parse(common, octets)?;
+        let is_own = guide.slot == Slot::NONE;
+        let defined = match op {
+            WqeOp::Send | WqeOp::Write => !is_own,
+            WqeOp::Read => is_own,
+            WqeOp::Recv => false,
+        };
+        if defined && guide.chunk_len > 0 { Ok(Self { guide }) } else { Err(Malformed::Field) }
+    }
+}
+
+/// What RDA and GDA say of the RD or GD that they answer. Their AAD has its IV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkAnswer {
+    /// The common header: the answered frame's, with Z's engine, counter and time.
+    pub header: Header,
+    /// The op of the answered frame.
+    pub op: WqeOp,
+    /// Where in the WQE its chunk begins.
+    pub chunk_offset: u32,
+    /// The WQE's place in its queue, as the answered frame said.
+    pub sequence: Sequence,
+    /// Which copy it was.
+    pub copy: u8,
+    /// For how long it waited at Z before it was taken, in microseconds: 65,535 of longer.
+    pub delay_micros: u16,
+    /// What became of it.
+    pub answer: Answer,
+}
+
+impl ChunkAnswer {
+    /// Says `answer` to what `guide` guides. `header` is Z's.
+    #[must_use]
+    pub const fn to(guide: &Guide, header: Header, answer: Answer, delay_micros: u16) -> Self {
+        let Guide { op, chunk_offset, sequence, copy, .. } = *guide;
+        Self { header, op, chunk_offset, sequence, copy, delay_micros, answer }
+    }
+
+    fn emit<const LEN: usize>(&self, frame_type: FrameType, out: &mut [u8; LEN]) {
+        const { assert!(LEN >= RDA_HEADER_LEN) };
+        let common = out.first_chunk_mut().expect("longer than the common header");
+        let marks = Marks { op: self.op, ..Marks::of(Side::Stateless) };
+        common::emit(&self.header, frame_type, marks, common);
+        out[field::ANSWER_OFFSET].copy_from_slice(&self.chunk_offset.to_be_bytes());
+        out[field::ANSWER_SEQUENCE].copy_from_slice(&self.sequence.0.to_be_bytes());
+        out[field::DELAY].copy_from_slice(&self.delay_micros.to_be_bytes());
+        out[field::RESULT] = self.answer as u8;
+        out[field::ANSWER_COPY] = self.copy;
+    }
+
+    /// What is said, if the frame has an op for which `may_have` holds.
+    fn parse<const LEN: usize>(
+        common: &Common,
+        octets: &[u8; LEN],
+        may_have: impl FnOnce(WqeOp) -> bool,
+    ) -> Result<Self, Malformed> {
+        const { assert!(LEN >= RDA_HEADER_LEN) };
+        let op = common.marks.op;
+        let answer = Self {
+            header: common.marked(Marks { op, ..Marks::of(Side::Stateless) })?,
+            op,
+            chunk_offset: u32_at(octets, field::ANSWER_OFFSET.start),
+            sequence: Sequence(u32_at(octets, field::ANSWER_SEQUENCE.start)),
+            copy: octets[field::ANSWER_COPY],
+            delay_micros: u16_at(octets, field::DELAY.start),
+            answer: Answer::from_code(octets[field::RESULT]).ok_or(Malformed::Field)?,
+        };
+        let defined = may_have(op) && answer.chunk_offset.is_multiple_of(GRANULE);
+        if defined { Ok(answer) } else { Err(Malformed::Field) }
+    }
+}
+
+/// What an RDA means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rda(pub ChunkAnswer);
+
+impl Rda {
+    /// Writes the header. The tag is the caller's to write.
+    pub fn emit(&self, out: &mut [u8; RDA_HEADER_LEN]) {
+        self.0.emit(FrameType::Rda, out);
+    }
+
+    //= star#III-B-rda
+    pub(super) fn parse(common: &Common, octets: &[u8; RDA_HEADER_LEN]) -> Result<Self, Malformed> {
+        ChunkAnswer::parse(common, octets, |op| op != WqeOp::Send).map(Self)
+    }
+}
+
+/// What a GDA's header means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gda {
+    /// What became of the GD. Never [`Answer::Busy`]: Z remembers no GD.
+    pub answer: ChunkAnswer,
+    /// How long the chunk is that follows: as asked for if the answer is [`Answer::Done`],
+    /// otherwise 0.
+    pub chunk_len: u16,
+}
+
+impl Gda {
+    /// Writes the header. Payload and tag are the caller's to write.
+    pub fn emit(&self, out: &mut [u8; GDA_HEADER_LEN]) {
+        self.answer.emit(FrameType::Gda, out);
+        out[field::GDA_CHUNK_LEN].copy_from_slice(&self.chunk_len.to_be_bytes());
+        out[field::GDA_RESERVED].fill(0);
+    }
+
+    //= star#III-B-gda
+    pub(super) fn parse(common: &Common, octets: &[u8; GDA_HEADER_LEN]) -> Result<Self, Malformed> {
+        let answer = ChunkAnswer::parse(common, octets, |op| op != WqeOp::Recv)?;
+        let chunk_len = u16_at(octets, field::GDA_CHUNK_LEN.start);
+        let defined = octets[field::GDA_RESERVED] == [0; 2]
+            && u32::from(chunk_len) <= CHUNK_LEN_MAX
+            && answer.answer != Answer::Busy
+            && (answer.answer == Answer::Done) == (chunk_len > 0);
+        if defined { Ok(Self { answer, chunk_len }) } else { Err(Malformed::Field) }
+    }
+}
+
+/// Octets of the payload that such a header tells of, whatever else is in it; as the next.
+pub(super) fn rd_payload_len(octets: &[u8; GUIDE_HEADER_LEN]) -> usize {
+    u16_at(octets, field::CHUNK_LEN.start).into()
+}
+
+pub(super) fn gda_payload_len(octets: &[u8; GDA_HEADER_LEN]) -> usize {
+    u16_at(octets, field::GDA_CHUNK_LEN.start).into()
+}

@@ -1,0 +1,195 @@
+//! Frames about the connection itself: STATE (the paper's M, §III-C1) and REFUSAL (ours).
+//!
+//! STATE; a part of what is told follows, encrypted under K_c:
+//!
+//! ```text
+//! +-------------------------------+-------------------------------+
+//! |             part              |              of               |
+//! +---------------+---------------+-------------------------------+
+//! |     kind      |    number     |        payload length         |
+//! +---------------+---------------+-------------------------------+
+//! ```
+//!
+//! A REFUSAL is the common header and a tag, and its status octet says why. It is a hint, sealed
+//! under a key that everybody knows.
+
+use core::ops::Range;
+
+use rma_core::limits::TAG_LEN;
+
+use super::common::{self, Common, FrameType, HEADER_LEN, Header, Marks};
+use crate::{
+    clock::Time32,
+    error::Malformed,
+    limits::{STATE_LEN_MAX, STATE_LEN_MIN},
+    names::Side,
+    octets::u16_at,
+};
+
+mod field {
+    use super::{HEADER_LEN, Range};
+
+    pub(super) const PART: Range<usize> = HEADER_LEN..HEADER_LEN + 2;
+    pub(super) const OF: Range<usize> = PART.end..PART.end + 2;
+    pub(super) const KIND: usize = OF.end;
+    pub(super) const NUMBER: usize = KIND + 1;
+    pub(super) const PAYLOAD_LEN: Range<usize> = NUMBER + 1..NUMBER + 3;
+}
+
+/// Octets of a STATE's header.
+pub const STATE_HEADER_LEN: usize = field::PAYLOAD_LEN.end;
+
+/// Octets of a REFUSAL: header and tag.
+pub const REFUSAL_LEN: usize = HEADER_LEN + TAG_LEN;
+
+const _: () = assert!(
+    super::work::EA_OF_Z_LEN_MIN < STATE_HEADER_LEN + STATE_LEN_MIN as usize + TAG_LEN,
+    "an acknowledgement is shorter than what it answers"
+);
+const _: () = assert!(
+    REFUSAL_LEN < super::data::RDA_HEADER_LEN + TAG_LEN
+        && REFUSAL_LEN < super::work::WORK_HEADER_LEN + super::work::TAKEN_LEN + TAG_LEN,
+    "a refusal is shorter than any other frame"
+);
+
+/// What a STATE tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum StateKind {
+    /// What F must know of Z to begin.
+    Initial = 1,
+    /// MRs and MWs of Z that are shared with F, with their K_m, or no longer are.
+    Rules = 2,
+    /// F asks for the rule of an MR or MW.
+    Ask = 3,
+    /// The roles are to change, or Z's answer to that.
+    Switch = 4,
+    /// All that F knows of the connection.
+    Transfer = 5,
+    /// The roles have changed.
+    Commit = 6,
+    /// The roles will not change.
+    Abort = 7,
+}
+
+impl StateKind {
+    /// All kinds, in the order of their codes, of which the first is 1.
+    pub const ALL: [Self; 7] = [
+        Self::Initial,
+        Self::Rules,
+        Self::Ask,
+        Self::Switch,
+        Self::Transfer,
+        Self::Commit,
+        Self::Abort,
+    ];
+
+    /// The kind of this code.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code.checked_sub(1)?)).copied()
+    }
+}
+
+/// What a STATE's header means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The common header.
+    pub header: Header,
+    /// Whose it is. Z tells by an EA what it has taken of F's, and F of Z's.
+    pub sender: Side,
+    /// What is told.
+    pub kind: StateKind,
+    /// Which of its sender's STATEs it is, counted modulo 2^8: one is under way at a time.
+    pub number: u8,
+    /// Which part it is: below `of`.
+    pub part: u16,
+    /// How many parts there are: at least 1.
+    pub of: u16,
+    /// Octets of this part: [`STATE_LEN_MIN`] to [`STATE_LEN_MAX`].
+    pub payload_len: u16,
+}
+
+impl State {
+    /// Writes the header. Payload and tag are the caller's to write.
+    pub fn emit(&self, out: &mut [u8; STATE_HEADER_LEN]) {
+        let common = out.first_chunk_mut().expect("longer than the common header");
+        let marks = Marks::of(self.sender).answered();
+        common::emit(&self.header, FrameType::State, marks, common);
+        out[field::PART].copy_from_slice(&self.part.to_be_bytes());
+        out[field::OF].copy_from_slice(&self.of.to_be_bytes());
+        out[field::KIND] = self.kind as u8;
+        out[field::NUMBER] = self.number;
+        out[field::PAYLOAD_LEN].copy_from_slice(&self.payload_len.to_be_bytes());
+    }
+
+    //= star#III-C1-state
+    pub(super) fn parse(
+        common: &Common,
+        octets: &[u8; STATE_HEADER_LEN],
+    ) -> Result<Self, Malformed> {
+        let sender = common.marks.sender;
+        let state = Self {
+            header: common.marked(Marks::of(sender).answered())?,
+            sender,
+            kind: StateKind::from_code(octets[field::KIND]).ok_or(Malformed::Field)?,
+            number: octets[field::NUMBER],
+            part: u16_at(octets, field::PART.start),
+            of: u16_at(octets, field::OF.start),
+            payload_len: u16_at(octets, field::PAYLOAD_LEN.start),
+        };
+        let defined =
+            state.part < state.of && (STATE_LEN_MIN..=STATE_LEN_MAX).contains(&state.payload_len);
+        if defined { Ok(state) } else { Err(Malformed::Field) }
+    }
+}
+
+/// Why a frame was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Refused {
+    /// It names a PD or a connection that is not there, or its tag is wrong: these look alike on
+    /// purpose.
+    Unauthenticated = 1,
+}
+
+/// What a REFUSAL means. Its tag covers that of the refused frame, so who sends it has seen that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The refused frame's common header, engine and counter included, with time 0: nobody needs to
+    /// know of a counter or a clock to refuse, or to take a refusal.
+    pub header: Header,
+    /// Who refuses: the other side than sent the refused frame.
+    pub sender: Side,
+    /// Why.
+    pub why: Refused,
+}
+
+impl Refusal {
+    /// What refuses the frame of this header, which came from the other side than `sender`.
+    #[must_use]
+    pub const fn of(refused: &Header, sender: Side) -> Self {
+        let header = Header { time: Time32(0), ..*refused };
+        Self { header, sender, why: Refused::Unauthenticated }
+    }
+
+    /// Writes the header. The tag is the caller's to write.
+    pub fn emit(&self, out: &mut [u8; HEADER_LEN]) {
+        let marks = Marks { status: self.why as u8, ..Marks::of(self.sender) };
+        common::emit(&self.header, FrameType::Refusal, marks, out);
+    }
+
+    //= star#ours-refusal
+    pub(super) fn parse(common: &Common) -> Result<Self, Malformed> {
+        let sender = common.marks.sender;
+        let why = Refused::Unauthenticated;
+        let header = common.marked(Marks { status: why as u8, ..Marks::of(sender) })?;
+        let refusal = Self { header, sender, why };
+        if header.time == Time32(0) { Ok(refusal) } else { Err(Malformed::Field) }
+    }
+}
+
+/// Octets of the payload that a STATE's header tells of, whatever else is in it.
+pub(super) fn payload_len(octets: &[u8; STATE_HEADER_LEN]) -> usize {
+    u16_at(octets, field::PAYLOAD_LEN.start).into()
+}
