@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Builds every frame of 1rma-v2.json anew from docs/WIRE.md, with another AES than the library's,
-and takes every packet apart.
+and takes every packet apart. Then the same of star-v1.json (check_star.py).
 
 Needs the `cryptography` package: pip install cryptography
 """
@@ -9,6 +9,7 @@ import ipaddress
 import json
 import pathlib
 import struct
+import sys
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -202,3 +203,8 @@ print(
     f"{len(keys) - 1} derived keys, {len(by_name)} frames and"
     f" {len(vectors['packets'])} packets are right"
 )
+
+sys.dont_write_bytecode = True
+import check_star
+
+print(check_star.check())

@@ -11,7 +11,7 @@
 //!
 //! This is where the state of connections lives of which this host is the stateless side: in
 //! memory of the application that has them, so that the engine's own does not grow with them
-//! (section 3.4 of `docs/STAR-WIRE.md` says what the words mean). Each is one cache line or less,
+//! (section 6 of `docs/STAR-WIRE.md` says what the words mean). Each is one cache line or less,
 //! and found by its number.
 //!
 //! Every work request has a *slot* of its portal from when it is posted until it is reported, once.

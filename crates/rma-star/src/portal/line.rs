@@ -104,7 +104,7 @@ pub enum Report {
     Failed {
         /// The QP.
         qp: u32,
-        /// Why.
+        /// Why it has failed.
         status: WcStatus,
     },
     /// A connection is no more. Nothing of it follows.

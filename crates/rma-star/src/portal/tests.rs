@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// The table of section 3.4 of `docs/STAR-WIRE.md`, case by case.
+/// The table of section 6 of `docs/STAR-WIRE.md`, case by case.
 #[test]
 fn a_frame_has_effect_only_while_its_slot_and_its_connection_are_open() {
     let open = QpWord { nonce: 7, era: 1, heard: 9, state: QpState::Open };

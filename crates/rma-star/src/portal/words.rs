@@ -1,4 +1,4 @@
-//! The words that make a stateless engine's work happen once (ours; section 3.4 of
+//! The words that make a stateless engine's work happen once (ours; section 6 of
 //! `docs/STAR-WIRE.md`).
 //!
 //! A *guard word* for each slot says which use of the slot is under way and for which QP; a *QP

@@ -1,5 +1,5 @@
-//! The entries of WQEPs and CQEPs: work queue elements and completion queue elements, as they travel
-//! between Z and F.
+//! The entries of WQEPs and CQEPs: work queue elements and completion queue elements, as they
+//! travel between Z and F.
 //!
 //! A [`Wqe`] is a work request of Z that F carries out, a [`Cqe`] tells Z how one of them ended.
 //! Both travel encrypted under K_c, and are believed no more than their sender is: their fields

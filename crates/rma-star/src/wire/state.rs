@@ -161,7 +161,7 @@ pub struct Refusal {
     pub header: Header,
     /// Who refuses: the other side than sent the refused frame.
     pub sender: Side,
-    /// Why.
+    /// Why it was refused.
     pub why: Refused,
 }
 

@@ -1,0 +1,521 @@
+//! The frames of the golden vectors: one exchange of each kind, with fixed names.
+
+use rma_core::crypto::EngineId;
+use rma_star::{
+    clock::{Time32, ZTime},
+    keys::{FrameKey, OpenSpan},
+    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Side, Slot},
+    verbs::{WcStatus, WqeOp},
+    wire::{
+        Answer, ChunkAnswer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Gda, Guide, Header, KeyPhase,
+        Rd, Rda, Refusal, State, StateKind, Taken, Wqe, WqeKind, Wqep,
+    },
+};
+use serde_json::{Value, json};
+
+/// The K_p that all keys of the file are derived under.
+pub(crate) const PD_KEY: [u8; 16] = *b"K_p of the tests";
+
+pub(crate) const CONNECTION: ConnectionName = ConnectionName {
+    pd: PdId(0x0102_0304),
+    qpn_z: Qpn::from_bits(0x1112_1314),
+    qpn_f: Qpn::from_bits(0x2122_2324),
+    nonce: Nonce(0x3132_3334),
+    era: Era(0x4142),
+};
+
+/// Z's clock: its low half has gone round five times, and does so again before W is over.
+const Z_NOW: ZTime = ZTime(0x5_ffff_f000);
+const EXPIRY: ZTime = ZTime(0x6_0000_2e80);
+
+pub(crate) fn connection_fields() -> Value {
+    let ConnectionName { pd, qpn_z, qpn_f, nonce, era } = CONNECTION;
+    json!({
+        "pd": pd.0,
+        "qpn_z": qpn_z.to_bits(),
+        "qpn_f": qpn_f.to_bits(),
+        "nonce": nonce.0,
+        "era": era.0,
+    })
+}
+
+/// Which key a frame is under.
+pub(crate) enum KeyName {
+    Connection,
+    Wqe(OpenSpan),
+    Mr(WqeOp, MrId),
+    Reserved,
+}
+
+impl KeyName {
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Connection => "K_c".to_owned(),
+            Self::Wqe(span) => format!("K_w of {:?} {}", span.op, span.slot.0),
+            Self::Mr(op, mr) => format!("K_m of {op:?} {}", mr.0),
+            Self::Reserved => "reserved".to_owned(),
+        }
+    }
+
+    pub(crate) fn fields(&self) -> Value {
+        match self {
+            Self::Connection | Self::Reserved => json!({}),
+            Self::Wqe(span) => json!({
+                "op": span.op.code(),
+                "slot": span.slot.0,
+                "generation": span.generation.0,
+                "mr": span.mr.0,
+                "mr_offset": format!("{:016x}", span.mr_offset),
+                "len": span.len,
+            }),
+            Self::Mr(op, mr) => json!({ "op": op.code(), "mr": mr.0 }),
+        }
+    }
+}
+
+/// What a frame's tag covers besides its header.
+pub(crate) enum Answers {
+    Nothing,
+    Iv(&'static str),
+    Tag(&'static str),
+}
+
+/// A frame before it is sealed.
+pub(crate) struct Frame {
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) from_z: bool,
+    pub(crate) key: KeyName,
+    pub(crate) answers: Answers,
+    pub(crate) time: u64,
+    /// The octets of the header.
+    pub(crate) header: Vec<u8>,
+    /// What the common header says.
+    pub(crate) common: Value,
+    /// What the rest of the header says.
+    pub(crate) fields: Value,
+    /// What the payload says, of those whose payload is entries.
+    pub(crate) entries: Value,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A WQE of Z whose data comes in.
+pub(crate) fn recv_span() -> OpenSpan {
+    let (slot, generation) = (Slot(0x51), Generation(0x5253_5455));
+    let (mr, mr_offset) = (MrId(0x61), 0x1_0000_0040);
+    OpenSpan { op: WqeOp::Recv, slot, generation, mr, mr_offset, len: 300 }
+}
+
+/// A WQE of Z whose data goes out.
+pub(crate) fn send_span() -> OpenSpan {
+    let (slot, generation) = (Slot(0x52), Generation(0x5657_5859));
+    OpenSpan { op: WqeOp::Send, slot, generation, mr: MrId(0x62), mr_offset: 640, len: 100 }
+}
+
+/// Builds frames whose counters ascend.
+struct Builder {
+    frames: Vec<Frame>,
+    counter: u64,
+}
+
+/// Bits of the flags of a frame besides its phase and side.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    op: u8,
+    wants_answer: bool,
+    completes: bool,
+}
+
+const ANSWERED: Flags = Flags { op: 0, wants_answer: true, completes: false };
+
+impl Builder {
+    fn header(&mut self, side: Side) -> Header {
+        self.counter += 0x0101;
+        let (engine, time) = match side {
+            Side::Stateful => (EngineId(3), EXPIRY),
+            Side::Stateless => (EngineId(7), Z_NOW),
+        };
+        let (connection, phase) = (CONNECTION, KeyPhase::Odd);
+        Header { connection, phase, engine, counter: self.counter, time: time.low() }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a row of a table, each of another type")]
+    fn add<const LEN: usize>(
+        &mut self,
+        (name, kind): (&'static str, &'static str),
+        side: Side,
+        header: &Header,
+        flags: Flags,
+        (key, answers): (KeyName, Answers),
+        emit: impl FnOnce(&mut [u8; LEN]),
+        fields: Value,
+        (entries, payload): (Value, Vec<u8>),
+    ) {
+        let mut octets = [0xee; LEN];
+        emit(&mut octets);
+        let from_z = side == Side::Stateless;
+        let time = if header.time == Time32(0) {
+            0
+        } else if from_z {
+            Z_NOW.0
+        } else {
+            EXPIRY.0
+        };
+        let mut common = connection_fields();
+        let more = json!({
+            "op": flags.op,
+            "wants_answer": flags.wants_answer,
+            "completes": flags.completes,
+            "odd_phase": header.phase == KeyPhase::Odd,
+            "status": octets[3],
+            "engine": header.engine.0,
+            "counter": format!("{:016x}", header.counter),
+        });
+        let all = common.as_object_mut().expect("an object");
+        all.extend(more.as_object().expect("an object").clone());
+        let header = octets.to_vec();
+        self.frames.push(Frame {
+            name,
+            kind,
+            from_z,
+            key,
+            answers,
+            time,
+            header,
+            common,
+            fields,
+            entries,
+            payload,
+        });
+    }
+
+    fn guide(&mut self, name: &'static str, rd: Option<Flags>, guide: Guide, key: KeyName) {
+        let guide = Guide { header: self.header(Side::Stateful), ..guide };
+        let fields = json!({
+            "slot": guide.slot.0,
+            "generation": guide.generation.0,
+            "mr": guide.mr.0,
+            "mr_offset": format!("{:016x}", guide.mr_offset),
+            "wqe_len": guide.wqe_len,
+            "chunk_offset": guide.chunk_offset,
+            "sequence": guide.sequence.0,
+            "chunk_len": guide.chunk_len,
+            "copy": guide.copy,
+        });
+        let op = guide.op.code();
+        let sealed = (key, Answers::Nothing);
+        let side = Side::Stateful;
+        match rd {
+            Some(flags) => {
+                let Flags { wants_answer, completes, .. } = flags;
+                let rd = Rd { guide, wants_answer, completes };
+                let payload = bytes(guide.chunk_len, guide.chunk_offset);
+                let flags = Flags { op, ..flags };
+                let emit = |out: &mut _| rd.emit(out);
+                let payload = (Value::Null, payload);
+                self.add((name, "rd"), side, &guide.header, flags, sealed, emit, fields, payload);
+            }
+            None => {
+                let flags = Flags { op, ..ANSWERED };
+                let emit = |out: &mut _| Gd { guide }.emit(out);
+                let payload = (Value::Null, Vec::new());
+                self.add((name, "gd"), side, &guide.header, flags, sealed, emit, fields, payload);
+            }
+        }
+    }
+
+    /// Answers the RD or GD of this name.
+    fn answer(
+        &mut self,
+        name: &'static str,
+        (of, guide, key): (&'static str, &Guide, KeyName),
+        answer: Answer,
+    ) {
+        let is_gd = self.frames.iter().any(|it| it.name == of && it.kind == "gd");
+        let said = ChunkAnswer::to(guide, self.header(Side::Stateless), answer, 250);
+        let mut fields = json!({
+            "chunk_offset": said.chunk_offset,
+            "sequence": said.sequence.0,
+            "delay_micros": said.delay_micros,
+            "result": said.answer as u8,
+            "copy": said.copy,
+        });
+        let flags = Flags { op: said.op.code(), ..Flags::default() };
+        let sealed = (key, Answers::Iv(of));
+        let side = Side::Stateless;
+        if is_gd {
+            let chunk_len = if answer == Answer::Done { guide.chunk_len } else { 0 };
+            fields["chunk_len"] = json!(chunk_len);
+            let gda = Gda { answer: said, chunk_len };
+            let payload = (Value::Null, bytes(chunk_len, guide.chunk_offset));
+            let emit = |out: &mut _| gda.emit(out);
+            self.add((name, "gda"), side, &said.header, flags, sealed, emit, fields, payload);
+        } else {
+            let emit = |out: &mut _| Rda(said).emit(out);
+            let payload = (Value::Null, Vec::new());
+            self.add((name, "rda"), side, &said.header, flags, sealed, emit, fields, payload);
+        }
+    }
+
+    fn under_connection<const LEN: usize>(
+        &mut self,
+        names: (&'static str, &'static str),
+        side: Side,
+        (header, flags): (&Header, Flags),
+        emit: impl FnOnce(&mut [u8; LEN]),
+        fields: Value,
+        payload: (Value, Vec<u8>),
+    ) {
+        let sealed = (KeyName::Connection, Answers::Nothing);
+        self.add(names, side, header, flags, sealed, emit, fields, payload);
+    }
+
+    fn state(&mut self, name: &'static str, sender: Side, kind: StateKind, payload: Vec<u8>) {
+        let header = self.header(sender);
+        let payload_len = payload.len() as u16;
+        let state = State { header, sender, kind, number: 1, part: 1, of: 3, payload_len };
+        let fields = json!({
+            "part": 1,
+            "of": 3,
+            "kind": kind as u8,
+            "number": 1,
+            "payload_len": payload_len,
+        });
+        let emit = |out: &mut _| state.emit(out);
+        let payload = (Value::Null, payload);
+        self.under_connection((name, "state"), sender, (&header, ANSWERED), emit, fields, payload);
+    }
+
+    fn refusal(&mut self, name: &'static str, of: &'static str, refused: &Header, sender: Side) {
+        let refusal = Refusal::of(refused, sender);
+        let sealed = (KeyName::Reserved, Answers::Tag(of));
+        let emit = |out: &mut _| refusal.emit(out);
+        let (flags, fields) = (Flags::default(), json!({}));
+        let payload = (Value::Null, Vec::new());
+        self.add((name, "refusal"), sender, &refusal.header, flags, sealed, emit, fields, payload);
+    }
+}
+
+/// So many octets of a message, from this place of it on.
+fn bytes(len: u16, from: u32) -> Vec<u8> {
+    (0..u32::from(len)).map(|i| ((from + i) * 7 + 3) as u8).collect()
+}
+
+fn guide_of(span: OpenSpan, chunk_offset: u32, chunk_len: u16) -> Guide {
+    let header = Header {
+        connection: CONNECTION,
+        phase: KeyPhase::Odd,
+        engine: EngineId(0),
+        counter: 0,
+        time: Time32(0),
+    };
+    let OpenSpan { op, slot, generation, mr, mr_offset, len: wqe_len } = span;
+    let (sequence, copy) = (Sequence(0x7172_7374), 2);
+    Guide {
+        header,
+        op,
+        slot,
+        generation,
+        mr,
+        mr_offset,
+        wqe_len,
+        chunk_offset,
+        chunk_len,
+        sequence,
+        copy,
+    }
+}
+
+fn wqe_fields(wqe: &Wqe) -> Value {
+    let op = match wqe.kind {
+        WqeKind::Transfer(op) => op.code(),
+        WqeKind::Switch => 4,
+    };
+    json!({
+        "slot": wqe.slot.0,
+        "generation": wqe.generation.0,
+        "sequence": wqe.sequence.0,
+        "op": op,
+        "mr": wqe.mr.0,
+        "len": wqe.len,
+        "mr_offset": format!("{:016x}", wqe.mr_offset),
+        "remote_offset": format!("{:016x}", wqe.remote_offset),
+        "remote_mr": wqe.remote_mr.0,
+        "immediate": wqe.immediate,
+        "is_inline": wqe.is_inline,
+        "key": wqe.key.expose().iter().map(|it| format!("{it:02x}")).collect::<String>(),
+    })
+}
+
+/// The WQE that opens `span`, under `key`.
+fn wqe_of(span: OpenSpan, key: FrameKey) -> Wqe {
+    let OpenSpan { op, slot, generation, mr, mr_offset, len } = span;
+    Wqe {
+        slot,
+        generation,
+        sequence: Sequence(0x7172_7374),
+        kind: WqeKind::Transfer(op),
+        mr,
+        mr_offset,
+        len,
+        remote_mr: MrId(0),
+        remote_offset: 0,
+        immediate: None,
+        is_inline: false,
+        key,
+    }
+}
+
+/// All frames. `recv` and `send` are the K_w of the two spans.
+pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
+    let (f, z) = (Side::Stateful, Side::Stateless);
+    let mut all = Builder { frames: Vec::new(), counter: 0x0102_0304_0506_0708 };
+
+    let inline =
+        Wqe { len: 5, immediate: Some(0x8182_8384), is_inline: true, ..wqe_of(send_span(), send) };
+    let switch = Wqe {
+        kind: WqeKind::Switch,
+        mr: MrId(0),
+        mr_offset: 0,
+        len: 0,
+        ..wqe_of(send_span(), FrameKey::from_bytes([0; 16]))
+    };
+    let wqes = [wqe_of(recv_span(), recv), wqe_of(send_span(), send), inline, switch];
+    let mut payload = Vec::new();
+    for wqe in &wqes {
+        let mut octets = [0; 64];
+        wqe.emit(&mut octets);
+        payload.extend(octets);
+    }
+    payload.extend(b"hello");
+    let header = all.header(z);
+    let wqep = Wqep { header, count: 4, inline_len: 5 };
+    let entries = Value::Array(wqes.iter().map(wqe_fields).collect());
+    let fields = json!({ "count": 4, "inline_len": 5 });
+    let emit = |out: &mut _| wqep.emit(out);
+    let head = (&header, ANSWERED);
+    all.under_connection(("WQEP", "wqep"), z, head, emit, fields, (entries, payload));
+
+    let header = all.header(f);
+    let ea = EaOfF { header, state_number: 2, state_parts: 3 };
+    let taken = Taken { send: Sequence(0x7172_7376), recv: Sequence(0x7172_7375) };
+    let fields = json!({ "state_number": 2, "state_parts": 3 });
+    let entries = json!({ "send": taken.send.0, "recv": taken.recv.0 });
+    let emit = |out: &mut _| ea.emit(out);
+    let (head, payload) = ((&header, Flags::default()), taken.to_octets().to_vec());
+    all.under_connection(("EA of F", "ea of f"), f, head, emit, fields, (entries, payload));
+
+    let key = || KeyName::Wqe(recv_span());
+    let answered = Some(Flags { wants_answer: true, ..Flags::default() });
+    let first = guide_of(recv_span(), 0, 128);
+    all.guide("RD", answered, first, key());
+    for (name, answer) in [
+        ("RDA done", Answer::Done),
+        ("RDA gone", Answer::Gone),
+        ("RDA busy", Answer::Busy),
+        ("RDA clock", Answer::Clock),
+        ("RDA denied", Answer::Denied),
+    ] {
+        all.answer(name, ("RD", &first, key()), answer);
+    }
+    let last = guide_of(recv_span(), 128, 72);
+    let completes = Some(Flags { completes: true, ..Flags::default() });
+    all.guide("RD that completes", completes, last, key());
+    let empty = guide_of(recv_span(), 0, 0);
+    all.guide("RD that completes a message of no octets", completes, empty, key());
+
+    let key = || KeyName::Wqe(send_span());
+    let asked = guide_of(send_span(), 64, 36);
+    all.guide("GD", None, asked, key());
+    all.answer("GDA", ("GD", &asked, key()), Answer::Done);
+    all.answer("GDA denied", ("GD", &asked, key()), Answer::Denied);
+
+    for op in [WqeOp::Write, WqeOp::Read] {
+        let (slot, generation) = (Slot::NONE, Generation(0));
+        let (mr, mr_offset) = (MrId(0x63), 0x2000);
+        let own = OpenSpan { op, slot, generation, mr, mr_offset, len: 64 };
+        let guide = guide_of(own, 0, 64);
+        let key = || KeyName::Mr(op, own.mr);
+        if op == WqeOp::Write {
+            all.guide("RD of F's WRITE", answered, guide, key());
+            all.answer("RDA of F's WRITE", ("RD of F's WRITE", &guide, key()), Answer::Done);
+        } else {
+            all.guide("GD of F's READ", None, guide, key());
+            all.answer("GDA of F's READ", ("GD of F's READ", &guide, key()), Answer::Done);
+        }
+    }
+
+    let cqe = Cqe {
+        slot: recv_span().slot,
+        generation: recv_span().generation,
+        sequence: Sequence(0x7172_7374),
+        byte_len: 200,
+        status: WcStatus::Success,
+        op: WqeOp::Recv,
+        immediate: Some(0x9192_9394),
+    };
+    let failed = Cqe {
+        slot: send_span().slot,
+        generation: send_span().generation,
+        byte_len: 0,
+        status: WcStatus::RemInvReqErr,
+        op: WqeOp::Send,
+        immediate: None,
+        ..cqe
+    };
+    let cqes = [cqe, failed, Cqe::PROBE];
+    let mut payload = Vec::new();
+    for cqe in &cqes {
+        let mut octets = [0; 24];
+        cqe.emit(&mut octets);
+        payload.extend(octets);
+    }
+    let cqe_fields = |cqe: &Cqe| {
+        json!({
+            "slot": cqe.slot.0,
+            "generation": cqe.generation.0,
+            "sequence": cqe.sequence.0,
+            "byte_len": cqe.byte_len,
+            "status": cqe.status.code(),
+            "op": cqe.op.code(),
+            "immediate": cqe.immediate,
+        })
+    };
+    let entries = Value::Array(cqes.iter().map(cqe_fields).collect());
+    let header = all.header(f);
+    let cqep = Cqep { header, count: 3 };
+    let emit = |out: &mut _| cqep.emit(out);
+    let (head, fields) = ((&header, ANSWERED), json!({ "count": 3 }));
+    all.under_connection(("CQEP", "cqep"), f, head, emit, fields, (entries, payload));
+
+    let answered = [(header.counter, 0b111, Answer::Done), (header.counter - 1, 0, Answer::Gone)];
+    let mut payload = Vec::new();
+    for (counter, taken, answer) in answered {
+        let mut octets = [0; 16];
+        EaEntry { counter, taken, answer }.emit(&mut octets);
+        payload.extend(octets);
+    }
+    let entry_fields = |(counter, taken, answer): &(u64, u32, Answer)| json!({ "counter": format!("{counter:016x}"), "taken": taken, "result": *answer as u8 });
+    let entries = Value::Array(answered.iter().map(entry_fields).collect());
+    let header = all.header(z);
+    let ea = EaOfZ { header, count: 2, delay_micros: 65_535 };
+    let emit = |out: &mut _| ea.emit(out);
+    let (head, fields) =
+        ((&header, Flags::default()), json!({ "count": 2, "delay_micros": 65_535 }));
+    all.under_connection(("EA of Z", "ea of z"), z, head, emit, fields, (entries, payload));
+
+    all.state("STATE of Z", z, StateKind::Initial, bytes(100, 0));
+    all.state("STATE of F", f, StateKind::Transfer, bytes(16, 0));
+
+    let header = all.header(f);
+    let cqep = Cqep { header, count: 1 };
+    let mut payload = [0; 24];
+    Cqe::PROBE.emit(&mut payload);
+    let entries = Value::Array(vec![cqe_fields(&Cqe::PROBE)]);
+    let emit = |out: &mut _| cqep.emit(out);
+    let (head, fields) = ((&header, ANSWERED), json!({ "count": 1 }));
+    let payload = (entries, payload.to_vec());
+    all.under_connection(("CQEP that probes", "cqep"), f, head, emit, fields, payload);
+    all.refusal("REFUSAL of Z", "CQEP that probes", &header, z);
+    all.frames
+}
