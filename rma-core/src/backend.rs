@@ -121,8 +121,8 @@ pub struct Transmit {
     /// The UDP port that it goes to, and that its sender listens on: one of those that the backend
     /// was opened with.
     pub port: Port,
-    /// What the frame weighs in a turn: how it counts in a [`Quantum`](crate::quantum::Quantum). The
-    /// class of its op, but for small frames that others decide the number of.
+    /// What the frame weighs in a turn: how it counts in a [`Quantum`](crate::quantum::Quantum).
+    /// The class of its op, but for small frames that others decide the number of.
     pub class: ClassOfService,
     /// Bytes written at the start of the buffer.
     pub len: usize,
