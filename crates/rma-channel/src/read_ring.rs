@@ -10,8 +10,8 @@
 //! The sender copies each message into the ring. A receiver has an image of the ring, into which
 //! READs land, or READs each message into memory of the application's
 //! ([`ReceiveInto`](crate::ReceiveInto)). Bodies that are known of are under way in parallel, and
-//! at
-//! the same time as the next look for more.
+//! at the same time as the next look for more. Only a message that comes alone, after a look that
+//! found nothing, is waited for first where there is an image.
 //!
 //! # Who holds up the ring
 //!

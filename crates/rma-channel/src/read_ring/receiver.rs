@@ -193,6 +193,8 @@ pub struct RingReceiver<L: Look> {
     bodies: VecDeque<Body>,
     /// Whether the last look has found nothing.
     is_idle: bool,
+    /// Whether what it has found last may be one message, and the look before had found nothing.
+    is_alone: bool,
     /// For [`Close`].
     registered: Registered,
     /// What it has told last, if that was an error.
@@ -275,6 +277,7 @@ impl<L: Look> RingReceiver<L> {
             known,
             bodies,
             is_idle: true,
+            is_alone: false,
             registered: Registered::default(),
             told: Ended::default(),
         }
@@ -334,6 +337,8 @@ impl<L: Look> RingReceiver<L> {
                 self.reading.found_nothing(self.known, issued, now);
             }
             Ok(Some(Found::Known { known, whole })) => {
+                let is_one = known.since(self.known) <= footprint(self.image.len_max);
+                self.is_alone = self.is_idle && is_one;
                 self.is_idle = false;
                 if whole != self.known {
                     let (from, state) = (self.known, State::Landed);
@@ -347,7 +352,7 @@ impl<L: Look> RingReceiver<L> {
         Ok(())
     }
 
-    /// Asks for what is known of and not asked for, and looks for more.
+    /// Asks for what is known of and not asked for, and looks for more, if that is not to wait.
     fn ask<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -365,7 +370,18 @@ impl<L: Look> RingReceiver<L> {
                 body.state = State::UnderWay(call);
             }
         }
+        if self.waits() {
+            return Ok(());
+        }
         self.look.begin(link, now, &self.image, self.at())
+    }
+
+    /// Whether a message that came alone is under way, which the next look would hold up. With a
+    /// look beside it 64 B took 1.2 times as long as the READs of its bell and of itself, without
+    /// 1.09. Where looks find message after message they go beside: a receiver that waited for each
+    /// got a quarter less, unless it prefetched.
+    fn waits(&self) -> bool {
+        self.is_alone && !self.bodies.is_empty()
     }
 }
 
@@ -419,7 +435,8 @@ impl<L: Look> Claims for RingReceiver<L> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let look = self.look.poll_timeout().filter(|_| self.reading.goes_on());
+        let look = self.look.poll_timeout();
+        let look = look.filter(|_| self.reading.goes_on() && !self.waits());
         self.reading.poll_timeout().into_iter().chain(look).min()
     }
 }

@@ -14,6 +14,8 @@ use crate::{
     terms::Terms,
 };
 
+mod looks;
+
 /// The number of a kind, as the paper's table has it: with detached bells, inlined ones with so
 /// much prefetching, or notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,60 +177,6 @@ fn all_readers_get_all_messages_through_rings_that_wrap_whatever_their_lengths()
             assert_eq!(issued.iter().sum::<usize>(), notices, "{which:?} is passive");
             assert_eq!(notices > 0, matches!(which, Which::Notify | Which::NotifyInto));
         }
-    }
-}
-
-/// READs until a message that is sent to an idle reader is there.
-#[test]
-fn a_reader_that_trusts_asks_for_bells_and_bodies_alone() {
-    for (which, looks) in
-        [(Which::Detached, 2), (Which::Inlined(0), 2), (Which::Inlined(400), 1), (Which::Notify, 1)]
-    {
-        let mut it = Channel::open(which, 4096, 300, 1);
-        it.settle(8);
-        for number in 0..20 {
-            it.send(300).unwrap();
-            it.poll_sender();
-            it.hosts.serve_all(&mut it.from);
-            let mut reads = 0;
-            // What is under way was issued before.
-            it.hosts.serve_all(&mut it.readers[0].node);
-            while it.poll_reader(0) == 0 {
-                reads += it.readers[0].node.taken.len();
-                it.hosts.serve_all(&mut it.readers[0].node);
-                assert!(reads < 10, "{which:?}");
-            }
-            // With a look the message has come by the one that was under way.
-            let besides = usize::from(looks == 1 && which != Which::Notify);
-            assert!(reads <= 2 - besides, "{which:?}: message {number} by {reads} READs");
-            it.settle(3);
-        }
-    }
-}
-
-#[test]
-fn several_messages_come_with_one_read_where_it_is_known_how_far() {
-    for (which, bodies) in [(Which::Detached, 1), (Which::Inlined(400), 2), (Which::Notify, 1)] {
-        let mut it = Channel::open(which, 4096, 300, 1);
-        it.settle(8);
-        it.hosts.serve_all(&mut it.readers[0].node);
-        it.poll_reader(0);
-        for _ in 0..6 {
-            it.send(40).unwrap();
-        }
-        // The first notice, and that for what has gathered.
-        for _ in 0..2 {
-            it.poll_sender();
-            it.hosts.serve_all(&mut it.from);
-        }
-        let mut rounds = 0;
-        while it.readers[0].got < 6 {
-            it.hosts.serve_all(&mut it.readers[0].node);
-            it.poll_reader(0);
-            rounds += 1;
-            assert!(rounds < 10);
-        }
-        assert!(rounds <= bodies + 1, "{which:?}: {rounds} round trips");
     }
 }
 
