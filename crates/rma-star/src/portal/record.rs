@@ -23,6 +23,11 @@ pub struct QpRecord {
     pub era: u16,
     /// The longest packet that the peer takes, in octets.
     pub packet_len_max: u16,
+    /// Z's clock when the connection was set up, in microseconds, as its library told over the
+    /// secret channel. Frames carry half of a time: this says which the other half is, until the
+    /// first of them has come. Within half an hour is good enough. Of no meaning at the stateless
+    /// side.
+    pub z_clock: u64,
     /// K_c, which the stateful side was given when the connection was set up. Zero at the
     /// stateless side, whose engine derives it.
     pub key: [u8; 16],
@@ -45,7 +50,7 @@ impl QpRecord {
             (key >> 64) as u64,
             key as u64,
             u64::from(self.local_pd) << 32,
-            0,
+            self.z_clock,
         ]
     }
 
@@ -60,6 +65,7 @@ impl QpRecord {
             nonce: (words[3] >> 32) as u32,
             era: (words[3] >> 16) as u16,
             packet_len_max: words[3] as u16,
+            z_clock: words[7],
             key: whole(words[4], words[5]),
         }
     }
