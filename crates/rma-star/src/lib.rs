@@ -29,11 +29,20 @@
 
 pub mod aad;
 pub mod clock;
+pub mod config;
+pub mod counters;
 pub mod error;
+mod host;
 pub mod keys;
 pub mod limits;
+pub mod mr_table;
 pub mod names;
 mod octets;
+pub mod pd_table;
 pub mod portal;
+mod portals;
+mod sealer;
+pub mod service;
+mod stateless;
 pub mod verbs;
 pub mod wire;

@@ -22,6 +22,13 @@ pub const STATE_LEN_MIN: u16 = 16;
 /// The most octets of a part of a STATE: a place of the mailbox that Z's library has for them.
 pub const STATE_LEN_MAX: u16 = 4096;
 
+/// The most slots that a portal may have: bounds its memory. A slot's number is 32 bits on the
+/// wire, and the highest ones stand for what has no slot.
+pub const SLOTS_MAX: u32 = 1 << 24;
+
+/// The most queue pairs that a portal may have: 20 bits of a QPN say which of them it is.
+pub const QPS_MAX: u32 = 1 << 20;
+
 const _: () = assert!(
     CHUNK_LEN_MAX.is_multiple_of(rma_core::limits::GRANULE) && CHUNK_LEN_MAX <= u16::MAX as u32,
     "chunks are whole granules, and their length is 16 bits on the wire"

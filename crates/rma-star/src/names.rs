@@ -136,7 +136,7 @@ impl Qpn {
 }
 
 /// What a connection is called in every header, and in every key but for the hosts' addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionName {
     /// The protection domain of Z that the connection belongs to.
     pub pd: PdId,

@@ -34,10 +34,3 @@ pub use line::{Post, Posted, Report};
 pub use memory::StarPortalMemory;
 pub use record::QpRecord;
 pub use words::{Guard, GuardState, QpState, QpWord, Taken, Verdict};
-
-/// The most slots that a portal may have: bounds its memory. A slot's number is 32 bits on the
-/// wire, and the highest ones stand for what has no slot.
-pub const SLOTS_MAX: u32 = 1 << 24;
-
-/// The most queue pairs that a portal may have: 20 bits of a QPN say which of them it is.
-pub const QPS_MAX: u32 = 1 << 20;

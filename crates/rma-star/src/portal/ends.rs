@@ -4,7 +4,12 @@ use rma_core::portal::Bell;
 use rma_shm::{Consumer, Full, Line, Producer, RingError};
 use std::sync::Arc;
 
-use super::{Guard, Post, QpRecord, QpWord, Report, StarPortalMemory, Taken};
+use super::{
+    line::{Post, Report},
+    memory::StarPortalMemory,
+    record::QpRecord,
+    words::{Guard, QpWord, Taken},
+};
 use rma_shm::Mapping;
 
 /// The application's end: it posts, and takes reports.
@@ -131,6 +136,12 @@ impl StarPort {
     #[inline]
     pub const fn done(&mut self) {
         self.head = None;
+    }
+
+    /// Whether a post has been taken and waits for the frame that tells of it.
+    #[must_use]
+    pub const fn waits_for_frame(&self) -> bool {
+        self.head.is_some()
     }
 
     /// Whether there is no post. Looks at the other side's memory.

@@ -18,7 +18,11 @@ use std::sync::Arc;
 
 use rma_shm::{Capacity, Doorbell, Label, LayoutError, Mapping, RingError, RingMemory};
 
-use super::{Guard, QPS_MAX, QpRecord, QpWord, SLOTS_MAX, Taken};
+use super::{
+    record::QpRecord,
+    words::{Guard, QpWord, Taken},
+};
+use crate::limits::{QPS_MAX, SLOTS_MAX};
 
 const ENGINE_DOORBELL: usize = Label::FOOTPRINT;
 const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;

@@ -1,0 +1,306 @@
+//! Settings of one host's StaR, and how they relate.
+
+use core::time::Duration;
+
+use rma_core::{
+    addr::LocalAddresses, backend::ReceiveLenMax, crypto::EngineId, fair_queue::BucketSecret,
+    port::Port,
+};
+use thiserror::Error;
+
+use crate::{mr_table::MRS_MAX, pd_table::PDS_MAX, stateless::ReplayFilter, wire};
+
+/// The UDP port of what goes to stateless processing, unless another is configured.
+pub const STATELESS_PORT: Port = Port(10_474);
+
+/// The UDP port of what goes to stateful processing, unless another is configured.
+pub const STATEFUL_PORT: Port = Port(10_475);
+
+/// The most rows of a table of the stateful side: numbers of rows are 16 bits, one of which means
+/// none.
+pub const ROWS_MAX: u32 = 65_535;
+
+/// How frames carry work requests and completions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// The paper's packet sequence: a WQEP for each work request, a CQEP for each completion, an
+    /// RDA for each RD.
+    Faithful,
+    /// Fewer frames for the same (ours): several work requests in a WQEP, several completions in a
+    /// CQEP, the last data of a SEND with its completion, and one EA for what comes together.
+    #[default]
+    Fused,
+}
+
+/// What may be set. Nothing is believed until [`StarConfigBuilder::build`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct StarConfigBuilder {
+    /// How many protection domains there may be. Default: 256.
+    pub pds: u32,
+    /// How many memory regions and windows there may be. Default: 1024.
+    pub mrs: u32,
+    /// How many answers of the stateless side may wait for the device, of all connections together.
+    /// Fewer: frames that come in a burst are lost and come again. Default: 512.
+    pub answers: u32,
+    /// Entries of the filter that keeps one-sided WRITEs of stateful sides from landing twice. A
+    /// quarter of it should be as many frames of such WRITEs as can come in `valid`. Default: 2^16,
+    /// 8 bytes each, for 1 M frames a second.
+    pub filter_entries: u32,
+    /// How many connections there may be of which this host is the stateful side. Default: 1024.
+    pub connections: u32,
+    /// How many work requests of all those connections may be outstanding, of both sides. Default:
+    /// 4096.
+    pub work_requests: u32,
+    /// How many frames of all those connections may be under way. Default: 4096.
+    pub frames_under_way: u32,
+    /// How many bytes of one connection may be under way. Default: 64 KiB.
+    pub window: u32,
+    /// For how long a frame to a stateless side is valid: W. Longer: it may be late by more, and
+    /// the filter needs more entries. Shorter: a stateless side that is stopped for a while takes
+    /// nothing of what came meanwhile. Default: 16 ms.
+    pub valid: Duration,
+    /// After what time a frame is sent again that was not answered; twice that for the next time,
+    /// and so on. At least 17/16 of `valid`: then its older copy is dead. Default: 20 ms.
+    pub retransmit_timeout: Duration,
+    /// How often a frame is sent again. Default: 7.
+    pub retries: u8,
+    /// How long a SEND may wait for a RECV. Default: 10 s.
+    pub rnr_timeout: Duration,
+    /// How long nothing may be heard of a peer, while there are work requests, before it is asked
+    /// whether it is there. Default: 10 s.
+    pub probe_interval: Duration,
+    /// How frames carry work requests. Default: [`Framing::Fused`].
+    pub framing: Framing,
+}
+
+impl Default for StarConfigBuilder {
+    fn default() -> Self {
+        Self {
+            pds: 256,
+            mrs: 1024,
+            answers: 512,
+            filter_entries: 1 << 16,
+            connections: 1024,
+            work_requests: 4096,
+            frames_under_way: 4096,
+            window: 64 << 10,
+            valid: Duration::from_millis(16),
+            retransmit_timeout: Duration::from_millis(20),
+            retries: 7,
+            rnr_timeout: Duration::from_secs(10),
+            probe_interval: Duration::from_secs(10),
+            framing: Framing::default(),
+        }
+    }
+}
+
+/// What whoever opens the host knows of it, and nobody sets.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct StarPlace {
+    /// The host's addresses.
+    pub addresses: LocalAddresses,
+    /// Where frames to stateless processing go, on every host.
+    pub stateless_port: Port,
+    /// Where frames to stateful processing go, on every host.
+    pub stateful_port: Port,
+    /// The number of this engine among those of its host.
+    pub engine: EngineId,
+    /// The largest frame that the device can receive.
+    pub receive_len_max: ReceiveLenMax,
+    /// What hosts are spread over lists with, and frames over lines of the filter. Default: zeroes,
+    /// right for a simulation only.
+    pub secret: BucketSecret,
+}
+
+impl StarPlace {
+    /// At these addresses.
+    pub fn at(addresses: impl Into<LocalAddresses>) -> Self {
+        Self {
+            addresses: addresses.into(),
+            stateless_port: STATELESS_PORT,
+            stateful_port: STATEFUL_PORT,
+            engine: EngineId::default(),
+            receive_len_max: ReceiveLenMax::default(),
+            secret: BucketSecret::from_bytes([0; 16]),
+        }
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StarConfigError {
+    /// A host without an address.
+    #[error("the host has no address: give it one")]
+    NoAddress,
+    /// Ports that are 0, or the same.
+    #[error(
+        "stateless port {stateless} and stateful port {stateful}: both must be set, and differ"
+    )]
+    Ports {
+        /// The one.
+        stateless: Port,
+        /// The other.
+        stateful: Port,
+    },
+    /// A table that is empty or too large.
+    #[error("{setting} is {value}: it must be from {min} to {max}")]
+    TableSize {
+        /// Which.
+        setting: &'static str,
+        /// What it is.
+        value: u32,
+        /// The least that it may be.
+        min: u32,
+        /// The most that it may be.
+        max: u32,
+    },
+    /// A time that is out of range.
+    #[error("{setting} is {value:?}: it must be from {min:?} to {max:?}")]
+    Time {
+        /// Which.
+        setting: &'static str,
+        /// What it is.
+        value: Duration,
+        /// The least that it may be.
+        min: Duration,
+        /// The most that it may be.
+        max: Duration,
+    },
+    /// A device whose frames are too small.
+    #[error("the device receives frames of {len} octets: StaR needs {min}")]
+    ReceiveLen {
+        /// What it receives.
+        len: usize,
+        /// What is needed.
+        min: usize,
+    },
+}
+
+/// Settings that have been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct StarConfig {
+    pub(crate) settings: StarConfigBuilder,
+    pub(crate) place: StarPlace,
+}
+
+/// How much longer than W the first retransmit timeout is at least: W/16. Clocks of two hosts drift
+/// apart by W/1024 at most.
+const OLDER_COPY_IS_DEAD: u32 = 16;
+
+impl StarConfigBuilder {
+    /// Checks every setting for a host at `place`, and how they relate.
+    ///
+    /// # Errors
+    /// The first setting that cannot work, with its value and the rule.
+    pub fn build(self, place: StarPlace) -> Result<StarConfig, StarConfigError> {
+        if place.addresses.is_empty() {
+            return Err(StarConfigError::NoAddress);
+        }
+        let (stateless, stateful) = (place.stateless_port, place.stateful_port);
+        if stateless == stateful || stateless == Port(0) || stateful == Port(0) {
+            return Err(StarConfigError::Ports { stateless, stateful });
+        }
+        for (setting, value, min, max) in [
+            ("pds", self.pds, 1, PDS_MAX),
+            ("mrs", self.mrs, 1, MRS_MAX),
+            ("answers", self.answers, 16, ROWS_MAX),
+            ("filter_entries", self.filter_entries, 16, 1 << 28),
+            ("connections", self.connections, 1, ROWS_MAX),
+            ("work_requests", self.work_requests, 1, ROWS_MAX),
+            ("frames_under_way", self.frames_under_way, 1, ROWS_MAX),
+            ("window", self.window, crate::limits::CHUNK_LEN_MAX, 1 << 30),
+        ] {
+            if !(min..=max).contains(&value) {
+                return Err(StarConfigError::TableSize { setting, value, min, max });
+            }
+        }
+        let valid_max = Duration::from_micros(ReplayFilter::VALID_MAX_MICROS);
+        let dead = self.valid + self.valid / OLDER_COPY_IS_DEAD;
+        let day = Duration::from_secs(86_400);
+        let micro = Duration::from_micros(1);
+        for (setting, value, min, max) in [
+            ("valid", self.valid, micro, valid_max),
+            ("retransmit_timeout", self.retransmit_timeout, dead.max(micro), day),
+            ("rnr_timeout", self.rnr_timeout, micro, day),
+            ("probe_interval", self.probe_interval, micro, day),
+        ] {
+            if !(min..=max).contains(&value) {
+                return Err(StarConfigError::Time { setting, value, min, max });
+            }
+        }
+        for address in place.addresses.iter() {
+            let receive = place.receive_len_max;
+            let len = if address.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
+            if len < wire::FRAME_LEN_MIN {
+                return Err(StarConfigError::ReceiveLen { len, min: wire::FRAME_LEN_MIN });
+            }
+        }
+        Ok(StarConfig { settings: self, place })
+    }
+}
+
+impl StarConfig {
+    /// W in microseconds.
+    pub(crate) const fn valid_micros(&self) -> u64 {
+        self.settings.valid.as_micros() as u64
+    }
+
+    /// What was set.
+    pub const fn settings(&self) -> &StarConfigBuilder {
+        &self.settings
+    }
+
+    /// Where the host is.
+    #[must_use]
+    pub const fn place(&self) -> &StarPlace {
+        &self.place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> StarPlace {
+        StarPlace::at(rma_core::addr::HostAddr::from([192, 0, 2, 1]))
+    }
+
+    #[test]
+    fn the_defaults_work_and_errors_say_the_setting() {
+        assert!(StarConfigBuilder::default().build(place()).is_ok());
+        let wrong = |change: fn(&mut StarConfigBuilder)| {
+            let mut builder = StarConfigBuilder::default();
+            change(&mut builder);
+            builder.build(place()).unwrap_err().to_string()
+        };
+        for (text, setting) in [
+            (wrong(|it| it.pds = 0), "pds is 0"),
+            (wrong(|it| it.answers = 1 << 20), "answers is 1048576"),
+            (wrong(|it| it.retransmit_timeout = it.valid), "retransmit_timeout is 16ms"),
+            (wrong(|it| it.valid = Duration::from_secs(2)), "valid is 2s"),
+        ] {
+            assert!(text.starts_with(setting), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_needs_addresses_two_ports_and_frames() {
+        let build = |change: fn(&mut StarPlace)| {
+            let mut place = place();
+            change(&mut place);
+            StarConfigBuilder::default().build(place).unwrap_err()
+        };
+        assert_eq!(
+            build(|it| it.addresses = LocalAddresses::default()),
+            StarConfigError::NoAddress
+        );
+        let ports = build(|it| it.stateful_port = it.stateless_port);
+        assert!(matches!(ports, StarConfigError::Ports { .. }));
+        let len = build(|it| it.receive_len_max = ReceiveLenMax::of_mtu(100));
+        assert_eq!(len, StarConfigError::ReceiveLen { len: 72, min: wire::FRAME_LEN_MIN });
+    }
+}

@@ -1,0 +1,335 @@
+//! StaR as a service of an engine: both kinds of processing, side by side (§III-E1, figure 6).
+//!
+//! Frames come to one of two ports, so that nobody has to look into them to tell which processing
+//! they are for. Connections of which this host is the stateless side, and those of which it is the
+//! stateful side, share portals, protection domains, memory regions and the message counter, and
+//! nothing else.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use rma_core::{
+    addr::LocalAddresses,
+    backend::{BATCH, RxFrame, TxFrame},
+    crypto::{CounterBlock, IvCounter},
+    error::DropReason,
+    packet::Tail,
+    port::Port,
+    quantum::Quantum,
+    service::Service,
+    time::{Clock, Instant},
+};
+use rma_crypto::{AeadProvider, fastest};
+use rma_shm::Region;
+
+use crate::{
+    config::StarConfig,
+    counters::{Drop, Event, StarCounters},
+    host::Host,
+    keys::PdKey,
+    mr_table::{Access, MrError, MrTable},
+    names::{MrId, PdId},
+    pd_table::{PdError, PdTable},
+    portal::{Post, Report, StarPort},
+    portals::Portals,
+    sealer::Sealer,
+    stateless::{self, Stateless},
+    verbs::WcStatus,
+    wire,
+};
+
+/// Posts taken from one portal in one turn.
+const POSTS_PER_PORTAL: usize = 32;
+
+/// StaR on one host.
+#[derive(Debug)]
+pub struct Star {
+    config: StarConfig,
+    sealer: Sealer,
+    pds: PdTable,
+    mrs: MrTable,
+    portals: Portals,
+    stateless: Stateless,
+    counters: Arc<StarCounters>,
+}
+
+impl Star {
+    /// StaR with the fastest AEAD provider that the processor can run. All memory that it will ever
+    /// need is allocated here. `counters` are the values of the message counter that it may use.
+    #[must_use]
+    pub fn new(config: StarConfig, counters: CounterBlock) -> Self {
+        Self::with_aead(config, counters, fastest())
+    }
+
+    /// The same, with frames sealed by `aead`.
+    #[must_use]
+    pub fn with_aead(
+        config: StarConfig,
+        counters: CounterBlock,
+        aead: &'static dyn AeadProvider,
+    ) -> Self {
+        let settings = config.settings();
+        Self {
+            sealer: Sealer::new(aead, config.place().engine, IvCounter::new(counters)),
+            pds: PdTable::new(settings.pds),
+            mrs: MrTable::new(settings.mrs),
+            portals: Portals::new(),
+            stateless: Stateless::new(&config),
+            counters: Arc::default(),
+            config,
+        }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &StarConfig {
+        &self.config
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<StarCounters> {
+        &self.counters
+    }
+
+    /// The message counter, to give it blocks.
+    pub const fn counter_mut(&mut self) -> &mut IvCounter {
+        self.sealer.counter_mut()
+    }
+
+    /// Bytes of the tables of stateless processing. They do not depend on how many connections
+    /// there are (S4).
+    #[must_use]
+    pub const fn stateless_memory(&self) -> usize {
+        self.stateless.memory()
+    }
+
+    /// Serves a portal from now on. Returns its number, which QPNs have in them; `None` if there
+    /// are as many portals as there can be.
+    pub fn attach(&mut self, port: StarPort) -> Option<u16> {
+        self.portals.attach(port)
+    }
+
+    /// Serves a portal no more. Its protection domains are to be deallocated before.
+    pub fn detach(&mut self, portal: u16) -> Option<StarPort> {
+        self.portals.detach(portal)
+    }
+
+    /// A protection domain for a portal: `ibv_alloc_pd`. `key` is its secret, K_p, and new.
+    ///
+    /// # Errors
+    /// [`PdError::TableFull`].
+    pub fn alloc_pd(&mut self, portal: u16, key: &PdKey) -> Result<PdId, PdError> {
+        self.pds.alloc(self.sealer.aead, portal, key)
+    }
+
+    /// Ends a protection domain with all its memory regions: `ibv_dealloc_pd`. No frame of its
+    /// connections is authentic any more.
+    ///
+    /// # Errors
+    /// [`PdError::NoSuchPd`].
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), PdError> {
+        self.pds.dealloc(pd)?;
+        self.mrs.deregister_all(pd);
+        Ok(())
+    }
+
+    /// Registers memory in a protection domain: `ibv_reg_mr`.
+    ///
+    /// # Errors
+    /// [`MrError`]; a protection domain that there is not allows nobody anything.
+    pub fn reg_mr(
+        &mut self,
+        pd: PdId,
+        memory: Arc<Region>,
+        span: Range<u64>,
+        access: Access,
+    ) -> Result<MrId, MrError> {
+        self.mrs.register(pd, memory, span, access)
+    }
+
+    /// Binds a memory window: `ibv_bind_mw`.
+    ///
+    /// # Errors
+    /// [`MrError`].
+    pub fn bind_mw(&mut self, mr: MrId, span: Range<u64>, access: Access) -> Result<MrId, MrError> {
+        self.mrs.bind(mr, span, access)
+    }
+
+    /// Takes back a memory region or window: `ibv_dereg_mr`, `ibv_dealloc_mw`. Once this returns,
+    /// no frame changes it or reads it, whatever the peers know.
+    ///
+    /// # Errors
+    /// [`MrError::NoSuchMr`], [`MrError::HasWindows`].
+    pub fn dereg_mr(&mut self, mr: MrId) -> Result<Arc<Region>, MrError> {
+        self.mrs.deregister(mr)
+    }
+
+    /// The tables that both kinds of processing work with, and these.
+    fn split(&mut self) -> (Host<'_>, &mut Sealer, &mut Stateless) {
+        let Self { config, sealer, pds, mrs, portals, stateless, counters } = self;
+        let host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        (host, sealer, stateless)
+    }
+
+    /// Takes one post of a portal that no frame is needed for. `false` if there is none.
+    fn take_post(&mut self, portal: u16) -> bool {
+        let (mut host, ..) = self.split();
+        let Some(port) = host.portals.get_mut(portal.into()) else { return false };
+        let Some((post, _)) = port.next_post() else { return false };
+        match post {
+            Post::Open { qp, is_stateful } => {
+                port.done();
+                let key = if is_stateful { None } else { stateless::open(&mut host, portal, qp) };
+                let status = if key.is_some() { WcStatus::Success } else { WcStatus::LocQpOpErr };
+                let key = key.map_or([0; 16], |key| *key.expose());
+                self.report(portal, &Report::Opened { qp, status, key });
+                true
+            }
+            Post::Close { qp } => {
+                port.done();
+                stateless::close(&mut host, portal, qp);
+                self.report(portal, &Report::Closed { qp });
+                true
+            }
+            // It stays the next until the frame that tells of it is written.
+            Post::Wqe(_) | Post::Introduce { .. } => false,
+        }
+    }
+
+    fn report(&mut self, portal: u16, report: &Report) {
+        if !self.portals.report(portal.into(), report) {
+            self.counters.count(Event::ReportLost);
+        }
+    }
+}
+
+impl Service for Star {
+    fn addresses(&self) -> &LocalAddresses {
+        &self.config.place().addresses
+    }
+
+    fn serves(&self, port: Port) -> bool {
+        let place = self.config.place();
+        port == place.stateless_port || port == place.stateful_port
+    }
+
+    fn frame_len(&self, _: Port, octets: &[u8]) -> Result<usize, DropReason> {
+        wire::frame_len(octets)
+    }
+
+    fn note_packet(&mut self, _: Port, frames: usize) {
+        self.counters.count_many(Event::FrameReceived, frames);
+    }
+
+    fn drop_tail(&mut self, _: Port, _: Tail) {
+        self.counters.drop_frame(Drop::Malformed);
+    }
+
+    fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        let stateless_port = self.config.place().stateless_port;
+        // Frames of one port behind each other: their order means nothing.
+        frames.sort_unstable_by_key(|frame| frame.port != stateless_port);
+        let stateless = frames.partition_point(|frame| frame.port == stateless_port);
+        let (to_stateless, to_stateful) = frames.split_at_mut(stateless);
+        let (mut host, _, stateless) = self.split();
+        for frames in to_stateless.chunks_mut(BATCH) {
+            stateless.handle_frames(&mut host, now, clock, frames);
+        }
+        for _ in to_stateful {
+            host.counters.drop_frame(Drop::WrongPort);
+        }
+    }
+
+    fn take_commands(&mut self, _: Instant) -> usize {
+        let mut taken = 0;
+        for portal in 0..self.portals.len() as u16 {
+            for _ in 0..POSTS_PER_PORTAL {
+                if !self.take_post(portal) {
+                    break;
+                }
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+
+    fn complete(&mut self) -> usize {
+        0
+    }
+
+    fn latency_class_seen_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn frames_waiting(&self) -> usize {
+        self.stateless.frames_waiting(&self.portals)
+    }
+
+    fn gathers(&self, _: Instant) -> bool {
+        false
+    }
+
+    fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize {
+        let (mut host, sealer, stateless) = self.split();
+        let mut count = 0;
+        for frames in frames.chunks_mut(BATCH) {
+            let mut written = 0;
+            for frame in &mut *frames {
+                frame.transmit = None;
+                if !quantum.admits() || !stateless.write_next(&mut host, sealer, now, frame) {
+                    break;
+                }
+                if let Some(transmit) = &frame.transmit {
+                    quantum.take(transmit);
+                }
+                written += 1;
+            }
+            sealer.seal(&mut frames[..written]);
+            count += written;
+            if written < frames.len() {
+                break;
+            }
+        }
+        host.counters.count_many(Event::FrameSent, count);
+        count
+    }
+
+    fn wants_transmit(&self) -> bool {
+        self.sealer.can_seal() && self.frames_waiting() > 0
+    }
+
+    fn wake_sleepers(&mut self) {
+        self.portals.wake_sleepers();
+    }
+
+    fn announce_sleep(&self) {
+        for (_, port) in self.portals.iter() {
+            port.memory().engine_doorbell().announce_sleep();
+        }
+    }
+
+    fn awake(&self) {
+        for (_, port) in self.portals.iter() {
+            port.memory().engine_doorbell().awake();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.portals.iter().all(|(_, port)| port.is_idle())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,647 @@
+//! The stateless side, against a stateful side made by hand: what a frame does that is right, and
+//! that nothing else does anything.
+
+use std::sync::Arc;
+
+use rma_core::{
+    addr::HostAddr,
+    backend::{RxFrame, RxPacket, TxFrame},
+    crypto::{CounterBlock, EngineId},
+    limits::TAG_LEN,
+    port::{Port, SourcePort},
+    quantum::Quantum,
+    service::Service,
+    time::Instant,
+};
+use rma_crypto::{OpenJob, SealJob, Text};
+use rma_shm::{Line, Region};
+
+use super::Star;
+use crate::{
+    aad,
+    config::{Framing, STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder, StarPlace},
+    counters::{Drop, Event},
+    host::z_time,
+    keys::{FrameKey, PdKey},
+    mr_table::Access,
+    names::{ConnectionName, Era, Generation, MrId, Nonce, Qpn, Sequence, Side, Slot},
+    portal::{Post, Posted, QpRecord, Report, StarPortal, Taken, portal},
+    verbs::{WcStatus, WqeOp},
+    wire::{
+        Answer, Cqe, Cqep, EaOfF, EaOfZ, FrameView, Gd, Guide, Header, KeyPhase, Rd, Rule, State,
+        StateKind, Wqe,
+        data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN},
+        entries::CQE_LEN,
+        state::STATE_HEADER_LEN,
+        told::{self, ASK_LEN},
+        work::{TAKEN_LEN, WORK_HEADER_LEN},
+    },
+};
+
+const Z: [u8; 4] = [192, 0, 2, 1];
+const F: [u8; 4] = [192, 0, 2, 2];
+const QPN_F: u32 = 77;
+const NONCE: u32 = 5;
+
+/// W of these hosts, in microseconds.
+const W: u64 = 16_000;
+
+/// A stateless side with one connection, its application, and the other side of it.
+struct Scene {
+    star: Star,
+    application: StarPortal,
+    memory: Arc<Region>,
+    mr: MrId,
+    key: FrameKey,
+    connection: ConnectionName,
+    now: Instant,
+    counter: u64,
+}
+
+/// A frame that was opened.
+struct Opened {
+    view: FrameView,
+    payload: Vec<u8>,
+}
+
+fn address(octets: [u8; 4]) -> HostAddr {
+    octets.into()
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(StarConfigBuilder::default())
+    }
+
+    fn with(settings: StarConfigBuilder) -> Self {
+        let config = settings.build(StarPlace::at(address(Z))).unwrap();
+        let mut star = Star::new(config, CounterBlock::new(0, u64::MAX));
+        let (mut application, port) = portal(8, 2).unwrap();
+        let number = star.attach(port).unwrap();
+        let pd = star.alloc_pd(number, &PdKey::from_bytes([9; 16])).unwrap();
+        let memory = Arc::new(Region::new(1 << 16).unwrap());
+        let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let mr = star.reg_mr(pd, Arc::clone(&memory), 0..1 << 16, all).unwrap();
+        let record = QpRecord {
+            peer: address(F),
+            pd: pd.0,
+            local_pd: pd.0,
+            peer_qpn: QPN_F,
+            nonce: NONCE,
+            era: 1,
+            packet_len_max: 1472,
+            key: [0; 16],
+        };
+        application.set_record(1, &record);
+        application.post(&Post::Open { qp: 1, is_stateful: false }, None).unwrap();
+        let now = Instant::from_nanos(3_600_000_000_000);
+        assert_eq!(star.take_commands(now), 1);
+        let Some(Report::Opened { qp: 1, status: WcStatus::Success, key }) = application.poll()
+        else {
+            panic!("the connection is open");
+        };
+        let connection = ConnectionName {
+            pd,
+            qpn_z: Qpn::new(number.into(), 1).unwrap(),
+            qpn_f: Qpn::from_bits(QPN_F),
+            nonce: Nonce(NONCE),
+            era: Era(1),
+        };
+        let key = FrameKey::from_bytes(key);
+        Self { star, application, memory, mr, key, connection, now, counter: 0 }
+    }
+
+    fn wqe(&self, op: WqeOp, slot: u32, offset: u64, length: u32) -> Posted {
+        Posted {
+            slot,
+            generation: 1,
+            qp: 1,
+            sequence: 0,
+            op,
+            again: false,
+            immediate: None,
+            inline_len: 0,
+            mr: self.mr.0,
+            offset,
+            length,
+            remote_mr: 0,
+            remote_offset: 0,
+        }
+    }
+
+    /// What the stateless side sends now, as it is on the wire.
+    fn transmit(&mut self) -> Vec<Vec<u8>> {
+        self.star.take_commands(self.now);
+        let mut buffers = vec![[0_u8; 4200]; 16];
+        let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
+        let mut quantum = Quantum::new(1 << 20);
+        let count = self.star.poll_transmits(self.now, &mut frames, &mut quantum);
+        let sent: Vec<_> = frames[..count].iter().map(|it| it.transmit.unwrap()).collect();
+        for transmit in &sent {
+            assert_eq!((transmit.destination, transmit.port), (address(F), STATEFUL_PORT));
+        }
+        sent.iter().zip(&buffers).map(|(sent, octets)| octets[..sent.len].to_vec()).collect()
+    }
+
+    /// Opens a frame of the stateless side, as one that answers the frame that is named.
+    fn open(&self, key: &FrameKey, frame: &[u8], answers: Option<&[u8]>) -> Opened {
+        let view = FrameView::parse(frame).unwrap();
+        assert_eq!(view.sender(), Side::Stateless);
+        let time = view.header().time.widen(z_time(self.now));
+        let (header, rest) = frame.split_at(view.header_len());
+        let (payload, tag) = rest.split_last_chunk::<TAG_LEN>().unwrap();
+        let mut payload = payload.to_vec();
+        let aad = match answers {
+            None => [header, &aad::tail(time)].concat(),
+            Some(answered) => {
+                let iv = FrameView::parse(answered).unwrap().iv();
+                [header, &aad::answer_tail(time, &iv)].concat()
+            }
+        };
+        let mut jobs = [OpenJob {
+            key: key.as_key().into(),
+            iv: *view.iv().octets(),
+            aad: &aad,
+            text: Text::in_place(&mut payload),
+            tag,
+            authentic: false,
+        }];
+        rma_crypto::fastest().open(&mut jobs);
+        assert!(jobs[0].authentic, "{view:?}");
+        Opened { view, payload }
+    }
+
+    /// The only frame that is sent, opened.
+    fn sent(&mut self, key: &FrameKey, answers: Option<&[u8]>) -> Opened {
+        let frames = self.transmit();
+        assert_eq!(frames.len(), 1);
+        self.open(key, &frames[0], answers)
+    }
+
+    fn header(&mut self) -> Header {
+        self.counter += 1;
+        Header {
+            connection: self.connection,
+            phase: KeyPhase::Even,
+            engine: EngineId(3),
+            counter: self.counter,
+            time: crate::clock::ZTime(z_time(self.now).0 + W).low(),
+        }
+    }
+
+    /// Seals a frame of the stateful side.
+    fn seal(&self, key: &FrameKey, header: &[u8], payload: &[u8]) -> Vec<u8> {
+        let mut frame = [header, payload, &[0; TAG_LEN]].concat();
+        let view = FrameView::parse(&frame).unwrap();
+        let expiry = view.header().time.widen(z_time(self.now));
+        let aad = [header, &aad::tail(expiry)].concat();
+        let (text, tag) = frame[header.len()..].split_last_chunk_mut::<TAG_LEN>().unwrap();
+        let mut jobs = [SealJob {
+            key: key.as_key().into(),
+            iv: *view.iv().octets(),
+            aad: &aad,
+            text: Text::in_place(text),
+            tag,
+        }];
+        rma_crypto::fastest().seal(&mut jobs);
+        frame
+    }
+
+    /// Hands a frame to the stateless side, as it comes from `source` to `port`.
+    fn receive_from(&mut self, source: [u8; 4], port: Port, frame: &[u8]) {
+        let mut bytes = frame.to_vec();
+        let packet = RxPacket {
+            source: address(source),
+            destination: address(Z),
+            port,
+            source_port: SourcePort::FIRST,
+            reply_len_max: 4096,
+            link: None,
+            bytes: &mut bytes,
+        };
+        let now = self.now;
+        self.star.handle_frames(now, &now, &mut [RxFrame::alone(packet)]);
+    }
+
+    fn receive(&mut self, frame: &[u8]) {
+        self.receive_from(F, STATELESS_PORT, frame);
+    }
+
+    fn guide(&mut self, wqe: &Wqe, op: WqeOp, chunk: (u32, u16)) -> Guide {
+        Guide {
+            header: self.header(),
+            op,
+            slot: wqe.slot,
+            generation: wqe.generation,
+            mr: wqe.mr,
+            mr_offset: wqe.mr_offset,
+            wqe_len: wqe.len,
+            chunk_offset: chunk.0,
+            chunk_len: chunk.1,
+            sequence: wqe.sequence,
+            copy: 0,
+        }
+    }
+
+    fn rd(&mut self, wqe: &Wqe, at: u32, chunk: &[u8]) -> Vec<u8> {
+        let guide = self.guide(wqe, WqeOp::Recv, (at, chunk.len() as u16));
+        let mut header = [0; GUIDE_HEADER_LEN];
+        Rd { guide, wants_answer: true, completes: false }.emit(&mut header);
+        self.seal(&wqe.key, &header, chunk)
+    }
+
+    fn gd(&mut self, wqe: &Wqe, at: u32, len: u16) -> Vec<u8> {
+        let guide = self.guide(wqe, WqeOp::Send, (at, len));
+        let mut header = [0; GUIDE_HEADER_LEN];
+        Gd { guide }.emit(&mut header);
+        self.seal(&wqe.key, &header, &[])
+    }
+
+    fn cqep(&mut self, cqes: &[Cqe]) -> Vec<u8> {
+        let header = self.header();
+        let mut octets = [0; WORK_HEADER_LEN];
+        Cqep { header, count: cqes.len() as u8 }.emit(&mut octets);
+        let mut payload = vec![[0; CQE_LEN]; cqes.len()];
+        payload.iter_mut().zip(cqes).for_each(|(out, cqe)| cqe.emit(out));
+        let key = self.key;
+        self.seal(&key, &octets, payload.as_flattened())
+    }
+
+    /// A write of the stateful side into the memory region.
+    fn write(&mut self, key: &FrameKey, mr: MrId, at: u64, data: &[u8]) -> Vec<u8> {
+        let guide = Guide {
+            header: self.header(),
+            op: WqeOp::Write,
+            slot: Slot::NONE,
+            generation: Generation(0),
+            mr,
+            mr_offset: at,
+            wqe_len: data.len() as u32,
+            chunk_offset: 0,
+            chunk_len: data.len() as u16,
+            sequence: Sequence(0),
+            copy: 0,
+        };
+        let mut header = [0; GUIDE_HEADER_LEN];
+        Rd { guide, wants_answer: true, completes: false }.emit(&mut header);
+        self.seal(key, &header, data)
+    }
+
+    /// Posts a work request and returns what the stateful side is told of it.
+    fn posted(&mut self, posted: Posted) -> Wqe {
+        self.application.post(&Post::Wqe(posted), None).unwrap();
+        let key = self.key;
+        let told = self.sent(&key, None);
+        let FrameView::Wqep(wqep) = told.view else { panic!("{:?}", told.view) };
+        let mut wqes = wqep.claims().wqes(&told.payload);
+        wqes.next().unwrap().unwrap().0
+    }
+
+    fn read(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.memory.copy_out(at, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// What the only frame that is sent says became of `frame`.
+    fn answer_to(&mut self, key: &FrameKey, frame: &[u8]) -> Answer {
+        let frames = self.transmit();
+        assert_eq!(frames.len(), 1);
+        match FrameView::parse(&frames[0]).unwrap() {
+            FrameView::Rda(_) | FrameView::Gda(_) => {
+                match self.open(key, &frames[0], Some(frame)).view {
+                    FrameView::Rda(rda) => rda.claims().0.answer,
+                    FrameView::Gda(gda) => gda.claims().answer.answer,
+                    view => panic!("{view:?}"),
+                }
+            }
+            _ => {
+                let ea = self.open(&self.key, &frames[0], None);
+                EaOfZ::entries(&ea.payload).next().unwrap().unwrap().answer
+            }
+        }
+    }
+
+    fn drops(&self, reason: Drop) -> u64 {
+        self.star.counters().drops(reason)
+    }
+}
+
+fn cqe(wqe: &Wqe, op: WqeOp, byte_len: u32) -> Cqe {
+    let (slot, generation, sequence) = (wqe.slot, wqe.generation, wqe.sequence);
+    let (status, immediate) = (WcStatus::Success, None);
+    Cqe { slot, generation, sequence, byte_len, status, op, immediate }
+}
+
+//= star#III-C2-wqep
+//= type=test
+#[test]
+fn a_post_is_told_with_the_key_of_just_this_span_and_not_kept() {
+    let mut scene = Scene::new();
+    let first = scene.wqe(WqeOp::Recv, 2, 64, 100);
+    let inline = Posted { inline_len: 5, length: 5, slot: 3, ..scene.wqe(WqeOp::Send, 3, 0, 5) };
+    scene.application.post(&Post::Wqe(first), None).unwrap();
+    let data = Line([u64::from_le_bytes(*b"hello\0\0\0"); 8]);
+    scene.application.post(&Post::Wqe(inline), Some(&data)).unwrap();
+    let key = scene.key;
+    let told = scene.sent(&key, None);
+    let FrameView::Wqep(wqep) = told.view else { panic!("{:?}", told.view) };
+    let wqes: Vec<_> = wqep.claims().wqes(&told.payload).map(Result::unwrap).collect();
+    assert_eq!(wqes.len(), 2);
+    let (recv, send) = (&wqes[0].0, &wqes[1].0);
+    assert_eq!((recv.slot, recv.mr, recv.mr_offset, recv.len), (Slot(2), scene.mr, 64, 100));
+    assert_eq!((send.slot, wqes[1].1), (Slot(3), &b"hello"[..]));
+    assert_ne!(recv.key, send.key);
+    assert!(scene.transmit().is_empty() && !scene.star.wants_transmit());
+    // Once more only if it is asked for.
+    scene.application.post(&Post::Wqe(first), None).unwrap();
+    assert!(scene.transmit().is_empty());
+    assert_eq!(scene.star.counters().events(Event::PostRefused), 1);
+    let again = scene.posted(Posted { again: true, ..first });
+    assert_eq!(again.key, recv.key);
+}
+
+#[test]
+fn a_post_that_may_not_be_is_reported_and_told_to_nobody() {
+    let mut scene = Scene::new();
+    let sound = scene.wqe(WqeOp::Recv, 0, 0, 64);
+    for (posted, status) in [
+        (Posted { mr: scene.mr.0 ^ 1, ..sound }, WcStatus::LocProtErr),
+        (Posted { offset: 1 << 16, ..sound }, WcStatus::LocProtErr),
+        (Posted { length: u32::MAX, ..sound }, WcStatus::LocQpOpErr),
+        (Posted { inline_len: 9, length: 9, ..sound }, WcStatus::LocQpOpErr),
+        (Posted { qp: 0, ..sound }, WcStatus::WrFlushErr),
+    ] {
+        let inline = (posted.inline_len > 0).then_some(&Line([0; 8]));
+        scene.application.post(&Post::Wqe(posted), inline).unwrap();
+        assert!(scene.transmit().is_empty());
+        let report = scene.application.poll();
+        assert!(
+            matches!(report, Some(Report::Completed { status: it, .. }) if it == status),
+            "{report:?} of {posted:?}"
+        );
+    }
+    scene.application.post(&Post::Wqe(Posted { slot: 8, ..sound }), None).unwrap();
+    assert!(scene.transmit().is_empty() && scene.application.poll().is_none());
+    assert_eq!(scene.star.counters().events(Event::PostRefused), 1);
+}
+
+//= star#III-C3-receiving
+//= type=test
+//= star#ours-guard-word
+//= type=test
+//= star#III-C4-cqep
+//= type=test
+#[test]
+fn data_lands_while_its_work_request_is_open_and_its_completion_is_given_once() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 640, 200);
+    let wqe = scene.posted(recv);
+    let second = scene.rd(&wqe, 64, &[2; 50]);
+    let first = scene.rd(&wqe, 0, &[1; 64]);
+    for rd in [&second, &first, &first] {
+        scene.receive(rd);
+        assert_eq!(scene.answer_to(&wqe.key, rd), Answer::Done);
+    }
+    assert_eq!(scene.read(640, 115), [vec![1; 64], vec![2; 50], vec![0]].concat());
+    let cqep = scene.cqep(&[cqe(&wqe, WqeOp::Recv, 114)]);
+    let expected = Report::Completed {
+        slot: 2,
+        generation: 1,
+        qp: 1,
+        sequence: 0,
+        op: WqeOp::Recv,
+        status: WcStatus::Success,
+        byte_len: 114,
+        immediate: None,
+    };
+    for report in [Some(expected), None, None] {
+        scene.receive(&cqep);
+        assert_eq!(scene.answer_to(&wqe.key, &cqep), Answer::Done);
+        assert_eq!(scene.application.poll(), report);
+    }
+    // The buffer is the application's again.
+    scene.memory.copy_in(640, &[7; 115]).unwrap();
+    let late = scene.rd(&wqe, 0, &[9; 64]);
+    for rd in [&first, &late] {
+        scene.receive(rd);
+        assert_eq!(scene.answer_to(&wqe.key, rd), Answer::Done);
+    }
+    assert_eq!(scene.read(640, 115), [7; 115]);
+    // And once the slot has another work request, of other bytes, the old frames are nothing.
+    let next = Posted { generation: 2, sequence: 1, ..recv };
+    scene.posted(next);
+    scene.receive(&late);
+    assert_eq!(scene.answer_to(&wqe.key, &late), Answer::Done);
+    assert_eq!(scene.read(640, 115), [7; 115]);
+}
+
+//= star#III-C3-sending
+//= type=test
+#[test]
+fn data_is_fetched_as_it_is_when_the_answer_is_written() {
+    let mut scene = Scene::new();
+    scene.memory.copy_in(100, &[3; 80]).unwrap();
+    let send = scene.wqe(WqeOp::Send, 1, 100, 80);
+    let wqe = scene.posted(send);
+    let gd = scene.gd(&wqe, 64, 16);
+    scene.receive(&gd);
+    scene.memory.copy_in(164, &[4; 16]).unwrap();
+    let gda = scene.sent(&wqe.key, Some(&gd));
+    assert_eq!((gda.view.header_len(), gda.payload), (GDA_HEADER_LEN, vec![4; 16]));
+    // Asked for, and then closed before the answer is written.
+    let gd = scene.gd(&wqe, 0, 64);
+    scene.receive(&gd);
+    scene.application.post(&Post::Close { qp: 1 }, None).unwrap();
+    assert_eq!(scene.answer_to(&wqe.key, &gd), Answer::Gone);
+}
+
+//= star#ours-guard-word
+//= type=test
+#[test]
+fn a_connection_that_is_closed_takes_nothing_more() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 0, 64);
+    let wqe = scene.posted(recv);
+    scene.application.post(&Post::Close { qp: 1 }, None).unwrap();
+    scene.star.take_commands(scene.now);
+    assert_eq!(scene.application.poll(), Some(Report::Closed { qp: 1 }));
+    let (rd, cqep) = (scene.rd(&wqe, 0, &[1; 64]), scene.cqep(&[cqe(&wqe, WqeOp::Recv, 64)]));
+    for frame in [&rd, &cqep] {
+        scene.receive(frame);
+        assert_eq!(scene.answer_to(&wqe.key, frame), Answer::Gone);
+    }
+    assert_eq!((scene.read(0, 64), scene.application.poll()), (vec![0; 64], None));
+    assert_eq!(scene.star.counters().events(Event::Gone), 2);
+}
+
+#[test]
+fn a_key_opens_its_own_span_alone() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 640, 64);
+    let wqe = scene.posted(recv);
+    for other in [
+        Wqe { mr_offset: 641, ..wqe },
+        Wqe { len: 128, ..wqe },
+        Wqe { slot: Slot(3), ..wqe },
+        Wqe { generation: Generation(2), ..wqe },
+        Wqe { mr: MrId(wqe.mr.0 ^ 1), ..wqe },
+        Wqe { key: scene.key, ..wqe },
+    ] {
+        let rd = scene.rd(&other, 0, &[1; 64]);
+        scene.receive(&rd);
+        assert!(scene.transmit().is_empty(), "{other:?}");
+    }
+    let rd = scene.rd(&wqe, 0, &[1; 64]);
+    for at in 0..rd.len() {
+        let mut changed = rd.clone();
+        changed[at] ^= 1 << (at % 8);
+        scene.receive(&changed);
+    }
+    scene.receive_from([192, 0, 2, 3], STATELESS_PORT, &rd);
+    scene.receive_from(F, STATEFUL_PORT, &rd);
+    assert!(scene.transmit().is_empty());
+    assert!(scene.read(0, 1 << 16).iter().all(|&byte| byte == 0));
+    scene.receive(&rd);
+    assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Done);
+}
+
+#[test]
+fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 0, 64);
+    let wqe = scene.posted(recv);
+    let rd = scene.rd(&wqe, 0, &[1; 64]);
+    let came = scene.now;
+    for micros in [W, W + 1] {
+        scene.now = Instant::from_nanos(came.as_nanos() + micros * 1_000);
+        scene.receive(&rd);
+        assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Clock);
+    }
+    // One that expires too far ahead.
+    scene.now = Instant::from_nanos(came.as_nanos() - 1_000);
+    scene.receive(&rd);
+    assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Clock);
+    assert_eq!(scene.read(0, 64), [0; 64]);
+    // 71 minutes later the 32 bits are the same, and the tag is wrong.
+    scene.now = Instant::from_nanos(came.as_nanos() + (1 << 32) * 1_000);
+    scene.receive(&rd);
+    assert!(scene.transmit().is_empty());
+    assert_eq!(scene.drops(Drop::Unauthenticated), 1);
+}
+
+//= star#ours-replay-filter
+//= type=test
+//= star#III-D1-rules
+//= type=test
+#[test]
+fn a_write_lands_once_where_its_rule_allows_it() {
+    let mut scene = Scene::new();
+    let header = scene.header();
+    let state = State {
+        header,
+        sender: Side::Stateful,
+        kind: StateKind::Ask,
+        number: 4,
+        part: 0,
+        of: 1,
+        payload_len: ASK_LEN as u16,
+    };
+    let mut octets = [0; STATE_HEADER_LEN];
+    state.emit(&mut octets);
+    let (key, mr) = (scene.key, scene.mr);
+    let ask = scene.seal(&key, &octets, &told::ask(mr));
+    scene.receive(&ask);
+    let rule = Rule::parse(&scene.sent(&key, None).payload).unwrap();
+    assert_eq!((rule.mr, rule.len), (mr, 1 << 16));
+    let (write_key, read_key) = (rule.write.unwrap(), rule.read.unwrap());
+    assert_ne!(write_key, read_key);
+    let write = scene.write(&write_key, mr, 32, &[1; 64]);
+    scene.receive(&write);
+    assert_eq!(scene.answer_to(&write_key, &write), Answer::Done);
+    assert_eq!(scene.read(32, 64), [1; 64]);
+    scene.memory.copy_in(32, &[7; 64]).unwrap();
+    scene.receive(&write);
+    assert!(scene.transmit().is_empty());
+    assert_eq!((scene.drops(Drop::Again), scene.read(32, 64)), (1, vec![7; 64]));
+    // Not by the key of READs, not beyond the region, and not once it is deregistered.
+    let by_read_key = scene.write(&read_key, mr, 32, &[1; 64]);
+    scene.receive(&by_read_key);
+    assert!(scene.transmit().is_empty());
+    let beyond = scene.write(&write_key, mr, (1 << 16) - 63, &[1; 64]);
+    scene.receive(&beyond);
+    assert_eq!(scene.answer_to(&write_key, &beyond), Answer::Denied);
+    scene.star.dereg_mr(mr).unwrap();
+    let after = scene.write(&write_key, mr, 32, &[1; 64]);
+    scene.receive(&after);
+    assert_eq!(scene.answer_to(&write_key, &after), Answer::Denied);
+    assert_eq!(scene.read(32, 64), [7; 64]);
+}
+
+#[test]
+fn what_the_stateful_side_has_taken_is_noted_where_the_library_looks() {
+    let mut scene = Scene::new();
+    let header = scene.header();
+    let mut octets = [0; WORK_HEADER_LEN];
+    EaOfF { header, state_number: 0, state_parts: 0 }.emit(&mut octets);
+    let taken = crate::wire::Taken { send: Sequence(3), recv: Sequence(8) };
+    let payload: [u8; TAKEN_LEN] = taken.to_octets();
+    let key = scene.key;
+    let ea = scene.seal(&key, &octets, &payload);
+    scene.receive(&ea);
+    let memory = scene.application.memory();
+    assert_eq!(memory.taken(1), Taken { send: 3, recv: 8 });
+    assert_eq!((memory.qp_word(1).heard, memory.qp_word(0).heard), (1, 0));
+    assert!(scene.transmit().is_empty());
+}
+
+#[test]
+fn what_has_no_room_for_its_answer_has_no_effect() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 0, 64);
+    let wqe = scene.posted(recv);
+    // All of one host's share of the answers: an eighth of 512.
+    for _ in 0..64 {
+        let rd = scene.rd(&wqe, 0, &[1; 64]);
+        scene.receive(&rd);
+    }
+    assert_eq!(scene.drops(Drop::NoRoom), 0);
+    scene.memory.copy_in(0, &[7; 64]).unwrap();
+    let (rd, cqep) = (scene.rd(&wqe, 0, &[9; 64]), scene.cqep(&[cqe(&wqe, WqeOp::Recv, 64)]));
+    scene.receive(&rd);
+    scene.receive(&cqep);
+    assert_eq!((scene.read(0, 64), scene.application.poll()), (vec![7; 64], None));
+    assert_eq!(scene.drops(Drop::NoRoom), 2);
+    while !scene.transmit().is_empty() {}
+    scene.receive(&cqep);
+    assert!(scene.application.poll().is_some());
+}
+
+#[test]
+fn tables_of_stateless_processing_do_not_depend_on_connections() {
+    let scene = Scene::new();
+    let memory = scene.star.stateless_memory();
+    let (application, port) = portal(1 << 12, 1 << 12).unwrap();
+    let mut star = scene.star;
+    star.attach(port).unwrap();
+    assert_eq!(star.stateless_memory(), memory);
+    assert!(application.memory().qps() == 1 << 12);
+}
+
+#[test]
+fn work_requests_of_one_connection_share_a_frame_but_not_in_the_papers_sequence() {
+    for (framing, frames) in [(Framing::Fused, 1), (Framing::Faithful, 3)] {
+        let mut scene = Scene::with(StarConfigBuilder { framing, ..Default::default() });
+        for slot in 0..3 {
+            let recv = scene.wqe(WqeOp::Recv, slot, u64::from(slot) * 64, 64);
+            scene.application.post(&Post::Wqe(recv), None).unwrap();
+        }
+        let told = scene.transmit();
+        let count = |frame: &Vec<u8>| match FrameView::parse(frame).unwrap() {
+            FrameView::Wqep(wqep) => wqep.claims().count,
+            view => panic!("{view:?}"),
+        };
+        assert_eq!(told.len(), frames);
+        assert_eq!(told.iter().map(count).sum::<u8>(), 3);
+    }
+}

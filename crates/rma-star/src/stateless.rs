@@ -1,0 +1,573 @@
+//! Stateless processing (§III-C, IV-B2): the side that has very many connections, and whose engine
+//! keeps nothing of any of them.
+//!
+//! A frame of the stateful side says all that is needed to do what it asks for and to answer it.
+//! Its header names a protection domain, a connection, and what it opens; the engine derives from
+//! these the key that only the frame's sender can have, if this host opened just that
+//! ([`keys`](crate::keys)). Then it looks at the words of the slot and of the QP in the memory of
+//! the application that has them ([`portal`](crate::portal)), and at the table of memory regions.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | this | opens frames, and has them do what they may |
+//! | `answers` | keeps answers until the device has room, in a table of fixed size |
+//! | `announce` | makes WQEPs of what applications post |
+//! | `replay_filter` | keeps one-sided WRITEs from landing twice |
+//!
+//! Nothing here imports from stateful processing or from the library: that is the paper's claim.
+//!
+//! Invariants: nothing changes but by an authentic frame that has not expired; data lands only
+//! while its work request and its connection are open, or, of a WRITE of the stateful side, once; a
+//! completion is given once. What has had its effect will be answered: without room for the answer
+//! nothing happens.
+
+mod announce;
+mod answers;
+mod replay_filter;
+
+use arrayvec::ArrayVec;
+use rma_core::{
+    backend::{BATCH, RxFrame, TxFrame},
+    seal::{Authentic, FrameSet},
+    time::{Clock, Instant},
+};
+
+use crate::{
+    clock::ZTime,
+    config::StarConfig,
+    counters::{Drop, Event},
+    host::{Host, z_time},
+    keys::{Binding, FrameKey, KeyMessage},
+    mr_table::{Access, Refused},
+    names::{Side, Slot},
+    portal::{Guard, GuardState, QpState, QpWord, Report, StarPortalMemory, Taken, Verdict},
+    portals::Portals,
+    sealer::{Batch, Sealer, expect},
+    verbs::WqeOp,
+    wire::{
+        self, Answer, Cqep, EaEntry, FrameView, Gd, Guide, Header, Rd, State, StateKind,
+        data::GUIDE_HEADER_LEN, state::STATE_HEADER_LEN, told, work::WORK_HEADER_LEN,
+    },
+};
+use announce::Announcer;
+use answers::{Answers, Asker, What};
+use replay_filter::Admitted;
+pub(crate) use replay_filter::ReplayFilter;
+
+/// The engine's part of stateless processing.
+#[derive(Debug)]
+pub(crate) struct Stateless {
+    batch: Batch,
+    answers: Answers,
+    filter: ReplayFilter,
+    announcer: Announcer,
+    /// Whether answers are asked first for the next frame to send.
+    answers_first: bool,
+}
+
+/// What a frame of a batch claims, and what it is opened with.
+struct Seen {
+    view: FrameView,
+    binding: Binding,
+    message: KeyMessage,
+    /// When it expires.
+    expiry: ZTime,
+}
+
+/// A frame whose tag was right, and what there is to know of how it came.
+struct Came<'a, 'b> {
+    seen: Authentic<&'a Seen>,
+    key: FrameKey,
+    frame: &'a RxFrame<'b>,
+    now: Instant,
+}
+
+impl Came<'_, '_> {
+    fn asker(&self) -> Asker {
+        let connection = self.seen.binding.connection;
+        Asker {
+            key: self.key,
+            connection,
+            phase: self.seen.view.header().phase,
+            f: self.frame.source,
+            z: self.frame.destination,
+            source_port: self.frame.source_port,
+            reply_len_max: self.frame.reply_len_max,
+            came_at: self.now,
+        }
+    }
+
+    /// Its payload, opened.
+    fn payload(&self) -> &[u8] {
+        let (start, len) = (self.seen.view.header_len(), self.seen.view.payload_len());
+        self.frame.bytes.get(start..start + len).unwrap_or_default()
+    }
+}
+
+impl Stateless {
+    pub(crate) fn new(config: &StarConfig) -> Self {
+        let (settings, place) = (config.settings(), config.place());
+        let entries = settings.filter_entries as usize;
+        Self {
+            batch: Batch::new(),
+            answers: Answers::new(settings.answers as u16, place.secret),
+            filter: ReplayFilter::new(entries, config.valid_micros(), place.secret),
+            announcer: Announcer::new(),
+            answers_first: true,
+        }
+    }
+
+    /// Bytes that the tables take, however many connections there are.
+    pub(crate) const fn memory(&self) -> usize {
+        self.answers.memory() + self.filter.memory()
+    }
+
+    /// Takes frames that came to the port of stateless processing: at most a batch.
+    pub(crate) fn handle_frames(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        clock: &impl Clock,
+        frames: &mut [RxFrame<'_>],
+    ) {
+        let z_now = z_time(now);
+        let mut all: ArrayVec<Option<Seen>, BATCH> = ArrayVec::new();
+        let mut which = FrameSet::default();
+        for (index, frame) in frames.iter().enumerate() {
+            let seen = look(host, frame, z_now);
+            if let Ok(seen) = &seen {
+                self.expect(index, seen, frame.bytes);
+                which.insert(index);
+            }
+            all.push(seen.inspect_err(|&reason| host.counters.drop_frame(reason)).ok());
+        }
+        let derivations = all.iter().enumerate().filter_map(|(index, seen)| {
+            let seen = seen.as_ref()?;
+            let pd = host.pd_of(&seen.binding.connection)?;
+            Some((index, seen.message.job(&pd.key)))
+        });
+        self.batch.derive(host.aead, derivations);
+        let authentic = self.batch.open(host.aead, frames, which);
+        for (index, (frame, seen)) in frames.iter().zip(&all).enumerate() {
+            let Some(seen) = seen else { continue };
+            let Some(tag) = authentic.right_tag(index) else {
+                host.counters.drop_frame(Drop::Unauthenticated);
+                continue;
+            };
+            let key = FrameKey::from_bytes(*self.batch.key(index).expose());
+            let came = Came { seen: Authentic::new(seen, tag), key, frame, now };
+            self.handle(host, clock, &came);
+        }
+        self.answers.end_batch();
+    }
+
+    /// Notes what a frame is opened with, but for its key.
+    fn expect(&mut self, index: usize, seen: &Seen, frame: &[u8]) {
+        let (batch, iv, time) = (&mut self.batch, seen.view.iv(), seen.expiry);
+        match seen.view.header_len() {
+            WORK_HEADER_LEN => expect::<WORK_HEADER_LEN>(batch, index, iv, frame, time),
+            STATE_HEADER_LEN => expect::<STATE_HEADER_LEN>(batch, index, iv, frame, time),
+            _ => expect::<GUIDE_HEADER_LEN>(batch, index, iv, frame, time),
+        }
+    }
+
+    fn handle(&mut self, host: &mut Host<'_>, clock: &impl Clock, came: &Came<'_, '_>) {
+        match came.seen.view {
+            FrameView::Rd(rd) => self.handle_rd(host, clock, came, rd.claims()),
+            FrameView::Gd(gd) => self.handle_gd(host, came, gd.claims()),
+            FrameView::Cqep(_) => self.handle_cqep(host, came),
+            FrameView::EaOfF(_) => handle_ea(host, came),
+            FrameView::State(state) => self.handle_state(host, came, state.claims()),
+            // `look` lets no others pass.
+            _ => {}
+        }
+    }
+
+    /// Whether the frame is in time. If not, its sender is told what time it is.
+    fn is_in_time(&mut self, host: &Host<'_>, came: &Came<'_, '_>, what: What) -> bool {
+        let (now, expiry) = (z_time(came.now), came.seen.expiry);
+        if now < expiry && expiry.0 - now.0 <= host.config.valid_micros() {
+            return true;
+        }
+        host.counters.count(Event::Expired);
+        self.answer(host, came, what);
+        false
+    }
+
+    /// Puts an answer into the queue. `false`, counted, if there is no room.
+    fn answer(&mut self, host: &Host<'_>, came: &Came<'_, '_>, what: What) -> bool {
+        let framing = host.config.settings().framing;
+        let has_room = self.answers.push(came.asker(), what, framing);
+        if !has_room {
+            host.counters.drop_frame(Drop::NoRoom);
+        }
+        has_room
+    }
+
+    //= star#III-C3-receiving
+    //= star#ours-guard-word
+    /// Data comes: it lands if its work request, or its memory region, takes it.
+    fn handle_rd(&mut self, host: &mut Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, rd: Rd) {
+        let guide = rd.guide;
+        let says = |answer| rd_answer(came, &rd, answer);
+        if !self.is_in_time(host, came, says(Answer::Clock)) {
+            return;
+        }
+        // What is told if it has effect; nothing has effect that cannot be answered.
+        if !self.answers.has_room(came.frame.source, &says(Answer::Done)) {
+            host.counters.drop_frame(Drop::NoRoom);
+            return;
+        }
+        let verdict = verdict_of(host, &guide);
+        let access =
+            if guide.slot == Slot::NONE { Access::REMOTE_WRITE } else { Access::LOCAL_WRITE };
+        let (offset, len) = place_of(&guide);
+        let answer = match verdict {
+            Verdict::Gone => {
+                host.counters.count(Event::Gone);
+                Answer::Gone
+            }
+            Verdict::Done => Answer::Done,
+            Verdict::Open => {
+                let pd = guide.header.connection.pd;
+                match host.mrs.span(pd, guide.mr, access, (offset, len)) {
+                    Err(refused) => denied(host, refused),
+                    Ok(span) => match self.admit(host, clock, came, &guide) {
+                        Admitted::Again => return,
+                        Admitted::Full => Answer::Busy,
+                        Admitted::Fresh => {
+                            let copied = span.memory.copy_in(span.offset, came.payload());
+                            debug_assert!(copied.is_ok(), "the span was looked at");
+                            note_late(host, clock, came, &guide);
+                            if rd.completes && !complete_recv(host, &rd) {
+                                return;
+                            }
+                            Answer::Done
+                        }
+                    },
+                }
+            }
+        };
+        self.answer(host, came, says(answer));
+    }
+
+    /// Whether a chunk that may land does so for the first time. Those of work requests of this
+    /// host may land as often as they like, as long as these are open.
+    //= star#ours-replay-filter
+    fn admit(
+        &mut self,
+        host: &Host<'_>,
+        clock: &impl Clock,
+        came: &Came<'_, '_>,
+        guide: &Guide,
+    ) -> Admitted {
+        if guide.slot != Slot::NONE {
+            return Admitted::Fresh;
+        }
+        // Read right before the copy, not at the start of the turn.
+        let now = z_time(clock.now());
+        if now >= came.seen.expiry {
+            host.counters.count(Event::Expired);
+            return Admitted::Again;
+        }
+        let Some(tag) = came.frame.bytes.last_chunk() else { return Admitted::Again };
+        let admitted = self.filter.admit(tag, came.seen.expiry.0, now.0);
+        if admitted == Admitted::Again {
+            host.counters.drop_frame(Drop::Again);
+        }
+        admitted
+    }
+
+    //= star#III-C3-sending
+    /// Data is asked for: it is fetched when the answer is written.
+    fn handle_gd(&mut self, host: &Host<'_>, came: &Came<'_, '_>, gd: Gd) {
+        let answered = came.seen.view.iv();
+        let says = |answer| What::Chunk { guide: gd.guide, answered, answer, is_gd: true };
+        if !self.is_in_time(host, came, says(Answer::Clock)) {
+            return;
+        }
+        let answer = match verdict_of(host, &gd.guide) {
+            Verdict::Done => return,
+            Verdict::Gone => {
+                host.counters.count(Event::Gone);
+                Answer::Gone
+            }
+            Verdict::Open => Answer::Done,
+        };
+        self.answer(host, came, says(answer));
+    }
+
+    //= star#III-C4-cqep
+    /// Work requests are complete.
+    fn handle_cqep(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>) {
+        let header = came.seen.view.header();
+        let ea = |answer, taken| ea_of(header, taken, answer);
+        if !self.is_in_time(host, came, ea(Answer::Clock, 0)) {
+            return;
+        }
+        if !self.answers.has_room(came.frame.source, &ea(Answer::Done, 0)) {
+            host.counters.drop_frame(Drop::NoRoom);
+            return;
+        }
+        let (portal, qp) = (header.connection.qpn_z.portal(), header.connection.qpn_z.index());
+        let (mut taken, mut answer) = (0, Answer::Done);
+        for (bit, cqe) in Cqep::cqes(came.payload()).enumerate() {
+            let Ok(cqe) = cqe else {
+                host.counters.drop_frame(Drop::Nonsense);
+                return;
+            };
+            let verdict = if cqe.slot == Slot::NONE {
+                qp_verdict(host, header)
+            } else {
+                slot_verdict(host, header, cqe.slot, cqe.generation.0)
+            };
+            match verdict {
+                Verdict::Gone => {
+                    host.counters.count(Event::Gone);
+                    answer = Answer::Gone;
+                    break;
+                }
+                Verdict::Open if cqe.slot != Slot::NONE => {
+                    let report = Report::Completed {
+                        slot: cqe.slot.0,
+                        generation: cqe.generation.0,
+                        qp,
+                        sequence: cqe.sequence.0,
+                        op: cqe.op,
+                        status: cqe.status,
+                        byte_len: cqe.byte_len,
+                        immediate: cqe.immediate,
+                    };
+                    if !complete(host, portal, &report) {
+                        // It is told of those that were taken, and comes again for this one.
+                        break;
+                    }
+                }
+                Verdict::Open | Verdict::Done => {}
+            }
+            taken |= 1 << bit;
+        }
+        self.answer(host, came, ea(answer, taken));
+    }
+
+    /// The stateful side asks about the connection.
+    fn handle_state(&mut self, host: &Host<'_>, came: &Came<'_, '_>, state: State) {
+        let header = came.seen.view.header();
+        if !self.is_in_time(host, came, ea_of(header, 0, Answer::Clock)) {
+            return;
+        }
+        if qp_verdict(host, header) != Verdict::Open {
+            host.counters.count(Event::Gone);
+            self.answer(host, came, ea_of(header, 0, Answer::Gone));
+            return;
+        }
+        match (state.kind, told::asked(came.payload())) {
+            (StateKind::Ask, Ok(mr)) => {
+                self.answer(host, came, What::Rule { mr, number: state.number });
+            }
+            _ => host.counters.drop_frame(Drop::Nonsense),
+        }
+    }
+
+    /// About how many frames there are to send.
+    pub(crate) fn frames_waiting(&self, portals: &Portals) -> usize {
+        self.answers.len() + usize::from(announce::has_post(portals))
+    }
+
+    /// Writes the next frame, to be sealed. Returns whether there was one. Answers and what
+    /// applications have posted take turns.
+    pub(crate) fn write_next(
+        &mut self,
+        host: &mut Host<'_>,
+        sealer: &mut Sealer,
+        now: Instant,
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        for answers in [self.answers_first, !self.answers_first] {
+            let is_written = if answers {
+                self.answers.write_next(host, sealer, now, out)
+            } else {
+                self.announcer.write_next(host, sealer, now, out)
+            };
+            if is_written {
+                self.answers_first = !answers;
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What a received frame claims, if there is a protection domain that it can be of.
+fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> {
+    let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
+    if view.sender() != Side::Stateful {
+        return Err(Drop::WrongPort);
+    }
+    if !host.config.place.addresses.contains(frame.destination) {
+        return Err(Drop::NotForThisHost);
+    }
+    let header = view.header();
+    host.pd_of(&header.connection).ok_or(Drop::UnknownPd)?;
+    let binding = Binding { connection: header.connection, f: frame.source, z: frame.destination };
+    // A REFUSAL has no key that is derived. It is a hint, and there is nobody here to take it.
+    let message = view.key_message(&binding).ok_or(Drop::LateOrUnsolicited)?;
+    Ok(Seen { view, binding, message, expiry: header.time.widen(now) })
+}
+
+/// The memory that has the words of a connection.
+fn memory_of<'h>(host: &'h Host<'_>, header: &Header) -> Option<&'h StarPortalMemory> {
+    host.portals.get(header.connection.qpn_z.portal()).map(|port| port.memory())
+}
+
+fn slot_verdict(host: &Host<'_>, header: &Header, slot: Slot, generation: u32) -> Verdict {
+    let Some(memory) = memory_of(host, header) else { return Verdict::Gone };
+    let (qp, name) = (header.connection.qpn_z.index(), connection_of(header));
+    // A slot that there is not was never posted.
+    let guard = memory.guard(slot.0).unwrap_or(Guard::FREE);
+    Verdict::of((guard, memory.qp_word(qp)), generation, qp, name)
+}
+
+/// What a frame may do that is about no slot.
+fn qp_verdict(host: &Host<'_>, header: &Header) -> Verdict {
+    let word = memory_of(host, header)
+        .map_or(QpWord::CLOSED, |memory| memory.qp_word(header.connection.qpn_z.index()));
+    let (nonce, era) = connection_of(header);
+    if word.is_open_for(nonce, era) { Verdict::Open } else { Verdict::Gone }
+}
+
+const fn connection_of(header: &Header) -> (u32, u16) {
+    (header.connection.nonce.0, header.connection.era.0)
+}
+
+/// What a frame may do that moves data.
+fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
+    if guide.slot == Slot::NONE {
+        qp_verdict(host, &guide.header)
+    } else {
+        slot_verdict(host, &guide.header, guide.slot, guide.generation.0)
+    }
+}
+
+/// Where in its memory region a chunk begins, and how long it is, in bytes.
+const fn place_of(guide: &Guide) -> (u64, u64) {
+    let octets = guide.octets_of_mr();
+    (octets.start, guide.chunk_len as u64)
+}
+
+/// What is said to who may not do that.
+fn denied(host: &Host<'_>, _: Refused) -> Answer {
+    host.counters.count(Event::Denied);
+    Answer::Denied
+}
+
+/// How an RD is answered: by an RDA, or together with others.
+fn rd_answer(came: &Came<'_, '_>, rd: &Rd, answer: Answer) -> What {
+    if rd.wants_answer {
+        What::Chunk { guide: rd.guide, answered: came.seen.view.iv(), answer, is_gd: false }
+    } else {
+        ea_of(&rd.guide.header, 0, answer)
+    }
+}
+
+const fn ea_of(header: &Header, taken: u32, answer: Answer) -> What {
+    What::Ea(EaEntry { counter: header.counter, taken, answer })
+}
+
+/// Counts data of a WRITE of the stateful side that has landed although its frame had expired, as
+/// this host was stopped between two readings of its clock (P2).
+fn note_late(host: &Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, guide: &Guide) {
+    if guide.slot == Slot::NONE && z_time(clock.now()) >= came.seen.expiry {
+        host.counters.count(Event::LateEffect);
+    }
+}
+
+/// Gives the completion of the RECV that an RD has ended. `false` if it has no room.
+fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
+    let guide = &rd.guide;
+    let connection = &guide.header.connection;
+    let report = Report::Completed {
+        slot: guide.slot.0,
+        generation: guide.generation.0,
+        qp: connection.qpn_z.index(),
+        sequence: guide.sequence.0,
+        op: WqeOp::Recv,
+        status: crate::verbs::WcStatus::Success,
+        byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
+        immediate: None,
+    };
+    complete(host, connection.qpn_z.portal(), &report)
+}
+
+/// Gives a completion and closes its slot, which is open: one step, as nobody else runs in between.
+/// `false` if the completion has no room.
+//= star#ours-guard-word
+fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
+    let Report::Completed { slot, generation, qp, op, .. } = *report else { return false };
+    if !host.portals.report(portal, report) {
+        host.counters.count(Event::ReportLost);
+        return false;
+    }
+    if let Some(port) = host.portals.get_mut(portal) {
+        port.set_guard(slot, Guard { generation, qp, op, state: GuardState::Closed });
+    }
+    true
+}
+
+/// The stateful side has taken work requests.
+fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
+    let header = came.seen.view.header();
+    if qp_verdict(host, header) != Verdict::Open || z_time(came.now) >= came.seen.expiry {
+        host.counters.drop_frame(Drop::LateOrUnsolicited);
+        return;
+    }
+    let Some(octets) = came.payload().first_chunk() else { return };
+    let taken = wire::Taken::from_octets(*octets);
+    let qpn = header.connection.qpn_z;
+    if let Some(port) = host.portals.get_mut(qpn.portal()) {
+        port.note_taken(qpn.index(), Taken { send: taken.send.0, recv: taken.recv.0 });
+    }
+}
+
+/// Opens a connection of a QP, which its application has written a record of. Returns K_c.
+pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
+    let (binding, pd_key) = binding_of(host, portal, qp)?;
+    let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
+    let connection = binding.connection;
+    let (nonce, era) = (connection.nonce.0, connection.era.0);
+    let port = host.portals.get_mut(portal.into())?;
+    if qp >= port.memory().qps() {
+        return None;
+    }
+    port.set_qp_word(qp, QpWord { nonce, era, heard: 0, state: QpState::Open });
+    Some(key)
+}
+
+/// Closes the connection of a QP: from now on no frame of it has effect.
+pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
+    if let Some(port) = host.portals.get_mut(portal.into()) {
+        let word = port.memory().qp_word(qp);
+        port.set_qp_word(qp, QpWord { state: QpState::Closed, ..word });
+    }
+}
+
+/// What the connection of a QP is called, by its record, and the secret of its protection domain:
+/// if that is the portal's.
+fn binding_of<'h>(
+    host: &'h Host<'_>,
+    portal: u16,
+    qp: u32,
+) -> Option<(Binding, &'h crate::keys::PdKeySchedule)> {
+    use crate::names::{ConnectionName, Era, Nonce, PdId, Qpn};
+    let record = host.portals.get(portal.into())?.memory().record(qp)?;
+    let pd = host.pd_of_portal(PdId(record.pd), portal.into())?;
+    let connection = ConnectionName {
+        pd: PdId(record.pd),
+        qpn_z: Host::qpn(portal, qp)?,
+        qpn_f: Qpn::from_bits(record.peer_qpn),
+        nonce: Nonce(record.nonce),
+        era: Era(record.era),
+    };
+    let z = host.own_address(record.peer)?;
+    Some((Binding { connection, f: record.peer, z }, &pd.key))
+}

@@ -1,0 +1,349 @@
+//! Makes WQEPs of what applications post (§III-C2), and tells initial state (§III-C1).
+//!
+//! The ring of posts is the queue: a post leaves it when the frame that tells of it is written.
+//! From then on its guard word says that it is open, and nothing else of it is kept here; the
+//! library posts it again if nobody has taken it.
+//!
+//! A work request whose local end is not its application's to use is reported at once, and told to
+//! nobody.
+
+use arrayvec::ArrayVec;
+use rma_core::{
+    backend::{Transmit, TxFrame},
+    crypto::EngineId,
+    limits::{TAG_LEN, UNANNOUNCED_LEN_MAX},
+    op::ClassOfService,
+    port::SourcePort,
+    time::Instant,
+};
+use rma_crypto::{KEY_LEN, Key};
+use rma_shm::Line;
+
+use super::binding_of;
+use crate::{
+    config::Framing,
+    counters::Event,
+    host::{Host, z_time},
+    keys::{Binding, FrameKey, KeyMessage, OpenSpan},
+    limits::{INLINE_MAX, MESSAGE_LEN_MAX},
+    mr_table::Access,
+    names::{Generation, MrId, Sequence, Side, Slot},
+    portal::{Guard, GuardState, Post, Posted, QpState, Report},
+    portals::Portals,
+    sealer::Sealer,
+    verbs::{WcStatus, WqeOp},
+    wire::{
+        Header, Initial, KeyPhase, State, StateKind, Wqe, WqeKind, Wqep, entries::WQE_LEN,
+        state::STATE_HEADER_LEN, told::INITIAL_LEN, work::WORK_HEADER_LEN,
+    },
+};
+
+/// The most work requests of one WQEP that this host writes: with their inline data they fit the
+/// shortest path there may be.
+const WQES_MAX: usize = 8;
+
+/// Whose turn it is to post.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    /// The portal that is asked first.
+    first: u16,
+}
+
+/// A work request that a WQEP is to tell of.
+type Told = (Posted, Option<Line>);
+
+impl Announcer {
+    pub(super) const fn new() -> Self {
+        Self { first: 0 }
+    }
+
+    /// Writes the next WQEP or initial state, to be sealed. Returns whether there was one. Portals
+    /// take turns.
+    pub(super) fn write_next(
+        &mut self,
+        host: &mut Host<'_>,
+        sealer: &mut Sealer,
+        now: Instant,
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        let portals = host.portals.len() as u16;
+        for portal in (0..portals).map(|at| (self.first + at) % portals) {
+            while let Some((post, inline)) = next_post(host, portal) {
+                if !sealer.can_seal() {
+                    host.counters.count(Event::SealRefused);
+                    return false;
+                }
+                let mut writer = Writer { host: &mut *host, sealer: &mut *sealer, now, portal };
+                let is_written = match post {
+                    Post::Wqe(posted) => writer.write_wqep(posted, inline, out),
+                    Post::Introduce { qp } => writer.write_initial(qp, out),
+                    // Those are not told to anybody: the service takes them.
+                    Post::Open { .. } | Post::Close { .. } => break,
+                };
+                if is_written {
+                    self.first = (portal + 1) % portals;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether an application has posted something that a frame is to tell of.
+pub(super) fn has_post(portals: &Portals) -> bool {
+    portals.iter().any(|(_, port)| port.waits_for_frame())
+}
+
+/// The next post of a portal that a frame is to tell of.
+fn next_post(host: &mut Host<'_>, portal: u16) -> Option<(Post, Option<Line>)> {
+    host.portals.get_mut(portal.into())?.next_post()
+}
+
+fn done(host: &mut Host<'_>, portal: u16) {
+    if let Some(port) = host.portals.get_mut(portal.into()) {
+        port.done();
+    }
+}
+
+/// Writes one frame.
+struct Writer<'a, 'h> {
+    host: &'a mut Host<'h>,
+    sealer: &'a mut Sealer,
+    now: Instant,
+    portal: u16,
+}
+
+impl Writer<'_, '_> {
+    //= star#III-C2-wqep
+    /// Tells of a work request, and of those behind it of the same connection. `false` if it came
+    /// to nothing; then it is done with.
+    fn write_wqep(&mut self, first: Posted, inline: Option<Line>, out: &mut TxFrame<'_>) -> bool {
+        let mut told: ArrayVec<Told, WQES_MAX> = ArrayVec::new();
+        let most = match self.host.config.settings().framing {
+            Framing::Faithful => 1,
+            Framing::Fused => WQES_MAX,
+        };
+        let mut next = Some((Post::Wqe(first), inline));
+        while let Some((Post::Wqe(posted), inline)) = next
+            && posted.qp == first.qp
+            && told.len() < most
+        {
+            done(self.host, self.portal);
+            if self.admit(&posted) {
+                told.push((posted, inline));
+            }
+            next = if told.len() < most { next_post(self.host, self.portal) } else { None };
+        }
+        let binding = binding_of(self.host, self.portal, first.qp).map(|(binding, _)| binding);
+        let Some(binding) = binding.filter(|_| !told.is_empty()) else { return false };
+        self.write_told(&binding, &told, out)
+    }
+
+    /// Opens the slot of a work request, if it may be told. Otherwise its application is told why
+    /// not, or, if it was posted again and is over, nothing.
+    fn admit(&mut self, posted: &Posted) -> bool {
+        let portal = u32::from(self.portal);
+        let Some(port) = self.host.portals.get(portal) else { return false };
+        let (word, guard) = (port.memory().qp_word(posted.qp), port.memory().guard(posted.slot));
+        let Some(guard) = guard else {
+            self.host.counters.count(Event::PostRefused);
+            return false;
+        };
+        let is_open = guard.state == GuardState::Open;
+        let is_same = guard.generation == posted.generation && guard.qp == posted.qp;
+        if posted.again {
+            return is_open && is_same && word.state == QpState::Open;
+        }
+        let status = if word.state == QpState::Closed {
+            WcStatus::WrFlushErr
+        } else if is_open && is_same {
+            // It is under way: there will be a report of it.
+            self.host.counters.count(Event::PostRefused);
+            return false;
+        } else {
+            self.status_of(posted)
+        };
+        let Posted { slot, generation, qp, sequence, op, .. } = *posted;
+        if status == WcStatus::Success {
+            if let Some(port) = self.host.portals.get_mut(portal) {
+                port.set_guard(slot, Guard { generation, qp, op, state: GuardState::Open });
+            }
+            return true;
+        }
+        let (byte_len, immediate) = (0, None);
+        let report =
+            Report::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate };
+        if !self.host.portals.report(portal, &report) {
+            self.host.counters.count(Event::ReportLost);
+        }
+        false
+    }
+
+    /// Whether a work request makes sense, and its local end is its application's to use.
+    fn status_of(&self, posted: &Posted) -> WcStatus {
+        let is_sound = posted.length <= MESSAGE_LEN_MAX
+            && posted.offset.checked_add(posted.length.into()).is_some()
+            && posted.remote_offset.checked_add(posted.length.into()).is_some()
+            && (posted.inline_len == 0
+                || (u32::from(posted.inline_len) == posted.length
+                    && usize::from(posted.inline_len) <= INLINE_MAX
+                    && matches!(posted.op, WqeOp::Send | WqeOp::Write)));
+        if !is_sound {
+            return WcStatus::LocQpOpErr;
+        }
+        if posted.inline_len > 0 || posted.length == 0 {
+            return WcStatus::Success;
+        }
+        let access = match posted.op {
+            WqeOp::Send | WqeOp::Write => Access::LOCAL_READ,
+            WqeOp::Recv | WqeOp::Read => Access::LOCAL_WRITE,
+        };
+        let binding = binding_of(self.host, self.portal, posted.qp).map(|(binding, _)| binding);
+        let place = (posted.offset, u64::from(posted.length));
+        let span = binding.and_then(|binding| {
+            let mr = MrId(posted.mr);
+            self.host.mrs.span(binding.connection.pd, mr, access, place).ok()
+        });
+        if span.is_some() { WcStatus::Success } else { WcStatus::LocProtErr }
+    }
+
+    /// Writes a WQEP. `false` if it has no room: then its work requests are told of when they are
+    /// posted again.
+    fn write_told(&mut self, binding: &Binding, told: &[Told], out: &mut TxFrame<'_>) -> bool {
+        let inline_len: usize = told.iter().map(|(posted, _)| usize::from(posted.inline_len)).sum();
+        let len = WORK_HEADER_LEN + told.len() * WQE_LEN + inline_len + TAG_LEN;
+        let Some(pd) = self.host.pd_of(&binding.connection) else { return false };
+        if len > out.bytes.len() {
+            return false;
+        }
+        // K_c, and the K_w of each.
+        let mut messages: ArrayVec<KeyMessage, { WQES_MAX + 1 }> = ArrayVec::new();
+        messages.push(KeyMessage::of_connection(binding));
+        messages.extend(told.iter().map(|(posted, _)| {
+            let span = OpenSpan {
+                op: posted.op,
+                slot: Slot(posted.slot),
+                generation: Generation(posted.generation),
+                mr: MrId(posted.mr),
+                mr_offset: posted.offset,
+                len: posted.length,
+            };
+            KeyMessage::of_wqe(binding, &span)
+        }));
+        let mut keys = [const { Key::from_bytes([0; KEY_LEN]) }; WQES_MAX + 1];
+        let keys = &mut keys[..messages.len()];
+        {
+            let jobs: ArrayVec<_, { WQES_MAX + 1 }> =
+                messages.iter().map(|message| message.job(&pd.key)).collect();
+            self.host.aead.derive(&jobs, keys);
+        }
+        let mut at = WORK_HEADER_LEN + told.len() * WQE_LEN;
+        let [connection_key, wqe_keys @ ..] = &*keys else { return false };
+        for (index, ((posted, inline), key)) in told.iter().zip(wqe_keys).enumerate() {
+            let wqe = wqe_of(posted, FrameKey::from_bytes(*key.expose()));
+            let entry = &mut out.bytes[WORK_HEADER_LEN + index * WQE_LEN..];
+            wqe.emit(entry.first_chunk_mut().expect("the length was looked at"));
+            let octets = inline.unwrap_or_default().0.map(u64::to_le_bytes);
+            let data = &octets.as_flattened()[..posted.inline_len.into()];
+            out.bytes[at..at + data.len()].copy_from_slice(data);
+            at += data.len();
+        }
+        let header = self.header(binding);
+        let (count, inline_len) = (told.len() as u8, inline_len as u16);
+        let mut octets = [0; WORK_HEADER_LEN];
+        Wqep { header, count, inline_len }.emit(&mut octets);
+        let key = FrameKey::from_bytes(*connection_key.expose());
+        self.push(binding, &key, &header, &octets, len, out)
+    }
+
+    //= star#III-C1-state
+    /// Tells the stateful side what it must know to begin.
+    fn write_initial(&mut self, qp: u32, out: &mut TxFrame<'_>) -> bool {
+        done(self.host, self.portal);
+        let len = STATE_HEADER_LEN + INITIAL_LEN + TAG_LEN;
+        let Some((binding, pd_key)) = binding_of(self.host, self.portal, qp) else { return false };
+        let key = pd_key.derive(self.host.aead, &KeyMessage::of_connection(&binding));
+        let port = self.host.portals.get(self.portal.into());
+        let is_open = port.is_some_and(|port| port.memory().qp_word(qp).state == QpState::Open);
+        if !is_open || len > out.bytes.len() {
+            return false;
+        }
+        let place = self.host.config.place();
+        let receive = &place.receive_len_max;
+        let longest = if binding.z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
+        let slots = port.map_or(0, |port| port.memory().slots());
+        let initial = Initial {
+            valid_micros: self.host.config.valid_micros() as u32,
+            packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
+            send_depth: slots,
+            recv_depth: slots,
+        };
+        let header = self.header(&binding);
+        let state = State {
+            header,
+            sender: Side::Stateless,
+            kind: StateKind::Initial,
+            number: 1,
+            part: 0,
+            of: 1,
+            payload_len: INITIAL_LEN as u16,
+        };
+        let mut octets = [0; STATE_HEADER_LEN];
+        state.emit(&mut octets);
+        out.bytes[STATE_HEADER_LEN..][..INITIAL_LEN].copy_from_slice(&initial.to_octets());
+        self.push(&binding, &key, &header, &octets, len, out)
+    }
+
+    fn header(&mut self, binding: &Binding) -> Header {
+        let mut header = Header {
+            connection: binding.connection,
+            phase: KeyPhase::Even,
+            engine: EngineId::default(),
+            counter: 0,
+            time: z_time(self.now).low(),
+        };
+        self.sealer.stamp(&mut header);
+        header
+    }
+
+    fn push<const LEN: usize>(
+        &mut self,
+        binding: &Binding,
+        key: &FrameKey,
+        header: &Header,
+        octets: &[u8; LEN],
+        len: usize,
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        out.bytes[..LEN].copy_from_slice(octets);
+        self.sealer.push(key, header.iv(Side::Stateless), octets, z_time(self.now));
+        let port = self.host.config.place().stateful_port;
+        let (ends, class) = ([binding.z, binding.f], ClassOfService::Latency);
+        out.transmit = Some(Transmit {
+            source_port: SourcePort::of_turn(self.now),
+            packet_len_max: UNANNOUNCED_LEN_MAX.max(len as u16),
+            ..Transmit::new(ends, port, class, len)
+        });
+        true
+    }
+}
+
+/// A work request as it travels.
+fn wqe_of(posted: &Posted, key: FrameKey) -> Wqe {
+    let is_remote = matches!(posted.op, WqeOp::Write | WqeOp::Read);
+    Wqe {
+        slot: Slot(posted.slot),
+        generation: Generation(posted.generation),
+        sequence: Sequence(posted.sequence),
+        kind: WqeKind::Transfer(posted.op),
+        mr: MrId(posted.mr),
+        mr_offset: posted.offset,
+        len: posted.length,
+        remote_mr: MrId(if is_remote { posted.remote_mr } else { 0 }),
+        remote_offset: if is_remote { posted.remote_offset } else { 0 },
+        immediate: posted.immediate.filter(|_| matches!(posted.op, WqeOp::Send | WqeOp::Write)),
+        is_inline: posted.inline_len > 0,
+        key,
+    }
+}
