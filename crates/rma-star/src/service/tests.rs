@@ -86,6 +86,7 @@ impl Scene {
             peer: address(F),
             pd: pd.0,
             local_pd: pd.0,
+            z_clock: 0,
             peer_qpn: QPN_F,
             nonce: NONCE,
             era: 1,
