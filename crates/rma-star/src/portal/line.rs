@@ -93,6 +93,9 @@ pub enum Report {
         status: WcStatus,
         /// K_c, for the stateful side to be told. Zero if this host is the stateful side.
         key: [u8; 16],
+        /// This host's clock, in microseconds, for the stateful side to be told: the `z_clock` of
+        /// its [record](super::QpRecord).
+        clock: u64,
     },
     /// The stateful side's engine has got the initial state: work may begin.
     Ready {
@@ -227,10 +230,10 @@ impl Report {
                     0,
                 ])
             }
-            Self::Opened { qp, status, key } => {
+            Self::Opened { qp, status, key, clock } => {
                 let key = u128::from_be_bytes(key);
                 let head = first(2, [0, 0, status.code()], qp);
-                Line([head, (key >> 64) as u64, key as u64, 0, 0, 0, 0, 0])
+                Line([head, (key >> 64) as u64, key as u64, clock, 0, 0, 0, 0])
             }
             Self::Ready { qp } => alone(first(3, [0; 3], qp)),
             Self::Failed { qp, status } => alone(first(4, [0, 0, status.code()], qp)),
@@ -263,7 +266,7 @@ impl Report {
             2 => {
                 let key = u128::from(words[0]) << 64 | u128::from(words[1]);
                 let status = WcStatus::from_code(status)?;
-                Self::Opened { qp, status, key: key.to_be_bytes() }
+                Self::Opened { qp, status, key: key.to_be_bytes(), clock: words[2] }
             }
             3 => Self::Ready { qp },
             4 => Self::Failed { qp, status: WcStatus::from_code(status)? },
