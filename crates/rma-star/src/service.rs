@@ -25,7 +25,7 @@ use rma_shm::Region;
 use crate::{
     config::StarConfig,
     counters::{Drop, Event, StarCounters},
-    host::Host,
+    host::{Host, z_time},
     keys::PdKey,
     mr_table::{Access, MrError, MrTable},
     names::{MrId, PdId},
@@ -173,7 +173,7 @@ impl Star {
     }
 
     /// Takes one post of a portal that no frame is needed for. `false` if there is none.
-    fn take_post(&mut self, portal: u16) -> bool {
+    fn take_post(&mut self, now: Instant, portal: u16) -> bool {
         let (mut host, ..) = self.split();
         let Some(port) = host.portals.get_mut(portal.into()) else { return false };
         let Some((post, _)) = port.next_post() else { return false };
@@ -183,7 +183,8 @@ impl Star {
                 let key = if is_stateful { None } else { stateless::open(&mut host, portal, qp) };
                 let status = if key.is_some() { WcStatus::Success } else { WcStatus::LocQpOpErr };
                 let key = key.map_or([0; 16], |key| *key.expose());
-                self.report(portal, &Report::Opened { qp, status, key });
+                let clock = z_time(now).0;
+                self.report(portal, &Report::Opened { qp, status, key, clock });
                 true
             }
             Post::Close { qp } => {
@@ -241,11 +242,11 @@ impl Service for Star {
         }
     }
 
-    fn take_commands(&mut self, _: Instant) -> usize {
+    fn take_commands(&mut self, now: Instant) -> usize {
         let mut taken = 0;
         for portal in 0..self.portals.len() as u16 {
             for _ in 0..POSTS_PER_PORTAL {
-                if !self.take_post(portal) {
+                if !self.take_post(now, portal) {
                     break;
                 }
                 taken += 1;
