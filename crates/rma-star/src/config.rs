@@ -8,7 +8,7 @@ use rma_core::{
 };
 use thiserror::Error;
 
-use crate::{mr_table::MRS_MAX, pd_table::PDS_MAX, stateless::ReplayFilter, wire};
+use crate::{limits::VALID_MICROS_MAX, mr_table::MRS_MAX, pd_table::PDS_MAX, wire};
 
 /// The UDP port of what goes to stateless processing, unless another is configured.
 pub const STATELESS_PORT: Port = Port(10_474);
@@ -149,7 +149,7 @@ pub enum StarConfigError {
     /// A table that is empty or too large.
     #[error("{setting} is {value}: it must be from {min} to {max}")]
     TableSize {
-        /// Which.
+        /// The name of the setting.
         setting: &'static str,
         /// What it is.
         value: u32,
@@ -161,7 +161,7 @@ pub enum StarConfigError {
     /// A time that is out of range.
     #[error("{setting} is {value:?}: it must be from {min:?} to {max:?}")]
     Time {
-        /// Which.
+        /// The name of the setting.
         setting: &'static str,
         /// What it is.
         value: Duration,
@@ -218,7 +218,7 @@ impl StarConfigBuilder {
                 return Err(StarConfigError::TableSize { setting, value, min, max });
             }
         }
-        let valid_max = Duration::from_micros(ReplayFilter::VALID_MAX_MICROS);
+        let valid_max = Duration::from_micros(VALID_MICROS_MAX);
         let dead = self.valid + self.valid / OLDER_COPY_IS_DEAD;
         let day = Duration::from_secs(86_400);
         let micro = Duration::from_micros(1);

@@ -22,6 +22,10 @@ pub const STATE_LEN_MIN: u16 = 16;
 /// The most octets of a part of a STATE: a place of the mailbox that Z's library has for them.
 pub const STATE_LEN_MAX: u16 = 4096;
 
+/// For how many microseconds a frame may be valid at most: a second. With much more the time that
+/// the filter of replays remembers of it could mean two times.
+pub const VALID_MICROS_MAX: u64 = 1_000_000;
+
 /// The most slots that a portal may have: bounds its memory. A slot's number is 32 bits on the
 /// wire, and the highest ones stand for what has no slot.
 pub const SLOTS_MAX: u32 = 1 << 24;

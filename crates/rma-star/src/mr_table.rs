@@ -122,7 +122,7 @@ pub enum Refused {
 /// Where an access goes.
 #[derive(Clone, Debug)]
 pub struct Span<'a> {
-    /// The memory.
+    /// The memory that is accessed.
     pub memory: &'a Arc<Region>,
     /// Where in it the access begins, in bytes.
     pub offset: u64,

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | this | opens frames, and has them do what they may |
 //! | `answers` | keeps answers until the device has room, in a table of fixed size |
+//! | `guard` | looks at the words of slots and QPs, and what they allow |
 //! | `announce` | makes WQEPs of what applications post |
 //! | `replay_filter` | keeps one-sided WRITEs from landing twice |
 //!
@@ -23,6 +24,7 @@
 
 mod announce;
 mod answers;
+mod guard;
 mod replay_filter;
 
 use arrayvec::ArrayVec;
@@ -40,7 +42,7 @@ use crate::{
     keys::{Binding, FrameKey, KeyMessage},
     mr_table::{Access, Refused},
     names::{Side, Slot},
-    portal::{Guard, GuardState, QpState, QpWord, Report, StarPortalMemory, Taken, Verdict},
+    portal::{Guard, GuardState, Report, Taken, Verdict},
     portals::Portals,
     sealer::{Batch, Sealer, expect},
     verbs::WqeOp,
@@ -51,8 +53,9 @@ use crate::{
 };
 use announce::Announcer;
 use answers::{Answers, Asker, What};
-use replay_filter::Admitted;
-pub(crate) use replay_filter::ReplayFilter;
+pub(crate) use guard::{close, open};
+use guard::{place_of, qp_verdict, slot_verdict, verdict_of};
+use replay_filter::{Admitted, ReplayFilter};
 
 /// The engine's part of stateless processing.
 #[derive(Debug)]
@@ -415,46 +418,6 @@ fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> 
     Ok(Seen { view, binding, message, expiry: header.time.widen(now) })
 }
 
-/// The memory that has the words of a connection.
-fn memory_of<'h>(host: &'h Host<'_>, header: &Header) -> Option<&'h StarPortalMemory> {
-    host.portals.get(header.connection.qpn_z.portal()).map(|port| port.memory())
-}
-
-fn slot_verdict(host: &Host<'_>, header: &Header, slot: Slot, generation: u32) -> Verdict {
-    let Some(memory) = memory_of(host, header) else { return Verdict::Gone };
-    let (qp, name) = (header.connection.qpn_z.index(), connection_of(header));
-    // A slot that there is not was never posted.
-    let guard = memory.guard(slot.0).unwrap_or(Guard::FREE);
-    Verdict::of((guard, memory.qp_word(qp)), generation, qp, name)
-}
-
-/// What a frame may do that is about no slot.
-fn qp_verdict(host: &Host<'_>, header: &Header) -> Verdict {
-    let word = memory_of(host, header)
-        .map_or(QpWord::CLOSED, |memory| memory.qp_word(header.connection.qpn_z.index()));
-    let (nonce, era) = connection_of(header);
-    if word.is_open_for(nonce, era) { Verdict::Open } else { Verdict::Gone }
-}
-
-const fn connection_of(header: &Header) -> (u32, u16) {
-    (header.connection.nonce.0, header.connection.era.0)
-}
-
-/// What a frame may do that moves data.
-fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
-    if guide.slot == Slot::NONE {
-        qp_verdict(host, &guide.header)
-    } else {
-        slot_verdict(host, &guide.header, guide.slot, guide.generation.0)
-    }
-}
-
-/// Where in its memory region a chunk begins, and how long it is, in bytes.
-const fn place_of(guide: &Guide) -> (u64, u64) {
-    let octets = guide.octets_of_mr();
-    (octets.start, guide.chunk_len as u64)
-}
-
 /// What is said to who may not do that.
 fn denied(host: &Host<'_>, _: Refused) -> Answer {
     host.counters.count(Event::Denied);
@@ -527,47 +490,4 @@ fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
     if let Some(port) = host.portals.get_mut(qpn.portal()) {
         port.note_taken(qpn.index(), Taken { send: taken.send.0, recv: taken.recv.0 });
     }
-}
-
-/// Opens a connection of a QP, which its application has written a record of. Returns K_c.
-pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
-    let (binding, pd_key) = binding_of(host, portal, qp)?;
-    let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
-    let connection = binding.connection;
-    let (nonce, era) = (connection.nonce.0, connection.era.0);
-    let port = host.portals.get_mut(portal.into())?;
-    if qp >= port.memory().qps() {
-        return None;
-    }
-    port.set_qp_word(qp, QpWord { nonce, era, heard: 0, state: QpState::Open });
-    Some(key)
-}
-
-/// Closes the connection of a QP: from now on no frame of it has effect.
-pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
-    if let Some(port) = host.portals.get_mut(portal.into()) {
-        let word = port.memory().qp_word(qp);
-        port.set_qp_word(qp, QpWord { state: QpState::Closed, ..word });
-    }
-}
-
-/// What the connection of a QP is called, by its record, and the secret of its protection domain:
-/// if that is the portal's.
-fn binding_of<'h>(
-    host: &'h Host<'_>,
-    portal: u16,
-    qp: u32,
-) -> Option<(Binding, &'h crate::keys::PdKeySchedule)> {
-    use crate::names::{ConnectionName, Era, Nonce, PdId, Qpn};
-    let record = host.portals.get(portal.into())?.memory().record(qp)?;
-    let pd = host.pd_of_portal(PdId(record.pd), portal.into())?;
-    let connection = ConnectionName {
-        pd: PdId(record.pd),
-        qpn_z: Host::qpn(portal, qp)?,
-        qpn_f: Qpn::from_bits(record.peer_qpn),
-        nonce: Nonce(record.nonce),
-        era: Era(record.era),
-    };
-    let z = host.own_address(record.peer)?;
-    Some((Binding { connection, f: record.peer, z }, &pd.key))
 }

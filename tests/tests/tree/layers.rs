@@ -286,11 +286,6 @@ const ROOMS: &[Room] = &[
         why: "a run of rotations is an `impl` of its stage in a file of its own",
     },
     Room {
-        name: "rma_star::portal",
-        siblings: false,
-        why: "a portal's two ends stand in the memory that both are made of",
-    },
-    Room {
         name: "rma_sim::check::invariant",
         siblings: true,
         why: "one `impl Checker` in several files, over one state",

@@ -19,7 +19,7 @@ use rma_core::{
 use rma_crypto::{KEY_LEN, Key};
 use rma_shm::Line;
 
-use super::binding_of;
+use super::guard::binding_of;
 use crate::{
     config::Framing,
     counters::Event,

@@ -22,7 +22,7 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{place_of, verdict_of};
+use super::guard::{place_of, verdict_of};
 use crate::{
     config::Framing,
     counters::{Drop, Event},

@@ -16,6 +16,8 @@
 
 use rma_core::fair_queue::BucketSecret;
 
+use crate::limits::VALID_MICROS_MAX;
+
 /// Entries of one line: 64 octets.
 const WAYS: usize = 8;
 
@@ -61,17 +63,13 @@ const fn units(micros: u64) -> u16 {
 }
 
 impl ReplayFilter {
-    /// For how many microseconds a frame may be valid at most: a second. With much more a
-    /// remembered expiry could mean two times.
-    pub(crate) const VALID_MAX_MICROS: u64 = 1_000_000;
-
     /// A filter for frames that expire within `valid_micros`, at most
-    /// [`ReplayFilter::VALID_MAX_MICROS`], with so many entries, rounded up to a power of two, at
+    /// [`VALID_MICROS_MAX`], with so many entries, rounded up to a power of two, at
     /// least 16. Should be four times as many as frames can come while one is valid: then hardly
     /// any finds no room.
     #[must_use]
     pub(crate) fn new(entries: usize, valid_micros: u64, secret: BucketSecret) -> Self {
-        let live_max = units(valid_micros.min(Self::VALID_MAX_MICROS)) + 3;
+        let live_max = units(valid_micros.min(VALID_MICROS_MAX)) + 3;
         let buckets = entries.div_ceil(WAYS).next_power_of_two().max(2);
         Self { buckets: vec![Bucket([0; WAYS]); buckets].into_boxed_slice(), live_max, secret }
     }

@@ -1,0 +1,100 @@
+//! What frames may do, by the words of their slot and of their QP, and what opens and closes these
+//! (ours; section 6 of `docs/STAR-WIRE.md`).
+//!
+//! The words are the application's memory. They are read when a frame is handled, and again when
+//! what it asked for is sent; nothing of them is remembered in between.
+
+use crate::{
+    host::Host,
+    keys::{Binding, FrameKey, KeyMessage, PdKeySchedule},
+    names::{ConnectionName, Era, Nonce, PdId, Qpn, Slot},
+    portal::{Guard, QpState, QpWord, StarPortalMemory, Verdict},
+    wire::{Guide, Header},
+};
+
+/// The memory that has the words of a connection.
+fn memory_of<'h>(host: &'h Host<'_>, header: &Header) -> Option<&'h StarPortalMemory> {
+    host.portals.get(header.connection.qpn_z.portal()).map(|port| port.memory())
+}
+
+pub(super) fn slot_verdict(
+    host: &Host<'_>,
+    header: &Header,
+    slot: Slot,
+    generation: u32,
+) -> Verdict {
+    let Some(memory) = memory_of(host, header) else { return Verdict::Gone };
+    let (qp, name) = (header.connection.qpn_z.index(), connection_of(header));
+    // A slot that there is not was never posted.
+    let guard = memory.guard(slot.0).unwrap_or(Guard::FREE);
+    Verdict::of((guard, memory.qp_word(qp)), generation, qp, name)
+}
+
+/// What a frame may do that is about no slot.
+pub(super) fn qp_verdict(host: &Host<'_>, header: &Header) -> Verdict {
+    let word = memory_of(host, header)
+        .map_or(QpWord::CLOSED, |memory| memory.qp_word(header.connection.qpn_z.index()));
+    let (nonce, era) = connection_of(header);
+    if word.is_open_for(nonce, era) { Verdict::Open } else { Verdict::Gone }
+}
+
+const fn connection_of(header: &Header) -> (u32, u16) {
+    (header.connection.nonce.0, header.connection.era.0)
+}
+
+/// What a frame may do that moves data.
+pub(super) fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
+    if guide.slot == Slot::NONE {
+        qp_verdict(host, &guide.header)
+    } else {
+        slot_verdict(host, &guide.header, guide.slot, guide.generation.0)
+    }
+}
+
+/// Where in its memory region a chunk begins, and how long it is, in bytes.
+pub(super) const fn place_of(guide: &Guide) -> (u64, u64) {
+    let octets = guide.octets_of_mr();
+    (octets.start, guide.chunk_len as u64)
+}
+
+/// Opens a connection of a QP, which its application has written a record of. Returns K_c.
+pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
+    let (binding, pd_key) = binding_of(host, portal, qp)?;
+    let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
+    let connection = binding.connection;
+    let (nonce, era) = (connection.nonce.0, connection.era.0);
+    let port = host.portals.get_mut(portal.into())?;
+    if qp >= port.memory().qps() {
+        return None;
+    }
+    port.set_qp_word(qp, QpWord { nonce, era, heard: 0, state: QpState::Open });
+    Some(key)
+}
+
+/// Closes the connection of a QP: from now on no frame of it has effect.
+pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
+    if let Some(port) = host.portals.get_mut(portal.into()) {
+        let word = port.memory().qp_word(qp);
+        port.set_qp_word(qp, QpWord { state: QpState::Closed, ..word });
+    }
+}
+
+/// What the connection of a QP is called, by its record, and the secret of its protection domain:
+/// if that is the portal's.
+pub(super) fn binding_of<'h>(
+    host: &'h Host<'_>,
+    portal: u16,
+    qp: u32,
+) -> Option<(Binding, &'h PdKeySchedule)> {
+    let record = host.portals.get(portal.into())?.memory().record(qp)?;
+    let pd = host.pd_of_portal(PdId(record.pd), portal.into())?;
+    let connection = ConnectionName {
+        pd: PdId(record.pd),
+        qpn_z: Host::qpn(portal, qp)?,
+        qpn_f: Qpn::from_bits(record.peer_qpn),
+        nonce: Nonce(record.nonce),
+        era: Era(record.era),
+    };
+    let z = host.own_address(record.peer)?;
+    Some((Binding { connection, f: record.peer, z }, &pd.key))
+}
