@@ -25,6 +25,7 @@ mod scale;
 mod simulated;
 mod simulator;
 mod spec;
+mod star;
 mod table;
 mod turn;
 mod useless;

@@ -50,6 +50,8 @@ pub mod send_lat;
 pub mod serve;
 pub mod settle;
 pub mod simulated;
+pub mod star;
+mod svg;
 pub mod timeline;
 pub mod transfers;
 pub mod turn;

@@ -22,6 +22,7 @@ use rma_bench::{
     send_lat::{self, SendLatArgs},
     serve::{self, ServeArgs},
     simulated,
+    star::{self, StarArgs},
     verify::{self, VerifyArgs},
     write_lat,
 };
@@ -81,6 +82,8 @@ enum Command {
     Flows(FlowsArgs),
     /// Measures and draws figures of the channels' paper. Needs root.
     Channels(PlotsArgs),
+    /// Figures of the StaR paper, from a cost model: the paper's numbers beside ours, and sweeps.
+    Star(StarArgs),
     /// Table 2 of the channels' paper, its rows beside ours, measured in simulation.
     Table2,
     /// What others see of a sender that dies, or sleeps, with a place in what they share, in
@@ -144,6 +147,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
+        Command::Star(args) => star::run(args, &interrupt)?,
         Command::Table2 => simulated::table2(),
         Command::DeadWriter => simulated::dead_writer(),
     }

@@ -16,7 +16,6 @@
 //! an engine in software has it in its cache anyway.
 
 mod claims;
-mod svg;
 
 use std::{fs, io, path::PathBuf};
 
@@ -24,10 +23,7 @@ use clap::{Args, ValueEnum};
 use rma_lab::{Lab, LabConfig};
 use rma_xdp::{OP_SIZE_MAX, channel::Kind};
 
-use self::{
-    claims::{Claim, Series},
-    svg::Axes,
-};
+use self::claims::Claim;
 use crate::{
     aead,
     channels::{Channel, Shape, broadcast::Broadcast, fan_in::FanIn, log::Logged},
@@ -38,6 +34,7 @@ use crate::{
     machine::Machine,
     pair::{Pair, PairConfig, Place},
     rates::median,
+    svg::{self, Axes, Series},
 };
 
 /// What to draw.

@@ -7,7 +7,7 @@ use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
     issue, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
-    turn, useless, writes,
+    star, turn, useless, writes,
 };
 
 /// What counting instructions needs.
@@ -148,6 +148,29 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: simulated::recovery,
         figures: &[Spec::new("hole_recovery_over_bound", "ratio").at_most(1.0).always()],
+    },
+    Benchmark {
+        run: star::at_400,
+        figures: &[
+            Spec::new("star_over_cached_rc_400", "ratio").at_least(4.0).always(),
+            Spec::new("star_over_ideal_rc_400", "ratio").at_least(0.9).always(),
+            Spec::new("star_faithful_over_cached_rc_400", "ratio"),
+        ],
+    },
+    Benchmark {
+        run: star::over_scala,
+        figures: &[Spec::new("star_over_scala_ml", "ratio").at_least(1.05).always()],
+    },
+    Benchmark {
+        run: star::knees,
+        figures: &[
+            Spec::new("sim_rc_knee", "ratio").at_most(0.15).always(),
+            Spec::new("sim_fig1_at_3000", "ratio"),
+        ],
+    },
+    Benchmark {
+        run: star::flat,
+        figures: &[Spec::new("sim_star_flat", "ratio").at_least(0.95).always()],
     },
     Benchmark {
         run: turn::turn64,
@@ -311,8 +334,16 @@ mod tests {
         for row in rows {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             let [figures, _value, limit] = cells[..] else { panic!("three columns: {row}") };
-            for name in figures.split(", ") {
+            let names: Vec<&str> = figures.split(", ").collect();
+            // One for all of a row, or one for each, of which some may be none.
+            let limits: Vec<&str> = limit.split("; ").collect();
+            assert!(limits.len() == 1 || limits.len() == names.len(), "{row}");
+            for (index, name) in names.into_iter().enumerate() {
                 let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')).unwrap();
+                let limit = match limits[index % limits.len()] {
+                    "none" => "",
+                    limit => limit,
+                };
                 assert_eq!(documented.insert(name, limit), None, "{name} stands there twice");
             }
         }

@@ -2,12 +2,7 @@
 
 use rma_xdp::channel::Kind;
 
-/// One curve: a value for each size, in the order of sizes; not a number where there is none.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) values: Vec<f64>,
-}
+use crate::svg::Series;
 
 /// Something that the paper says.
 #[derive(Clone, Debug, PartialEq)]

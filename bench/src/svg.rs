@@ -1,4 +1,4 @@
-//! Curves over sizes of messages, or over times, as SVG.
+//! Curves over sizes of messages, times or numbers of connections, as SVG.
 
 use plotters::{
     coord::ranged1d::ValueFormatter,
@@ -9,7 +9,12 @@ use plotters::{
     },
 };
 
-use super::claims::Series;
+/// One curve: a value for each place on the axis, in their order; not a number where there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
+}
 
 /// Colours that people who see few of them tell apart.
 const COLOURS: [RGBColor; 8] = [
@@ -25,32 +30,38 @@ const COLOURS: [RGBColor; 8] = [
 
 /// What curves are drawn over.
 #[derive(Clone, Debug)]
-pub(super) struct Axes {
+pub(crate) struct Axes {
     /// What it is.
     name: &'static str,
     /// Its unit.
-    pub(super) unit: &'static str,
+    pub(crate) unit: &'static str,
     /// Where curves have values.
-    pub(super) at: Vec<f64>,
+    pub(crate) at: Vec<f64>,
     /// Whether both axes are logarithmic; otherwise both are linear, and begin at 0.
     is_log: bool,
 }
 
 impl Axes {
     /// Sizes of messages, both axes logarithmic.
-    pub(super) fn sizes(sizes: &[u32]) -> Self {
+    pub(crate) fn sizes(sizes: &[u32]) -> Self {
         let at = sizes.iter().copied().map(f64::from).collect();
         Self { name: "bytes of a message", unit: "B", at, is_log: true }
     }
 
     /// Times in microseconds, and shares of messages, both axes linear.
-    pub(super) const fn times(at: Vec<f64>) -> Self {
+    pub(crate) const fn times(at: Vec<f64>) -> Self {
         Self { name: "us", unit: "us", at, is_log: false }
+    }
+
+    /// Numbers of connections, both axes linear.
+    pub(crate) fn connections(connections: &[u32]) -> Self {
+        let at = connections.iter().copied().map(f64::from).collect();
+        Self { name: "connections", unit: "", at, is_log: false }
     }
 }
 
 /// Draws one curve for each series over `axes`.
-pub(super) fn draw(
+pub(crate) fn draw(
     (title, unit): (&str, &str),
     axes: &Axes,
     all: &[Series],
