@@ -88,8 +88,10 @@ struct Came<'a, 'b> {
 impl Came<'_, '_> {
     fn asker(&self) -> Asker {
         let connection = self.seen.binding.connection;
+        let is_of_connection = !matches!(self.seen.view, FrameView::Rd(_) | FrameView::Gd(_));
         Asker {
             key: self.key,
+            is_of_connection,
             connection,
             phase: self.seen.view.header().phase,
             f: self.frame.source,
@@ -233,14 +235,17 @@ impl Stateless {
             Verdict::Done => Answer::Done,
             Verdict::Open => {
                 let pd = guide.header.connection.pd;
-                match host.mrs.span(pd, guide.mr, access, (offset, len)) {
+                let span = host.mrs.span(pd, guide.mr, access, (offset, len));
+                // No bytes need no memory: a message of none ends its RECV, whatever that has.
+                match span.map(Some).or_else(|why| if len == 0 { Ok(None) } else { Err(why) }) {
                     Err(refused) => denied(host, refused),
                     Ok(span) => match self.admit(host, clock, came, &guide) {
                         Admitted::Again => return,
                         Admitted::Full => Answer::Busy,
                         Admitted::Fresh => {
-                            let copied = span.memory.copy_in(span.offset, came.payload());
-                            debug_assert!(copied.is_ok(), "the span was looked at");
+                            let copied =
+                                span.map(|span| span.memory.copy_in(span.offset, came.payload()));
+                            debug_assert!(copied.is_none_or(|it| it.is_ok()), "it was looked at");
                             note_late(host, clock, came, &guide);
                             if rd.completes && !complete_recv(host, &rd) {
                                 return;
@@ -466,13 +471,14 @@ fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
 /// `false` if the completion has no room.
 //= star#ours-guard-word
 fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
-    let Report::Completed { slot, generation, qp, op, .. } = *report else { return false };
+    let Report::Completed { slot, generation, qp, .. } = *report else { return false };
     if !host.portals.report(portal, report) {
         host.counters.count(Event::ReportLost);
         return false;
     }
     if let Some(port) = host.portals.get_mut(portal) {
-        port.set_guard(slot, Guard { generation, qp, op, state: GuardState::Closed });
+        let nonce = port.memory().qp_word(qp).nonce;
+        port.set_guard(slot, Guard::new(generation, qp, nonce, GuardState::Closed));
     }
     true
 }

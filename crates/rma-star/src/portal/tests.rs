@@ -112,7 +112,7 @@ proptest! {
 fn a_frame_has_effect_only_while_its_slot_and_its_connection_are_open() {
     let open = QpWord { nonce: 7, era: 1, heard: 9, state: QpState::Open };
     let closed = QpWord { state: QpState::Closed, ..open };
-    let guard = |state| Guard { generation: 3, qp: 5, op: WqeOp::Recv, state };
+    let guard = |state| Guard::new(3, 5, 7, state);
     let of = |state, word, generation, qp, nonce, era| {
         Verdict::of((guard(state), word), generation, qp, (nonce, era))
     };
@@ -122,6 +122,9 @@ fn a_frame_has_effect_only_while_its_slot_and_its_connection_are_open() {
     assert_eq!(of(Open, closed, 3, 5, 7, 1), Verdict::Gone);
     assert_eq!(of(Closed, open, 3, 5, 7, 1), Verdict::Done);
     assert_eq!(of(Closed, closed, 3, 5, 7, 1), Verdict::Done);
+    // The next connection of the QP says nothing about what the one before left open.
+    let next = QpWord { nonce: 8, ..open };
+    assert_eq!(of(Open, next, 3, 5, 8, 1), Verdict::Done);
     // Another connection of the same QP, or another era of this one.
     assert_eq!(of(Open, open, 3, 5, 8, 1), Verdict::Gone);
     assert_eq!(of(Open, open, 3, 5, 7, 2), Verdict::Gone);
@@ -193,7 +196,7 @@ fn words_and_records_are_each_ones_own() {
     let (mut application, mut engine) = ends(3, 2);
     let memory = engine.memory().clone();
     let word = QpWord { nonce: 1, era: 2, heard: 255, state: QpState::Open };
-    let guard = Guard { generation: 9, qp: 1, op: WqeOp::Read, state: GuardState::Open };
+    let guard = Guard::new(9, 1, 5, GuardState::Open);
     let record = QpRecord::from_words([1, 2, 3, 4, 5, 6, 0, 0]);
     engine.set_qp_word(1, word);
     engine.set_guard(2, guard);

@@ -9,8 +9,6 @@
 //! connection, as in a reliable connection of verbs, where the QP goes to its error state. Closing
 //! the QP word closes all slots of the connection at once, whatever their guard words say.
 
-use crate::verbs::WqeOp;
-
 /// Bits of a QP's number in a guard word, and in a QPN.
 const QP_BITS: u32 = 20;
 
@@ -25,6 +23,9 @@ pub enum GuardState {
     Closed,
 }
 
+/// Bits of a connection's nonce in a guard word.
+const NONCE_BITS: u32 = 10;
+
 /// A guard word: one use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -32,15 +33,23 @@ pub struct Guard {
     pub generation: u32,
     /// The QP that the work request is of, below 2^20.
     pub qp: u32,
-    /// What was posted.
-    pub op: WqeOp,
+    /// The low 10 bits of the nonce of its connection. A slot stays open when its connection is
+    /// closed; they keep the peer of the QP's next one from completing it. (A peer that waits for
+    /// 2^10 connections could; the library reports nothing of a slot that is not in use.)
+    pub nonce: u16,
     /// How far it is.
     pub state: GuardState,
 }
 
 impl Guard {
     /// The guard of a slot that was never used.
-    pub const FREE: Self = Self { generation: 0, qp: 0, op: WqeOp::Send, state: GuardState::Free };
+    pub const FREE: Self = Self { generation: 0, qp: 0, nonce: 0, state: GuardState::Free };
+
+    /// Of the `generation`th use of a slot, by QP number `qp`, in the connection `nonce`.
+    #[must_use]
+    pub const fn new(generation: u32, qp: u32, nonce: u32, state: GuardState) -> Self {
+        Self { generation, qp, nonce: (nonce & ((1 << NONCE_BITS) - 1)) as u16, state }
+    }
 
     /// As a word.
     #[must_use]
@@ -52,21 +61,29 @@ impl Guard {
         };
         (self.generation as u64) << 32
             | ((self.qp & ((1 << QP_BITS) - 1)) as u64) << 12
-            | (self.op.code() as u64) << 4
+            | (self.nonce as u64 & ((1 << NONCE_BITS) - 1)) << 2
             | state
     }
 
     /// Of any word at all: the memory is the application's. What is no guard is a free slot's.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
-        let state = match bits & 15 {
+        let state = match bits & 3 {
             1 => GuardState::Open,
             2 => GuardState::Closed,
             _ => return Self::FREE,
         };
-        let Some(op) = WqeOp::from_code((bits >> 4 & 3) as u8) else { return Self::FREE };
         let qp = (bits >> 12) as u32 & ((1 << QP_BITS) - 1);
-        Self { generation: (bits >> 32) as u32, qp, op, state }
+        let nonce = (bits >> 2) as u32 & ((1 << NONCE_BITS) - 1);
+        Self::new((bits >> 32) as u32, qp, nonce, state)
+    }
+
+    /// Whether it is of this use of the slot, by this QP, in this connection.
+    #[must_use]
+    #[inline]
+    pub const fn is_of(&self, generation: u32, qp: u32, nonce: u32) -> bool {
+        let named = Self::new(generation, qp, nonce, self.state);
+        self.generation == named.generation && self.qp == named.qp && self.nonce == named.nonce
     }
 }
 
@@ -182,7 +199,7 @@ impl Verdict {
         qp: u32,
         (nonce, era): (u32, u16),
     ) -> Self {
-        let is_named = guard.generation == generation && guard.qp == qp;
+        let is_named = guard.is_of(generation, qp, nonce);
         let is_connected = qp_word.is_open_for(nonce, era);
         match guard.state {
             // Complete is complete, whatever has become of the connection: the CQE was given.

@@ -648,3 +648,58 @@ fn work_requests_of_one_connection_share_a_frame_but_not_in_the_papers_sequence(
         assert_eq!(told.iter().map(count).sum::<u8>(), 3);
     }
 }
+
+#[test]
+fn an_rd_that_ends_a_message_completes_its_recv_and_is_answered_by_an_ea() {
+    let mut scene = Scene::new();
+    for (slot, message) in [(1, &[5; 20][..]), (2, &[])] {
+        // A RECV of no bytes has no memory.
+        let mr = if message.is_empty() { 0 } else { scene.mr.0 };
+        let recv = scene.wqe(WqeOp::Recv, slot, 0, message.len() as u32);
+        let wqe = scene.posted(Posted { mr, ..recv });
+        let guide = scene.guide(&wqe, WqeOp::Recv, (0, message.len() as u16));
+        let mut header = [0; GUIDE_HEADER_LEN];
+        Rd { guide, wants_answer: false, completes: true }.emit(&mut header);
+        let rd = scene.seal(&wqe.key, &header, message);
+        for report in [true, false] {
+            scene.receive(&rd);
+            assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Done);
+            let reported = scene.application.poll();
+            assert_eq!(reported.is_some(), report);
+            if let Some(Report::Completed { slot: of, byte_len, status, .. }) = reported {
+                assert_eq!((of, byte_len), (slot, message.len() as u32));
+                assert_eq!(status, WcStatus::Success);
+            }
+        }
+        assert_eq!(scene.read(0, message.len()), message);
+    }
+}
+
+#[test]
+fn frames_that_come_together_are_answered_by_one_ea() {
+    let mut scene = Scene::new();
+    let mut frames = Vec::new();
+    for slot in 0..3 {
+        let recv = scene.wqe(WqeOp::Recv, slot, 0, 64);
+        let wqe = scene.posted(recv);
+        frames.push(scene.cqep(&[cqe(&wqe, WqeOp::Recv, 0)]));
+    }
+    let packets = frames.iter_mut().map(|bytes| RxPacket {
+        source: address(F),
+        destination: address(Z),
+        port: STATELESS_PORT,
+        source_port: SourcePort::FIRST,
+        reply_len_max: 4096,
+        link: None,
+        bytes,
+    });
+    let mut batch: Vec<_> = packets.map(RxFrame::alone).collect();
+    let now = scene.now;
+    scene.star.handle_frames(now, &now, &mut batch);
+    let key = scene.key;
+    let ea = scene.sent(&key, None);
+    let entries: Vec<_> = EaOfZ::entries(&ea.payload).map(Result::unwrap).collect();
+    assert_eq!(entries.len(), 3);
+    assert!(entries.iter().all(|it| (it.taken, it.answer) == (1, Answer::Done)));
+    assert_eq!(core::iter::from_fn(|| scene.application.poll()).count(), 3);
+}

@@ -151,7 +151,7 @@ impl Writer<'_, '_> {
             return false;
         };
         let is_open = guard.state == GuardState::Open;
-        let is_same = guard.generation == posted.generation && guard.qp == posted.qp;
+        let is_same = guard.is_of(posted.generation, posted.qp, word.nonce);
         if posted.again {
             return is_open && is_same && word.state == QpState::Open;
         }
@@ -167,7 +167,7 @@ impl Writer<'_, '_> {
         let Posted { slot, generation, qp, sequence, op, .. } = *posted;
         if status == WcStatus::Success {
             if let Some(port) = self.host.portals.get_mut(portal) {
-                port.set_guard(slot, Guard { generation, qp, op, state: GuardState::Open });
+                port.set_guard(slot, Guard::new(generation, qp, word.nonce, GuardState::Open));
             }
             return true;
         }

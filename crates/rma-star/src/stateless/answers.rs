@@ -51,6 +51,8 @@ const EA_ENTRIES: usize = 4;
 pub(super) struct Asker {
     /// The key of the frame that is answered.
     pub(super) key: FrameKey,
+    /// Whether that is K_c, under which all is answered but an RD that wants an RDA, and a GD.
+    pub(super) is_of_connection: bool,
     pub(super) connection: ConnectionName,
     pub(super) phase: KeyPhase,
     /// The stateful side's address, and this host's.
@@ -114,6 +116,7 @@ impl Answers {
         let nobody = HostAddr::from_octets([0; 16]);
         let asker = Asker {
             key: FrameKey::RESERVED,
+            is_of_connection: false,
             connection: ConnectionName::default(),
             phase: KeyPhase::Even,
             f: nobody,
@@ -370,6 +373,7 @@ impl Writer<'_, '_> {
         if !self.fits(len, out) {
             return false;
         }
+        let Some(key) = self.connection_key() else { return false };
         let header = self.header();
         let delay_micros = self.delay_micros();
         let mut octets = [0; WORK_HEADER_LEN];
@@ -378,8 +382,18 @@ impl Writer<'_, '_> {
         for (entry, ea) in entries.iter_mut().zip(eas) {
             ea.emit(entry);
         }
-        self.push(&header, &octets, out);
+        self.push(&key, &header, &octets, out);
         self.transmit(len, out)
+    }
+
+    /// K_c of who is answered. `None` if the protection domain has gone.
+    fn connection_key(&self) -> Option<FrameKey> {
+        let Asker { key, is_of_connection, connection, f, z, .. } = *self.asker;
+        if is_of_connection {
+            return Some(key);
+        }
+        let message = KeyMessage::of_connection(&Binding { connection, f, z });
+        Some(self.host.pd_of(&connection)?.key.derive(self.host.aead, &message))
     }
 
     //= star#III-D1-rules
@@ -415,19 +429,20 @@ impl Writer<'_, '_> {
         let mut octets = [0; STATE_HEADER_LEN];
         state.emit(&mut octets);
         out.bytes[STATE_HEADER_LEN..][..RULE_LEN].copy_from_slice(&rule.to_octets());
-        self.push(&header, &octets, out);
+        self.push(&self.asker.key, &header, &octets, out);
         self.transmit(len, out)
     }
 
     fn push<const LEN: usize>(
         &mut self,
+        key: &FrameKey,
         header: &Header,
         octets: &[u8; LEN],
         out: &mut TxFrame<'_>,
     ) {
         out.bytes[..LEN].copy_from_slice(octets);
         let iv = header.iv(Side::Stateless);
-        self.sealer.push(&self.asker.key, iv, octets, z_time(self.now));
+        self.sealer.push(key, iv, octets, z_time(self.now));
     }
 
     fn push_answer<const LEN: usize>(
