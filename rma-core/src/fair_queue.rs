@@ -19,7 +19,7 @@ use crate::{
 
 /// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a
 /// smaller queue. As many as a word has bits, so that the next list with an entry is found at once.
-const BUCKETS: usize = u64::BITS as usize;
+pub const BUCKETS: usize = u64::BITS as usize;
 
 /// The secret by which this host spreads initiators over lists, drawn anew at each start. An
 /// attacker who knows it can find addresses that share a list with another's.
