@@ -43,6 +43,10 @@ pub mod portal;
 mod portals;
 mod sealer;
 pub mod service;
+#[cfg_attr(not(test), expect(dead_code, reason = "the service does not call it yet"))]
+mod stateful;
 mod stateless;
+#[cfg(test)]
+mod tests;
 pub mod verbs;
 pub mod wire;

@@ -101,7 +101,6 @@ pub(crate) fn expect<const HEADER: usize>(
 }
 
 /// As [`expect`], of one that answers the frame of IV `answers`.
-#[expect(dead_code, reason = "for stateful processing")]
 pub(crate) fn expect_answer<const HEADER: usize>(
     batch: &mut Batch,
     index: usize,

@@ -1,0 +1,275 @@
+//! Stateful processing (§III-C, IV-B2): the side that has few connections, and keeps the state of
+//! both their ends.
+//!
+//! It knows every work request that its applications have posted, and every one that the stateless
+//! side Z has told it of. It pairs SENDs with RECVs, and moves the data of all of them: it pushes
+//! to Z's memory by RDs and pulls from it by GDs, and sends again what is not answered. When the
+//! data of a work request of Z is there, it tells Z so by a CQEP.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | this | the tables; connections begin |
+//! | `receive` | opens frames, and takes what Z tells and answers |
+//! | `take` | takes work requests, of applications and of Z |
+//! | `transfer` | begins them in order, and lands what is pulled |
+//! | `complete` | ends those whose data is there |
+//! | `end` | ends connections; what is due by time |
+//! | `write` | writes frames |
+//! | `connection`, `work`, `under_way`, `registry`, `clock_bounds`, `slab` | what is kept |
+//!
+//! Order is that of reliable connections: SEND k of one side goes to RECV k of the other; SENDs may
+//! be under way together, a WRITE or READ is alone. Completions may come in any order, and the
+//! library gives them in that of the queue.
+//!
+//! Invariants: each work request is in one list, or the partner of one that is. Nothing is sent
+//! that no key is known for (§III-D1). A work request that fails is reported only when every frame
+//! of its connection is dead by Z's clock, so nothing of it can have effect any more (S2 of
+//! `docs/STAR-WIRE.md`); any failure ends the connection. Nothing is allocated after
+//! [`Stateful::new`].
+
+mod clock_bounds;
+mod complete;
+mod connection;
+mod end;
+mod receive;
+mod registry;
+mod slab;
+mod take;
+mod transfer;
+mod under_way;
+mod work;
+mod write;
+
+use core::time::Duration;
+
+use rma_core::{
+    backend::BATCH,
+    index_list::{IndexList, Links},
+    time::Instant,
+};
+
+use crate::{
+    clock::ZTime,
+    config::StarConfig,
+    counters::Event,
+    host::{Host, z_time},
+    keys::FrameKey,
+    names::{ConnectionName, Era, Nonce, PdId, Qpn, Side},
+    portal::Report,
+    sealer::Batch,
+    verbs::WcStatus,
+    wire::FRAME_LEN_MIN,
+};
+use connection::{Beginning, Connections, Phase};
+use registry::Registry;
+use slab::Slab;
+use under_way::UnderWay;
+use work::Work;
+
+/// Both sides of a connection, each at its own place in what there is for both.
+const SIDES: [Side; 2] = [Side::Stateful, Side::Stateless];
+
+/// The engine's part of stateful processing.
+#[derive(Debug)]
+pub(crate) struct Stateful {
+    batch: Batch,
+    connections: Connections,
+    works: Slab<Work>,
+    /// Work requests are in the lists of their connection, or in that of a CQEP under way.
+    work_links: Links,
+    /// How many of them are Z's.
+    works_of_z: usize,
+    frames: UnderWay,
+    /// How many bytes of a connection may be under way, each way.
+    window: u32,
+    /// Frames under way are in one of two lists of their connection.
+    frame_links: Links,
+    registry: Registry,
+    /// Connections that have frames to send.
+    ready: IndexList,
+    ready_links: Links,
+    /// Those that have work requests, first those that were quiet for longest.
+    watched: IndexList,
+    watched_links: Links,
+    /// By side, those whose next message waits for a RECV, first those that have waited longest.
+    blocked: [IndexList; 2],
+    blocked_links: [Links; 2],
+    /// Those that wait until all their frames are dead, first those that began first.
+    dying: IndexList,
+    dying_links: Links,
+    /// W, and how long it takes until a frame is dead for certain.
+    dead_after: Duration,
+    probe_interval: Duration,
+    rnr_timeout: Duration,
+}
+
+impl Stateful {
+    pub(crate) fn new(config: &StarConfig) -> Self {
+        let settings = config.settings();
+        let connections = settings.connections as usize;
+        let works = settings.work_requests as usize;
+        let frames = settings.frames_under_way as usize;
+        Self {
+            batch: Batch::new(),
+            connections: Connections::new(connections, config.place().secret),
+            works: Slab::new(works),
+            work_links: Links::new(works),
+            works_of_z: 0,
+            frames: UnderWay::new(frames, settings.retries, settings.retransmit_timeout),
+            window: settings.window,
+            frame_links: Links::new(frames),
+            registry: Registry::new(connections),
+            ready: IndexList::new(),
+            ready_links: Links::new(connections),
+            watched: IndexList::new(),
+            watched_links: Links::new(connections),
+            blocked: Default::default(),
+            blocked_links: SIDES.map(|_| Links::new(connections)),
+            dying: IndexList::new(),
+            dying_links: Links::new(connections),
+            dead_after: settings.valid + settings.valid / 16,
+            probe_interval: settings.probe_interval,
+            rnr_timeout: settings.rnr_timeout,
+        }
+    }
+
+    /// Bytes that the tables take, whatever the connections do.
+    pub(crate) fn memory(&self) -> usize {
+        let of_connection = Connections::ENTRY_LEN + 5 * Links::ENTRY_LEN;
+        let of_work = Slab::<Work>::ENTRY_LEN + Links::ENTRY_LEN;
+        let of_frame = UnderWay::ENTRY_LEN + Links::ENTRY_LEN;
+        self.connections.capacity() * of_connection
+            + self.works.capacity() * of_work
+            + self.frames.capacity() * of_frame
+            + self.registry.capacity() * Registry::ENTRY_LEN
+    }
+
+    fn find(&self, portal: u16, qp: u32) -> Option<u16> {
+        self.connections.find(Qpn::new(portal.into(), qp)?)
+    }
+
+    /// Whether this host is the stateful side of this QP's connection.
+    pub(crate) fn is_stateful(&self, portal: u16, qp: u32) -> bool {
+        self.find(portal, qp).is_some()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// How many work requests are known, and how many frames are under way.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> (usize, usize) {
+        (self.works.len(), self.frames.len())
+    }
+
+    //= star#III-C1-state
+    /// A connection begins, of which the application has written the record.
+    pub(crate) fn open(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+        let status = match self.beginning(host, now, portal, qp) {
+            Err(status) => status,
+            Ok(beginning) => match self.connections.add(&beginning) {
+                Some(_) => WcStatus::Success,
+                None => WcStatus::GeneralErr,
+            },
+        };
+        let (key, clock) = ([0; 16], z_time(now).0);
+        report(host, portal, &Report::Opened { qp, status, key, clock });
+    }
+
+    fn beginning(
+        &self,
+        host: &Host<'_>,
+        now: Instant,
+        portal: u16,
+        qp: u32,
+    ) -> Result<Beginning, WcStatus> {
+        let nonsense = WcStatus::LocQpOpErr;
+        let port = host.portals.get(portal.into()).ok_or(nonsense)?;
+        let record = port.memory().record(qp).ok_or(nonsense)?;
+        let qpn_f = Host::qpn(portal, qp).ok_or(nonsense)?;
+        let own = host.own_address(record.peer).ok_or(nonsense)?;
+        let local_pd = PdId(record.local_pd);
+        host.pd_of_portal(local_pd, portal.into()).ok_or(WcStatus::LocProtErr)?;
+        let receive = &host.config.place().receive_len_max;
+        let received = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
+        let frame_len_max = received.min(record.packet_len_max.into());
+        if frame_len_max < FRAME_LEN_MIN || self.connections.find(qpn_f).is_some() {
+            return Err(nonsense);
+        }
+        let name = ConnectionName {
+            pd: PdId(record.pd),
+            qpn_z: Qpn::from_bits(record.peer_qpn),
+            qpn_f,
+            nonce: Nonce(record.nonce),
+            era: Era(record.era),
+        };
+        Ok(Beginning {
+            portal,
+            qp,
+            name,
+            local_pd,
+            own,
+            peer: record.peer,
+            key: FrameKey::from_bytes(record.key),
+            packet_len_max: record.packet_len_max,
+            frame_len_max,
+            valid_micros: host.config.valid_micros(),
+            z_clock: ZTime(record.z_clock),
+            now,
+        })
+    }
+
+    /// About how many frames [`Stateful::write_next`] has: 0 only if it has none that it can send.
+    pub(crate) fn frames_waiting(&self) -> usize {
+        let each = self.ready.iter(&self.ready_links).take(BATCH);
+        each.map(|at| self.frames_of(at).min(BATCH)).sum::<usize>().max(self.ready.len())
+    }
+
+    /// Puts a connection into the list of those that have frames to send, if it has.
+    fn relist(&mut self, at: u16) {
+        if self.frames_of(at) == 0 {
+            return;
+        }
+        let connection = self.connections.at_mut(at);
+        if !core::mem::replace(&mut connection.is_listed, true) {
+            self.ready.push_back(&mut self.ready_links, at);
+        }
+    }
+
+    /// Something was heard of a connection, or it is asked, or its first work request has come: it
+    /// is the last of those that may be quiet for too long.
+    fn watch(&mut self, at: u16, now: Instant) {
+        let connection = self.connections.at_mut(at);
+        connection.quiet_since = now;
+        let watches = connection.works > 0 && connection.phase == Phase::Open;
+        if core::mem::replace(&mut connection.is_watched, watches) {
+            self.watched.remove(&mut self.watched_links, at);
+        }
+        if watches {
+            self.watched.push_back(&mut self.watched_links, at);
+        }
+    }
+
+    /// Notes since when the next message of a side waits for a RECV, or that it does not.
+    fn set_blocked(&mut self, at: u16, side: Side, since: Option<Instant>) {
+        let connection = self.connections.at_mut(at);
+        let before = &mut connection.blocked_since[side as usize];
+        let (list, links) =
+            (&mut self.blocked[side as usize], &mut self.blocked_links[side as usize]);
+        match (*before, since) {
+            (None, Some(_)) => list.push_back(links, at),
+            (Some(_), None) => list.remove(links, at),
+            _ => return,
+        }
+        *before = since;
+    }
+}
+
+/// Reports to the application of a portal.
+fn report(host: &mut Host<'_>, portal: u16, report: &Report) {
+    if !host.portals.report(portal.into(), report) {
+        host.counters.count(Event::ReportLost);
+    }
+}

@@ -1,0 +1,162 @@
+//! Ends work requests whose data is there (§III-C4).
+//!
+//! What is done for Z is told to it by a CQEP, and over when Z's EA has come. A RECV of this host
+//! is complete when its message is here. A SEND of this host is complete when Z has the completion
+//! of its RECV (ours): success means that the peer's completion is in its queue.
+
+use rma_core::time::Instant;
+
+use super::{Stateful, report, under_way::What};
+use crate::{
+    host::Host,
+    names::{Generation, Sequence, Side, Slot},
+    portal::Report,
+    verbs::WcStatus,
+    wire::Cqe,
+};
+use rma_core::index_list::IndexList;
+
+impl Stateful {
+    /// The data of a work request is there, of one in the list of those that wait for answers. If
+    /// `is_told`, Z has been given the completion of its RECV with the last of it. Others may begin
+    /// then, which is for the caller to see to.
+    pub(super) fn finish(&mut self, host: &mut Host<'_>, row: u16, is_told: bool) {
+        let work = &self.works[row];
+        let (at, owner, partner) = (work.connection, work.owner, work.partner);
+        let (len, immediate) = (work.len, work.immediate);
+        let connection = self.connections.at_mut(at);
+        connection.queues[owner as usize].answering.remove(&mut self.work_links, row);
+        self.works[row].byte_len = len;
+        match (owner, partner) {
+            (Side::Stateless, recv) => {
+                if let Some(recv) = recv {
+                    self.works[row].partner = None;
+                    self.works[recv].byte_len = len;
+                    self.works[recv].immediate = immediate;
+                    self.succeed(host, recv);
+                }
+                connection_done(self, at, row);
+            }
+            (Side::Stateful, Some(recv)) if !is_told => {
+                let recv = self.turn_over(row, recv);
+                self.works[recv].byte_len = len;
+                self.works[recv].immediate = immediate;
+                connection_done(self, at, recv);
+            }
+            (Side::Stateful, recv) => {
+                if let Some(recv) = recv {
+                    self.free(recv);
+                }
+                self.succeed(host, row);
+            }
+        }
+    }
+
+    /// Reports a work request of this host that has done what was asked, and forgets it.
+    fn succeed(&mut self, host: &mut Host<'_>, row: u16) {
+        self.works[row].status = WcStatus::Success;
+        self.report_end(host, row);
+    }
+
+    /// Reports how a work request of this host ended, and forgets it.
+    pub(super) fn report_end(&mut self, host: &mut Host<'_>, row: u16) {
+        let work = &self.works[row];
+        debug_assert_eq!(work.owner, Side::Stateful, "others are reported by their own host");
+        let connection = self.connections.at(work.connection);
+        let is_recv = work.op.is_recv();
+        let completed = Report::Completed {
+            slot: work.slot,
+            generation: work.generation,
+            qp: connection.qp,
+            sequence: work.sequence,
+            op: work.op,
+            status: work.status,
+            byte_len: if work.status == WcStatus::Success { work.byte_len } else { 0 },
+            immediate: work.immediate.filter(|_| is_recv && work.status == WcStatus::Success),
+        };
+        report(host, connection.portal, &completed);
+        self.free(row);
+    }
+
+    /// Forgets a work request that is in no list.
+    pub(super) fn free(&mut self, row: u16) {
+        let work = self.works.remove(row);
+        let connection = self.connections.at_mut(work.connection);
+        connection.works -= 1;
+        if work.owner == Side::Stateless {
+            connection.works_of_z -= 1;
+            self.works_of_z -= 1;
+        }
+    }
+
+    /// What Z is told of one of its work requests.
+    pub(super) fn cqe_of(&self, row: u16) -> Cqe {
+        let work = &self.works[row];
+        Cqe {
+            slot: Slot(work.slot),
+            generation: Generation(work.generation),
+            sequence: Sequence(work.sequence),
+            byte_len: work.byte_len,
+            status: work.status,
+            op: work.op,
+            immediate: work.immediate.filter(|_| work.op.is_recv()),
+        }
+    }
+
+    /// Z has the CQEs of a CQEP for which there is a bit in `taken`, the first for the lowest. The
+    /// others are sent again.
+    pub(super) fn settle(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        at: u16,
+        (mut told, taken): (IndexList, u32),
+    ) {
+        let mut failure = None;
+        let mut bit = 0;
+        while let Some(row) = told.pop_front(&mut self.work_links) {
+            let is_taken = taken.checked_shr(bit).unwrap_or(0) & 1 == 1;
+            bit += 1;
+            let status = self.works[row].status;
+            if is_taken && status == WcStatus::Success {
+                if let Some(own) = self.works[row].partner {
+                    self.succeed(host, own);
+                }
+                self.free(row);
+                continue;
+            }
+            if is_taken {
+                // Now Z knows why, and the connection ends. Its partner is reported then.
+                failure = failure.or(Some(status));
+            }
+            connection_done(self, at, row);
+        }
+        if let Some(status) = failure {
+            self.fail(host, now, at, status);
+        }
+        self.advance(host, now, at);
+    }
+
+    /// Forgets a frame under way, which is answered or given up.
+    pub(super) fn forget_frame(&mut self, frame: u16) -> What {
+        let sent = self.frames.at(frame);
+        let (charge, connection) = (sent.charge, self.connections.at_mut(sent.connection));
+        if let What::Chunk { work, .. } = sent.what
+            && let Some(transfer) = &mut self.works[work].transfer
+        {
+            connection.chunks.remove(&mut self.frame_links, frame);
+            transfer.unanswered -= 1;
+            connection.used[transfer.way as usize] -= charge;
+        } else {
+            connection.events.remove(&mut self.frame_links, frame);
+        }
+        self.frames.remove(frame, &mut connection.again).what
+    }
+}
+
+/// Z is to be told of a work request of its that is done.
+fn connection_done(stateful: &mut Stateful, at: u16, row: u16) {
+    debug_assert_eq!(stateful.works[row].owner, Side::Stateless, "Z is told of its own");
+    let done = &mut stateful.connections.at_mut(at).done;
+    done.push_back(&mut stateful.work_links, row);
+}

@@ -1,0 +1,250 @@
+//! Connections of which this host is the stateful side (§II-B: all their state, of both ends).
+
+use rma_core::{
+    addr::HostAddr,
+    fair_queue::BucketSecret,
+    index_list::{IndexList, Links},
+    time::Instant,
+};
+
+use super::{clock_bounds::ClockBounds, slab::Slab};
+use crate::{
+    clock::ZTime,
+    keys::FrameKey,
+    names::{ConnectionName, MrId, PdId, Qpn, Sequence, Side},
+};
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Work goes on.
+    Open,
+    /// It has failed or is closed, and its work requests are reported when every frame of it is
+    /// dead.
+    Dying,
+    /// All are reported.
+    Over,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) portal: u16,
+    pub(super) qp: u32,
+    pub(super) name: ConnectionName,
+    /// The protection domain of the QP here.
+    pub(super) local_pd: PdId,
+    pub(super) own: HostAddr,
+    pub(super) peer: HostAddr,
+    /// K_c, which the application was given.
+    pub(super) key: FrameKey,
+    /// The longest packet that goes to Z, in octets, and the longest frame.
+    pub(super) packet_len_max: u16,
+    pub(super) frame_len_max: usize,
+    /// W, in microseconds: this host's, or Z's if that is shorter.
+    pub(super) valid_micros: u64,
+    pub(super) clock: ClockBounds,
+    pub(super) phase: Phase,
+    /// The application waits for the end.
+    pub(super) is_closing: bool,
+    /// Nothing new begins: a completion that says of a failure is to reach Z first.
+    pub(super) is_halted: bool,
+    /// When the last frame that was sent is dead.
+    pub(super) last_expiry: ZTime,
+    /// When the connection has died for certain.
+    pub(super) dead_at: Instant,
+    /// By side, its work requests.
+    pub(super) queues: [Queues; 2],
+    /// What was taken of Z's: below these.
+    pub(super) taken_send: Sequence,
+    pub(super) taken_recv: Sequence,
+    /// Work requests of all queues, and those of Z among them.
+    pub(super) works: u32,
+    pub(super) works_of_z: u32,
+    /// Those of Z that are done, whose CQEs are to be sent.
+    pub(super) done: IndexList,
+    /// Chunks under way, and frames under way that an EA answers.
+    pub(super) chunks: IndexList,
+    pub(super) events: IndexList,
+    /// Frames that are to be sent again.
+    pub(super) again: IndexList,
+    /// By way, how much of the window is in use.
+    pub(super) used: [u32; 2],
+    /// How many EAs are to be sent.
+    pub(super) eas_due: u8,
+    /// The last STATE of Z, and how many of its parts were taken.
+    pub(super) state: (u8, u16),
+    pub(super) is_ready: bool,
+    /// Rules that are known.
+    pub(super) rules: IndexList,
+    /// The rule that is needed and not known, and the number of the last question.
+    pub(super) wanted: Option<MrId>,
+    pub(super) asks: u8,
+    pub(super) ask_is_under_way: bool,
+    /// Z is to be asked whether it is there; whether it is being asked.
+    pub(super) probe_is_due: bool,
+    pub(super) probe_is_under_way: bool,
+    pub(super) quiet_since: Instant,
+    /// By side, since when its next message waits for a RECV.
+    pub(super) blocked_since: [Option<Instant>; 2],
+    /// Whether it is in the list of those that have frames to send, and of those that may be
+    /// probed.
+    pub(super) is_listed: bool,
+    pub(super) is_watched: bool,
+    /// Whose transfers are asked first for the next chunk.
+    pub(super) turn: Side,
+}
+
+/// The work requests of one side.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// SENDs, WRITEs and READs that have not begun.
+    pub(super) sends: IndexList,
+    /// Those that have chunks to send.
+    pub(super) moving: IndexList,
+    /// Those that wait for answers, or for word that the connection is there.
+    pub(super) answering: IndexList,
+    /// RECVs that have no message yet.
+    pub(super) recvs: IndexList,
+}
+
+/// What a connection begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    pub(super) portal: u16,
+    pub(super) qp: u32,
+    pub(super) name: ConnectionName,
+    pub(super) local_pd: PdId,
+    pub(super) own: HostAddr,
+    pub(super) peer: HostAddr,
+    pub(super) key: FrameKey,
+    pub(super) packet_len_max: u16,
+    pub(super) frame_len_max: usize,
+    pub(super) valid_micros: u64,
+    pub(super) z_clock: ZTime,
+    pub(super) now: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(beginning: &Beginning) -> Self {
+        let Beginning { portal, qp, name, local_pd, own, peer, key, .. } = *beginning;
+        let Beginning { packet_len_max, frame_len_max, valid_micros, z_clock, now, .. } =
+            *beginning;
+        Self {
+            portal,
+            qp,
+            name,
+            local_pd,
+            own,
+            peer,
+            key,
+            packet_len_max,
+            frame_len_max,
+            valid_micros,
+            clock: ClockBounds::new(z_clock),
+            phase: Phase::Open,
+            is_closing: false,
+            is_halted: false,
+            last_expiry: ZTime(0),
+            dead_at: now,
+            queues: Default::default(),
+            taken_send: Sequence(0),
+            taken_recv: Sequence(0),
+            works: 0,
+            works_of_z: 0,
+            done: IndexList::new(),
+            chunks: IndexList::new(),
+            events: IndexList::new(),
+            again: IndexList::new(),
+            used: [0; 2],
+            eas_due: 0,
+            state: (0, 0),
+            is_ready: false,
+            rules: IndexList::new(),
+            wanted: None,
+            asks: 0,
+            ask_is_under_way: false,
+            probe_is_due: false,
+            probe_is_under_way: false,
+            quiet_since: now,
+            blocked_since: [None; 2],
+            is_listed: false,
+            is_watched: false,
+            turn: Side::Stateful,
+        }
+    }
+
+    /// Whether every frame that was ever sent is dead by Z's clock.
+    pub(super) fn is_dead(&self, now: Instant) -> bool {
+        self.clock.lower(now).is_none_or(|lower| lower > self.last_expiry)
+    }
+}
+
+/// All connections, found by their QPNs.
+#[derive(Debug)]
+pub(super) struct Connections {
+    rows: Slab<Connection>,
+    buckets: Box<[IndexList]>,
+    links: Links,
+    secret: BucketSecret,
+}
+
+impl Connections {
+    /// Bytes that each connection takes.
+    pub(super) const ENTRY_LEN: usize =
+        Slab::<Connection>::ENTRY_LEN + Links::ENTRY_LEN + 2 * size_of::<IndexList>();
+
+    /// Room for so many.
+    pub(super) fn new(capacity: usize, secret: BucketSecret) -> Self {
+        let buckets = (0..capacity.next_power_of_two()).map(|_| IndexList::new()).collect();
+        Self { rows: Slab::new(capacity), buckets, links: Links::new(capacity), secret }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.rows.capacity()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn bucket(&self, qpn: Qpn) -> usize {
+        self.secret.hash(qpn.to_bits().into()) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The row of a QPN of this host.
+    pub(super) fn find(&self, qpn: Qpn) -> Option<u16> {
+        let bucket = &self.buckets[self.bucket(qpn)];
+        bucket.iter(&self.links).find(|&at| self.rows[at].name.qpn_f == qpn)
+    }
+
+    /// Adds one whose QPN has no row. `None` if there is no room.
+    pub(super) fn add(&mut self, beginning: &Beginning) -> Option<u16> {
+        if !self.rows.has_room() {
+            return None;
+        }
+        let at = self.rows.insert(Connection::new(beginning))?;
+        let bucket = self.bucket(beginning.name.qpn_f);
+        self.buckets[bucket].push_back(&mut self.links, at);
+        Some(at)
+    }
+
+    pub(super) fn remove(&mut self, at: u16) -> Connection {
+        let bucket = self.bucket(self.rows[at].name.qpn_f);
+        self.buckets[bucket].remove(&mut self.links, at);
+        self.rows.remove(at)
+    }
+
+    /// The row of that name, if it is the one at this place.
+    pub(super) fn named(&self, at: u16, name: &ConnectionName) -> Option<&Connection> {
+        self.rows.get(at).filter(|row| row.name == *name)
+    }
+
+    pub(super) fn at(&self, at: u16) -> &Connection {
+        &self.rows[at]
+    }
+
+    pub(super) fn at_mut(&mut self, at: u16) -> &mut Connection {
+        &mut self.rows[at]
+    }
+}

@@ -1,0 +1,213 @@
+//! Ends connections, and does what is due by time (§III-C3: timers).
+//!
+//! A work request that fails takes its connection along, as in RC: the order of what is behind it
+//! could not be kept. Its application is told at once that the connection has failed; the work
+//! requests are reported when every frame that was ever sent of the connection is dead by Z's clock
+//! (S2): until then a copy on its way could still have effect.
+
+use rma_core::{index_list::IndexList, time::Instant};
+
+use super::{SIDES, Stateful, connection::Phase, report, under_way::What};
+use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus};
+
+impl Stateful {
+    /// The connection has failed.
+    pub(super) fn fail(&mut self, host: &mut Host<'_>, now: Instant, at: u16, status: WcStatus) {
+        let connection = self.connections.at(at);
+        if connection.phase != Phase::Open {
+            return;
+        }
+        let (portal, qp) = (connection.portal, connection.qp);
+        report(host, portal, &Report::Failed { qp, status });
+        self.die(host, now, at);
+    }
+
+    /// The application ends the connection.
+    pub(crate) fn close(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+        let Some(at) = self.find(portal, qp) else {
+            report(host, portal, &Report::Closed { qp });
+            return;
+        };
+        let connection = self.connections.at_mut(at);
+        connection.is_closing = true;
+        match connection.phase {
+            Phase::Open => self.die(host, now, at),
+            Phase::Dying => {}
+            Phase::Over => self.bury(host, at),
+        }
+    }
+
+    /// Sends no more, and waits until everything that was sent is dead.
+    fn die(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+        let connection = self.connections.at_mut(at);
+        connection.phase = Phase::Dying;
+        connection.dead_at = now + self.dead_after;
+        connection.eas_due = 0;
+        connection.wanted = None;
+        connection.probe_is_due = false;
+        self.registry.drop_all(&mut connection.rules);
+        if core::mem::replace(&mut connection.is_listed, false) {
+            self.ready.remove(&mut self.ready_links, at);
+        }
+        while let Some(frame) = self.first_frame(at) {
+            if let What::Cqes(mut told) = self.forget_frame(frame) {
+                let done = &mut self.connections.at_mut(at).done;
+                while let Some(row) = told.pop_front(&mut self.work_links) {
+                    done.push_back(&mut self.work_links, row);
+                }
+            }
+        }
+        let connection = self.connections.at(at);
+        debug_assert!(connection.again.is_empty() && connection.used == [0; 2], "none is left");
+        for side in SIDES {
+            self.set_blocked(at, side, None);
+        }
+        self.watch(at, now);
+        self.dying.push_back(&mut self.dying_links, at);
+        self.flush_if_dead(host, now, at);
+    }
+
+    fn first_frame(&self, at: u16) -> Option<u16> {
+        let connection = self.connections.at(at);
+        connection.chunks.front().or(connection.events.front())
+    }
+
+    /// Reports all work requests of a connection that ends, if every frame of it is dead.
+    fn flush_if_dead(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+        if self.connections.at(at).is_dead(now) {
+            self.flush(host, at);
+        }
+    }
+
+    fn flush(&mut self, host: &mut Host<'_>, at: u16) {
+        self.dying.remove(&mut self.dying_links, at);
+        let connection = self.connections.at_mut(at);
+        connection.phase = Phase::Over;
+        let mut lists: [IndexList; 9] = Default::default();
+        let [own, peers] = &mut connection.queues;
+        let queues = [own, peers].into_iter().flat_map(|queues| {
+            [&mut queues.sends, &mut queues.moving, &mut queues.answering, &mut queues.recvs]
+        });
+        for (list, place) in lists.iter_mut().zip(queues.chain([&mut connection.done])) {
+            *list = core::mem::take(place);
+        }
+        for mut list in lists {
+            while let Some(row) = list.pop_front(&mut self.work_links) {
+                if let Some(partner) = self.works[row].partner {
+                    self.end_work(host, partner);
+                }
+                self.end_work(host, row);
+            }
+        }
+        let connection = self.connections.at(at);
+        debug_assert_eq!((connection.works, connection.works_of_z), (0, 0), "all are reported");
+        if connection.is_closing {
+            self.bury(host, at);
+        }
+    }
+
+    /// Forgets a work request, and reports it if it is this host's own.
+    fn end_work(&mut self, host: &mut Host<'_>, row: u16) {
+        match self.works[row].owner {
+            Side::Stateful => self.report_end(host, row),
+            Side::Stateless => self.free(row),
+        }
+    }
+
+    /// Forgets a connection that is over.
+    fn bury(&mut self, host: &mut Host<'_>, at: u16) {
+        let connection = self.connections.remove(at);
+        report(host, connection.portal, &Report::Closed { qp: connection.qp });
+    }
+
+    /// When [`Stateful::handle_timeout`] has work next.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let frame = self.frames.first_due().map(|(due, _)| due);
+        let quiet = self.watched.front();
+        let quiet = quiet.map(|at| self.connections.at(at).quiet_since + self.probe_interval);
+        let dead = self.dying.front().map(|at| self.connections.at(at).dead_at);
+        let blocked = SIDES.iter().filter_map(|&side| Some(self.first_blocked(side)?.0)).min();
+        [frame, quiet, dead, blocked].into_iter().flatten().min()
+    }
+
+    /// When the connection has waited too long whose next message of that side has waited longest.
+    fn first_blocked(&self, side: Side) -> Option<(Instant, u16)> {
+        let at = self.blocked[side as usize].front()?;
+        let since = self.connections.at(at).blocked_since[side as usize]?;
+        Some((since + self.rnr_timeout, at))
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        while let Some((_, frame)) = self.frames.first_due().filter(|&(due, _)| due <= now) {
+            self.frame_is_due(host, now, frame);
+        }
+        while let Some(at) = self.watched.front()
+            && self.connections.at(at).quiet_since + self.probe_interval <= now
+        {
+            self.connections.at_mut(at).probe_is_due = true;
+            self.watch(at, now);
+            self.relist(at);
+        }
+        for side in SIDES {
+            while let Some((_, at)) = self.first_blocked(side).filter(|&(due, _)| due <= now) {
+                self.give_up_blocked(host, now, at, side);
+            }
+        }
+        while let Some(at) = self.dying.front()
+            && self.connections.at(at).dead_at <= now
+        {
+            debug_assert!(self.connections.at(at).is_dead(now), "W and a bit is over");
+            self.flush(host, at);
+        }
+    }
+
+    /// A frame was not answered in time. Its copy is dead.
+    fn frame_is_due(&mut self, host: &mut Host<'_>, now: Instant, frame: u16) {
+        let at = self.frames.at(frame).connection;
+        if self.send_again(frame) {
+            self.relist(at);
+            return;
+        }
+        let status = WcStatus::RetryExcErr;
+        let told = match &self.frames.at(frame).what {
+            What::Chunk { work, .. } => Some(*work),
+            What::Cqes(told) => told.front(),
+            What::Ask { .. } => self.connections.at(at).queues[0].sends.front(),
+            What::Probe => None,
+        };
+        // The work request of this host that it is about, if any.
+        let own = told.and_then(|row| {
+            let work = &self.works[row];
+            if work.owner == Side::Stateful { Some(row) } else { work.partner }
+        });
+        if let Some(own) = own.filter(|&own| self.works[own].owner == Side::Stateful) {
+            self.works[own].status = status;
+        }
+        self.fail(host, now, at, status);
+    }
+
+    /// A frame is to be sent again. `false` if it was sent often enough.
+    pub(super) fn send_again(&mut self, frame: u16) -> bool {
+        let at = self.frames.at(frame).connection;
+        self.frames.send_again(frame, &mut self.connections.at_mut(at).again)
+    }
+
+    /// The other side has had no RECV for too long.
+    fn give_up_blocked(&mut self, host: &mut Host<'_>, now: Instant, at: u16, side: Side) {
+        self.set_blocked(at, side, None);
+        let connection = self.connections.at_mut(at);
+        let sends = &mut connection.queues[side as usize].sends;
+        let Some(row) = sends.front() else { return };
+        let status = WcStatus::RnrRetryExcErr;
+        self.works[row].status = status;
+        match side {
+            Side::Stateful => self.fail(host, now, at, status),
+            Side::Stateless => {
+                sends.remove(&mut self.work_links, row);
+                self.tell_failure(at, row);
+                self.relist(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Opens the frames that Z has sent, and takes what they say (§III-C).
+//!
+//! What Z tells by itself is under K_c. What answers an RD or GD is under the key of that one, and
+//! its tag covers the IV of the very copy that it answers: it is looked for among the frames under
+//! way before it is opened, and what is found there decides what it is opened with.
+
+use arrayvec::ArrayVec;
+use rma_core::{
+    backend::{BATCH, RxFrame},
+    seal::{Authentic, FrameSet},
+    time::{Clock, Instant},
+};
+
+use super::{
+    Stateful,
+    connection::{Connection, Phase},
+    report,
+    under_way::{Copy, What},
+    work::Way,
+};
+use crate::{
+    clock::ZTime,
+    counters::{Drop, Event},
+    host::Host,
+    keys::FrameKey,
+    names::{MrId, Side},
+    portal::Report,
+    sealer::{expect, expect_answer},
+    verbs::WcStatus,
+    wire::{
+        Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, Initial, Rule, State,
+        StateKind,
+        data::{GDA_HEADER_LEN, RDA_HEADER_LEN},
+        state::STATE_HEADER_LEN,
+        work::WORK_HEADER_LEN,
+    },
+};
+
+/// What a received frame claims, and whose it is if its tag is right.
+struct Seen {
+    view: FrameView,
+    connection: u16,
+    /// Z's clock when it was sealed.
+    time: ZTime,
+    key: FrameKey,
+    /// The copy that it answers.
+    answers: Option<Copy>,
+}
+
+impl Stateful {
+    /// Takes frames that came to the port of stateful processing: at most a batch.
+    pub(crate) fn handle_frames(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        clock: &impl Clock,
+        frames: &mut [RxFrame<'_>],
+    ) {
+        let mut all: ArrayVec<Option<Seen>, BATCH> = ArrayVec::new();
+        let mut which = FrameSet::default();
+        for (index, frame) in frames.iter().enumerate() {
+            let seen = self.look(host, frame, now);
+            if let Ok(seen) = &seen {
+                self.expect(index, seen, frame.bytes);
+                which.insert(index);
+            }
+            all.push(seen.inspect_err(|&reason| host.counters.drop_frame(reason)).ok());
+        }
+        let authentic = self.batch.open(host.aead, frames, which);
+        for (index, (frame, seen)) in frames.iter().zip(&all).enumerate() {
+            let Some(seen) = seen else { continue };
+            let Some(tag) = authentic.right_tag(index) else {
+                host.counters.drop_frame(Drop::Unauthenticated);
+                continue;
+            };
+            let seen = Authentic::new(seen, tag);
+            let (start, len) = (seen.view.header_len(), seen.view.payload_len());
+            let payload = frame.bytes.get(start..start + len).unwrap_or_default();
+            // What came before in this batch may have ended the connection.
+            let name = &seen.view.header().connection;
+            let connection = self.connections.named(seen.connection, name);
+            if connection.is_none_or(|connection| connection.phase != Phase::Open) {
+                host.counters.drop_frame(Drop::LateOrUnsolicited);
+                continue;
+            }
+            self.note_heard(now, &seen, frame.reply_len_max);
+            self.handle(host, (now, clock), &seen, payload);
+        }
+    }
+
+    /// What a received frame claims, if it can be of a connection that there is.
+    fn look(&self, host: &Host<'_>, frame: &RxFrame<'_>, now: Instant) -> Result<Seen, Drop> {
+        let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
+        if view.sender() != Side::Stateless {
+            return Err(Drop::WrongPort);
+        }
+        if !host.config.place().addresses.contains(frame.destination) {
+            return Err(Drop::NotForThisHost);
+        }
+        let header = view.header();
+        let unknown = Drop::UnknownConnection;
+        let at = self.connections.find(header.connection.qpn_f).ok_or(unknown)?;
+        let connection = self.connections.at(at);
+        if connection.name != header.connection || connection.peer != frame.source {
+            return Err(unknown);
+        }
+        let (key, answers) = match &view {
+            FrameView::Wqep(_) | FrameView::EaOfZ(_) | FrameView::State(_) => {
+                (connection.key, None)
+            }
+            FrameView::Rda(rda) => self.asked(at, Way::Push, &rda.claims().0)?,
+            FrameView::Gda(gda) => self.asked(at, Way::Pull, &gda.claims().answer)?,
+            // A REFUSAL is a hint that this host makes nothing of. Z sends no others.
+            _ => return Err(Drop::LateOrUnsolicited),
+        };
+        let time = connection.clock.widen(header.time, now);
+        Ok(Seen { view, connection: at, time, key, answers })
+    }
+
+    /// The key and the copy of the frame that an RDA or GDA answers.
+    fn asked(
+        &self,
+        connection: u16,
+        way: Way,
+        answer: &ChunkAnswer,
+    ) -> Result<(FrameKey, Option<Copy>), Drop> {
+        let find = || {
+            let sent = self.frames.at(self.frames.find(answer.sequence.0)?);
+            let What::Chunk { work, offset, .. } = sent.what else { return None };
+            let transfer = self.works[work].transfer.as_ref()?;
+            let is_this = sent.connection == connection
+                && sent.tries == answer.copy
+                && transfer.way == way
+                && transfer.op == answer.op
+                && offset == answer.chunk_offset;
+            is_this.then_some((transfer.key, Some(sent.copy?)))
+        };
+        find().ok_or(Drop::LateOrUnsolicited)
+    }
+
+    /// Notes what a frame is opened with.
+    fn expect(&mut self, index: usize, seen: &Seen, frame: &[u8]) {
+        let (batch, iv, time) = (&mut self.batch, seen.view.iv(), seen.time);
+        batch.set_key(index, seen.key.as_key());
+        match (&seen.answers, seen.view.header_len()) {
+            (Some(copy), RDA_HEADER_LEN) => {
+                expect_answer::<RDA_HEADER_LEN>(batch, index, iv, frame, time, &copy.iv);
+            }
+            (Some(copy), _) => {
+                expect_answer::<GDA_HEADER_LEN>(batch, index, iv, frame, time, &copy.iv);
+            }
+            (None, STATE_HEADER_LEN) => {
+                expect::<STATE_HEADER_LEN>(batch, index, iv, frame, time);
+            }
+            (None, _) => expect::<WORK_HEADER_LEN>(batch, index, iv, frame, time),
+        }
+    }
+
+    fn note_heard(&mut self, now: Instant, seen: &Authentic<&Seen>, reply_len_max: usize) {
+        let at = seen.connection;
+        let connection = self.connections.at_mut(at);
+        connection.clock.heard(seen.time, now);
+        let len_max = connection.frame_len_max.min(reply_len_max);
+        connection.frame_len_max = len_max.max(FRAME_LEN_MIN);
+        self.watch(at, now);
+        // Before the first frame it was not known until when frames are valid.
+        self.relist(at);
+    }
+
+    fn handle(
+        &mut self,
+        host: &mut Host<'_>,
+        (now, clock): (Instant, &impl Clock),
+        seen: &Authentic<&Seen>,
+        payload: &[u8],
+    ) {
+        let (at, time) = (seen.connection, seen.time);
+        match &seen.view {
+            FrameView::Wqep(wqep) => {
+                self.take_wqep(host, now, at, (&wqep.claims(), payload, time));
+            }
+            FrameView::EaOfZ(_) => {
+                for entry in EaOfZ::entries(payload) {
+                    match entry {
+                        Ok(entry) => self.take_ea(host, now, (at, time), &entry),
+                        Err(_) => host.counters.drop_frame(Drop::Nonsense),
+                    }
+                }
+            }
+            FrameView::State(state) => {
+                self.take_state(host, now, (at, time), &state.claims(), payload);
+            }
+            FrameView::Rda(rda) => {
+                self.take_answer(host, (now, clock), seen, &rda.claims().0, &[]);
+            }
+            FrameView::Gda(gda) => {
+                self.take_answer(host, (now, clock), seen, &gda.claims().answer, payload);
+            }
+            // `look` lets no others pass.
+            _ => {}
+        }
+    }
+
+    //= star#III-C3-receiving
+    /// Z has answered an RD or GD.
+    fn take_answer(
+        &mut self,
+        host: &mut Host<'_>,
+        (now, clock): (Instant, &impl Clock),
+        seen: &Authentic<&Seen>,
+        answer: &ChunkAnswer,
+        payload: &[u8],
+    ) {
+        // The same answer twice in a batch is taken once.
+        let found = self.frames.find(answer.sequence.0).filter(|&at| {
+            let copy = self.frames.at(at).copy;
+            copy.map(|copy| copy.iv) == seen.answers.map(|copy| copy.iv)
+        });
+        let Some(frame) = found else {
+            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            return;
+        };
+        let (Some(copy), What::Chunk { work: row, offset, len, completes }) =
+            (seen.answers, &self.frames.at(frame).what)
+        else {
+            return;
+        };
+        let (row, offset, len, completes) = (*row, *offset, *len, *completes);
+        let at = seen.connection;
+        self.connections.at_mut(at).clock.answered(seen.time, copy.sent_at, now);
+        match answer.answer {
+            Answer::Done => {
+                let is_pull = matches!(seen.view, FrameView::Gda(_));
+                if is_pull {
+                    if payload.len() != usize::from(len) {
+                        host.counters.drop_frame(Drop::Nonsense);
+                        return;
+                    }
+                    let chunk = (offset, payload);
+                    if !self.land_chunk(host, (now, clock), row, copy.sent_at, chunk) {
+                        return;
+                    }
+                }
+                let _ = self.forget_frame(frame);
+                let is_done = self.works[row].transfer.is_some_and(|transfer| transfer.is_done());
+                if is_done {
+                    self.finish(host, row, completes);
+                }
+                self.advance(host, now, at);
+            }
+            Answer::Denied => {
+                let work = &mut self.works[row];
+                let status = if work.owner == Side::Stateful && work.partner.is_none() {
+                    WcStatus::RemAccessErr
+                } else {
+                    WcStatus::RemOpErr
+                };
+                work.status = status;
+                self.fail(host, now, at, status);
+            }
+            other => self.not_done(host, now, (at, frame), (other, seen.time, copy)),
+        }
+    }
+
+    /// Z has said why a frame had no effect.
+    fn not_done(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, frame): (u16, u16),
+        (answer, time, copy): (Answer, ZTime, Copy),
+    ) {
+        match answer {
+            Answer::Gone => {
+                host.counters.count(Event::Gone);
+                self.fail(host, now, at, WcStatus::RemOpErr);
+            }
+            // It had expired when it came: its sender's bound of the clock was behind. Another copy
+            // goes at once, with what is known now.
+            Answer::Clock if time >= copy.expiry => {
+                if self.send_again(frame) {
+                    self.relist(at);
+                } else {
+                    self.fail(host, now, at, WcStatus::RetryExcErr);
+                }
+            }
+            // It goes again in its time.
+            _ => {}
+        }
+    }
+
+    /// The frame of a connection that an entry of an EA answers, and its copy that is alive.
+    fn event(&self, connection: &Connection, counter: u64) -> Option<(u16, Copy)> {
+        let with_copy = |at| Some((at, self.frames.at(at).copy?));
+        let mut events = connection.events.iter(&self.frame_links).filter_map(with_copy);
+        events.find(|(_, copy)| copy.iv.counter() == counter)
+    }
+
+    //= star#III-C4-cqep
+    /// Z has taken a CQEP, or another frame that an EA answers.
+    fn take_ea(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, time): (u16, ZTime),
+        entry: &EaEntry,
+    ) {
+        let connection = self.connections.at(at);
+        let found = self.event(connection, entry.counter);
+        let Some((frame, copy)) = found.filter(|_| connection.phase == Phase::Open) else {
+            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            return;
+        };
+        self.connections.at_mut(at).clock.answered(time, copy.sent_at, now);
+        if entry.answer != Answer::Done {
+            if entry.answer == Answer::Denied {
+                return self.fail(host, now, at, WcStatus::RemOpErr);
+            }
+            return self.not_done(host, now, (at, frame), (entry.answer, time, copy));
+        }
+        match &self.frames.at(frame).what {
+            What::Cqes(_) => {
+                if let What::Cqes(told) = self.forget_frame(frame) {
+                    self.settle(host, now, at, (told, entry.taken));
+                }
+            }
+            What::Probe => {
+                let _ = self.forget_frame(frame);
+                self.connections.at_mut(at).probe_is_under_way = false;
+                self.is_there(host, now, at, copy.sent_at);
+            }
+            // A question is answered by a rule.
+            What::Ask { .. } | What::Chunk { .. } => {}
+        }
+        self.relist(at);
+    }
+
+    /// The connection was there at Z after `asked_at`: messages that came before may land.
+    fn is_there(&mut self, host: &mut Host<'_>, now: Instant, at: u16, asked_at: Instant) {
+        let waits = |stateful: &Self| {
+            let queues = &stateful.connections.at(at).queues[Side::Stateless as usize];
+            let mut rows = queues.answering.iter(&stateful.work_links);
+            rows.find(|&row| {
+                let work = &stateful.works[row];
+                work.is_at_hand() && work.told.1 <= asked_at
+            })
+        };
+        while let Some(row) = waits(self) {
+            self.land_at_hand(host, now, row, Some(asked_at));
+            if waits(self) == Some(row) {
+                // It is too late again.
+                break;
+            }
+        }
+        self.advance(host, now, at);
+    }
+
+    //= star#III-C1-state
+    /// Z tells state.
+    fn take_state(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, time): (u16, ZTime),
+        state: &State,
+        payload: &[u8],
+    ) {
+        match (state.kind, Initial::parse(payload), Rule::parse(payload)) {
+            (StateKind::Initial, Ok(initial), _) if (state.part, state.of) == (0, 1) => {
+                let connection = self.connections.at_mut(at);
+                let valid = u64::from(initial.valid_micros).min(host.config.valid_micros());
+                connection.valid_micros = valid;
+                let len_max = connection.packet_len_max.min(initial.packet_len_max);
+                connection.packet_len_max = len_max;
+                let frame_len_max = connection.frame_len_max.min(len_max.into());
+                connection.frame_len_max = frame_len_max.max(FRAME_LEN_MIN);
+                connection.state = (state.number, 1);
+                let (portal, qp) = (connection.portal, connection.qp);
+                if !core::mem::replace(&mut connection.is_ready, true) {
+                    report(host, portal, &Report::Ready { qp });
+                }
+                self.acknowledge(host, at);
+                self.relist(at);
+            }
+            (StateKind::Rules, _, Ok(rule)) => {
+                self.take_rule(host, now, (at, time), state.number, rule);
+            }
+            _ => host.counters.drop_frame(Drop::Nonsense),
+        }
+    }
+
+    /// Z says what may be done with an MR or MW.
+    fn take_rule(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, time): (u16, ZTime),
+        number: u8,
+        rule: Rule,
+    ) {
+        let connection = self.connections.at(at);
+        let asks = |frame: &u16| {
+            matches!(self.frames.at(*frame).what,
+                What::Ask { mr, number: asked } if mr == rule.mr && asked == number)
+        };
+        let frame = connection.events.iter(&self.frame_links).find(asks);
+        let copy = frame.and_then(|frame| self.frames.at(frame).copy);
+        let (Some(frame), Some(copy)) = (frame, copy) else {
+            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            return;
+        };
+        let _ = self.forget_frame(frame);
+        let connection = self.connections.at_mut(at);
+        connection.clock.answered(time, copy.sent_at, now);
+        connection.ask_is_under_way = false;
+        connection.wanted = None;
+        if rule.write.is_none() && rule.read.is_none() {
+            return self.refuse(host, now, at, rule.mr);
+        }
+        if let Some((other, mr)) = self.registry.has_to_give() {
+            let rules = &mut self.connections.at_mut(other).rules;
+            self.registry.drop_rule(rules, mr);
+        }
+        let rules = &mut self.connections.at_mut(at).rules;
+        self.registry.add(at, rules, rule);
+        self.advance(host, now, at);
+    }
+
+    /// Z has no such MR for this connection: the work request that needs it fails.
+    fn refuse(&mut self, host: &mut Host<'_>, now: Instant, at: u16, mr: MrId) {
+        let sends = &self.connections.at(at).queues[Side::Stateful as usize].sends;
+        let needs = sends.front().filter(|&row| self.works[row].there.mr == mr);
+        if let Some(row) = needs {
+            self.works[row].status = WcStatus::RemAccessErr;
+            self.fail(host, now, at, WcStatus::RemAccessErr);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Takes work requests: those that applications of this host post, and those of Z that WQEPs tell
+//! of (§III-C2).
+//!
+//! Those of Z come in the order of their queues, and each is taken once: one that comes again is
+//! acknowledged again (ours: the paper numbers no WQEs). What a peer may fill of the table is
+//! limited, so it cannot keep this host's applications from posting.
+
+use rma_core::time::Instant;
+use rma_shm::Line;
+
+use super::{
+    Stateful,
+    connection::Phase,
+    report,
+    work::{Inline, Place, Work},
+};
+use crate::{
+    clock::ZTime,
+    config::Framing,
+    counters::{Drop, Event},
+    host::Host,
+    keys::FrameKey,
+    limits::{INLINE_MAX, MESSAGE_LEN_MAX},
+    mr_table::Access,
+    names::{MrId, Sequence, Side},
+    portal::{Posted, Report},
+    verbs::{WcStatus, WqeOp},
+    wire::{Wqe, WqeKind, Wqep},
+};
+
+impl Stateful {
+    /// Takes what an application has posted. What makes no sense is reported at once, and ends the
+    /// connection: what is posted behind it must not be done without it.
+    pub(crate) fn post(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        portal: u16,
+        posted: &Posted,
+        inline: Option<&Line>,
+    ) {
+        if posted.again {
+            // Nothing is lost between an application and its own engine.
+            return;
+        }
+        let at = self.find(portal, posted.qp);
+        let status = match at {
+            None => WcStatus::LocQpOpErr,
+            Some(at) if self.connections.at(at).phase != Phase::Open => WcStatus::WrFlushErr,
+            Some(at) => {
+                self.enter(host, now, at, posted, inline).err().unwrap_or(WcStatus::Success)
+            }
+        };
+        if status == WcStatus::Success {
+            return;
+        }
+        let Posted { slot, generation, qp, sequence, op, .. } = *posted;
+        let (byte_len, immediate) = (0, None);
+        host.counters.count(Event::PostRefused);
+        let completed =
+            Report::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate };
+        report(host, portal, &completed);
+        if let Some(at) = at {
+            self.fail(host, now, at, status);
+        }
+    }
+
+    fn enter(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        at: u16,
+        posted: &Posted,
+        inline: Option<&Line>,
+    ) -> Result<(), WcStatus> {
+        let Posted { op, length: len, .. } = *posted;
+        let gives = matches!(op, WqeOp::Send | WqeOp::Write);
+        let inline = if posted.inline_len > 0 { inline } else { None };
+        let is_sound = len <= MESSAGE_LEN_MAX
+            && posted.remote_offset.checked_add(len.into()).is_some()
+            && (posted.inline_len == 0
+                || (gives
+                    && inline.is_some()
+                    && u32::from(posted.inline_len) == len
+                    && usize::from(posted.inline_len) <= INLINE_MAX))
+            && (gives || posted.immediate.is_none());
+        if !is_sound {
+            return Err(WcStatus::LocQpOpErr);
+        }
+        let here = Place { mr: MrId(posted.mr), offset: posted.offset };
+        if inline.is_none() && len > 0 {
+            let access = if gives { Access::LOCAL_READ } else { Access::LOCAL_WRITE };
+            let pd = self.connections.at(at).local_pd;
+            let span = host.mrs.span(pd, here.mr, access, (here.offset, len.into()));
+            span.map_err(|_refused| WcStatus::LocProtErr)?;
+        }
+        let work = Work {
+            connection: at,
+            owner: Side::Stateful,
+            slot: posted.slot,
+            generation: posted.generation,
+            sequence: posted.sequence,
+            op,
+            immediate: posted.immediate,
+            here,
+            there: Place { mr: MrId(posted.remote_mr), offset: posted.remote_offset },
+            len,
+            key: FrameKey::RESERVED,
+            inline: inline.map(|line| inline_of(line.0.map(u64::to_le_bytes).as_flattened())),
+            told: (ZTime(0), now),
+            partner: None,
+            transfer: None,
+            status: WcStatus::WrFlushErr,
+            byte_len: 0,
+        };
+        if !self.queue(now, at, work) {
+            return Err(WcStatus::GeneralErr);
+        }
+        self.advance(host, now, at);
+        Ok(())
+    }
+
+    /// Puts a work request behind the others of its queue. `false` if there is no room.
+    fn queue(&mut self, now: Instant, at: u16, work: Work) -> bool {
+        let (owner, op) = (work.owner, work.op);
+        let Some(row) = self.works.insert(work) else { return false };
+        let connection = self.connections.at_mut(at);
+        connection.works += 1;
+        if owner == Side::Stateless {
+            connection.works_of_z += 1;
+            self.works_of_z += 1;
+        }
+        let queues = &mut connection.queues[owner as usize];
+        let list = if op.is_recv() { &mut queues.recvs } else { &mut queues.sends };
+        list.push_back(&mut self.work_links, row);
+        if connection.works == 1 {
+            self.watch(at, now);
+        }
+        true
+    }
+
+    /// Whether one more work request of Z has room: one connection may have a quarter of the table,
+    /// and all together three quarters.
+    fn has_room_for_z(&self, at: u16) -> bool {
+        let all = self.works.capacity();
+        let of_this = self.connections.at(at).works_of_z as usize;
+        self.works.has_room() && of_this < (all / 4).max(1) && self.works_of_z < all - all / 4
+    }
+
+    //= star#III-C2-wqep
+    /// Takes the work requests of a WQEP that was sealed at `sealed`, by Z's clock. It is
+    /// acknowledged in any case: the EA says what was taken so far.
+    pub(super) fn take_wqep(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        at: u16,
+        (wqep, payload, sealed): (&Wqep, &[u8], ZTime),
+    ) {
+        for wqe in wqep.wqes(payload) {
+            let Ok((wqe, inline)) = wqe else {
+                host.counters.drop_frame(Drop::Nonsense);
+                break;
+            };
+            let WqeKind::Transfer(op) = wqe.kind else {
+                host.counters.drop_frame(Drop::Nonsense);
+                break;
+            };
+            let connection = self.connections.at(at);
+            let next = if op.is_recv() { connection.taken_recv } else { connection.taken_send };
+            let ahead = wqe.sequence.since(next).cast_signed();
+            if ahead < 0 {
+                continue;
+            }
+            if ahead > 0 {
+                host.counters.drop_frame(Drop::OutOfSequence);
+                continue;
+            }
+            let work = work_of(at, op, &wqe, inline, (sealed, now));
+            if !self.has_room_for_z(at) || !self.queue(now, at, work) {
+                host.counters.drop_frame(Drop::NoRoom);
+                break;
+            }
+            let connection = self.connections.at_mut(at);
+            let taken = next.next();
+            *(if op.is_recv() { &mut connection.taken_recv } else { &mut connection.taken_send }) =
+                taken;
+        }
+        self.acknowledge(host, at);
+        self.advance(host, now, at);
+    }
+
+    /// An EA is to be sent: one for each frame that is acknowledged, or one for all.
+    pub(super) fn acknowledge(&mut self, host: &Host<'_>, at: u16) {
+        let eas_due = &mut self.connections.at_mut(at).eas_due;
+        *eas_due = match host.config.settings().framing {
+            Framing::Faithful => eas_due.saturating_add(1),
+            Framing::Fused => 1,
+        };
+    }
+}
+
+fn inline_of(octets: &[u8]) -> Inline {
+    let mut inline = [0; INLINE_MAX];
+    let len = octets.len().min(INLINE_MAX);
+    inline[..len].copy_from_slice(&octets[..len]);
+    Inline(inline)
+}
+
+fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], told: (ZTime, Instant)) -> Work {
+    let Sequence(sequence) = wqe.sequence;
+    Work {
+        connection: at,
+        owner: Side::Stateless,
+        slot: wqe.slot.0,
+        generation: wqe.generation.0,
+        sequence,
+        op,
+        immediate: wqe.immediate,
+        here: Place { mr: wqe.remote_mr, offset: wqe.remote_offset },
+        there: Place { mr: wqe.mr, offset: wqe.mr_offset },
+        len: wqe.len,
+        key: wqe.key,
+        inline: wqe.is_inline.then(|| inline_of(inline)),
+        told,
+        partner: None,
+        transfer: None,
+        status: WcStatus::Success,
+        byte_len: 0,
+    }
+}

@@ -1,0 +1,433 @@
+//! Writes frames to Z, one after the other, for the connections in turn (§III-C3).
+//!
+//! Of one connection first what others wait for: EAs, what is to be sent again, CQEs, questions;
+//! then chunks, as many as its window takes.
+
+use rma_core::{
+    backend::{Transmit, TxFrame},
+    crypto::EngineId,
+    index_list::IndexList,
+    limits::{GRANULE, TAG_LEN},
+    op::ClassOfService,
+    packet::SMALL,
+    port::SourcePort,
+    time::Instant,
+};
+
+use super::{
+    SIDES, Stateful,
+    connection::{Connection, Phase},
+    transfer::chunk_len,
+    under_way::{Copy, What},
+    work::Way,
+};
+use crate::{
+    clock::ZTime,
+    config::Framing,
+    counters::Event,
+    host::Host,
+    keys::FrameKey,
+    limits::ENTRIES_MAX,
+    names::{MrId, Sequence, Side},
+    sealer::Sealer,
+    wire::{
+        Cqe, Cqep, EaOfF, Gd, Guide, Header, KeyPhase, Rd, State, StateKind, Taken,
+        data::GUIDE_HEADER_LEN,
+        entries::CQE_LEN,
+        state::STATE_HEADER_LEN,
+        told::{self, ASK_LEN},
+        work::{TAKEN_LEN, WORK_HEADER_LEN},
+    },
+};
+
+/// What a frame takes of the window at least, in bytes: the peer has as much work with it, however
+/// little data it has.
+const CHARGE_MIN: u32 = 256;
+
+/// The most CQEPs, questions and probes of a connection that are under way.
+const EVENTS_MAX: usize = 32;
+
+/// What a frame is written with.
+struct Writing<'a, 'b> {
+    sealer: &'a mut Sealer,
+    out: &'a mut TxFrame<'b>,
+    now: Instant,
+}
+
+impl Stateful {
+    /// About how many frames a connection could send now.
+    pub(super) fn frames_of(&self, at: u16) -> usize {
+        let connection = self.connections.at(at);
+        if connection.phase != Phase::Open || !connection.clock.is_known() {
+            return 0;
+        }
+        let (room, has_events) = (self.frames.has_room(), connection.events.len() < EVENTS_MAX);
+        let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
+        let probes = connection.probe_is_due && !connection.probe_is_under_way;
+        let events = usize::from(!connection.done.is_empty()) + usize::from(asks || probes);
+        let chunks = if room { self.chunks_of(connection) } else { 0 };
+        usize::from(connection.eas_due)
+            + connection.again.len()
+            + if room && has_events { events } else { 0 }
+            + chunks
+    }
+
+    /// About how many chunks a connection could send now.
+    fn chunks_of(&self, connection: &Connection) -> usize {
+        let chunks_of = |side: &Side| {
+            let moving = &connection.queues[*side as usize].moving;
+            let Some(front) = moving.front() else { return 0 };
+            let Some(transfer) = &self.works[front].transfer else { return 0 };
+            let left = transfer.len - transfer.begun;
+            let len = chunk_len(transfer.way, left, connection.frame_len_max);
+            if !self.window_takes(connection, transfer.way, len) {
+                return 0;
+            }
+            moving.len() - 1 + left.div_ceil(len.max(GRANULE)) as usize
+        };
+        SIDES.iter().map(chunks_of).sum()
+    }
+
+    fn window_takes(&self, connection: &Connection, way: Way, len: u32) -> bool {
+        let used = connection.used[way as usize];
+        used == 0 || used + len.max(CHARGE_MIN) <= self.window
+    }
+
+    /// Writes the next frame, and notes what it is to be sealed with. Returns whether there was
+    /// one.
+    pub(crate) fn write_next(
+        &mut self,
+        host: &mut Host<'_>,
+        sealer: &mut Sealer,
+        now: Instant,
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        for _ in 0..self.ready.len() {
+            if !sealer.can_seal() {
+                host.counters.count(Event::SealRefused);
+                return false;
+            }
+            let Some(at) = self.ready.pop_front(&mut self.ready_links) else { return false };
+            self.connections.at_mut(at).is_listed = false;
+            let is_written = self.write_of(host, at, &mut Writing { sealer, out, now });
+            self.relist(at);
+            if is_written {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes the next frame of a connection.
+    fn write_of(&mut self, host: &mut Host<'_>, at: u16, writing: &mut Writing<'_, '_>) -> bool {
+        let connection = self.connections.at_mut(at);
+        let Some(lower) = connection.clock.lower(writing.now) else { return false };
+        let expiry = ZTime(lower.0.saturating_add(connection.valid_micros));
+        if connection.eas_due > 0 {
+            connection.eas_due -= 1;
+            return self.write_ea(host, at, expiry, writing);
+        }
+        if let Some(frame) = self.frames.next_again(&mut connection.again) {
+            host.counters.count(Event::Retransmit);
+            return self.write_frame(host, frame, expiry, writing);
+        }
+        if !self.frames.has_room() {
+            return false;
+        }
+        if connection.events.len() < EVENTS_MAX
+            && let Some(what) = self.next_event(host, at, writing.out.bytes.len())
+        {
+            let Some(frame) = self.frames.add(at, what, 0) else { return false };
+            let events = &mut self.connections.at_mut(at).events;
+            events.push_back(&mut self.frame_links, frame);
+            return self.write_frame(host, frame, expiry, writing);
+        }
+        let Some(frame) = self.next_chunk(host, at, writing.out.bytes.len()) else { return false };
+        self.write_frame(host, frame, expiry, writing)
+    }
+
+    /// What Z is to be told or asked next.
+    fn next_event(&mut self, host: &Host<'_>, at: u16, room: usize) -> Option<What> {
+        let connection = self.connections.at_mut(at);
+        if !connection.done.is_empty() {
+            let room = connection.frame_len_max.min(room);
+            let most = match host.config.settings().framing {
+                Framing::Faithful => 1,
+                Framing::Fused => {
+                    let entries = room.saturating_sub(WORK_HEADER_LEN + TAG_LEN) / CQE_LEN;
+                    entries.clamp(1, ENTRIES_MAX.into())
+                }
+            };
+            let mut cqes = IndexList::new();
+            while cqes.len() < most
+                && let Some(row) = connection.done.pop_front(&mut self.work_links)
+            {
+                cqes.push_back(&mut self.work_links, row);
+            }
+            return Some(What::Cqes(cqes));
+        }
+        if let Some(mr) = connection.wanted.filter(|_| !connection.ask_is_under_way) {
+            connection.ask_is_under_way = true;
+            connection.asks = connection.asks.wrapping_add(1);
+            return Some(What::Ask { mr, number: connection.asks });
+        }
+        if connection.probe_is_due && !connection.probe_is_under_way {
+            (connection.probe_is_due, connection.probe_is_under_way) = (false, true);
+            return Some(What::Probe);
+        }
+        None
+    }
+
+    /// Begins the next chunk of a connection that its window takes.
+    fn next_chunk(&mut self, host: &Host<'_>, at: u16, room: usize) -> Option<u16> {
+        let connection = self.connections.at(at);
+        let frame_len_max = connection.frame_len_max.min(room);
+        let first = connection.turn;
+        for side in [first, SIDES[1 - first as usize]] {
+            let connection = self.connections.at(at);
+            let queues = &connection.queues[side as usize];
+            let Some(row) = queues.moving.front() else { continue };
+            let Some(transfer) = self.works[row].transfer else { continue };
+            let (way, left) = (transfer.way, transfer.len - transfer.begun);
+            let len = chunk_len(way, left, frame_len_max);
+            if len == 0 || !self.window_takes(connection, way, len) {
+                continue;
+            }
+            let completes = left == len && self.may_complete(host, row);
+            let charge = len.max(CHARGE_MIN);
+            let offset = transfer.begun;
+            let what = What::Chunk { work: row, offset, len: len as u16, completes };
+            let frame = self.frames.add(at, what, charge)?;
+            let connection = self.connections.at_mut(at);
+            connection.chunks.push_back(&mut self.frame_links, frame);
+            connection.used[way as usize] += charge;
+            connection.turn = SIDES[1 - side as usize];
+            if let Some(transfer) = &mut self.works[row].transfer {
+                transfer.begun += len;
+                transfer.unanswered += 1;
+                if !transfer.has_left() {
+                    let queues = &mut connection.queues[side as usize];
+                    queues.moving.remove(&mut self.work_links, row);
+                    queues.answering.push_back(&mut self.work_links, row);
+                }
+            }
+            return Some(frame);
+        }
+        None
+    }
+
+    /// Whether the last chunk of a message may complete its RECV (ours): all others are answered.
+    /// Those before it in its queue are SENDs, or are answered as well.
+    fn may_complete(&self, host: &Host<'_>, row: u16) -> bool {
+        let work = &self.works[row];
+        let is_fused = host.config.settings().framing == Framing::Fused;
+        is_fused
+            && work.owner == Side::Stateful
+            && work.op == crate::verbs::WqeOp::Send
+            && work.immediate.is_none()
+            && work.transfer.is_some_and(|transfer| transfer.unanswered == 0)
+    }
+
+    /// Acknowledges all that was taken of Z.
+    fn write_ea(
+        &mut self,
+        host: &Host<'_>,
+        at: u16,
+        expiry: ZTime,
+        writing: &mut Writing<'_, '_>,
+    ) -> bool {
+        let connection = self.connections.at_mut(at);
+        let header = header_of(connection, expiry, writing.sealer);
+        let (state_number, state_parts) = connection.state;
+        let taken = Taken { send: connection.taken_send, recv: connection.taken_recv };
+        let mut octets = [0; WORK_HEADER_LEN];
+        EaOfF { header, state_number, state_parts }.emit(&mut octets);
+        let payload = taken.to_octets();
+        let len = WORK_HEADER_LEN + TAKEN_LEN + TAG_LEN;
+        writing.out.bytes[WORK_HEADER_LEN..][..TAKEN_LEN].copy_from_slice(&payload);
+        let key = connection.key;
+        send(host, connection, (&header, &octets, expiry), &key, len, writing);
+        true
+    }
+
+    /// Writes a frame under way that is in no list, and notes that it was sent. `false` if it has
+    /// no room, or what it is about is there no more, with which the connection ends.
+    fn write_frame(
+        &mut self,
+        host: &mut Host<'_>,
+        frame: u16,
+        expiry: ZTime,
+        writing: &mut Writing<'_, '_>,
+    ) -> bool {
+        let at = self.frames.at(frame).connection;
+        let now = writing.now;
+        let number = self.frames.number(frame);
+        // What follows may not fail once the frame has its counter.
+        if let Err(gone) = self.fill(host, frame, writing) {
+            let connection = self.connections.at_mut(at);
+            self.frames.not_yet(&mut connection.again, frame);
+            if let Some(row) = gone {
+                self.fail_locally(host, now, row);
+            }
+            return false;
+        }
+        let connection = self.connections.at_mut(at);
+        let header = header_of(connection, expiry, writing.sealer);
+        let sent = self.frames.at(frame);
+        match &sent.what {
+            What::Chunk { work, offset, len, completes } => {
+                let Some(transfer) = &self.works[*work].transfer else { return false };
+                let guide = Guide {
+                    header,
+                    op: transfer.op,
+                    slot: transfer.slot,
+                    generation: transfer.generation,
+                    mr: transfer.there.mr,
+                    mr_offset: transfer.there.offset,
+                    wqe_len: transfer.wqe_len,
+                    chunk_offset: *offset,
+                    chunk_len: *len,
+                    sequence: Sequence(number),
+                    copy: sent.tries,
+                };
+                let mut octets = [0; GUIDE_HEADER_LEN];
+                let mut frame_len = GUIDE_HEADER_LEN + TAG_LEN;
+                match transfer.way {
+                    Way::Push => {
+                        let (wants_answer, completes) = (true, *completes);
+                        Rd { guide, wants_answer, completes }.emit(&mut octets);
+                        frame_len += usize::from(*len);
+                    }
+                    Way::Pull => Gd { guide }.emit(&mut octets),
+                }
+                let key = transfer.key;
+                send(host, connection, (&header, &octets, expiry), &key, frame_len, writing);
+            }
+            What::Cqes(_) | What::Probe => {
+                let count = if let What::Cqes(told) = &sent.what { told.len() } else { 1 };
+                let mut octets = [0; WORK_HEADER_LEN];
+                Cqep { header, count: count as u8 }.emit(&mut octets);
+                let len = WORK_HEADER_LEN + count * CQE_LEN + TAG_LEN;
+                let key = connection.key;
+                send(host, connection, (&header, &octets, expiry), &key, len, writing);
+            }
+            What::Ask { number, .. } => {
+                let mut octets = [0; STATE_HEADER_LEN];
+                let state = State {
+                    header,
+                    sender: Side::Stateful,
+                    kind: StateKind::Ask,
+                    number: *number,
+                    part: 0,
+                    of: 1,
+                    payload_len: ASK_LEN as u16,
+                };
+                state.emit(&mut octets);
+                let len = STATE_HEADER_LEN + ASK_LEN + TAG_LEN;
+                let key = connection.key;
+                send(host, connection, (&header, &octets, expiry), &key, len, writing);
+            }
+        }
+        let iv = header.iv(Side::Stateful);
+        self.frames.sent(frame, Copy { iv, sent_at: now, expiry });
+        true
+    }
+
+    /// Writes the payload of a frame.
+    ///
+    /// # Errors
+    /// If it has no room; or the work request whose memory is there no more.
+    fn fill(
+        &self,
+        host: &Host<'_>,
+        frame: u16,
+        writing: &mut Writing<'_, '_>,
+    ) -> Result<(), Option<u16>> {
+        let sent = self.frames.at(frame);
+        let bytes = &mut *writing.out.bytes;
+        match &sent.what {
+            What::Chunk { work: row, offset, len, .. } => {
+                let work = &self.works[*row];
+                let transfer = work.transfer.as_ref().ok_or(None)?;
+                let len = if transfer.way == Way::Pull { 0 } else { usize::from(*len) };
+                let payload = bytes.get_mut(GUIDE_HEADER_LEN..).unwrap_or_default();
+                if payload.len() < len + TAG_LEN {
+                    return Err(None);
+                }
+                let payload = &mut payload[..len];
+                if len == 0 {
+                    return Ok(());
+                }
+                if let Some(inline) = &work.inline {
+                    let from = *offset as usize;
+                    payload.copy_from_slice(&inline.0[from..from + len]);
+                    return Ok(());
+                }
+                let pd = self.connections.at(sent.connection).local_pd;
+                let place = (transfer.here.offset + u64::from(*offset), len as u64);
+                let span = host.mrs.span(pd, transfer.here.mr, transfer.access, place);
+                let span = span.map_err(|_refused| Some(*row))?;
+                span.memory.copy_out(span.offset, payload).map_err(|_bounds| Some(*row))
+            }
+            What::Cqes(told) => {
+                let cqes = told.iter(&self.work_links).map(|row| self.cqe_of(row));
+                fill_cqes(bytes, cqes).ok_or(None)
+            }
+            What::Probe => fill_cqes(bytes, [Cqe::PROBE].into_iter()).ok_or(None),
+            What::Ask { mr, .. } => fill_ask(bytes, *mr).ok_or(None),
+        }
+    }
+}
+
+fn fill_cqes(bytes: &mut [u8], cqes: impl Iterator<Item = Cqe>) -> Option<()> {
+    let mut room = bytes.get_mut(WORK_HEADER_LEN..).unwrap_or_default();
+    for cqe in cqes {
+        let (entry, rest) = room.split_first_chunk_mut()?;
+        cqe.emit(entry);
+        room = rest;
+    }
+    (room.len() >= TAG_LEN).then_some(())
+}
+
+fn fill_ask(bytes: &mut [u8], mr: MrId) -> Option<()> {
+    let payload = bytes.get_mut(STATE_HEADER_LEN..).unwrap_or_default();
+    let (octets, rest) = payload.split_first_chunk_mut()?;
+    *octets = told::ask(mr);
+    (rest.len() >= TAG_LEN).then_some(())
+}
+
+/// The header of the next frame of a connection, with a counter never used before.
+fn header_of(connection: &mut Connection, expiry: ZTime, sealer: &mut Sealer) -> Header {
+    let mut header = Header {
+        connection: connection.name,
+        phase: KeyPhase::Even,
+        engine: EngineId::default(),
+        counter: 0,
+        time: expiry.low(),
+    };
+    sealer.stamp(&mut header);
+    connection.last_expiry = connection.last_expiry.max(expiry);
+    header
+}
+
+/// Puts the header before the payload, notes what the frame is to be sealed with, and says where it
+/// goes.
+fn send<const LEN: usize>(
+    host: &Host<'_>,
+    connection: &Connection,
+    (header, octets, expiry): (&Header, &[u8; LEN], ZTime),
+    key: &FrameKey,
+    len: usize,
+    writing: &mut Writing<'_, '_>,
+) {
+    let Writing { sealer, out, now } = writing;
+    out.bytes[..LEN].copy_from_slice(octets);
+    sealer.push(key, header.iv(Side::Stateful), octets, expiry);
+    let class = if len <= SMALL { ClassOfService::Latency } else { ClassOfService::Throughput };
+    let ends = [connection.own, connection.peer];
+    out.transmit = Some(Transmit {
+        source_port: SourcePort::of_turn(*now),
+        packet_len_max: connection.packet_len_max,
+        ..Transmit::new(ends, host.config.place().stateless_port, class, len)
+    });
+}

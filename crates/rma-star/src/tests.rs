@@ -1,0 +1,6 @@
+//! Both sides of StaR against each other, in memory.
+
+mod deeds;
+mod pair;
+mod stories;
+mod swarm;

@@ -1,0 +1,464 @@
+//! Two hosts and a network between them, all in memory and in virtual time: Z with stateless
+//! processing, F with stateful processing. Clocks differ by as much as one likes.
+
+use core::time::Duration;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use rma_core::{
+    addr::HostAddr,
+    backend::{RxFrame, TxFrame},
+    crypto::{CounterBlock, IvCounter},
+    packet::FRAMES_MAX,
+    port::Port,
+    quantum::Quantum,
+    service::Service,
+    time::Instant,
+};
+use rma_shm::{Line, Region};
+
+use crate::{
+    config::{StarConfig, StarConfigBuilder, StarPlace},
+    counters::StarCounters,
+    host::Host,
+    keys::PdKey,
+    mr_table::{Access, MrTable},
+    names::{MrId, PdId, Qpn},
+    pd_table::PdTable,
+    portal::{Post, Posted, QpRecord, Report, StarPortal, portal},
+    portals::Portals,
+    sealer::Sealer,
+    service::Star,
+    stateful::Stateful,
+    verbs::{WcStatus, WqeOp},
+};
+
+/// Bytes of each host's memory region.
+pub(super) const MEMORY: usize = 1 << 20;
+
+/// How long a frame takes.
+const LATENCY: Duration = Duration::from_micros(5);
+
+/// When Z's library posts again what nobody has taken.
+const POST_AGAIN: Duration = Duration::from_millis(20);
+
+/// The longest frame on the network.
+const FRAME_LEN_MAX: usize = 1472;
+
+pub(super) const QP: u32 = 3;
+
+/// A host's application and its memory.
+pub(super) struct Application {
+    portal: StarPortal,
+    pub(super) pd: PdId,
+    pub(super) mr: MrId,
+    pub(super) memory: Arc<Region>,
+    slots: u32,
+    sequences: [u32; 2],
+    /// What was posted and is not reported, by slot.
+    pub(super) open: BTreeMap<u32, (Posted, Option<Line>)>,
+    /// What was reported of each slot.
+    pub(super) ended: BTreeMap<u32, (WcStatus, u32, Option<u32>)>,
+    /// What else was reported.
+    pub(super) told: Vec<Report>,
+}
+
+impl Application {
+    fn new(portal: StarPortal, pd: PdId, mr: MrId, memory: Arc<Region>) -> Self {
+        let (slots, sequences) = (0, [0; 2]);
+        let (open, ended, told) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { portal, pd, mr, memory, slots, sequences, open, ended, told }
+    }
+
+    /// Posts a work request; returns its slot. Whose MR and offsets are given.
+    pub(super) fn post(&mut self, op: WqeOp, wr: Wr) -> u32 {
+        let slot = self.slots;
+        self.slots += 1;
+        let sequence = &mut self.sequences[usize::from(op.is_recv())];
+        let posted = Posted {
+            slot,
+            generation: 7 + slot,
+            qp: QP,
+            sequence: *sequence,
+            op,
+            again: false,
+            immediate: wr.immediate,
+            inline_len: wr.inline.map_or(0, |_| wr.len as u8),
+            mr: self.mr.0,
+            offset: wr.here,
+            length: wr.len,
+            remote_mr: wr.remote.map_or(0, |mr| mr.0),
+            remote_offset: wr.there,
+        };
+        *sequence += 1;
+        let inline = wr.inline.map(|byte| Line([u64::from_le_bytes([byte; 8]); 8]));
+        self.portal.post(&Post::Wqe(posted), inline.as_ref()).unwrap();
+        self.open.insert(slot, (posted, inline));
+        slot
+    }
+
+    pub(super) fn command(&mut self, post: Post) {
+        self.portal.post(&post, None).unwrap();
+    }
+
+    fn post_again(&mut self) {
+        let taken = self.portal.memory().taken(QP);
+        for (posted, inline) in self.open.values() {
+            let taken = if posted.op.is_recv() { taken.recv } else { taken.send };
+            if posted.sequence >= taken {
+                let post = Post::Wqe(Posted { again: true, ..*posted });
+                let _ = self.portal.post(&post, inline.as_ref());
+            }
+        }
+    }
+
+    fn take_reports(&mut self) {
+        while let Some(report) = self.portal.poll() {
+            let Report::Completed { slot, generation, op, sequence, status, .. } = report else {
+                self.told.push(report);
+                continue;
+            };
+            let Report::Completed { byte_len, immediate, .. } = report else { continue };
+            let (posted, _) = self.open.remove(&slot).expect("each is reported once");
+            assert_eq!((generation, op), (posted.generation, posted.op));
+            let _ = sequence;
+            self.ended.insert(slot, (status, byte_len, immediate));
+        }
+    }
+
+    pub(super) fn fill(&self, offset: u64, bytes: &[u8]) {
+        self.memory.copy_in(offset, bytes).unwrap();
+    }
+
+    pub(super) fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.memory.copy_out(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    pub(super) fn status(&self, slot: u32) -> Option<WcStatus> {
+        self.ended.get(&slot).map(|ended| ended.0)
+    }
+}
+
+/// A work request, as tests name it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wr {
+    pub(super) here: u64,
+    pub(super) len: u32,
+    pub(super) remote: Option<MrId>,
+    pub(super) there: u64,
+    pub(super) immediate: Option<u32>,
+    /// The byte that all inline data is.
+    pub(super) inline: Option<u8>,
+}
+
+/// The host of F: what a service makes of stateful processing.
+pub(super) struct FHost {
+    config: StarConfig,
+    sealer: Sealer,
+    pds: PdTable,
+    pub(super) mrs: MrTable,
+    portals: Portals,
+    pub(super) stateful: Stateful,
+    pub(super) counters: StarCounters,
+}
+
+impl FHost {
+    fn new(config: StarConfig) -> Self {
+        let counter = IvCounter::new(CounterBlock::new(1 << 40, 1 << 41));
+        let settings = config.settings();
+        Self {
+            sealer: Sealer::new(rma_crypto::fastest(), config.place().engine, counter),
+            pds: PdTable::new(settings.pds),
+            mrs: MrTable::new(settings.mrs),
+            portals: Portals::new(),
+            stateful: Stateful::new(&config),
+            counters: StarCounters::default(),
+            config,
+        }
+    }
+
+    pub(super) fn with<T>(&mut self, with: impl FnOnce(&mut Stateful, &mut Host<'_>) -> T) -> T {
+        let Self { config, sealer, pds, mrs, portals, stateful, counters } = self;
+        let mut host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        with(stateful, &mut host)
+    }
+
+    fn take_posts(&mut self, now: Instant) {
+        while let Some((post, inline)) = self.portals.get_mut(0).unwrap().next_post() {
+            self.portals.get_mut(0).unwrap().done();
+            self.with(|stateful, host| match post {
+                Post::Wqe(posted) => stateful.post(host, now, 0, &posted, inline.as_ref()),
+                Post::Open { qp, .. } => stateful.open(host, now, 0, qp),
+                Post::Close { qp } => stateful.close(host, now, 0, qp),
+                Post::Introduce { .. } => {}
+            });
+        }
+    }
+
+    /// The next frame, sealed.
+    fn next_frame(&mut self, now: Instant) -> Option<Packet> {
+        let mut bytes = vec![0; FRAME_LEN_MAX];
+        let mut frame = [TxFrame::new(&mut bytes)];
+        let waiting = self.stateful.frames_waiting();
+        let Self { config, sealer, pds, mrs, portals, stateful, counters } = self;
+        let mut host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        let is_written = stateful.write_next(&mut host, sealer, now, &mut frame[0]);
+        if !is_written {
+            return None;
+        }
+        assert!(waiting > 0, "a frame that nobody was told of");
+        sealer.seal(&mut frame);
+        let transmit = frame[0].transmit?;
+        let port = transmit.port;
+        bytes.truncate(transmit.len);
+        Some(Packet { to_z: true, port, bytes })
+    }
+}
+
+/// A frame on the network.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) to_z: bool,
+    port: Port,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Packet {
+    /// The number of its type on the wire.
+    pub(super) fn frame_type(&self) -> u8 {
+        self.bytes[1]
+    }
+}
+
+/// What becomes of a frame: after how long each copy of it arrives.
+pub(super) type Fate = Box<dyn FnMut(&Packet) -> Vec<Duration>>;
+
+/// Two hosts and a network.
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    /// How far Z's clock is before F's.
+    pub(super) z_ahead: Duration,
+    pub(super) z: Application,
+    pub(super) f: Application,
+    pub(super) star: Star,
+    pub(super) f_host: FHost,
+    network: BTreeMap<(Instant, u64), Packet>,
+    packets: u64,
+    pub(super) fate: Fate,
+    again_at: Instant,
+    /// Frames that were sent, by type.
+    pub(super) sent: HashMap<u8, u32>,
+}
+
+pub(super) fn address(last: u8) -> HostAddr {
+    HostAddr::from([192, 0, 2, last])
+}
+
+fn all_rights() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE
+}
+
+impl Pair {
+    /// A pair whose connection is ready, on a network that loses nothing.
+    pub(super) fn new(settings: StarConfigBuilder) -> Self {
+        let mut pair = Self::unconnected(settings);
+        pair.z.command(Post::Open { qp: QP, is_stateful: false });
+        pair.run_for(Duration::from_micros(50));
+        let Some(Report::Opened { status: WcStatus::Success, key, clock, .. }) = pair.z.told.pop()
+        else {
+            panic!("the connection is not open at Z");
+        };
+        let record = QpRecord {
+            peer: address(1),
+            pd: pair.z.pd.0,
+            local_pd: pair.f.pd.0,
+            peer_qpn: Qpn::new(0, QP).unwrap().to_bits(),
+            nonce: 9,
+            era: 0,
+            packet_len_max: FRAME_LEN_MAX as u16,
+            z_clock: clock,
+            key,
+        };
+        pair.f.portal.set_record(QP, &record);
+        pair.f.command(Post::Open { qp: QP, is_stateful: true });
+        pair.z.command(Post::Introduce { qp: QP });
+        pair.run_for(Duration::from_micros(50));
+        let [Report::Opened { status: WcStatus::Success, .. }, Report::Ready { .. }] =
+            pair.f.told[..]
+        else {
+            panic!("the connection is not ready at F: {:?}", pair.f.told);
+        };
+        pair.f.told.clear();
+        pair.sent.clear();
+        pair
+    }
+
+    fn unconnected(settings: StarConfigBuilder) -> Self {
+        let config = |last| {
+            let mut place = StarPlace::at(address(last));
+            place.receive_len_max = rma_core::backend::ReceiveLenMax::of_mtu(1500);
+            settings.build(place).unwrap()
+        };
+        let memory = || Arc::new(Region::new(MEMORY).unwrap());
+        let key = |octet| PdKey::from_bytes([octet; 16]);
+
+        let mut star = Star::new(config(1), CounterBlock::new(0, 1 << 40));
+        let (z_portal, z_port) = portal(4096, 16).unwrap();
+        let number = star.attach(z_port).unwrap();
+        let z_memory = memory();
+        let z_pd = star.alloc_pd(number, &key(1)).unwrap();
+        let span = 0..MEMORY as u64;
+        let z_mr = star.reg_mr(z_pd, Arc::clone(&z_memory), span.clone(), all_rights()).unwrap();
+        let mut z = Application::new(z_portal, z_pd, z_mr, z_memory);
+
+        let mut f_host = FHost::new(config(2));
+        let (f_portal, f_port) = portal(4096, 16).unwrap();
+        let number = f_host.portals.attach(f_port).unwrap();
+        let f_memory = memory();
+        let f_pd = f_host.pds.alloc(rma_crypto::fastest(), number, &key(2)).unwrap();
+        let f_mr = f_host.mrs.register(f_pd, Arc::clone(&f_memory), span, all_rights()).unwrap();
+        let f = Application::new(f_portal, f_pd, f_mr, f_memory);
+
+        let record = QpRecord {
+            peer: address(2),
+            pd: z_pd.0,
+            local_pd: z_pd.0,
+            peer_qpn: Qpn::new(0, QP).unwrap().to_bits(),
+            nonce: 9,
+            era: 0,
+            packet_len_max: FRAME_LEN_MAX as u16,
+            z_clock: 0,
+            key: [0; 16],
+        };
+        z.portal.set_record(QP, &record);
+        Self {
+            now: Instant::from_nanos(1_000_000),
+            z_ahead: Duration::from_secs(100 * 86_400),
+            z,
+            f,
+            star,
+            f_host,
+            network: BTreeMap::new(),
+            packets: 0,
+            fate: Box::new(|_| vec![LATENCY]),
+            again_at: Instant::ZERO + POST_AGAIN,
+            sent: HashMap::new(),
+        }
+    }
+
+    fn z_now(&self) -> Instant {
+        self.now + self.z_ahead
+    }
+
+    fn carry(&mut self, packet: Packet) {
+        *self.sent.entry(packet.frame_type()).or_default() += 1;
+        for delay in (self.fate)(&packet) {
+            self.packets += 1;
+            self.network.insert((self.now + delay, self.packets), packet.clone());
+        }
+    }
+
+    /// Sends a frame that was recorded once more.
+    pub(super) fn replay(&mut self, packet: Packet) {
+        self.packets += 1;
+        self.network.insert((self.now, self.packets), packet);
+    }
+
+    fn deliver(&mut self, mut packet: Packet) {
+        let (from, to) = if packet.to_z { (2, 1) } else { (1, 2) };
+        let now = if packet.to_z { self.z_now() } else { self.now };
+        let mut frames = [RxFrame {
+            source: address(from),
+            destination: address(to),
+            port: packet.port,
+            source_port: rma_core::port::SourcePort::FIRST,
+            reply_len_max: FRAME_LEN_MAX,
+            link: None,
+            is_first: true,
+            bytes: &mut packet.bytes,
+        }];
+        if packet.to_z {
+            self.star.handle_frames(now, &now, &mut frames);
+        } else {
+            self.f_host.with(|stateful, host| {
+                stateful.handle_frames(host, now, &now, &mut frames);
+            });
+        }
+    }
+
+    /// Everything that happens now.
+    fn turn(&mut self) {
+        let (now, z_now) = (self.now, self.z_now());
+        while let Some((&(at, number), _)) = self.network.first_key_value()
+            && at <= now
+        {
+            let packet = self.network.remove(&(at, number)).unwrap();
+            self.deliver(packet);
+        }
+        if now >= self.again_at {
+            self.z.post_again();
+            self.again_at = now + POST_AGAIN;
+        }
+        self.star.take_commands(z_now);
+        self.f_host.take_posts(now);
+        self.f_host.with(|stateful, host| stateful.handle_timeout(host, now));
+        let mut buffers = vec![vec![0; FRAME_LEN_MAX]; FRAMES_MAX];
+        loop {
+            let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
+            let mut quantum = Quantum::new(1 << 20);
+            let count = self.star.poll_transmits(z_now, &mut frames, &mut quantum);
+            let packets: Vec<Packet> = frames[..count]
+                .iter()
+                .map(|frame| {
+                    let transmit = frame.transmit.unwrap();
+                    let bytes = frame.bytes[..transmit.len].to_vec();
+                    Packet { to_z: false, port: transmit.port, bytes }
+                })
+                .collect();
+            packets.into_iter().for_each(|packet| self.carry(packet));
+            // Those behind a post that no frame is for.
+            if count == 0 && self.star.take_commands(z_now) == 0 {
+                break;
+            }
+        }
+        while let Some(packet) = self.f_host.next_frame(now) {
+            self.carry(packet);
+        }
+        assert_eq!(self.f_host.stateful.frames_waiting(), 0, "it says that it has a frame");
+        self.z.take_reports();
+        self.f.take_reports();
+    }
+
+    /// Goes on until `end`, as far as something happens.
+    pub(super) fn run_until(&mut self, end: Instant) {
+        loop {
+            self.turn();
+            let frame = self.network.keys().next().map(|&(at, _)| at);
+            let timeout = self.f_host.stateful.poll_timeout();
+            let again = (!self.z.open.is_empty()).then_some(self.again_at);
+            let next = [frame, timeout, again].into_iter().flatten().min();
+            match next {
+                Some(next) if next <= end => self.now = self.now.max(next),
+                _ => break,
+            }
+        }
+        self.now = end;
+        self.turn();
+    }
+
+    pub(super) fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    /// Goes on until everything that was posted is reported, or so much time has passed.
+    pub(super) fn run_to_the_end(&mut self, most: Duration) {
+        let end = self.now + most;
+        while self.now < end && !(self.z.open.is_empty() && self.f.open.is_empty()) {
+            self.run_for(Duration::from_millis(1));
+        }
+    }
+}
