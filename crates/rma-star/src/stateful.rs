@@ -223,8 +223,12 @@ impl Stateful {
 
     /// About how many frames [`Stateful::write_next`] has: 0 only if it has none that it can send.
     pub(crate) fn frames_waiting(&self) -> usize {
-        let each = self.ready.iter(&self.ready_links).take(BATCH);
-        each.map(|at| self.frames_of(at).min(BATCH)).sum::<usize>().max(self.ready.len())
+        let ready = self.ready.iter(&self.ready_links);
+        if !self.frames.has_room() {
+            return ready.map(|at| self.placed_of(at)).sum();
+        }
+        let first = ready.take(BATCH).map(|at| self.frames_of(at).min(BATCH));
+        first.sum::<usize>().max(self.ready.len())
     }
 
     /// Puts a connection into the list of those that have frames to send, if it has.

@@ -55,21 +55,23 @@ struct Writing<'a, 'b> {
 }
 
 impl Stateful {
-    /// About how many frames a connection could send now.
+    /// About how many frames a connection could send if there were places for them.
     pub(super) fn frames_of(&self, at: u16) -> usize {
         let connection = self.connections.at(at);
         if connection.phase != Phase::Open || !connection.clock.is_known() {
             return 0;
         }
-        let (room, has_events) = (self.frames.has_room(), connection.events.len() < EVENTS_MAX);
         let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
         let events = usize::from(!connection.done.is_empty()) + usize::from(asks || probes);
-        let chunks = if room { self.chunks_of(connection) } else { 0 };
-        usize::from(connection.eas_due)
-            + connection.again.len()
-            + if room && has_events { events } else { 0 }
-            + chunks
+        let has_events = connection.events.len() < EVENTS_MAX;
+        self.placed_of(at) + if has_events { events } else { 0 } + self.chunks_of(connection)
+    }
+
+    /// How many of them need no place, or have one.
+    pub(super) fn placed_of(&self, at: u16) -> usize {
+        let connection = self.connections.at(at);
+        usize::from(connection.eas_due) + connection.again.len()
     }
 
     /// About how many chunks a connection could send now.

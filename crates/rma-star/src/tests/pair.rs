@@ -56,7 +56,10 @@ pub(super) struct Application {
     pub(super) mr: MrId,
     pub(super) memory: Arc<Region>,
     slots: u32,
-    sequences: [u32; 2],
+    /// The QP that is posted to.
+    pub(super) qp: u32,
+    /// By QP, and by whether it is the queue of RECVs.
+    sequences: HashMap<(u32, bool), u32>,
     /// What was posted and is not reported, by slot.
     pub(super) open: BTreeMap<u32, (Posted, Option<Line>)>,
     /// What was reported of each slot.
@@ -67,20 +70,20 @@ pub(super) struct Application {
 
 impl Application {
     fn new(portal: StarPortal, pd: PdId, mr: MrId, memory: Arc<Region>) -> Self {
-        let (slots, sequences) = (0, [0; 2]);
+        let (slots, qp, sequences) = (0, QP, HashMap::new());
         let (open, ended, told) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { portal, pd, mr, memory, slots, sequences, open, ended, told }
+        Self { portal, pd, mr, memory, slots, qp, sequences, open, ended, told }
     }
 
     /// Posts a work request; returns its slot. Whose MR and offsets are given.
     pub(super) fn post(&mut self, op: WqeOp, wr: Wr) -> u32 {
         let slot = self.slots;
         self.slots += 1;
-        let sequence = &mut self.sequences[usize::from(op.is_recv())];
+        let sequence = self.sequences.entry((self.qp, op.is_recv())).or_default();
         let posted = Posted {
             slot,
             generation: 7 + slot,
-            qp: QP,
+            qp: self.qp,
             sequence: *sequence,
             op,
             again: false,
@@ -104,8 +107,8 @@ impl Application {
     }
 
     fn post_again(&mut self) {
-        let taken = self.portal.memory().taken(QP);
         for (posted, inline) in self.open.values() {
+            let taken = self.portal.memory().taken(posted.qp);
             let taken = if posted.op.is_recv() { taken.recv } else { taken.send };
             if posted.sequence >= taken {
                 let post = Post::Wqe(Posted { again: true, ..*posted });
@@ -266,35 +269,43 @@ impl Pair {
     /// A pair whose connection is ready, on a network that loses nothing.
     pub(super) fn new(settings: StarConfigBuilder) -> Self {
         let mut pair = Self::unconnected(settings);
-        pair.z.command(Post::Open { qp: QP, is_stateful: false });
-        pair.run_for(Duration::from_micros(50));
-        let Some(Report::Opened { status: WcStatus::Success, key, clock, .. }) = pair.z.told.pop()
-        else {
-            panic!("the connection is not open at Z");
-        };
+        pair.connect(QP);
+        pair.sent.clear();
+        pair
+    }
+
+    /// Another connection, between the QPs of that number of both.
+    pub(super) fn connect(&mut self, qp: u32) {
         let record = QpRecord {
-            peer: address(1),
-            pd: pair.z.pd.0,
-            local_pd: pair.f.pd.0,
-            peer_qpn: Qpn::new(0, QP).unwrap().to_bits(),
+            peer: address(2),
+            pd: self.z.pd.0,
+            local_pd: self.z.pd.0,
+            peer_qpn: Qpn::new(0, qp).unwrap().to_bits(),
             nonce: 9,
             era: 0,
             packet_len_max: FRAME_LEN_MAX as u16,
-            z_clock: clock,
-            key,
+            z_clock: 0,
+            key: [0; 16],
         };
-        pair.f.portal.set_record(QP, &record);
-        pair.f.command(Post::Open { qp: QP, is_stateful: true });
-        pair.z.command(Post::Introduce { qp: QP });
-        pair.run_for(Duration::from_micros(50));
-        let [Report::Opened { status: WcStatus::Success, .. }, Report::Ready { .. }] =
-            pair.f.told[..]
+        self.z.portal.set_record(qp, &record);
+        self.z.command(Post::Open { qp, is_stateful: false });
+        self.run_for(Duration::from_micros(50));
+        let Some(Report::Opened { status: WcStatus::Success, key, clock, .. }) = self.z.told.pop()
         else {
-            panic!("the connection is not ready at F: {:?}", pair.f.told);
+            panic!("the connection is not open at Z");
         };
-        pair.f.told.clear();
-        pair.sent.clear();
-        pair
+        let (peer, local_pd, z_clock) = (address(1), self.f.pd.0, clock);
+        let record = QpRecord { peer, local_pd, z_clock, key, ..record };
+        self.f.portal.set_record(qp, &record);
+        self.f.command(Post::Open { qp, is_stateful: true });
+        self.z.command(Post::Introduce { qp });
+        self.run_for(Duration::from_micros(50));
+        let [Report::Opened { status: WcStatus::Success, .. }, Report::Ready { .. }] =
+            self.f.told[..]
+        else {
+            panic!("the connection is not ready at F: {:?}", self.f.told);
+        };
+        self.f.told.clear();
     }
 
     fn unconnected(settings: StarConfigBuilder) -> Self {
@@ -313,7 +324,7 @@ impl Pair {
         let z_pd = star.alloc_pd(number, &key(1)).unwrap();
         let span = 0..MEMORY as u64;
         let z_mr = star.reg_mr(z_pd, Arc::clone(&z_memory), span.clone(), all_rights()).unwrap();
-        let mut z = Application::new(z_portal, z_pd, z_mr, z_memory);
+        let z = Application::new(z_portal, z_pd, z_mr, z_memory);
 
         let mut f_host = FHost::new(config(2));
         let (f_portal, f_port) = portal(4096, 16).unwrap();
@@ -323,18 +334,6 @@ impl Pair {
         let f_mr = f_host.mrs.register(f_pd, Arc::clone(&f_memory), span, all_rights()).unwrap();
         let f = Application::new(f_portal, f_pd, f_mr, f_memory);
 
-        let record = QpRecord {
-            peer: address(2),
-            pd: z_pd.0,
-            local_pd: z_pd.0,
-            peer_qpn: Qpn::new(0, QP).unwrap().to_bits(),
-            nonce: 9,
-            era: 0,
-            packet_len_max: FRAME_LEN_MAX as u16,
-            z_clock: 0,
-            key: [0; 16],
-        };
-        z.portal.set_record(QP, &record);
         Self {
             now: Instant::from_nanos(1_000_000),
             z_ahead: Duration::from_secs(100 * 86_400),

@@ -330,3 +330,21 @@ fn tables_that_are_small_slow_down_and_lose_nothing() {
     }
     assert_eq!(pair.f_host.stateful.memory(), memory);
 }
+
+#[test]
+fn connections_that_share_small_tables_all_get_on() {
+    let mut settings = fused();
+    (settings.work_requests, settings.frames_under_way, settings.connections) = (64, 2, 4);
+    let mut pair = Pair::new(settings);
+    (4..7).for_each(|qp| pair.connect(qp));
+    let mut begun = Vec::new();
+    for round in 0..24 {
+        let qp = QP + round % 4;
+        (pair.z.qp, pair.f.qp) = (qp, qp);
+        let deed = DEEDS[round as usize % DEEDS.len()];
+        begun.push(begin(&mut pair, deed, (u64::from(round) * 8000, 7000), None));
+    }
+    pair.run_to_the_end(100 * MS);
+    begun.iter().for_each(|begun| check(&pair, begun));
+    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0, "none was forgotten");
+}
