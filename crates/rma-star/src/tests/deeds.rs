@@ -14,7 +14,8 @@ pub(super) fn fused() -> StarConfigBuilder {
     StarConfigBuilder::default()
 }
 
-fn pattern(len: u32, seed: u32) -> Vec<u8> {
+/// Octets that differ by `seed`.
+pub(super) fn pattern(len: u32, seed: u32) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(7)) as u8).collect()
 }
 

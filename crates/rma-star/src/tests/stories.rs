@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
 use super::{
-    deeds::{DEEDS, Deed, begin, check, faithful, fused},
+    deeds::{DEEDS, Deed, begin, check, faithful, fused, pattern},
     pair::{Packet, Pair, QP, Wr},
 };
 use crate::{
@@ -249,7 +249,8 @@ fn after_a_long_idle_time_work_goes_on() {
         // The bound of Z's clock is behind by more than W.
         pair.run_for(Duration::from_secs(3600));
         let begun = begin(&mut pair, deed, (128, 3000), None);
-        pair.run_to_the_end(100 * MS);
+        // Z says what time it is, and nobody waits to send again.
+        pair.run_for(MS);
         check(&pair, &begun);
     }
 }
@@ -347,4 +348,65 @@ fn connections_that_share_small_tables_all_get_on() {
     pair.run_to_the_end(100 * MS);
     begun.iter().for_each(|begun| check(&pair, begun));
     assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0, "none was forgotten");
+}
+
+#[test]
+fn writes_land_in_the_order_in_which_they_were_posted() {
+    for lost in 0..4 {
+        let mut pair = Pair::new(fused());
+        let mut data = 0;
+        pair.fate = Box::new(move |packet| {
+            let is_data = matches!(packet.frame_type(), 0x24 | 0x26);
+            data += u32::from(is_data);
+            if is_data && data - 1 == lost { vec![] } else { vec![LATENCY] }
+        });
+        pair.f.fill(0, &pattern(1000, 1));
+        pair.f.fill(1000, &pattern(1000, 2));
+        let remote = Some(pair.z.mr);
+        for here in [0, 1000] {
+            pair.f.post(WqeOp::Write, Wr { here, len: 1000, remote, there: 5000, ..Wr::default() });
+        }
+        pair.f
+            .post(WqeOp::Read, Wr { here: 3000, len: 1000, remote, there: 5000, ..Wr::default() });
+        pair.run_to_the_end(200 * MS);
+        assert_eq!(pair.z.bytes(5000, 1000), pattern(1000, 2));
+        assert_eq!(pair.f.bytes(3000, 1000), pattern(1000, 2));
+    }
+}
+
+#[test]
+fn data_that_comes_later_than_w_after_it_was_asked_for_does_not_land() {
+    let mut pair = Pair::new(fused());
+    let mut is_first = true;
+    pair.fate = Box::new(move |packet| {
+        let is_late = packet.frame_type() == 0x27 && core::mem::take(&mut is_first);
+        vec![if is_late { 17 * MS } else { LATENCY }]
+    });
+    let begun = begin(&mut pair, Deed::ZSend, (64, 1000), None);
+    pair.run_for(19 * MS);
+    assert_eq!(pair.f.bytes(64, 1000), [0; 1000]);
+    pair.run_to_the_end(100 * MS);
+    check(&pair, &begun);
+    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 1);
+}
+
+#[test]
+fn after_a_flush_nothing_of_it_has_effect() {
+    let mut pair = Pair::new(fused());
+    let begun = begin(&mut pair, Deed::FWrite, (0, 10), None);
+    pair.run_for(MS);
+    check(&pair, &begun);
+    let delay = Duration::from_micros(15_500);
+    pair.fate = Box::new(move |packet| vec![if packet.to_z { delay } else { LATENCY }]);
+    let write = begin(&mut pair, Deed::FWrite, (1000, 10), None).f_slot.unwrap();
+    pair.run_for(MS);
+    pair.f.command(Post::Close { qp: QP });
+    while pair.f.status(write).is_none() {
+        pair.run_for(MS / 10);
+    }
+    assert_eq!(pair.f.status(write), Some(WcStatus::WrFlushErr));
+    pair.z.fill(1000, &[0; 10]);
+    pair.run_for(100 * MS);
+    assert_eq!(pair.z.bytes(1000, 10), [0; 10], "a copy was on its way");
+    assert_eq!(pair.f.told, [Report::Closed { qp: QP }]);
 }
