@@ -241,25 +241,35 @@ impl Stateful {
                         return;
                     }
                 }
-                let _ = self.forget_frame(frame);
-                let is_done = self.works[row].transfer.is_some_and(|transfer| transfer.is_done());
-                if is_done {
-                    self.finish(host, row, completes);
-                }
-                self.advance(host, now, at);
+                self.chunk_is_done(host, now, (at, frame), (row, completes));
             }
-            Answer::Denied => {
-                let work = &mut self.works[row];
-                let status = if work.owner == Side::Stateful && work.partner.is_none() {
-                    WcStatus::RemAccessErr
-                } else {
-                    WcStatus::RemOpErr
-                };
-                work.status = status;
-                self.fail(host, now, at, status);
-            }
+            Answer::Denied => self.chunk_is_denied(host, now, at, row),
             other => self.not_done(host, now, (at, frame), (other, seen.time, copy)),
         }
+    }
+
+    /// A chunk of a work request has landed, here or at Z.
+    fn chunk_is_done(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, frame): (u16, u16),
+        (row, completes): (u16, bool),
+    ) {
+        let _ = self.forget_frame(frame);
+        if self.works[row].transfer.is_some_and(|transfer| transfer.is_done()) {
+            self.finish(host, row, completes);
+        }
+        self.advance(host, now, at);
+    }
+
+    /// Z does not allow what a work request does to its memory.
+    fn chunk_is_denied(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) {
+        let work = &mut self.works[row];
+        let is_one_sided = work.owner == Side::Stateful && work.partner.is_none();
+        work.status = if is_one_sided { WcStatus::RemAccessErr } else { WcStatus::RemOpErr };
+        let status = work.status;
+        self.fail(host, now, at, status);
     }
 
     /// Z has said why a frame had no effect.
@@ -292,8 +302,10 @@ impl Stateful {
     /// The frame of a connection that an entry of an EA answers, and its copy that is alive.
     fn event(&self, connection: &Connection, counter: u64) -> Option<(u16, Copy)> {
         let with_copy = |at| Some((at, self.frames.at(at).copy?));
-        let mut events = connection.events.iter(&self.frame_links).filter_map(with_copy);
-        events.find(|(_, copy)| copy.iv.counter() == counter)
+        let events = connection.events.iter(&self.frame_links);
+        let chunks = connection.chunks.iter(&self.frame_links);
+        let mut frames = events.chain(chunks).filter_map(with_copy);
+        frames.find(|(_, copy)| copy.iv.counter() == counter)
     }
 
     //= star#III-C4-cqep
@@ -312,13 +324,16 @@ impl Stateful {
             return;
         };
         self.connections.at_mut(at).clock.answered(time, copy.sent_at, now);
-        if entry.answer != Answer::Done {
-            if entry.answer == Answer::Denied {
-                return self.fail(host, now, at, WcStatus::RemOpErr);
+        let what = &self.frames.at(frame).what;
+        match (entry.answer, what) {
+            (Answer::Done, _) => {}
+            (Answer::Denied, &What::Chunk { work, .. }) => {
+                return self.chunk_is_denied(host, now, at, work);
             }
-            return self.not_done(host, now, (at, frame), (entry.answer, time, copy));
+            (Answer::Denied, _) => return self.fail(host, now, at, WcStatus::RemOpErr),
+            (answer, _) => return self.not_done(host, now, (at, frame), (answer, time, copy)),
         }
-        match &self.frames.at(frame).what {
+        match *what {
             What::Cqes(_) => {
                 if let What::Cqes(told) = self.forget_frame(frame) {
                     self.settle(host, now, at, (told, entry.taken));
@@ -329,10 +344,17 @@ impl Stateful {
                 self.connections.at_mut(at).probe_is_under_way = false;
                 self.is_there(host, now, at, copy.sent_at);
             }
-            // A question is answered by a rule.
+            What::Chunk { work: row, completes, .. } if self.is_pushed(row) => {
+                self.chunk_is_done(host, now, (at, frame), (row, completes));
+            }
+            // A question is answered by a rule, and what is asked for by the data.
             What::Ask { .. } | What::Chunk { .. } => {}
         }
         self.relist(at);
+    }
+
+    fn is_pushed(&self, row: u16) -> bool {
+        self.works[row].transfer.is_some_and(|transfer| transfer.way == Way::Push)
     }
 
     /// The connection was there at Z after `asked_at`: messages that came before may land.

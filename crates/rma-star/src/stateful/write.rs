@@ -230,6 +230,14 @@ impl Stateful {
             && work.transfer.is_some_and(|transfer| transfer.unanswered == 0)
     }
 
+    /// Whether an RD wants an RDA of its own. If others follow, one EA may answer them all (ours).
+    fn wants_answer(&self, host: &Host<'_>, frame: u16) -> bool {
+        let sent = self.frames.at(frame);
+        host.config.settings().framing == Framing::Faithful
+            || sent.tries > 0
+            || self.chunks_of(self.connections.at(sent.connection)) == 0
+    }
+
     /// Acknowledges all that was taken of Z.
     fn write_ea(
         &mut self,
@@ -264,6 +272,7 @@ impl Stateful {
         let at = self.frames.at(frame).connection;
         let now = writing.now;
         let number = self.frames.number(frame);
+        let wants_answer = self.wants_answer(host, frame);
         // What follows may not fail once the frame has its counter.
         if let Err(gone) = self.fill(host, frame, writing) {
             let connection = self.connections.at_mut(at);
@@ -296,7 +305,7 @@ impl Stateful {
                 let mut frame_len = GUIDE_HEADER_LEN + TAG_LEN;
                 match transfer.way {
                     Way::Push => {
-                        let (wants_answer, completes) = (true, *completes);
+                        let completes = *completes;
                         Rd { guide, wants_answer, completes }.emit(&mut octets);
                         frame_len += usize::from(*len);
                     }

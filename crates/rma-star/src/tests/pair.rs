@@ -9,7 +9,7 @@ use std::{
 
 use rma_core::{
     addr::HostAddr,
-    backend::{RxFrame, TxFrame},
+    backend::{BATCH, RxFrame, TxFrame},
     crypto::{CounterBlock, IvCounter},
     packet::FRAMES_MAX,
     port::Port,
@@ -367,20 +367,26 @@ impl Pair {
         self.network.insert((self.now, self.packets), packet);
     }
 
-    fn deliver(&mut self, mut packet: Packet) {
-        let (from, to) = if packet.to_z { (2, 1) } else { (1, 2) };
-        let now = if packet.to_z { self.z_now() } else { self.now };
-        let mut frames = [RxFrame {
-            source: address(from),
-            destination: address(to),
-            port: packet.port,
-            source_port: rma_core::port::SourcePort::FIRST,
-            reply_len_max: FRAME_LEN_MAX,
-            link: None,
-            is_first: true,
-            bytes: &mut packet.bytes,
-        }];
-        if packet.to_z {
+    /// Frames that come together.
+    fn deliver(&mut self, mut packets: Vec<Packet>) {
+        let to_z = packets[0].to_z;
+        let (from, to) = if to_z { (2, 1) } else { (1, 2) };
+        let now = if to_z { self.z_now() } else { self.now };
+        let frame_of = |packet| {
+            let Packet { port, bytes, .. }: &mut Packet = packet;
+            RxFrame {
+                source: address(from),
+                destination: address(to),
+                port: *port,
+                source_port: rma_core::port::SourcePort::FIRST,
+                reply_len_max: FRAME_LEN_MAX,
+                link: None,
+                is_first: true,
+                bytes,
+            }
+        };
+        let mut frames: Vec<_> = packets.iter_mut().map(frame_of).collect();
+        if to_z {
             self.star.handle_frames(now, &now, &mut frames);
         } else {
             self.f_host.with(|stateful, host| {
@@ -395,8 +401,15 @@ impl Pair {
         while let Some((&(at, number), _)) = self.network.first_key_value()
             && at <= now
         {
-            let packet = self.network.remove(&(at, number)).unwrap();
-            self.deliver(packet);
+            let mut packets = vec![self.network.remove(&(at, number)).unwrap()];
+            while packets.len() < BATCH
+                && let Some(next) = self.network.first_entry()
+                && next.key().0 == at
+                && next.get().to_z == packets[0].to_z
+            {
+                packets.push(next.remove());
+            }
+            self.deliver(packets);
         }
         if now >= self.again_at {
             self.z.post_again();

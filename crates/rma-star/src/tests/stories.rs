@@ -410,3 +410,14 @@ fn after_a_flush_nothing_of_it_has_effect() {
     assert_eq!(pair.z.bytes(1000, 10), [0; 10], "a copy was on its way");
     assert_eq!(pair.f.told, [Report::Closed { qp: QP }]);
 }
+
+#[test]
+fn one_frame_acknowledges_data_that_comes_together() {
+    let mut pair = Pair::new(fused());
+    let begun = begin(&mut pair, Deed::FSend, (0, 40_000), None);
+    pair.run_for(5 * MS);
+    check(&pair, &begun);
+    let count = |frame_type| pair.sent.get(&frame_type).copied().unwrap_or(0);
+    let (rds, rdas, eas) = (count(0x24), count(0x25), count(0x23));
+    assert!(rds >= 28 && 2 * (rdas + eas) < rds, "{rds} RDs, {rdas} RDAs, {eas} EAs");
+}
