@@ -43,7 +43,6 @@ pub mod portal;
 mod portals;
 mod sealer;
 pub mod service;
-#[cfg_attr(not(test), expect(dead_code, reason = "the service does not call it yet"))]
 mod stateful;
 mod stateless;
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::{
     portal::{Post, Report, StarPort},
     portals::Portals,
     sealer::Sealer,
+    stateful::Stateful,
     stateless::{self, Stateless},
     verbs::WcStatus,
     wire,
@@ -50,6 +51,9 @@ pub struct Star {
     mrs: MrTable,
     portals: Portals,
     stateless: Stateless,
+    stateful: Stateful,
+    /// Whether stateful processing is asked first for the next frame to send.
+    stateful_first: bool,
     counters: Arc<StarCounters>,
 }
 
@@ -75,6 +79,8 @@ impl Star {
             mrs: MrTable::new(settings.mrs),
             portals: Portals::new(),
             stateless: Stateless::new(&config),
+            stateful: Stateful::new(&config),
+            stateful_first: true,
             counters: Arc::default(),
             config,
         }
@@ -102,6 +108,18 @@ impl Star {
     #[must_use]
     pub const fn stateless_memory(&self) -> usize {
         self.stateless.memory()
+    }
+
+    /// Bytes of the tables of stateful processing, in use or not.
+    #[must_use]
+    pub fn stateful_memory(&self) -> usize {
+        self.stateful.memory()
+    }
+
+    /// How many connections there are of which this host is the stateful side.
+    #[must_use]
+    pub fn stateful_connections(&self) -> usize {
+        self.stateful.len()
     }
 
     /// Serves a portal from now on. Returns its number, which QPNs have in them; `None` if there
@@ -166,36 +184,67 @@ impl Star {
     }
 
     /// The tables that both kinds of processing work with, and these.
-    fn split(&mut self) -> (Host<'_>, &mut Sealer, &mut Stateless) {
-        let Self { config, sealer, pds, mrs, portals, stateless, counters } = self;
+    fn split(&mut self) -> (Host<'_>, &mut Sealer, &mut Stateless, &mut Stateful) {
+        let Self { config, sealer, pds, mrs, portals, stateless, stateful, counters, .. } = self;
         let host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
-        (host, sealer, stateless)
+        (host, sealer, stateless, stateful)
     }
 
     /// Takes one post of a portal that no frame is needed for. `false` if there is none.
     fn take_post(&mut self, now: Instant, portal: u16) -> bool {
-        let (mut host, ..) = self.split();
+        let (mut host, _, _, stateful) = self.split();
         let Some(port) = host.portals.get_mut(portal.into()) else { return false };
-        let Some((post, _)) = port.next_post() else { return false };
+        let Some((post, inline)) = port.next_post() else { return false };
         match post {
-            Post::Open { qp, is_stateful } => {
+            Post::Open { qp, is_stateful: true } => {
                 port.done();
-                let key = if is_stateful { None } else { stateless::open(&mut host, portal, qp) };
+                stateful.open(&mut host, now, portal, qp);
+            }
+            Post::Open { qp, is_stateful: false } => {
+                port.done();
+                let key = stateless::open(&mut host, portal, qp);
                 let status = if key.is_some() { WcStatus::Success } else { WcStatus::LocQpOpErr };
                 let key = key.map_or([0; 16], |key| *key.expose());
                 let clock = z_time(now).0;
                 self.report(portal, &Report::Opened { qp, status, key, clock });
-                true
+            }
+            Post::Close { qp } if stateful.is_stateful(portal, qp) => {
+                port.done();
+                stateful.close(&mut host, now, portal, qp);
             }
             Post::Close { qp } => {
                 port.done();
                 stateless::close(&mut host, portal, qp);
                 self.report(portal, &Report::Closed { qp });
-                true
+            }
+            Post::Wqe(posted) if stateful.is_stateful(portal, posted.qp) => {
+                port.done();
+                stateful.post(&mut host, now, portal, &posted, inline.as_ref());
             }
             // It stays the next until the frame that tells of it is written.
-            Post::Wqe(_) | Post::Introduce { .. } => false,
+            Post::Wqe(_) | Post::Introduce { .. } => return false,
         }
+        true
+    }
+
+    /// Writes the next frame, to be sealed. Returns whether there was one. Both kinds of processing
+    /// take turns.
+    fn write_next(&mut self, now: Instant, frame: &mut TxFrame<'_>) -> bool {
+        let stateful_first = self.stateful_first;
+        let (mut host, sealer, stateless, stateful) = self.split();
+        for is_stateful in [stateful_first, !stateful_first] {
+            let is_written = if is_stateful {
+                stateful.write_next(&mut host, sealer, now, frame)
+            } else {
+                let is_other = |portal, qp| stateful.is_stateful(portal, qp);
+                stateless.write_next(&mut host, sealer, now, frame, is_other)
+            };
+            if is_written {
+                self.stateful_first = !is_stateful;
+                return true;
+            }
+        }
+        false
     }
 
     fn report(&mut self, portal: u16, report: &Report) {
@@ -233,12 +282,12 @@ impl Service for Star {
         frames.sort_unstable_by_key(|frame| frame.port != stateless_port);
         let stateless = frames.partition_point(|frame| frame.port == stateless_port);
         let (to_stateless, to_stateful) = frames.split_at_mut(stateless);
-        let (mut host, _, stateless) = self.split();
+        let (mut host, _, stateless, stateful) = self.split();
         for frames in to_stateless.chunks_mut(BATCH) {
             stateless.handle_frames(&mut host, now, clock, frames);
         }
-        for _ in to_stateful {
-            host.counters.drop_frame(Drop::WrongPort);
+        for frames in to_stateful.chunks_mut(BATCH) {
+            stateful.handle_frames(&mut host, now, clock, frames);
         }
     }
 
@@ -255,7 +304,10 @@ impl Service for Star {
         taken
     }
 
-    fn handle_timeout(&mut self, _: Instant) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        let (mut host, _, _, stateful) = self.split();
+        stateful.handle_timeout(&mut host, now);
+    }
 
     fn complete(&mut self) -> usize {
         0
@@ -266,7 +318,7 @@ impl Service for Star {
     }
 
     fn frames_waiting(&self) -> usize {
-        self.stateless.frames_waiting(&self.portals)
+        self.stateless.frames_waiting(&self.portals) + self.stateful.frames_waiting()
     }
 
     fn gathers(&self, _: Instant) -> bool {
@@ -279,13 +331,12 @@ impl Service for Star {
         frames: &mut [TxFrame<'_>],
         quantum: &mut Quantum,
     ) -> usize {
-        let (mut host, sealer, stateless) = self.split();
         let mut count = 0;
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;
             for frame in &mut *frames {
                 frame.transmit = None;
-                if !quantum.admits() || !stateless.write_next(&mut host, sealer, now, frame) {
+                if !quantum.admits() || !self.write_next(now, frame) {
                     break;
                 }
                 if let Some(transmit) = &frame.transmit {
@@ -293,13 +344,13 @@ impl Service for Star {
                 }
                 written += 1;
             }
-            sealer.seal(&mut frames[..written]);
+            self.sealer.seal(&mut frames[..written]);
             count += written;
             if written < frames.len() {
                 break;
             }
         }
-        host.counters.count_many(Event::FrameSent, count);
+        self.counters.count_many(Event::FrameSent, count);
         count
     }
 
@@ -328,7 +379,7 @@ impl Service for Star {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.stateful.poll_timeout()
     }
 }
 

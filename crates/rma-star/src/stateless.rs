@@ -383,19 +383,21 @@ impl Stateless {
     }
 
     /// Writes the next frame, to be sealed. Returns whether there was one. Answers and what
-    /// applications have posted take turns.
+    /// applications have posted take turns. QPs of which `is_other` says so are not of stateless
+    /// processing.
     pub(crate) fn write_next(
         &mut self,
         host: &mut Host<'_>,
         sealer: &mut Sealer,
         now: Instant,
         out: &mut TxFrame<'_>,
+        is_other: impl Fn(u16, u32) -> bool,
     ) -> bool {
         for answers in [self.answers_first, !self.answers_first] {
             let is_written = if answers {
                 self.answers.write_next(host, sealer, now, out)
             } else {
-                self.announcer.write_next(host, sealer, now, out)
+                self.announcer.write_next(host, sealer, now, out, &is_other)
             };
             if is_written {
                 self.answers_first = !answers;

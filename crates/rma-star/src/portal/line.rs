@@ -196,6 +196,15 @@ impl Post {
         }
     }
 
+    /// The QP that a work request is posted for; `None` of any other post.
+    #[must_use]
+    pub const fn qp_of_work(&self) -> Option<u32> {
+        match self {
+            Self::Wqe(posted) => Some(posted.qp),
+            _ => None,
+        }
+    }
+
     /// Whether a second line belongs to this one: data that is inline.
     #[must_use]
     pub const fn has_second(line: &Line) -> bool {

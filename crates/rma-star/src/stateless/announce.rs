@@ -58,17 +58,22 @@ impl Announcer {
     }
 
     /// Writes the next WQEP or initial state, to be sealed. Returns whether there was one. Portals
-    /// take turns.
+    /// take turns. What is posted for a QP of which `is_other` says so, by portal and number, is
+    /// not of stateless processing, and stays.
     pub(super) fn write_next(
         &mut self,
         host: &mut Host<'_>,
         sealer: &mut Sealer,
         now: Instant,
         out: &mut TxFrame<'_>,
+        is_other: impl Fn(u16, u32) -> bool,
     ) -> bool {
         let portals = host.portals.len() as u16;
         for portal in (0..portals).map(|at| (self.first + at) % portals) {
             while let Some((post, inline)) = next_post(host, portal) {
+                if post.qp_of_work().is_some_and(|qp| is_other(portal, qp)) {
+                    break;
+                }
                 if !sealer.can_seal() {
                     host.counters.count(Event::SealRefused);
                     return false;
