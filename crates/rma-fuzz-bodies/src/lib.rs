@@ -12,6 +12,7 @@ mod portals;
 mod record;
 mod ring;
 mod script;
+mod star;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub use aead::aead;
 pub use nic::nic;
 pub use packet::packet;
 pub use record::Seen;
+pub use star::StarSeen;
 
 /// Any bytes either are no frame, or a header that writes back to the same octets, and as much
 /// payload as it says.
@@ -138,4 +140,19 @@ pub fn ring(data: &[u8]) -> Option<Arc<NicCounters>> {
 /// theirs to write, each message comes whole, once and in order. Returns what has happened.
 pub fn record(data: &[u8]) -> Seen {
     record::run(&mut Script(data))
+}
+
+/// Any bytes either are no frame of StaR, or a header that writes back to the same octets, and as
+/// much payload as it says; and so are the entries of payloads.
+pub fn star_wire(data: &[u8]) {
+    star::check(data);
+}
+
+/// A host with StaR that is both sides of a connection with itself, an application that posts what
+/// it likes, a network that does what it likes, and an honest application beside it.
+///
+/// Asserts: nothing panics; the honest application's memory does not change, and nothing is reported
+/// to it; nothing is reported that was not posted. Returns what has happened.
+pub fn star_station(data: &[u8]) -> StarSeen {
+    star::run(&mut Script(data))
 }

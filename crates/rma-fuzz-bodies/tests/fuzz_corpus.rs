@@ -96,9 +96,11 @@ fn random_scripts_break_no_promise() {
         rma_fuzz_bodies::packet(&script);
         rma_fuzz_bodies::ring(&script);
         rma_fuzz_bodies::record(&script);
+        rma_fuzz_bodies::star_wire(&script);
+        rma_fuzz_bodies::star_station(&script);
     }
     evidence::show(format_args!(
-        "fuzz targets nic, wire, packet, ring and record: {SCRIPTS} random scripts each"
+        "fuzz targets nic, wire, packet, ring, record and StaR's: {SCRIPTS} random scripts each"
     ));
 }
 
@@ -194,4 +196,31 @@ fn show(scripts: core::fmt::Arguments<'_>, total: Seen) {
          {malformed_tails} senders were told what cannot be"
     ));
     assert!(claimed > 100 && malformed > 5 && malformed_tails > 5, "{total:?}");
+}
+
+/// Random bytes make few work requests that fit each other: here nine steps of ten post one, let
+/// time pass, or deliver what is on the network.
+#[test]
+fn scripts_of_star_break_no_promise_and_get_something_done() {
+    const SCRIPTS: usize = 3000;
+    let mut prng = Prng::new(4);
+    let (mut done, mut failed, mut frames) = (0, 0, 0);
+    for _ in 0..SCRIPTS {
+        let mut script = vec![0; prng.magnitude(600) as usize];
+        prng.fill(&mut script);
+        for octet in &mut script {
+            if prng.below(10) < 4 {
+                *octet = [0, 1, 2, 7][prng.below(4) as usize];
+            }
+        }
+        let seen = rma_fuzz_bodies::star_station(&script);
+        done += seen.done;
+        failed += seen.failed;
+        frames += seen.frames;
+    }
+    assert!(done > 0 && failed > 0, "{done} done, {failed} failed");
+    evidence::show(format_args!(
+        "fuzz target star_station: {SCRIPTS} scripts, {frames} frames, {done} work requests done, \
+         {failed} failed"
+    ));
 }
