@@ -151,8 +151,8 @@ pub fn star_wire(data: &[u8]) {
 /// A host with StaR that is both sides of a connection with itself, an application that posts what
 /// it likes, a network that does what it likes, and an honest application beside it.
 ///
-/// Asserts: nothing panics; the honest application's memory does not change, and nothing is reported
-/// to it; nothing is reported that was not posted. Returns what has happened.
+/// Asserts: nothing panics; the honest application's memory does not change, and nothing is
+/// reported to it; nothing is reported that was not posted. Returns what has happened.
 pub fn star_station(data: &[u8]) -> StarSeen {
     star::run(&mut Script(data))
 }
