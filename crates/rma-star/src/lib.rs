@@ -17,6 +17,7 @@
 //!
 //! | module | knows | does not know |
 //! |---|---|---|
+//! | [`library`] | the application's side: queue pairs, completions, timers, set-up | engines, keys of data |
 //! | [`portal`] | what application and engine share: posts, reports, the words of connections | frames, keys |
 //! | [`wire`] | frames, octet by octet | who sends them, who takes them, where their keys lie |
 //! | [`keys`], [`aad`] | which key a frame is under, and what its tag covers | tables, who may have it |
@@ -34,6 +35,7 @@ pub mod counters;
 pub mod error;
 mod host;
 pub mod keys;
+pub mod library;
 pub mod limits;
 pub mod mr_table;
 pub mod names;

@@ -1,0 +1,299 @@
+//! Sets connections up (§III-C1): three messages between two libraries, and what the engines are
+//! told.
+//!
+//! ```text
+//! who connects                                    who answers
+//!   connect ------------------ Offer ----------->   roles are decided
+//!                                                   Z: the engine opens, and gives K_c
+//!   Z: the engine opens   <--- Answer (K_c of Z) -
+//!   F: the engine opens ------ Confirm (K_c of Z)>  F: the engine opens
+//!   Z tells its initial state, in band and again until F has acknowledged it: both are ready
+//! ```
+//!
+//! The messages are octets for any channel that keeps secrets and says who the peer is. What is
+//! received is checked, and an error otherwise: then nothing has changed.
+
+use rma_core::time::Instant;
+
+use super::{
+    Verbs,
+    negotiate::{Load, Role, RolesClash, role_of_answerer},
+    qp::{Flags, Phase, Qp},
+    terms::{Answer, Confirm, ConnectError, End, Given, Offer, Terms},
+};
+use crate::{
+    clock::ZTime,
+    keys::FrameKey,
+    names::Side,
+    portal::{Post, QpRecord},
+    verbs::WcStatus,
+};
+
+impl Verbs {
+    /// This host connects: [`Verbs::poll_message`] has the first message of the set-up then.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, now: Instant, qp: Qp) -> Result<(), ConnectError> {
+        let Phase::Init(role) = self.phase(qp)? else { return Err(ConnectError::NotExpected) };
+        self.set_phase(qp.index, Phase::Offered(role), true);
+        self.wheel.arm(qp.index, now, self.config.set_up_timeout);
+        Ok(())
+    }
+
+    /// Takes a message of the peer's library, that came over a channel that keeps secrets. After
+    /// this, and after [`Verbs::poll`], there may be a message to it.
+    ///
+    /// # Errors
+    /// [`ConnectError`]. Nothing has changed then.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        qp: Qp,
+        octets: &[u8],
+    ) -> Result<(), ConnectError> {
+        let phase = self.phase(qp)?;
+        match (phase, Terms::parse(octets)?) {
+            (Phase::Init(role), Terms::Offer(offer)) => {
+                let own = (role, self.load());
+                let side = role_of_answerer((offer.role, offer.load), own)?;
+                self.take_offer(now, qp.index, &offer, side)
+            }
+            (Phase::Offered(role), Terms::Answer(answer)) => self.take_answer(qp, role, &answer),
+            (Phase::Agreed | Phase::Opened, Terms::Confirm(confirm)) => {
+                self.take_confirm(now, qp.index, &confirm)
+            }
+            _ => Err(ConnectError::NotExpected),
+        }
+    }
+
+    /// The next message to the peer's library, for a channel that keeps secrets: one of them has
+    /// the connection's key. `None` if there is none now.
+    #[must_use]
+    pub fn poll_message(&mut self, now: Instant, qp: Qp) -> Option<Vec<u8>> {
+        self.row(qp)?;
+        let row = self.row_mut(qp.index);
+        if !row.flags.take(Flags::MESSAGE_IS_DUE) {
+            return None;
+        }
+        let (phase, is_answerer, is_stateful) =
+            (row.phase, row.flags.has(Flags::IS_ANSWERER), row.is_stateful());
+        let peer_nonce = row.peer_nonce();
+        let record = self.record(qp.index);
+        let given = || {
+            let (clock, key) = (ZTime(record.z_clock), FrameKey::from_bytes(record.key));
+            (!is_stateful).then_some(Given { clock, key })
+        };
+        let terms = match phase {
+            Phase::Offered(role) => Terms::Offer(Offer {
+                role,
+                addresses: self.place.addresses,
+                end: self.end_of(qp, record.local_pd),
+                load: self.load(),
+            }),
+            Phase::Agreed | Phase::Opened if is_answerer => Terms::Answer(Answer {
+                address: self.place.addresses.toward(record.peer)?,
+                end: self.end_of(qp, record.local_pd),
+                answers: (record.peer_qpn, peer_nonce),
+                given: given(),
+            }),
+            Phase::Opened => {
+                if !is_stateful {
+                    self.introduce(now, qp.index, 0);
+                }
+                let confirms = (self.place.qpn(qp.index), record.nonce);
+                Terms::Confirm(Confirm { confirms, given: given() })
+            }
+            _ => return None,
+        };
+        if !is_stateful && phase == Phase::Opened {
+            // The engine derives the key, and this has told it: nobody needs it here any more.
+            self.portal.set_record(qp.index, &QpRecord { key: [0; 16], z_clock: 0, ..record });
+        }
+        Some(terms.to_octets())
+    }
+
+    fn phase(&self, qp: Qp) -> Result<Phase, ConnectError> {
+        self.row(qp).map(|row| row.phase).ok_or(ConnectError::NoSuchQp)
+    }
+
+    fn set_phase(&mut self, index: u32, phase: Phase, message_is_due: bool) {
+        let row = self.row_mut(index);
+        row.phase = phase;
+        if message_is_due {
+            row.flags.set(Flags::MESSAGE_IS_DUE);
+        }
+    }
+
+    fn load(&self) -> Load {
+        let connections = self.stateful.saturating_add(self.stateful_elsewhere);
+        Load { connections, threshold: self.config.threshold }
+    }
+
+    /// What the peer is told of this queue pair.
+    fn end_of(&self, qp: Qp, pd: u32) -> End {
+        End {
+            pd,
+            qpn: self.place.qpn(qp.index),
+            nonce: qp.nonce,
+            packet_len_max: self.place.packet_len_max,
+            depths: self.rows[qp.index as usize].depths,
+        }
+    }
+
+    /// The record of a connection with this peer.
+    fn agreed(
+        &self,
+        index: u32,
+        side: Side,
+        peer: rma_core::addr::HostAddr,
+        end: &End,
+    ) -> QpRecord {
+        let own = self.record(index);
+        let own_nonce = self.rows[index as usize].nonce;
+        let (pd, nonce) = match side {
+            Side::Stateless => (own.local_pd, own_nonce),
+            Side::Stateful => (end.pd, end.nonce),
+        };
+        QpRecord {
+            peer,
+            pd,
+            local_pd: own.local_pd,
+            peer_qpn: end.qpn,
+            nonce,
+            era: 0,
+            packet_len_max: end.packet_len_max,
+            z_clock: 0,
+            key: [0; 16],
+        }
+    }
+
+    /// The engine is to have this connection.
+    fn open(&mut self, index: u32, side: Side, record: &QpRecord) -> Result<(), ConnectError> {
+        let before = self.record(index);
+        self.portal.set_record(index, record);
+        let is_stateful = side == Side::Stateful;
+        if self.portal.post(&Post::Open { qp: index, is_stateful }, None).is_err() {
+            self.portal.set_record(index, &before);
+            return Err(ConnectError::EngineStalled);
+        }
+        self.note_side(index, side);
+        self.set_phase(index, Phase::Opening, false);
+        Ok(())
+    }
+
+    fn note_side(&mut self, index: u32, side: Side) {
+        let row = self.row_mut(index);
+        if side == Side::Stateful && !row.is_stateful() {
+            row.flags.set(Flags::IS_STATEFUL);
+            self.stateful += 1;
+        }
+    }
+
+    fn take_offer(
+        &mut self,
+        now: Instant,
+        index: u32,
+        offer: &Offer,
+        side: Side,
+    ) -> Result<(), ConnectError> {
+        let own = self.place.addresses;
+        let peer = own.iter().find_map(|own| offer.addresses.toward(own));
+        let peer = peer.ok_or(ConnectError::NoAddress)?;
+        let record = self.agreed(index, side, peer, &offer.end);
+        match side {
+            Side::Stateless => self.open(index, side, &record)?,
+            Side::Stateful => {
+                self.portal.set_record(index, &record);
+                self.note_side(index, side);
+                self.set_phase(index, Phase::Agreed, true);
+            }
+        }
+        let row = self.row_mut(index);
+        row.flags.set(Flags::IS_ANSWERER);
+        row.set_peer_nonce(offer.end.nonce);
+        self.wheel.arm(index, now, self.config.set_up_timeout);
+        Ok(())
+    }
+
+    fn take_answer(&mut self, qp: Qp, role: Role, answer: &Answer) -> Result<(), ConnectError> {
+        let index = qp.index;
+        if answer.answers != (self.place.qpn(index), qp.nonce) {
+            return Err(ConnectError::OtherConnection);
+        }
+        self.place.addresses.toward(answer.address).ok_or(ConnectError::NoAddress)?;
+        let (side, others) = match answer.given {
+            Some(_) => (Side::Stateful, Role::Stateless),
+            None => (Side::Stateless, Role::Stateful),
+        };
+        if role == others {
+            return Err(RolesClash(role).into());
+        }
+        let record = self.agreed(index, side, answer.address, &answer.end);
+        self.open(index, side, &with_given(record, answer.given.as_ref()))
+    }
+
+    fn take_confirm(
+        &mut self,
+        now: Instant,
+        index: u32,
+        confirm: &Confirm,
+    ) -> Result<(), ConnectError> {
+        let row = &self.rows[index as usize];
+        let (phase, record) = (row.phase, self.record(index));
+        if !row.flags.has(Flags::IS_ANSWERER) || row.flags.has(Flags::MESSAGE_IS_DUE) {
+            return Err(ConnectError::NotExpected);
+        }
+        if confirm.confirms != (record.peer_qpn, record.nonce) {
+            return Err(ConnectError::OtherConnection);
+        }
+        match (phase, &confirm.given) {
+            (Phase::Agreed, Some(given)) => {
+                self.open(index, Side::Stateful, &with_given(record, Some(given)))
+            }
+            (Phase::Opened, None) if !row.is_stateful() => {
+                self.introduce(now, index, 0);
+                Ok(())
+            }
+            _ => Err(ConnectError::NotExpected),
+        }
+    }
+
+    /// The engine has opened a connection, or has not. `false` if it was not asked to.
+    pub(super) fn opened(
+        &mut self,
+        now: Instant,
+        index: u32,
+        status: WcStatus,
+        (clock, key): (u64, [u8; 16]),
+    ) -> bool {
+        let Some(row) = self.rows.get(index as usize) else { return false };
+        if row.phase != Phase::Opening {
+            // It may have been closed meanwhile.
+            return matches!(row.phase, Phase::Failing(_));
+        }
+        if status != WcStatus::Success {
+            self.end(index, status);
+            return true;
+        }
+        let (is_stateful, is_answerer) = (row.is_stateful(), row.flags.has(Flags::IS_ANSWERER));
+        if !is_stateful {
+            let record = QpRecord { z_clock: clock, key, ..self.record(index) };
+            self.portal.set_record(index, &record);
+        }
+        // Who answers as the stateful side has said all that it has to say.
+        self.set_phase(index, Phase::Opened, !(is_answerer && is_stateful));
+        self.wheel.arm_before(index, now, self.config.set_up_timeout);
+        true
+    }
+}
+
+/// With what the stateless side gives, if the peer is that.
+fn with_given(record: QpRecord, given: Option<&Given>) -> QpRecord {
+    match given {
+        None => record,
+        Some(Given { clock: ZTime(z_clock), key }) => {
+            QpRecord { z_clock: *z_clock, key: *key.expose(), ..record }
+        }
+    }
+}

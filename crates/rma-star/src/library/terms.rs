@@ -1,0 +1,341 @@
+//! The three messages that set up a connection, as octets (ours; the paper says only that the NICs
+//! negotiate, §III-C1). They go over any channel that keeps secrets: one of them has K_c.
+//!
+//! All begin with `StaR`, a version, which of them it is, a role or side, and an octet of 0.
+//! Numbers are big-endian.
+//!
+//! | Offer: 68 octets | Answer: 76 octets | Confirm: 40 octets |
+//! |---|---|---|
+//! | 8 as above: the role that is wanted | 8: the side of who answers | 8: the side of who confirms |
+//! | 16 IPv4 address, mapped, or 0 | 16 address | 4 QPN of who offers |
+//! | 16 IPv6 address, or 0 | 4 PD | 4 nonce of the connection |
+//! | 4 PD | 4 QPN of who answers | 8 Z's clock, or 0 |
+//! | 4 QPN | 4 nonce of who answers | 16 K_c, or 0 |
+//! | 4 nonce | 4 QPN of who offers | |
+//! | 2 longest packet | 4 nonce of who offers | |
+//! | 2 reserved | 2 longest packet | |
+//! | 4 queue depths, send and receive | 2 reserved | |
+//! | 4 connections, stateful | 4 queue depths | |
+//! | 4 threshold | 8 Z's clock, or 0; 16 K_c, or 0 | |
+//!
+//! Clock and key are there if who sends them is the stateless side.
+
+use rma_core::addr::{HostAddr, LocalAddresses};
+use thiserror::Error;
+
+use super::negotiate::{Load, Role, RolesClash};
+use crate::{clock::ZTime, keys::FrameKey, names::Side};
+
+const MAGIC: [u8; 4] = *b"StaR";
+const VERSION: u8 = 1;
+const OFFER: u8 = 1;
+const ANSWER: u8 = 2;
+const CONFIRM: u8 = 3;
+
+/// Why octets are no message of a set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TermsError {
+    /// Too few octets, or too many.
+    #[error("a message of {len} octets, which should have {expected}")]
+    Length {
+        /// How many they are.
+        len: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// They do not begin as messages of a set-up do.
+    #[error("these octets set up nothing")]
+    Magic,
+    /// They are of another version.
+    #[error("version {0} is not spoken here")]
+    Version(u8),
+    /// A field has a value that means nothing.
+    #[error("a field has a value that means nothing")]
+    Field,
+}
+
+/// Why a connection is not set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The queue pair was closed.
+    #[error("there is no such queue pair")]
+    NoSuchQp,
+    /// It has a connection, or is about to have one, and this is not what it waits for.
+    #[error("the queue pair does not wait for that")]
+    NotExpected,
+    /// What came is no message of a set-up.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// What came is about another connection.
+    #[error("the message is about another connection")]
+    OtherConnection,
+    /// Both want the same role.
+    #[error(transparent)]
+    Roles(#[from] RolesClash),
+    /// The hosts have no address of the same family.
+    #[error("the hosts have no address of the same family")]
+    NoAddress,
+    /// The engine does not take what is posted: it stands still. To be tried again.
+    #[error("the engine has not taken what was posted before")]
+    EngineStalled,
+}
+
+/// What each side tells of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) pd: u32,
+    pub(super) qpn: u32,
+    pub(super) nonce: u32,
+    pub(super) packet_len_max: u16,
+    pub(super) depths: [u16; 2],
+}
+
+/// What the stateless side gives the stateful one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) clock: ZTime,
+    pub(super) key: FrameKey,
+}
+
+/// What who connects says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) role: Role,
+    pub(super) addresses: LocalAddresses,
+    pub(super) end: End,
+    pub(super) load: Load,
+}
+
+/// What is answered to an Offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) address: HostAddr,
+    pub(super) end: End,
+    /// QPN and nonce of the Offer.
+    pub(super) answers: (u32, u32),
+    /// If who answers is the stateless side.
+    pub(super) given: Option<Given>,
+}
+
+/// What ends the set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Confirm {
+    /// The QPN of the Offer, and the nonce of the connection: that of its stateless side.
+    pub(super) confirms: (u32, u32),
+    /// If who confirms is the stateless side.
+    pub(super) given: Option<Given>,
+}
+
+/// Any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Terms {
+    Offer(Offer),
+    Answer(Answer),
+    Confirm(Confirm),
+}
+
+/// Writes a message.
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn new(which: u8, code: u8) -> Self {
+        let mut octets = MAGIC.to_vec();
+        octets.extend([VERSION, which, code, 0]);
+        Self(octets)
+    }
+
+    fn put(&mut self, octets: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(octets);
+        self
+    }
+
+    fn address(&mut self, address: Option<HostAddr>) -> &mut Self {
+        self.put(&address.map_or([0; 16], HostAddr::to_octets))
+    }
+
+    fn number(&mut self, number: u32) -> &mut Self {
+        self.put(&number.to_be_bytes())
+    }
+
+    fn lens(&mut self, end: &End) -> &mut Self {
+        let [send, recv] = end.depths;
+        for len in [end.packet_len_max, 0, send, recv] {
+            self.put(&len.to_be_bytes());
+        }
+        self
+    }
+
+    fn given(&mut self, given: Option<&Given>) -> &mut Self {
+        match given {
+            None => self.put(&[0; 24]),
+            Some(given) => self.put(&given.clock.0.to_be_bytes()).put(given.key.expose()),
+        }
+    }
+}
+
+/// Reads a message whose length has been looked at.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], TermsError> {
+        let (&octets, rest) = self.0.split_first_chunk().ok_or(TermsError::Field)?;
+        self.0 = rest;
+        Ok(octets)
+    }
+
+    fn number(&mut self) -> Result<u32, TermsError> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn short(&mut self) -> Result<u16, TermsError> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    /// An address of the family that is wanted, or 0.
+    fn address(&mut self) -> Result<Option<HostAddr>, TermsError> {
+        let octets = self.take()?;
+        let address = HostAddr::from_octets(octets);
+        let ip = address.ip();
+        if octets == [0; 16] {
+            Ok(None)
+        } else if ip.is_unspecified() || ip.is_multicast() {
+            Err(TermsError::Field)
+        } else {
+            Ok(Some(address))
+        }
+    }
+
+    /// The longest packet and the depths of the queues.
+    fn lens(&mut self) -> Result<(u16, [u16; 2]), TermsError> {
+        let packet_len_max = self.short()?;
+        let reserved = self.short()?;
+        let depths = [self.short()?, self.short()?];
+        if reserved == 0 && packet_len_max > 0 {
+            Ok((packet_len_max, depths))
+        } else {
+            Err(TermsError::Field)
+        }
+    }
+
+    fn given(&mut self, side: Side) -> Result<Option<Given>, TermsError> {
+        let clock = ZTime(u64::from_be_bytes(self.take()?));
+        let key: [u8; 16] = self.take()?;
+        match side {
+            Side::Stateless => Ok(Some(Given { clock, key: FrameKey::from_bytes(key) })),
+            Side::Stateful if clock.0 == 0 && key == [0; 16] => Ok(None),
+            Side::Stateful => Err(TermsError::Field),
+        }
+    }
+}
+
+const fn side_of(given: Option<&Given>) -> Side {
+    if given.is_some() { Side::Stateless } else { Side::Stateful }
+}
+
+fn side_from(code: u8) -> Result<Side, TermsError> {
+    match code {
+        0 => Ok(Side::Stateful),
+        1 => Ok(Side::Stateless),
+        _ => Err(TermsError::Field),
+    }
+}
+
+impl Terms {
+    /// The octets of the message.
+    pub(super) fn to_octets(self) -> Vec<u8> {
+        let mut out;
+        match self {
+            Self::Offer(offer) => {
+                out = Writer::new(OFFER, offer.role.code());
+                for is_v4 in [true, false] {
+                    out.address(offer.addresses.iter().find(|it| it.is_ipv4() == is_v4));
+                }
+                out.number(offer.end.pd).number(offer.end.qpn).number(offer.end.nonce);
+                out.lens(&offer.end).number(offer.load.connections).number(offer.load.threshold);
+            }
+            Self::Answer(answer) => {
+                out = Writer::new(ANSWER, side_of(answer.given.as_ref()) as u8);
+                out.address(Some(answer.address));
+                out.number(answer.end.pd).number(answer.end.qpn).number(answer.end.nonce);
+                out.number(answer.answers.0).number(answer.answers.1).lens(&answer.end);
+                out.given(answer.given.as_ref());
+            }
+            Self::Confirm(confirm) => {
+                out = Writer::new(CONFIRM, side_of(confirm.given.as_ref()) as u8);
+                out.number(confirm.confirms.0).number(confirm.confirms.1);
+                out.given(confirm.given.as_ref());
+            }
+        }
+        out.0
+    }
+
+    /// What octets of any kind mean.
+    pub(super) fn parse(octets: &[u8]) -> Result<Self, TermsError> {
+        let mut from = Reader(octets);
+        let short = TermsError::Length { len: octets.len(), expected: 8 };
+        let magic: [u8; 4] = from.take().map_err(|_too_short| short)?;
+        let [version, which, code, reserved] = from.take().map_err(|_too_short| short)?;
+        if magic != MAGIC {
+            return Err(TermsError::Magic);
+        }
+        if version != VERSION {
+            return Err(TermsError::Version(version));
+        }
+        let expected = match which {
+            OFFER => 68,
+            ANSWER => 76,
+            CONFIRM => 40,
+            _ => return Err(TermsError::Field),
+        };
+        if octets.len() != expected {
+            return Err(TermsError::Length { len: octets.len(), expected });
+        }
+        if reserved != 0 {
+            return Err(TermsError::Field);
+        }
+        match which {
+            OFFER => from.offer(code).map(Self::Offer),
+            ANSWER => from.answer(code).map(Self::Answer),
+            _ => {
+                let side = side_from(code)?;
+                let confirms = (from.number()?, from.number()?);
+                Ok(Self::Confirm(Confirm { confirms, given: from.given(side)? }))
+            }
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn offer(&mut self, code: u8) -> Result<Offer, TermsError> {
+        let role = Role::from_code(code).ok_or(TermsError::Field)?;
+        let mut addresses = LocalAddresses::default();
+        for is_v4 in [true, false] {
+            if let Some(address) = self.address()? {
+                if address.is_ipv4() != is_v4 {
+                    return Err(TermsError::Field);
+                }
+                addresses.insert(address);
+            }
+        }
+        if addresses.is_empty() {
+            return Err(TermsError::Field);
+        }
+        let (pd, qpn, nonce) = (self.number()?, self.number()?, self.number()?);
+        let (packet_len_max, depths) = self.lens()?;
+        let end = End { pd, qpn, nonce, packet_len_max, depths };
+        let load = Load { connections: self.number()?, threshold: self.number()? };
+        Ok(Offer { role, addresses, end, load })
+    }
+
+    fn answer(&mut self, code: u8) -> Result<Answer, TermsError> {
+        let side = side_from(code)?;
+        let address = self.address()?.ok_or(TermsError::Field)?;
+        let (pd, qpn, nonce) = (self.number()?, self.number()?, self.number()?);
+        let answers = (self.number()?, self.number()?);
+        let (packet_len_max, depths) = self.lens()?;
+        let end = End { pd, qpn, nonce, packet_len_max, depths };
+        Ok(Answer { address, end, answers, given: self.given(side)? })
+    }
+}

@@ -1,0 +1,249 @@
+//! What applications post and get back: memory, work requests and completions, in verbs' words.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use rma_shm::Region;
+use thiserror::Error;
+
+use crate::{
+    names::{MrId, PdId},
+    verbs::{WcStatus, WqeOp},
+};
+
+/// A memory region of this host as its application has it: `struct ibv_mr`. It keeps the memory.
+#[derive(Clone, Debug)]
+pub struct Mr {
+    id: MrId,
+    pd: PdId,
+    memory: Arc<Region>,
+    span: Range<u64>,
+}
+
+impl Mr {
+    /// The memory region that the engine has registered by this number: `span` of `memory`, in
+    /// bytes, in protection domain `pd`. Whatever is wrong here, the engine does not believe.
+    #[must_use]
+    pub const fn new(id: MrId, pd: PdId, memory: Arc<Region>, span: Range<u64>) -> Self {
+        Self { id, pd, memory, span }
+    }
+
+    /// Its number, which peers name it by.
+    #[must_use]
+    pub const fn id(&self) -> MrId {
+        self.id
+    }
+
+    /// The protection domain that it is of.
+    #[must_use]
+    pub const fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    /// The memory that it is a span of.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<Region> {
+        &self.memory
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.span.end.saturating_sub(self.span.start)
+    }
+
+    /// Whether it has no byte.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `length` bytes from `offset` on. That they are there is checked when they are posted.
+    #[must_use]
+    pub const fn slice(&self, offset: u64, length: u32) -> Sge<'_> {
+        Sge { mr: self, offset, length }
+    }
+
+    /// Copies bytes out of it. `None` if they are not there.
+    pub(super) fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Option<()> {
+        self.memory.copy_out(self.span.start.checked_add(offset)?, bytes).ok()
+    }
+}
+
+/// The local end of a work request: `struct ibv_sge`. The work request has these bytes until it is
+/// complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Sge<'m> {
+    /// The memory region.
+    pub mr: &'m Mr,
+    /// Where in it the bytes begin.
+    pub offset: u64,
+    /// How many there are.
+    pub length: u32,
+}
+
+/// The remote end of a READ or WRITE: `wr.rdma` of a `struct ibv_send_wr`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// The memory region or window, as its host has told.
+    pub mr: MrId,
+    /// Where in it the bytes begin.
+    pub offset: u64,
+}
+
+/// A work request for the send queue: `struct ibv_send_wr`.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'m> {
+    pub(super) wr_id: u64,
+    pub(super) op: WqeOp,
+    pub(super) sge: Sge<'m>,
+    pub(super) remote: Remote,
+    pub(super) immediate: Option<u32>,
+    pub(super) is_inline: bool,
+}
+
+impl<'m> SendWr<'m> {
+    const fn new(wr_id: u64, op: WqeOp, sge: Sge<'m>, remote: Remote) -> Self {
+        Self { wr_id, op, sge, remote, immediate: None, is_inline: false }
+    }
+
+    /// Sends a message, which a RECV of the peer takes: `IBV_WR_SEND`.
+    #[must_use]
+    pub const fn send(wr_id: u64, sge: Sge<'m>) -> Self {
+        Self::new(wr_id, WqeOp::Send, sge, Remote { mr: MrId(0), offset: 0 })
+    }
+
+    /// Writes into memory of the peer: `IBV_WR_RDMA_WRITE`.
+    #[must_use]
+    pub const fn write(wr_id: u64, sge: Sge<'m>, remote: Remote) -> Self {
+        Self::new(wr_id, WqeOp::Write, sge, remote)
+    }
+
+    /// Reads memory of the peer: `IBV_WR_RDMA_READ`.
+    #[must_use]
+    pub const fn read(wr_id: u64, sge: Sge<'m>, remote: Remote) -> Self {
+        Self::new(wr_id, WqeOp::Read, sge, remote)
+    }
+
+    /// With an immediate, for the peer's completion: `IBV_WR_SEND_WITH_IMM`. Of SENDs alone.
+    #[must_use]
+    pub const fn with_imm(mut self, immediate: u32) -> Self {
+        self.immediate = Some(immediate);
+        self
+    }
+
+    /// The bytes travel with the work request, which saves a round trip: `IBV_SEND_INLINE`. At most
+    /// [`INLINE_MAX`](crate::limits::INLINE_MAX) of a SEND or WRITE. Other than with verbs the work
+    /// request still has its bytes until it is complete: they are fetched if they came too late.
+    #[must_use]
+    pub const fn inline(mut self) -> Self {
+        self.is_inline = true;
+        self
+    }
+}
+
+/// A work request for the receive queue: `struct ibv_recv_wr`.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'m> {
+    /// What its completion says.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub sge: Sge<'m>,
+}
+
+/// A completion: `struct ibv_wc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    /// What the work request was called.
+    pub wr_id: u64,
+    /// How it ended. Only with [`WcStatus::Success`] the rest means something.
+    pub status: WcStatus,
+    /// What it was.
+    pub opcode: WqeOp,
+    /// How many bytes were moved.
+    pub byte_len: u32,
+    /// The immediate of the message that a RECV has taken, if it had one.
+    pub imm: Option<u32>,
+    /// The QPN of this host's queue pair, as [`Qpn::to_bits`](crate::names::Qpn::to_bits) gives it.
+    pub qp_num: u32,
+}
+
+impl Wc {
+    /// What polling arrays begin with.
+    pub const EMPTY: Self = Self {
+        wr_id: 0,
+        status: WcStatus::WrFlushErr,
+        opcode: WqeOp::Send,
+        byte_len: 0,
+        imm: None,
+        qp_num: 0,
+    };
+}
+
+/// Why something was not posted. Nothing has happened then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The queue pair was destroyed, or is of another portal.
+    #[error("there is no such queue pair")]
+    NoSuchQp,
+    /// The connection is not set up yet.
+    #[error("the connection of the queue pair is not ready yet")]
+    NotReady,
+    /// The connection has failed or was closed.
+    #[error("the queue pair is in its error state")]
+    QpInError,
+    /// The queue has as many work requests as it was made for.
+    #[error("the queue is full: it was made for {depth} work requests")]
+    QueueFull {
+        /// How many it was made for.
+        depth: u16,
+    },
+    /// The completion queue has no place for one more completion. Poll it.
+    #[error("the completion queue is full: it was made for {capacity} completions")]
+    CqFull {
+        /// How many it was made for.
+        capacity: u32,
+    },
+    /// All slots of the portal are in use.
+    #[error("all slots of the portal are in use: it was made with {slots}")]
+    SlotsFull {
+        /// How many it was made with.
+        slots: u32,
+    },
+    /// The engine does not take what is posted: it stands still.
+    #[error("the engine has not taken what was posted before")]
+    EngineStalled,
+    /// The memory region is of another protection domain than the queue pair.
+    #[error("the memory region is of {of:?}, the queue pair of {qp:?}")]
+    NotInPd {
+        /// That of the memory region.
+        of: PdId,
+        /// That of the queue pair.
+        qp: PdId,
+    },
+    /// The memory region is not so long.
+    #[error("{length} bytes from {offset} on of a memory region of {len}")]
+    OutOfBounds {
+        /// Where the bytes begin.
+        offset: u64,
+        /// How many were asked for.
+        length: u32,
+        /// How many the memory region has.
+        len: u64,
+    },
+    /// A message that is too long.
+    #[error("a message of {length} bytes: it may have {max}")]
+    TooLong {
+        /// How long it is.
+        length: u32,
+        /// How long it may be.
+        max: u32,
+    },
+    /// An immediate, or inline data, of an op that has none.
+    #[error("a {op:?} has no immediate, or no inline data")]
+    NotOfOp {
+        /// The op.
+        op: WqeOp,
+    },
+}
