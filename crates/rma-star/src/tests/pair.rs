@@ -226,7 +226,7 @@ impl FHost {
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) to_z: bool,
-    port: Port,
+    pub(super) port: Port,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -253,6 +253,8 @@ pub(super) struct Pair {
     packets: u64,
     pub(super) fate: Fate,
     again_at: Instant,
+    /// K_c of the connection that was made last.
+    pub(super) key: [u8; 16],
     /// Frames that were sent, by type.
     pub(super) sent: HashMap<u8, u32>,
 }
@@ -306,6 +308,7 @@ impl Pair {
             panic!("the connection is not ready at F: {:?}", self.f.told);
         };
         self.f.told.clear();
+        self.key = key;
     }
 
     fn unconnected(settings: StarConfigBuilder) -> Self {
@@ -345,11 +348,12 @@ impl Pair {
             packets: 0,
             fate: Box::new(|_| vec![LATENCY]),
             again_at: Instant::ZERO + POST_AGAIN,
+            key: [0; 16],
             sent: HashMap::new(),
         }
     }
 
-    fn z_now(&self) -> Instant {
+    pub(super) fn z_now(&self) -> Instant {
         self.now + self.z_ahead
     }
 
