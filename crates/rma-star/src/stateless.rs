@@ -57,6 +57,7 @@ pub(crate) use guard::{close, open};
 use guard::{place_of, qp_verdict, slot_verdict, verdict_of};
 use replay_filter::{Admitted, ReplayFilter};
 
+//= star#II-D-zero-state
 /// The engine's part of stateless processing.
 #[derive(Debug)]
 pub(crate) struct Stateless {

@@ -1,10 +1,13 @@
 //! P5: all memory of a NIC is allocated when it is made. None of it follows the number of peers,
-//! and a full table is an error or a NACK, never growth.
+//! and a full table is an error or a NACK, never growth. S4 in `star`: the stateless side of StaR
+//! keeps nothing of a connection.
 //!
 //! The allocator of this test program counts what each thread asks of it. What it counts is what
 //! [`watch`] watches: what a NIC does, and not what the tests do around it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod star;
 
 use core::{
     alloc::{GlobalAlloc, Layout},
