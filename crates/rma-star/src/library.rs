@@ -59,6 +59,11 @@
 //! # }
 //! ```
 
+/// The program of the page for who knows verbs compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/VERBS.md")]
+struct VerbsPage;
+
 mod connect;
 mod cq;
 mod due;

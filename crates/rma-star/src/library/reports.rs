@@ -16,7 +16,6 @@ use crate::{
 #[derive(Clone, Copy)]
 struct Ended {
     qp: u32,
-    sequence: u32,
     op: WqeOp,
     status: WcStatus,
     byte_len: u32,
@@ -26,17 +25,8 @@ struct Ended {
 impl Verbs {
     pub(super) fn take_report(&mut self, now: Instant, report: Report) {
         let is_sound = match report {
-            Report::Completed {
-                slot,
-                generation,
-                qp,
-                sequence,
-                op,
-                status,
-                byte_len,
-                immediate,
-            } => {
-                let ended = Ended { qp, sequence, op, status, byte_len, immediate };
+            Report::Completed { slot, generation, qp, op, status, byte_len, immediate, .. } => {
+                let ended = Ended { qp, op, status, byte_len, immediate };
                 self.complete(now, (slot, generation), &ended)
             }
             Report::Opened { qp, status, key, clock } => self.opened(now, qp, status, (clock, key)),
@@ -99,10 +89,10 @@ impl Verbs {
         if record.qp() != ended.qp {
             return false;
         }
-        // Whoever reports something else than was posted must not be believed that it was done.
-        let is_same = (record.sequence, record.op()) == (ended.sequence, ended.op);
+        // Whoever reports something else than was posted must not be believed that it was done. The
+        // use of the slot says which it is; a sequence is of no meaning in what comes with data.
         let status = match ended.status {
-            WcStatus::Success if !is_same => WcStatus::RemOpErr,
+            WcStatus::Success if record.op() != ended.op => WcStatus::RemOpErr,
             WcStatus::Success if ended.byte_len > record.length() => WcStatus::LocLenErr,
             status => status,
         };
