@@ -43,8 +43,8 @@ struct Seen {
     /// Z's clock when it was sealed.
     time: ZTime,
     key: FrameKey,
-    /// The copy that it answers.
-    answers: Option<Copy>,
+    /// The copy that it answers, and the number of its frame.
+    answers: Option<(Copy, u32)>,
 }
 
 impl Stateful {
@@ -123,19 +123,39 @@ impl Stateful {
         connection: u16,
         way: Way,
         answer: &ChunkAnswer,
-    ) -> Result<(FrameKey, Option<Copy>), Drop> {
-        let find = || {
-            let sent = self.frames.at(self.frames.find(answer.sequence.0)?);
-            let What::Chunk { work, offset, .. } = sent.what else { return None };
-            let transfer = self.works[work].transfer.as_ref()?;
-            let is_this = sent.connection == connection
+    ) -> Result<(FrameKey, Option<(Copy, u32)>), Drop> {
+        let told = answer.sequence.0;
+        let is_this = |&at: &u16| {
+            let sent = self.frames.at(at);
+            let What::Chunk { work, offset, completes, .. } = sent.what else { return false };
+            let sequence = if completes { self.sequence_of(work) } else { self.frames.number(at) };
+            sent.connection == connection
                 && sent.tries == answer.copy
-                && transfer.way == way
-                && transfer.op == answer.op
-                && offset == answer.chunk_offset;
-            is_this.then_some((transfer.key, Some(sent.copy?)))
+                && sequence == told
+                && offset == answer.chunk_offset
+                && self.works[work]
+                    .transfer
+                    .is_some_and(|transfer| transfer.way == way && transfer.op == answer.op)
+        };
+        // What completes a RECV has that one's place in its queue in place of a number of ours.
+        let found = self.frames.find(told).filter(is_this).or_else(|| {
+            let chunks = &self.connections.at(connection).chunks;
+            chunks.iter(&self.frame_links).find(is_this)
+        });
+        let find = || {
+            let at = found?;
+            let sent = self.frames.at(at);
+            let What::Chunk { work, .. } = sent.what else { return None };
+            let key = self.works[work].transfer.as_ref()?.key;
+            Some((key, Some((sent.copy?, self.frames.number(at)))))
         };
         find().ok_or(Drop::LateOrUnsolicited)
+    }
+
+    /// The place in its queue of the RECV that the message of a work request goes to.
+    pub(super) fn sequence_of(&self, row: u16) -> u32 {
+        let work = &self.works[row];
+        work.partner.map_or(work.sequence, |recv| self.works[recv].sequence)
     }
 
     /// Notes what a frame is opened with.
@@ -143,10 +163,10 @@ impl Stateful {
         let (batch, iv, time) = (&mut self.batch, seen.view.iv(), seen.time);
         batch.set_key(index, seen.key.as_key());
         match (&seen.answers, seen.view.header_len()) {
-            (Some(copy), RDA_HEADER_LEN) => {
+            (Some((copy, _)), RDA_HEADER_LEN) => {
                 expect_answer::<RDA_HEADER_LEN>(batch, index, iv, frame, time, &copy.iv);
             }
-            (Some(copy), _) => {
+            (Some((copy, _)), _) => {
                 expect_answer::<GDA_HEADER_LEN>(batch, index, iv, frame, time, &copy.iv);
             }
             (None, STATE_HEADER_LEN) => {
@@ -212,17 +232,15 @@ impl Stateful {
         payload: &[u8],
     ) {
         // The same answer twice in a batch is taken once.
-        let found = self.frames.find(answer.sequence.0).filter(|&at| {
-            let copy = self.frames.at(at).copy;
-            copy.map(|copy| copy.iv) == seen.answers.map(|copy| copy.iv)
+        let found = seen.answers.and_then(|(copy, number)| {
+            let at = self.frames.find(number)?;
+            (self.frames.at(at).copy?.iv == copy.iv).then_some((at, copy))
         });
-        let Some(frame) = found else {
+        let Some((frame, copy)) = found else {
             host.counters.drop_frame(Drop::LateOrUnsolicited);
             return;
         };
-        let (Some(copy), What::Chunk { work: row, offset, len, completes }) =
-            (seen.answers, &self.frames.at(frame).what)
-        else {
+        let What::Chunk { work: row, offset, len, completes } = &self.frames.at(frame).what else {
             return;
         };
         let (row, offset, len, completes) = (*row, *offset, *len, *completes);

@@ -3,7 +3,9 @@
 //!
 //! A frame is found by the number that it carried and its answer gives back: its place here, and
 //! which use of the place it is. So an answer is known to be of this very frame, and of this very
-//! copy, before its tag is looked at; its tag covers the IV of the copy.
+//! copy, before its tag is looked at; its tag covers the IV of the copy. But what completes a RECV
+//! of Z carries the RECV's place in its queue instead, as Z's application is told that; it is
+//! looked for among the frames of its connection.
 //!
 //! Only one copy is alive. The time to send again is longer than W, so an older copy has expired at
 //! Z before there is another.

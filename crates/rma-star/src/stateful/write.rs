@@ -271,7 +271,11 @@ impl Stateful {
     ) -> bool {
         let at = self.frames.at(frame).connection;
         let now = writing.now;
-        let number = self.frames.number(frame);
+        let number = match &self.frames.at(frame).what {
+            // Z's application is told it with the completion.
+            What::Chunk { work, completes: true, .. } => self.sequence_of(*work),
+            _ => self.frames.number(frame),
+        };
         let wants_answer = self.wants_answer(host, frame);
         // What follows may not fail once the frame has its counter.
         if let Err(gone) = self.fill(host, frame, writing) {

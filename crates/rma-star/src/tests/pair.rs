@@ -125,8 +125,8 @@ impl Application {
             };
             let Report::Completed { byte_len, immediate, .. } = report else { continue };
             let (posted, _) = self.open.remove(&slot).expect("each is reported once");
-            assert_eq!((generation, op), (posted.generation, posted.op));
-            let _ = sequence;
+            let is_told = (generation, sequence, op);
+            assert_eq!(is_told, (posted.generation, posted.sequence, posted.op));
             self.ended.insert(slot, (status, byte_len, immediate));
         }
     }

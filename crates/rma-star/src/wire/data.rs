@@ -125,7 +125,8 @@ pub struct Guide {
     /// How long the chunk is: up to [`CHUNK_LEN_MAX`], and 0 only of an RD that completes a message
     /// of no octets.
     pub chunk_len: u16,
-    /// The WQE's place in its queue. Z gives it back and does not look at it.
+    /// Of an RD that completes a RECV, the RECV's place in its queue, which Z's application is
+    /// told; of any other frame a number of F's. Z gives it back.
     pub sequence: Sequence,
     /// Which copy of the frame it is, counted by F. Z gives it back and does not look at it. Each
     /// copy has an IV of its own, by which its answer is bound to it.
