@@ -101,7 +101,7 @@ use qp::{Flags, Phase, Row};
 use slots::Slots;
 use timers::Wheel;
 
-/// The most completion queues of one [`Verbs`], and the most completions of one of them.
+/// The most completion queues of one [`Verbs`].
 const CQS_MAX: usize = 1 << 16;
 
 /// No queue pair.

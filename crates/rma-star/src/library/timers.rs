@@ -48,8 +48,8 @@ impl Wheel {
     /// Bytes that each timer takes.
     pub(super) const ENTRY_LEN: usize = size_of::<Link>();
 
-    /// Bytes that the wheel takes without its timers.
-    pub(super) const FIXED_LEN: usize = (BUCKETS + 1) * size_of::<u32>() + size_of::<Self>();
+    /// Bytes that its lists take, beside itself and its timers.
+    pub(super) const FIXED_LEN: usize = (BUCKETS + 1) * size_of::<u32>();
 
     pub(super) fn new(entries: u32, tick: Duration) -> Self {
         Self {
