@@ -188,6 +188,13 @@ impl StarPort {
         self.memory.set_qp_word(qp, word);
     }
 
+    /// A connection begins of which nothing has been taken yet.
+    #[inline]
+    pub fn begin_qp(&mut self, qp: u32, word: QpWord) {
+        self.memory.set_taken(qp, Taken::default());
+        self.memory.set_qp_word(qp, word);
+    }
+
     /// Notes what the stateful side has taken, and that it was heard of.
     #[inline]
     pub fn note_taken(&mut self, qp: u32, taken: Taken) {

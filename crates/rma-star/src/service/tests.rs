@@ -596,6 +596,12 @@ fn what_the_stateful_side_has_taken_is_noted_where_the_library_looks() {
     assert_eq!(memory.taken(1), Taken { send: 3, recv: 8 });
     assert_eq!((memory.qp_word(1).heard, memory.qp_word(0).heard), (1, 0));
     assert!(scene.transmit().is_empty());
+    // The next connection of the QP begins anew.
+    for post in [Post::Close { qp: 1 }, Post::Open { qp: 1, is_stateful: false }] {
+        scene.application.post(&post, None).unwrap();
+    }
+    scene.star.take_commands(scene.now);
+    assert_eq!(scene.application.memory().taken(1), Taken::default());
 }
 
 #[test]

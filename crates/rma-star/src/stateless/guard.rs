@@ -67,7 +67,7 @@ pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey
     if qp >= port.memory().qps() {
         return None;
     }
-    port.set_qp_word(qp, QpWord { nonce, era, heard: 0, state: QpState::Open });
+    port.begin_qp(qp, QpWord { nonce, era, heard: 0, state: QpState::Open });
     Some(key)
 }
 
