@@ -175,6 +175,14 @@ fn completions_come_in_posting_order_however_they_are_reported() {
     // A report that comes again, or of a slot that is free, means nothing.
     host.complete(at(1), &posted[0], Success);
     assert_eq!((host.wcs(), host.verbs.strange_reports()), (vec![], 1));
+    // Nor does that of an earlier use of a slot.
+    host.send(at(1), qp, 4).unwrap();
+    let again = host.posted();
+    let earlier = posted.iter().find(|it| it.slot == again.slot).expect("it was used before");
+    host.complete(at(1), &Posted { generation: earlier.generation, ..again }, Success);
+    assert_eq!((host.wcs(), host.verbs.strange_reports()), (vec![], 2));
+    host.complete(at(1), &again, Success);
+    assert_eq!(host.ids(), [(4, Success)]);
 }
 
 //= star#ours-failure-told-late
