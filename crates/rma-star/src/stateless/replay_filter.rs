@@ -69,7 +69,9 @@ impl ReplayFilter {
     /// any finds no room.
     #[must_use]
     pub(crate) fn new(entries: usize, valid_micros: u64, secret: BucketSecret) -> Self {
-        let live_max = units(valid_micros.min(VALID_MICROS_MAX)) + 3;
+        // One more if the expiry is no whole number of units from now, two that entries add, and
+        // one that an expiry of 0 does.
+        let live_max = units(valid_micros.min(VALID_MICROS_MAX)) + 4;
         let buckets = entries.div_ceil(WAYS).next_power_of_two().max(2);
         Self { buckets: vec![Bucket([0; WAYS]); buckets].into_boxed_slice(), live_max, secret }
     }
@@ -197,6 +199,24 @@ mod tests {
         for now in (100_000..4_100_000).step_by(12_345) {
             let fresh = filter.admit(&tag(now), now + 16_000, now);
             assert_eq!(fresh, Admitted::Fresh, "at {now}");
+        }
+    }
+
+    /// However long frames are valid, and wherever in a unit they come.
+    #[test]
+    fn a_second_copy_is_found_at_each_time_of_the_round() {
+        let round = 1_u64 << (16 + UNIT_BITS);
+        for valid in [1, 63, 64, 65, 16_000, 16_001, 16_063, VALID_MICROS_MAX] {
+            let mut filter = ReplayFilter::new(1 << 12, valid, BucketSecret::from_bytes([3; 16]));
+            for expiry in round - 300..round + 200 {
+                let now = expiry - valid;
+                let name = tag(expiry);
+                assert_eq!(filter.admit(&name, expiry, now), Admitted::Fresh, "{valid} {expiry}");
+                for then in [now, expiry - 1] {
+                    let again = filter.admit(&name, expiry, then);
+                    assert_eq!(again, Admitted::Again, "{valid} {expiry} {then}");
+                }
+            }
         }
     }
 
