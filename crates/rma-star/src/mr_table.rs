@@ -93,6 +93,9 @@ pub enum MrError {
         /// How many windows.
         windows: u32,
     },
+    /// No protection domain has that name.
+    #[error("there is no protection domain {0:?}: it was deallocated, or never allocated")]
+    NoSuchPd(PdId),
     /// The span is not within the memory.
     #[error("{len} bytes at {offset} are not within a memory region of {mr_len} bytes")]
     OutOfBounds {

@@ -113,6 +113,13 @@ impl PdTable {
         row.pd.as_ref().filter(|_| u32::from(row.generation) == id.0 >> 16)
     }
 
+    /// The name of the domain in a row; `None` if it is free.
+    #[must_use]
+    pub fn at(&self, row: usize) -> Option<PdId> {
+        let generation = self.rows.get(row).filter(|row| row.pd.is_some())?.generation;
+        Some(PdId(u32::from(generation) << 16 | row as u32))
+    }
+
     /// Which portal has the domain of that name.
     #[must_use]
     pub fn owner(&self, id: PdId) -> Option<u16> {

@@ -128,9 +128,17 @@ impl Star {
         self.portals.attach(port)
     }
 
-    /// Serves a portal no more. Its protection domains are to be deallocated before.
+    /// Serves a portal no more, and ends all its protection domains: its number may be another's
+    /// next, who is to have nothing of it.
     pub fn detach(&mut self, portal: u16) -> Option<StarPort> {
-        self.portals.detach(portal)
+        let port = self.portals.detach(portal)?;
+        for row in 0..self.pds.capacity() {
+            if let Some(pd) = self.pds.at(row).filter(|&pd| self.pds.owner(pd) == Some(portal)) {
+                // There is one, so this cannot fail.
+                let _ = self.dealloc_pd(pd);
+            }
+        }
+        Some(port)
     }
 
     /// A protection domain for a portal: `ibv_alloc_pd`. `key` is its secret, K_p, and new.
@@ -155,7 +163,8 @@ impl Star {
     /// Registers memory in a protection domain: `ibv_reg_mr`.
     ///
     /// # Errors
-    /// [`MrError`]; a protection domain that there is not allows nobody anything.
+    /// [`MrError`]. In a protection domain that there is not nothing is registered: it could be
+    /// another application's one day, which has the same name.
     pub fn reg_mr(
         &mut self,
         pd: PdId,
@@ -163,6 +172,7 @@ impl Star {
         span: Range<u64>,
         access: Access,
     ) -> Result<MrId, MrError> {
+        self.pds.get(pd).ok_or(MrError::NoSuchPd(pd))?;
         self.mrs.register(pd, memory, span, access)
     }
 
@@ -294,6 +304,9 @@ impl Service for Star {
     fn take_commands(&mut self, now: Instant) -> usize {
         let mut taken = 0;
         for portal in 0..self.portals.len() as u16 {
+            if let Some(port) = self.portals.get_mut(portal.into()) {
+                port.begin_turn();
+            }
             for _ in 0..POSTS_PER_PORTAL {
                 if !self.take_post(now, portal) {
                     break;

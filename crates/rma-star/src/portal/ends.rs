@@ -30,11 +30,18 @@ pub struct StarPort {
     memory: StarPortalMemory,
     /// A post that was taken and is not done with: the frame that it needs has no room yet.
     head: Option<(Post, Option<Line>)>,
+    /// How many posts may still come to nothing in this turn.
+    idle_left: u32,
     /// How to wake the application's thread when it sleeps; `None` if it never does.
     sleeper: Option<Bell>,
     /// Whether there were reports since the application's thread was last looked after.
     given: bool,
 }
+
+/// Posts of one portal that may come to nothing in one turn: the others wait for the next one, or
+/// an application that posts nonsense without end would keep its engine from everybody else's work
+/// (P9).
+const IDLE_POSTS: u32 = 32;
 
 /// Makes both ends of a portal for two threads of this process.
 ///
@@ -106,7 +113,15 @@ impl StarPort {
     pub fn new(memory: StarPortalMemory) -> Self {
         let (posts, reports) =
             (memory.posts.clone().into_consumer(), memory.reports.clone().into_producer());
-        Self { posts, reports, memory, head: None, sleeper: None, given: false }
+        Self {
+            posts,
+            reports,
+            memory,
+            head: None,
+            idle_left: IDLE_POSTS,
+            sleeper: None,
+            given: false,
+        }
     }
 
     /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.
@@ -120,14 +135,33 @@ impl StarPort {
         &self.memory
     }
 
+    /// A turn of the engine begins: as many posts as may come to nothing may do so again.
+    #[inline]
+    pub const fn begin_turn(&mut self) {
+        self.idle_left = IDLE_POSTS;
+    }
+
+    /// A post that was [done](StarPort::done) with came to nothing. After too many of them there is
+    /// no next post in this turn.
+    #[inline]
+    pub const fn came_to_nothing(&mut self) {
+        self.idle_left = self.idle_left.saturating_sub(1);
+    }
+
     /// The next post and its inline data, which stays the next until [`StarPort::done`]. Posts that
-    /// say nothing that there is are passed over.
+    /// say nothing that there is are passed over, as long as that is not too many in one turn.
     #[inline]
     pub fn next_post(&mut self) -> Option<(Post, Option<Line>)> {
         while self.head.is_none() {
+            if self.idle_left == 0 {
+                return None;
+            }
             let line = self.posts.pop()?;
             let second = if Post::has_second(&line) { self.posts.pop() } else { None };
             self.head = Post::from_line(&line).map(|post| (post, second));
+            if self.head.is_none() {
+                self.came_to_nothing();
+            }
         }
         self.head
     }

@@ -63,7 +63,7 @@ impl Layout {
 pub struct StarPortalMemory {
     mapping: Arc<Mapping>,
     layout: Layout,
-    pub(super) posts: RingMemory,
+    pub(crate) posts: RingMemory,
     pub(super) reports: RingMemory,
     engine_doorbell: Doorbell,
     application_doorbell: Doorbell,

@@ -16,6 +16,8 @@ use rma_core::{
 use rma_crypto::{OpenJob, SealJob, Text};
 use rma_shm::{Line, Region};
 
+mod attacks;
+
 use super::Star;
 use crate::{
     aad,

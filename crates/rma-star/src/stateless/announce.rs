@@ -89,6 +89,7 @@ impl Announcer {
                     self.first = (portal + 1) % portals;
                     return true;
                 }
+                came_to_nothing(host, portal);
             }
         }
         false
@@ -108,6 +109,13 @@ fn next_post(host: &mut Host<'_>, portal: u16) -> Option<(Post, Option<Line>)> {
 fn done(host: &mut Host<'_>, portal: u16) {
     if let Some(port) = host.portals.get_mut(portal.into()) {
         port.done();
+    }
+}
+
+/// A post was done with, and no frame tells of it.
+fn came_to_nothing(host: &mut Host<'_>, portal: u16) {
+    if let Some(port) = host.portals.get_mut(portal.into()) {
+        port.came_to_nothing();
     }
 }
 
@@ -137,6 +145,8 @@ impl Writer<'_, '_> {
             done(self.host, self.portal);
             if self.admit(&posted) {
                 told.push((posted, inline));
+            } else {
+                came_to_nothing(self.host, self.portal);
             }
             next = if told.len() < most { next_post(self.host, self.portal) } else { None };
         }
@@ -158,7 +168,7 @@ impl Writer<'_, '_> {
         let is_open = guard.state == GuardState::Open;
         let is_same = guard.is_of(posted.generation, posted.qp, word.nonce);
         if posted.again {
-            return is_open && is_same && word.state == QpState::Open;
+            return is_open && is_same && word.state == QpState::Open && is_sound(posted);
         }
         let status = if word.state == QpState::Closed {
             WcStatus::WrFlushErr
@@ -187,14 +197,7 @@ impl Writer<'_, '_> {
 
     /// Whether a work request makes sense, and its local end is its application's to use.
     fn status_of(&self, posted: &Posted) -> WcStatus {
-        let is_sound = posted.length <= MESSAGE_LEN_MAX
-            && posted.offset.checked_add(posted.length.into()).is_some()
-            && posted.remote_offset.checked_add(posted.length.into()).is_some()
-            && (posted.inline_len == 0
-                || (u32::from(posted.inline_len) == posted.length
-                    && usize::from(posted.inline_len) <= INLINE_MAX
-                    && matches!(posted.op, WqeOp::Send | WqeOp::Write)));
-        if !is_sound {
+        if !is_sound(posted) {
             return WcStatus::LocQpOpErr;
         }
         if posted.inline_len > 0 || posted.length == 0 {
@@ -332,6 +335,18 @@ impl Writer<'_, '_> {
         });
         true
     }
+}
+
+/// Whether the fields of a work request go together, so that it can be told at all. To be asked
+/// also of one that is posted again: its application may say something else than the first time.
+fn is_sound(posted: &Posted) -> bool {
+    posted.length <= MESSAGE_LEN_MAX
+        && posted.offset.checked_add(posted.length.into()).is_some()
+        && posted.remote_offset.checked_add(posted.length.into()).is_some()
+        && (posted.inline_len == 0
+            || (u32::from(posted.inline_len) == posted.length
+                && usize::from(posted.inline_len) <= INLINE_MAX
+                && matches!(posted.op, WqeOp::Send | WqeOp::Write)))
 }
 
 /// A work request as it travels.
