@@ -129,8 +129,15 @@ impl Star {
     }
 
     /// Serves a portal no more, and ends all its protection domains: its number may be another's
-    /// next, who is to have nothing of it.
-    pub fn detach(&mut self, portal: u16) -> Option<StarPort> {
+    /// next, who is to have nothing of it. Connections of which this host is the stateful side are
+    /// closed first, which takes until all that they have sent is dead: until then, and for a
+    /// portal that there is not, this returns `None`, and is to be called again. Whoever calls it
+    /// sees to it that nothing is posted meanwhile.
+    pub fn detach(&mut self, now: Instant, portal: u16) -> Option<StarPort> {
+        let (mut host, _, _, stateful) = self.split();
+        if !stateful.leave(&mut host, now, portal) {
+            return None;
+        }
         let port = self.portals.detach(portal)?;
         for row in 0..self.pds.capacity() {
             if let Some(pd) = self.pds.at(row).filter(|&pd| self.pds.owner(pd) == Some(portal)) {

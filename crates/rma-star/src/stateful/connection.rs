@@ -212,6 +212,11 @@ impl Connections {
         self.secret.hash(qpn.to_bits().into()) as usize & (self.buckets.len() - 1)
     }
 
+    /// The connection of a row, if it is in use.
+    pub(super) fn get(&self, at: u16) -> Option<&Connection> {
+        self.rows.get(at)
+    }
+
     /// The row of a QPN of this host.
     pub(super) fn find(&self, qpn: Qpn) -> Option<u16> {
         let bucket = &self.buckets[self.bucket(qpn)];

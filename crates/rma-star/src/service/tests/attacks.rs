@@ -128,7 +128,7 @@ fn a_portal_that_comes_after_another_has_nothing_of_it() {
     let mut scene = Scene::new();
     let record = scene.application.memory().record(1).unwrap();
     let number = scene.connection.qpn_z.portal() as u16;
-    scene.star.detach(number).unwrap();
+    scene.star.detach(scene.now, number).unwrap();
     let (mut next, port) = portal(8, 2).unwrap();
     assert_eq!(scene.star.attach(port), Some(number));
     next.set_record(1, &record);
@@ -186,7 +186,10 @@ fn memory_domain_and_portal_may_go_while_answers_wait() {
     let gone: [fn(&mut Scene); 3] = [
         |scene| drop(scene.star.dereg_mr(scene.mr).unwrap()),
         |scene| scene.star.dealloc_pd(scene.connection.pd).unwrap(),
-        |scene| drop(scene.star.detach(scene.connection.qpn_z.portal() as u16).unwrap()),
+        |scene| {
+            let portal = scene.connection.qpn_z.portal() as u16;
+            drop(scene.star.detach(scene.now, portal).unwrap());
+        },
     ];
     for (number, go) in gone.iter().enumerate() {
         let mut scene = Scene::new();
@@ -284,4 +287,19 @@ fn answers_that_come_and_go_leave_the_table_whole() {
         let answers: usize = (0..8).map(|_| scene.transmit().len()).sum();
         assert_eq!(answers, 64, "seed {seed}");
     }
+}
+
+#[test]
+fn a_portal_takes_its_stateful_connections_along() {
+    let mut scene = Scene::new();
+    let number = scene.connection.qpn_z.portal() as u16;
+    let record = scene.application.memory().record(1).unwrap();
+    let record = QpRecord { peer_qpn: scene.connection.qpn_z.to_bits(), ..record };
+    scene.application.set_record(0, &record);
+    scene.application.post(&Post::Open { qp: 0, is_stateful: true }, None).unwrap();
+    scene.star.take_commands(scene.now);
+    assert_eq!(scene.star.stateful_connections(), 1);
+    // It has sent nothing, so nothing has to die before.
+    assert!(scene.star.detach(scene.now, number).is_some());
+    assert_eq!(scene.star.stateful_connections(), 0);
 }
