@@ -14,7 +14,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Ask, of F, 16 octets: the MR or MW, and 12 octets of 0. Rules, of Z, 48 octets:
+//! Ask, of F, 56 octets: the MR or MW, and 52 octets of 0. Rules, of Z, 48 octets:
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -44,11 +44,14 @@ use crate::{
 /// Octets of initial state.
 pub const INITIAL_LEN: usize = 16;
 
-/// Octets of a question for a rule.
-pub const ASK_LEN: usize = 16;
+/// Octets of a question for a rule: more than its answer has, so that who asks gets no more than he
+/// sends (P10).
+pub const ASK_LEN: usize = 56;
 
 /// Octets of a rule.
 pub const RULE_LEN: usize = 48;
+
+const _: () = assert!(RULE_LEN < ASK_LEN, "an answer is shorter than what it answers");
 
 /// What F must know of Z before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,11 @@ pub fn ask(mr: MrId) -> [u8; ASK_LEN] {
 /// If the payload has another length, or says more.
 pub fn asked(payload: &[u8]) -> Result<MrId, Malformed> {
     let octets: &[u8; ASK_LEN] = whole(payload)?;
-    if octets[4..] == [0; 12] { Ok(MrId(u32_at(octets, 0))) } else { Err(Malformed::Field) }
+    if octets[4..] == [0; ASK_LEN - 4] {
+        Ok(MrId(u32_at(octets, 0)))
+    } else {
+        Err(Malformed::Field)
+    }
 }
 
 /// What F may do with an MR or MW of Z: a row of the paper's whitelist, with the keys that make it
