@@ -65,11 +65,15 @@ impl Verbs {
 
     fn ready(&mut self, now: Instant, index: u32) -> bool {
         let row = self.rows.get(index as usize);
-        let is_expected = row.is_some_and(|row| row.is_stateful() && row.phase == Phase::Opened);
-        if is_expected {
-            self.begin_work(now, index);
+        match row.filter(|row| row.is_stateful()).map(|row| row.phase) {
+            Some(Phase::Opened) => {
+                self.begin_work(now, index);
+                true
+            }
+            // It was closed meanwhile.
+            Some(Phase::Failing(_)) => true,
+            _ => false,
         }
-        is_expected
     }
 
     /// Work may be posted from now on.
