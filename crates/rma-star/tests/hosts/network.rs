@@ -57,7 +57,7 @@ pub(crate) const fn host_of(address: HostAddr) -> usize {
 
 /// What happens at a host, or to hosts.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum Happening {
     /// A frame arrives.
     Arrival(Packet),
     /// A message of a set-up arrives at this end of a connection.
@@ -92,7 +92,7 @@ pub(crate) struct Network {
     random: Random,
     pub(crate) faults: Faults,
     latency: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: BTreeMap<(u64, u64), Happening>,
     scheduled: u64,
     recorded: Vec<Packet>,
     cuts: Vec<([usize; 2], u64)>,
@@ -120,13 +120,13 @@ impl Network {
         self.cuts.clear();
     }
 
-    pub(crate) fn schedule(&mut self, at: u64, event: Event) {
+    pub(crate) fn schedule(&mut self, at: u64, event: Happening) {
         self.scheduled += 1;
         self.events.insert((at, self.scheduled), event);
     }
 
     /// The next thing that happens, not after `end`.
-    pub(crate) fn next(&mut self, end: u64) -> Option<(u64, Event)> {
+    pub(crate) fn next(&mut self, end: u64) -> Option<(u64, Happening)> {
         let first = self.events.first_entry()?;
         let at = first.key().0;
         (at <= end).then(|| (at, first.remove()))
@@ -139,7 +139,7 @@ impl Network {
     /// A message of a set-up.
     pub(crate) fn tell(&mut self, now: u64, connection: usize, end: usize, octets: Vec<u8>) {
         let at = now + self.latency + self.random.below(MILLI);
-        self.schedule(at, Event::Message { connection, end, octets });
+        self.schedule(at, Happening::Message { connection, end, octets });
     }
 
     /// A frame is sent.
@@ -175,7 +175,7 @@ impl Network {
             let late = if jitter > 0 { random.below(jitter) } else { 0 };
             self.scheduled += 1;
             let at = now + self.latency + late;
-            self.events.insert((at, self.scheduled), Event::Arrival(packet));
+            self.events.insert((at, self.scheduled), Happening::Arrival(packet));
         }
     }
 }

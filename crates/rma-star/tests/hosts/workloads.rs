@@ -417,7 +417,7 @@ impl World {
         assert_eq!(wc.opcode, op, "{what}");
         let it = &mut self.connections[connection];
         it.ends[end].queues[usize::from(op.is_recv())].complete(wc.wr_id, wc.status);
-        *self.statuses.entry(format!("{op:?} {:?}", wc.status)).or_default() += 1;
+        *self.seen.entry(format!("{op:?} {:?}", wc.status)).or_default() += 1;
         let is_success = wc.status == WcStatus::Success;
         self.check_remote(&wr, is_success, &what);
         let it = &mut self.connections[connection];

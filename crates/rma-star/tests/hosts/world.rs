@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use rma_star::{
     config::Framing,
+    counters::Event,
     library::{QpConfig, QpState, Role},
 };
 
 use crate::{
     host::{Host, HostSettings, address, bound, buffers, settings},
-    network::{Event, Faults, MICRO, MILLI, Network, Packet, Random, host_of},
+    network::{Faults, Happening, MICRO, MILLI, Network, Packet, Random, host_of},
     oracle::Queue,
     workloads::{Connection, End, Kind, Wr},
 };
@@ -40,7 +41,8 @@ pub(crate) struct World {
     pub(crate) think: u64,
     /// Whether some do what is not allowed.
     pub(crate) forbidden: bool,
-    pub(crate) statuses: BTreeMap<String, u64>,
+    /// How often what has happened: how work requests have ended, and what hosts have counted.
+    pub(crate) seen: BTreeMap<String, u64>,
     replacements: usize,
     calls: usize,
     /// Within this everything ends whose peer is dead (S1).
@@ -88,7 +90,7 @@ impl World {
             is_winding_down: false,
             think: random.pick(&[0, 20 * MICRO, 2 * MILLI]),
             forbidden: random.below(3) == 0,
-            statuses: BTreeMap::new(),
+            seen: BTreeMap::new(),
             replacements: REPLACEMENTS,
             calls: 4 + random.below(30) as usize,
             bound,
@@ -136,19 +138,20 @@ impl World {
 
     fn plan_mishaps(&mut self) {
         let hosts = self.hosts.len() as u64;
-        for _ in 0..self.random.below(6) {
-            let at = self.random.below(60 * MILLI);
+        for _ in 0..self.random.below(8) {
+            let within = self.random.pick(&[3, 60]);
+            let at = self.random.below(within * MILLI);
             let host = self.random.below(hosts) as usize;
             let times = [MILLI, 15 * MILLI, 60 * MILLI, 700 * MILLI, 2 * self.bound];
             let nanos = self.random.pick(&times);
             let event = match self.random.below(8) {
-                0..3 => Event::Pause { host, nanos },
-                3 => Event::Kill { host },
+                0..3 => Happening::Pause { host, nanos },
+                3 => Happening::Kill { host },
                 4 => {
                     let other = (host + 1) % hosts as usize;
-                    Event::Cut { hosts: [host, other], nanos: nanos.min(self.bound) }
+                    Happening::Cut { hosts: [host, other], nanos: nanos.min(self.bound) }
                 }
-                _ => Event::Close { draw: self.random.next() },
+                _ => Happening::Close { draw: self.random.next() },
             };
             self.network.schedule(at, event);
         }
@@ -209,7 +212,7 @@ impl World {
         let at = at.max(it.busy_until);
         if at < it.turn_at {
             it.turn_at = at;
-            self.network.schedule(at, Event::Turn { host });
+            self.network.schedule(at, Happening::Turn { host });
         }
     }
 
@@ -249,32 +252,32 @@ impl World {
         self.turn_soon(host, self.now + MICRO);
     }
 
-    fn happens(&mut self, event: Event) {
+    fn happens(&mut self, event: Happening) {
         match event {
-            Event::Arrival(packet) => self.arrives(packet),
-            Event::Message { connection, end, octets } => {
+            Happening::Arrival(packet) => self.arrives(packet),
+            Happening::Message { connection, end, octets } => {
                 let host = self.connections[connection].ends[end].host;
                 self.hosts[host].messages.push_back((connection, end, octets));
                 self.turn_soon(host, self.now);
             }
-            Event::Turn { host } => {
+            Happening::Turn { host } => {
                 if self.hosts[host].turn_at == self.now {
                     self.hosts[host].turn_at = u64::MAX;
                     self.turn(host);
                 }
             }
-            Event::Kill { host } => {
+            Happening::Kill { host } => {
                 self.kill(host);
                 self.turn_soon(host, self.now);
             }
-            Event::Pause { host, nanos } => {
+            Happening::Pause { host, nanos } => {
                 let it = &mut self.hosts[host];
                 it.busy_until = it.busy_until.max(self.now + nanos);
                 it.turn_at = u64::MAX;
                 self.turn_soon(host, self.now);
             }
-            Event::Cut { hosts, nanos } => self.network.cut(hosts, self.now + nanos),
-            Event::Close { draw } => self.close(draw),
+            Happening::Cut { hosts, nanos } => self.network.cut(hosts, self.now + nanos),
+            Happening::Close { draw } => self.close(draw),
         }
     }
 
@@ -440,6 +443,10 @@ impl World {
         }
         for host in &self.hosts {
             assert_eq!(host.star.stateful_connections(), 0, "of host {:?}", host.name());
+            for event in Event::ALL {
+                let count = host.star.counters().events(event);
+                *self.seen.entry(format!("{event:?}")).or_default() += count;
+            }
             for application in &host.applications {
                 application.memory.check();
                 let strange = application.verbs.strange_reports();
@@ -458,7 +465,7 @@ impl World {
             self.network.carried,
             self.turns,
             self.now / MILLI,
-            self.statuses,
+            self.seen,
             self.network.faults,
         )
     }
