@@ -21,7 +21,8 @@ use rma_xdp::{
 
 use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run, take};
 use crate::{
-    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
+    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, one_way::pause,
+    pair::Pair,
 };
 
 /// A ring that several receivers of the client read, and the server stores into.
@@ -139,11 +140,15 @@ impl Broadcast {
         run(pair, server, wrong, |client| {
             let mut latencies = Latencies::new();
             for number in 1..=warm_up + count {
-                wanted.store(number, Release);
+                // The receivers go on looking meanwhile.
+                let begin = client.clock.now() + pause(number);
                 while taken.iter().any(|taken| *taken < number) {
                     check(wrong, interrupt)?;
                     client.host.turn();
                     let now = client.clock.now();
+                    if now >= begin {
+                        wanted.store(number, Release);
+                    }
                     from.link.poll(now);
                     for (receiver, taken) in receivers.iter_mut().zip(&mut taken) {
                         receiver.poll(&mut from.link, now).map_err(|error| failed(&error))?;
