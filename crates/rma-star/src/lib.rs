@@ -18,6 +18,9 @@
 //! | module | knows | does not know |
 //! |---|---|---|
 //! | [`library`] | the application's side: queue pairs, completions, timers, set-up | engines, keys of data |
+//! | [`service`] | whose a post or a frame is: both kinds of processing as one service | what they do |
+//! | `stateless`, `stateful` | what each side's engine does with frames and posts | each other |
+//! | [`pd_table`], [`mr_table`] | protection domains, memory regions and windows of this host | frames |
 //! | [`portal`] | what application and engine share: posts, reports, the words of connections | frames, keys |
 //! | [`wire`] | frames, octet by octet | who sends them, who takes them, where their keys lie |
 //! | [`keys`], [`aad`] | which key a frame is under, and what its tag covers | tables, who may have it |
