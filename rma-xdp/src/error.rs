@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
 use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
+use rma_star::config::StarConfigError;
 use thiserror::Error;
 
 #[cfg(feature = "xdp")]
@@ -38,6 +39,9 @@ pub enum HostError {
     /// A setting of the NIC cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A setting of StaR cannot work.
+    #[error(transparent)]
+    StarConfig(#[from] StarConfigError),
     /// A region could not be registered, or is not.
     #[error(transparent)]
     Region(#[from] RegionError),

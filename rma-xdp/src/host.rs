@@ -27,6 +27,11 @@ use rma_core::{
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
+use rma_star::{
+    config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder, StarPlace},
+    counters::StarCounters,
+    service::Star,
+};
 
 use crate::{
     device::{
@@ -36,7 +41,7 @@ use crate::{
     engine::{
         housekeeping::Housekeeping,
         inline::InlineEngine,
-        services::{self, HostEngine},
+        services::{self, HostEngine, Stacks},
         thread::{EngineThread, ThreadConfig},
     },
     error::HostError,
@@ -75,8 +80,17 @@ pub struct HostConfig {
     /// The host's addresses, at most one of each family. Empty: for AF_XDP, the interface's first
     /// address of each family.
     pub addresses: Vec<HostAddr>,
-    /// The UDP port, the same for all hosts of a deployment.
+    /// The UDP port of 1RMA, the same for all hosts of a deployment.
     pub port: u16,
+    /// What StaR is set to ([`crate::star`]), which every queue's engine serves beside 1RMA then.
+    /// Default: `None`, 1RMA alone.
+    pub star: Option<StarConfigBuilder>,
+    /// The UDP port of what goes to StaR's stateless processing, the same for all hosts of a
+    /// deployment. Default: 10474.
+    pub stateless_port: u16,
+    /// The UDP port of what goes to StaR's stateful processing, the same for all hosts of a
+    /// deployment. Default: 10475.
+    pub stateful_port: u16,
     /// PID_initiator of this host's portals. Default: this process's.
     pub pid: Pid,
     /// The core that an engine thread is pinned to. Default: none.
@@ -114,6 +128,9 @@ impl HostConfig {
             device,
             addresses,
             port: DEFAULT_PORT,
+            star: None,
+            stateless_port: STATELESS_PORT.0,
+            stateful_port: STATEFUL_PORT.0,
             pid: Pid(std::process::id()),
             core: None,
             idle: IdlePolicy::default(),
@@ -207,6 +224,8 @@ pub type InlineHost = HostOf<InlineEngine>;
 #[derive(Debug)]
 struct ShardState {
     counters: Arc<NicCounters>,
+    /// What StaR counts, where the engine serves it.
+    star: Option<Arc<StarCounters>>,
     iv_blocks: IvBlocks,
 }
 
@@ -273,16 +292,32 @@ impl<P: ControlPath> HostOf<P> {
         config: HostConfig,
         mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
-        let ports = services::ports(config.port);
+        let of_star = config.star.map(|_| [config.stateless_port, config.stateful_port]);
+        let ports = services::ports(config.port, of_star);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
+        let HostConfig { star, stateless_port, stateful_port, .. } = config;
         let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, &ports)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
         let (mut shards, mut engines) = (Vec::new(), Vec::new());
         let mut receive_len_max = ReceiveLenMax::default();
         for backend in backends {
             let (iv_blocks, block) = IvBlocks::open(counter.clone(), nic.counter_start, user)?;
-            let bucket_secret = random_bucket_secret()?;
             receive_len_max = backend.receive_len_max();
+            let bucket_secret = random_bucket_secret()?;
+            let (block, star) = match star {
+                None => (block, None),
+                Some(star) => {
+                    let secret = random_bucket_secret()?;
+                    let (block, of_star) = block.halves();
+                    let place = StarPlace::at(addresses).with(|it| {
+                        it.stateless_port = Port(stateless_port);
+                        it.stateful_port = Port(stateful_port);
+                        it.receive_len_max = receive_len_max;
+                        it.secret = secret;
+                    });
+                    (block, Some(Star::with_aead(star.build(place)?, of_star, aead)))
+                }
+            };
             let place = NicPlace::at(addresses).with(|it| {
                 it.port = Port(port);
                 (it.counter_start, it.counter_end) = (block.first(), block.end());
@@ -290,8 +325,11 @@ impl<P: ControlPath> HostOf<P> {
                 it.bucket_secret = bucket_secret;
             });
             let nic = Nic::with_aead(nic.build(place)?, aead);
-            shards.push(ShardState { counters: nic.counters().clone(), iv_blocks });
-            engines.push(HostEngine::new(OneRma::new(nic), backend, TscClock::new()));
+            let counters = nic.counters().clone();
+            let of_star = star.as_ref().map(|star| star.counters().clone());
+            shards.push(ShardState { counters, star: of_star, iv_blocks });
+            let stacks = Stacks::new(OneRma::new(nic), star);
+            engines.push(HostEngine::new(stacks, backend, TscClock::new()));
         }
         let shards: Box<[ShardState]> = shards.into();
         tracing::info!(
@@ -307,9 +345,10 @@ impl<P: ControlPath> HostOf<P> {
         }
         let (mut reached, mut cells) = (Vec::new(), Vec::new());
         let mut first_slot = 0;
-        for (engine, ShardState { counters, iv_blocks }) in engines.into_iter().zip(&shards) {
+        for (engine, ShardState { counters, star, iv_blocks }) in engines.into_iter().zip(&shards) {
             let path = start(engine, Housekeeping::new(iv_blocks.supply()))?;
-            cells.push(ShardCells { counters: counters.clone(), life: path.life() });
+            let (counters, star) = (counters.clone(), star.clone());
+            cells.push(ShardCells { counters, star, life: path.life() });
             let slots: u16 =
                 nic.command_slots.try_into().expect("checked by the NIC's configuration");
             let slots = first_slot..first_slot + slots;

@@ -123,12 +123,22 @@ pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays};
+pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, StarTotals};
 pub use random::random_region_key;
 
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
 #[doc(inline)]
 pub use rma_channel as channel;
+
+/// StaR, the host's second service: reliable connections whose state lives on the side that has few
+/// ([`HostConfig::star`]). What of `rma-star` a user meets.
+pub mod star {
+    #[doc(inline)]
+    pub use rma_star::{
+        config::{Framing, StarConfigBuilder, StarConfigError},
+        counters::{Drop, Event},
+    };
+}
 
 #[doc(inline)]
 pub use rma_app::{

@@ -30,6 +30,7 @@ use rma_core::{
     outcome::Verdict,
     packet::sizes::PacketSizes,
 };
+use rma_star::counters::{Drop as StarDrop, Event as StarEvent, StarCounters};
 
 use crate::{
     device::{
@@ -74,6 +75,8 @@ pub struct Metrics {
     pub not_sent: Box<[(NotSent, u64)]>,
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
+    /// What StaR counts, where the host serves it.
+    pub star: Option<StarTotals>,
     /// Who sent a frame of another version of the wire format last, as the packet said: `None` if
     /// nobody has. Such hosts get no answer, and are to be found by their administrators; how many
     /// frames they have sent is among `drops`, as [`DropReason::Version`].
@@ -133,6 +136,29 @@ pub struct NicTotals {
     pub posts_refused: u64,
 }
 
+/// The counters of StaR, of all engines together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StarTotals {
+    /// Received frames that died, by reason.
+    pub drops: Box<[(StarDrop, u64)]>,
+    /// What else has happened, and how often.
+    pub events: Box<[(StarEvent, u64)]>,
+}
+
+impl StarTotals {
+    /// `None` if no engine serves StaR.
+    fn of(shards: &[ShardCells]) -> Option<Self> {
+        let counters = || shards.iter().filter_map(|shard| shard.star.as_deref());
+        counters().next()?;
+        let sum = |count: &dyn Fn(&StarCounters) -> u64| counters().map(count).sum();
+        Some(Self {
+            drops: StarDrop::ALL.map(|reason| (reason, sum(&|it| it.drops(reason)))).into(),
+            events: StarEvent::ALL.map(|event| (event, sum(&|it| it.events(event)))).into(),
+        })
+    }
+}
+
 /// The delays of one type of op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -162,6 +188,8 @@ pub struct MetricsSource {
 #[derive(Clone, Debug)]
 pub(crate) struct ShardCells {
     pub(crate) counters: Arc<NicCounters>,
+    /// What StaR counts, where the engine serves it.
+    pub(crate) star: Option<Arc<StarCounters>>,
     pub(crate) life: Life,
 }
 
@@ -221,6 +249,7 @@ impl MetricsSource {
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
                 posts_refused: self.sum(NicCounters::posts_refused),
             },
+            star: StarTotals::of(shards),
             other_version: shards.iter().find_map(|shard| shard.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),

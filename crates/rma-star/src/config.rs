@@ -129,6 +129,8 @@ impl StarPlace {
     }
 }
 
+rma_core::settings!(StarConfigBuilder, StarPlace);
+
 /// A setting that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

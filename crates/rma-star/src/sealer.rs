@@ -45,6 +45,10 @@ impl Sealer {
         self.counter.left() > 0
     }
 
+    pub(crate) const fn counter(&self) -> &IvCounter {
+        &self.counter
+    }
+
     pub(crate) const fn counter_mut(&mut self) -> &mut IvCounter {
         &mut self.counter
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rma_core::{
     addr::LocalAddresses,
-    backend::{BATCH, RxFrame, TxFrame},
+    backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
     crypto::{CounterBlock, IvCounter},
     error::DropReason,
     packet::Tail,
@@ -23,7 +23,7 @@ use rma_crypto::{AeadProvider, fastest};
 use rma_shm::Region;
 
 use crate::{
-    config::StarConfig,
+    config::{StarConfig, StarConfigError, StarPlace},
     counters::{Drop, Event, StarCounters},
     host::{Host, z_time},
     keys::PdKey,
@@ -92,10 +92,26 @@ impl Star {
         &self.config
     }
 
+    /// Follows a device whose MTU has changed.
+    ///
+    /// # Errors
+    /// If the shortest frame no longer fits. Then nothing changes.
+    pub fn set_receive_len_max(&mut self, receive: ReceiveLenMax) -> Result<(), StarConfigError> {
+        let place = StarPlace { receive_len_max: receive, ..*self.config.place() };
+        self.config = self.config.settings().build(place)?;
+        Ok(())
+    }
+
     /// What is counted.
     #[must_use]
     pub const fn counters(&self) -> &Arc<StarCounters> {
         &self.counters
+    }
+
+    /// The message counter.
+    #[must_use]
+    pub const fn counter(&self) -> &IvCounter {
+        self.sealer.counter()
     }
 
     /// The message counter, to give it blocks.

@@ -98,6 +98,12 @@ impl CounterBlock {
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Two blocks of half of the values each, the lower ones first.
+    pub const fn halves(self) -> (Self, Self) {
+        let middle = self.first + self.len() / 2;
+        (Self::new(self.first, middle), Self::new(middle, self.end))
+    }
 }
 
 /// The ascending message counter of one engine.
@@ -180,6 +186,14 @@ mod tests {
         assert_ne!(base, Iv::new(Direction::ToInitiator, EngineId(1), 2));
         assert_ne!(base, Iv::new(Direction::ToResponder, EngineId(2), 2));
         assert_ne!(base, Iv::new(Direction::ToResponder, EngineId(1), 3));
+    }
+
+    #[test]
+    fn the_halves_of_a_block_share_no_value_and_lose_none() {
+        for (first, middle, end) in [(4, 6, 8), (4, 5, 7), (4, 4, 5), (4, 4, 4)] {
+            let expected = (CounterBlock::new(first, middle), CounterBlock::new(middle, end));
+            assert_eq!(CounterBlock::new(first, end).halves(), expected);
+        }
     }
 
     #[test]

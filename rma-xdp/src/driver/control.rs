@@ -17,10 +17,11 @@ use rma_core::{
     addr::Pid,
     error::RegionError,
     nic::{RegionEntry, RegionTable},
-    one_rma::OneRma,
     portal::{Bell, PortalPort},
     region::RegionId,
+    time::Instant,
 };
+use rma_star::service::Star;
 
 use super::ledger::Ledger;
 use crate::error::HostError;
@@ -41,7 +42,7 @@ pub(crate) trait Question: Debug + Send + Sized + 'static {
     fn settle(answer: Self::Answer, everywhere: bool, ledger: &mut Ledger);
 }
 
-/// What of an engine questions are about: 1RMA as it serves that.
+/// What of an engine questions are about: its services, as the driver reaches them.
 pub(crate) trait EngineSide {
     /// Its NIC's regions.
     fn regions(&mut self) -> &mut RegionTable;
@@ -54,27 +55,10 @@ pub(crate) trait EngineSide {
 
     /// Gives a portal back whose ops are over. `None` while some are in flight.
     fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;
-}
 
-impl EngineSide for OneRma {
-    fn regions(&mut self) -> &mut RegionTable {
-        self.nic_mut().regions_mut()
-    }
-
-    fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
-        self.nic_mut().deregister(region)
-    }
-
-    fn attach(&mut self, port: PortalPort, pid: Pid) {
-        self.nic_mut().configure_slots(port.slots().clone(), Some(pid));
-        self.attach(port);
-    }
-
-    fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
-        let port = self.detach(slots)?;
-        self.nic_mut().configure_slots(slots.clone(), None);
-        Some(port)
-    }
+    /// StaR, if the engine serves it, and the engine's time.
+    #[expect(dead_code, reason = "questions about StaR need it")]
+    fn star(&mut self) -> Option<(&mut Star, Instant)>;
 }
 
 /// The driver's end of the way to one engine.

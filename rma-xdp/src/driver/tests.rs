@@ -6,7 +6,9 @@ use rma_core::{
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::RegionId,
+    time::Instant,
 };
+use rma_star::service::Star;
 
 use super::{
     control::{AnyCall, Call, EngineSide, Question, Unanswered},
@@ -53,6 +55,10 @@ impl EngineSide for TestSide {
         }
         let index = self.ports.iter().position(|port| port.slots() == slots);
         Some(self.ports.remove(index.expect("attached")))
+    }
+
+    fn star(&mut self) -> Option<(&mut Star, Instant)> {
+        None
     }
 }
 

@@ -7,7 +7,7 @@ use rma_core::portal::Bell;
 
 use super::{
     housekeeping::Housekeeping,
-    services::{HostEngine, HostService},
+    services::{HostEngine, HostService, Side},
 };
 use crate::{
     driver::control::{AnyCall, ControlPath, Question, Unanswered},
@@ -40,7 +40,7 @@ impl ControlPath for InlineEngine {
     }
 
     fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
-        Ok(question.answer(self.engine.service_mut()))
+        Ok(question.answer(&mut Side::of(&mut self.engine)))
     }
 
     fn go_on(&mut self) -> bool {

@@ -1,24 +1,167 @@
 //! What a host serves: which services its engines have, and on which ports.
 //!
-//! A service more is one of [`Services`] (two stand beside each other in a
-//! [`Both`](rma_core::service::Both)), has a port of its own among those that the device is opened
-//! with, and does its part of the housekeeping as a [`HostService`]. The host makes it when it
-//! opens, and what the driver asks of 1RMA goes on past it (`EngineSide`).
+//! A service more is one of [`Stacks`] (two stand beside each other in a [`Both`]), has ports of
+//! its own among those that the device is opened with, and does its part of the housekeeping as a
+//! [`HostService`]. The host makes it when it opens, and the driver reaches it past the others
+//! ([`EngineSide`]).
+
+use core::ops::Range;
 
 use rma_app::TscClock;
-use rma_core::{engine::Engine, nic::ReceiveLenMax, one_rma::OneRma, port::Port, service::Service};
+use rma_core::{
+    addr::{LocalAddresses, Pid},
+    backend::{RxFrame, TxFrame},
+    engine::Engine,
+    error::{DropReason, RegionError},
+    nic::{ReceiveLenMax, RegionEntry, RegionTable},
+    one_rma::OneRma,
+    packet::Tail,
+    port::Port,
+    portal::PortalPort,
+    quantum::Quantum,
+    region::RegionId,
+    service::{Both, Service},
+    time::{Clock, Instant},
+};
+use rma_star::service::Star;
 
-use crate::{device::backend::AnyBackend, iv_blocks::BlockSupply};
-
-/// The services of a host.
-pub(crate) type Services = OneRma;
+use crate::{
+    device::backend::{AnyBackend, HostBackend},
+    driver::control::EngineSide,
+    iv_blocks::BlockSupply,
+};
 
 /// An engine of a host.
-pub(crate) type HostEngine<B = AnyBackend> = Engine<B, TscClock, Services>;
+pub(crate) type HostEngine<B = AnyBackend> = Engine<B, TscClock, Stacks>;
 
-/// The UDP ports that the services of a host listen on, of which 1RMA has `one_rma`.
-pub(crate) fn ports(one_rma: u16) -> Vec<Port> {
-    vec![Port(one_rma)]
+/// The services of an engine (StaR figure 6: stacks side by side). One branch for each stage of a
+/// turn, and nothing for each frame: a host without StaR pays no more for there being such.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an engine has one, and 1RMA alone is to have no pointer to follow"
+)]
+pub(crate) enum Stacks {
+    /// 1RMA alone.
+    OneRma(OneRma),
+    /// StaR beside it.
+    WithStar(Box<Both<OneRma, Star>>),
+}
+
+impl Stacks {
+    /// These services.
+    pub(crate) fn new(one_rma: OneRma, star: Option<Star>) -> Self {
+        match star {
+            None => Self::OneRma(one_rma),
+            Some(star) => Self::WithStar(Box::new(Both::new(one_rma, star))),
+        }
+    }
+
+    const fn one_rma_mut(&mut self) -> &mut OneRma {
+        match self {
+            Self::OneRma(one_rma) => one_rma,
+            Self::WithStar(both) => &mut both.first,
+        }
+    }
+}
+
+/// The UDP ports that the services of a host listen on: that of 1RMA, and those of StaR if it is
+/// served.
+pub(crate) fn ports(one_rma: u16, star: Option<[u16; 2]>) -> Vec<Port> {
+    core::iter::once(one_rma).chain(star.into_iter().flatten()).map(Port).collect()
+}
+
+/// Does the same with whichever services there are.
+macro_rules! whichever {
+    ($stacks:expr, $services:ident => $does:expr) => {
+        match $stacks {
+            Stacks::OneRma($services) => $does,
+            Stacks::WithStar($services) => $does,
+        }
+    };
+}
+
+impl Service for Stacks {
+    fn addresses(&self) -> &LocalAddresses {
+        whichever!(self, services => services.addresses())
+    }
+
+    fn serves(&self, port: Port) -> bool {
+        whichever!(self, services => services.serves(port))
+    }
+
+    fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason> {
+        whichever!(self, services => services.frame_len(port, octets))
+    }
+
+    fn note_packet(&mut self, port: Port, frames: usize) {
+        whichever!(self, services => services.note_packet(port, frames));
+    }
+
+    fn drop_tail(&mut self, port: Port, tail: Tail) {
+        whichever!(self, services => services.drop_tail(port, tail));
+    }
+
+    fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        whichever!(self, services => services.handle_frames(now, clock, frames));
+    }
+
+    fn take_commands(&mut self, now: Instant) -> usize {
+        whichever!(self, services => services.take_commands(now))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        whichever!(self, services => services.handle_timeout(now));
+    }
+
+    fn complete(&mut self) -> usize {
+        whichever!(self, services => services.complete())
+    }
+
+    fn latency_class_seen_at(&self) -> Option<Instant> {
+        whichever!(self, services => services.latency_class_seen_at())
+    }
+
+    fn frames_waiting(&self) -> usize {
+        whichever!(self, services => services.frames_waiting())
+    }
+
+    fn gathers(&self, now: Instant) -> bool {
+        whichever!(self, services => services.gathers(now))
+    }
+
+    fn poll_transmits(
+        &mut self,
+        now: Instant,
+        frames: &mut [TxFrame<'_>],
+        quantum: &mut Quantum,
+    ) -> usize {
+        whichever!(self, services => services.poll_transmits(now, frames, quantum))
+    }
+
+    fn wants_transmit(&self) -> bool {
+        whichever!(self, services => services.wants_transmit())
+    }
+
+    fn wake_sleepers(&mut self) {
+        whichever!(self, services => services.wake_sleepers());
+    }
+
+    fn announce_sleep(&self) {
+        whichever!(self, services => services.announce_sleep());
+    }
+
+    fn awake(&self) {
+        whichever!(self, services => services.awake());
+    }
+
+    fn is_idle(&self) -> bool {
+        whichever!(self, services => services.is_idle())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        whichever!(self, services => services.poll_timeout())
+    }
 }
 
 /// What an engine thread needs of a service beyond serving it: cold work, between turns.
@@ -53,6 +196,108 @@ impl HostService for OneRma {
         if receive != self.nic().config().place().receive_len_max {
             // Too small an MTU changes nothing: what arrives may still fit.
             let _ = self.nic_mut().set_receive_len_max(receive);
+        }
+    }
+}
+
+impl HostService for Star {
+    fn is_starved(&self) -> bool {
+        self.counter().left() == 0
+    }
+
+    fn refill(&mut self, supply: &BlockSupply) {
+        supply.turn(self.counter_mut());
+    }
+
+    fn publish_gauges(&self) {}
+
+    fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
+        if receive != self.config().place().receive_len_max {
+            // As above.
+            let _ = self.set_receive_len_max(receive);
+        }
+    }
+}
+
+impl<A: HostService, B: HostService> HostService for Both<A, B> {
+    fn is_starved(&self) -> bool {
+        self.first.is_starved() || self.second.is_starved()
+    }
+
+    fn refill(&mut self, supply: &BlockSupply) {
+        self.first.refill(supply);
+        self.second.refill(supply);
+    }
+
+    fn publish_gauges(&self) {
+        self.first.publish_gauges();
+        self.second.publish_gauges();
+    }
+
+    fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
+        self.first.follow_receive_len_max(receive);
+        self.second.follow_receive_len_max(receive);
+    }
+}
+
+impl HostService for Stacks {
+    fn is_starved(&self) -> bool {
+        whichever!(self, services => services.is_starved())
+    }
+
+    fn refill(&mut self, supply: &BlockSupply) {
+        whichever!(self, services => services.refill(supply));
+    }
+
+    fn publish_gauges(&self) {
+        whichever!(self, services => services.publish_gauges());
+    }
+
+    fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
+        whichever!(self, services => services.follow_receive_len_max(receive));
+    }
+}
+
+/// An engine as the driver's questions see it.
+pub(crate) struct Side<'a> {
+    stacks: &'a mut Stacks,
+    now: Instant,
+}
+
+impl<'a> Side<'a> {
+    /// Of this engine, now.
+    pub(crate) fn of<B: HostBackend>(engine: &'a mut HostEngine<B>) -> Self {
+        let now = engine.clock().now();
+        Self { stacks: engine.service_mut(), now }
+    }
+}
+
+impl EngineSide for Side<'_> {
+    fn regions(&mut self) -> &mut RegionTable {
+        self.stacks.one_rma_mut().nic_mut().regions_mut()
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError> {
+        self.stacks.one_rma_mut().nic_mut().deregister(region)
+    }
+
+    fn attach(&mut self, port: PortalPort, pid: Pid) {
+        let one_rma = self.stacks.one_rma_mut();
+        one_rma.nic_mut().configure_slots(port.slots().clone(), Some(pid));
+        one_rma.attach(port);
+    }
+
+    fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
+        let one_rma = self.stacks.one_rma_mut();
+        let port = one_rma.detach(slots)?;
+        one_rma.nic_mut().configure_slots(slots.clone(), None);
+        Some(port)
+    }
+
+    fn star(&mut self) -> Option<(&mut Star, Instant)> {
+        match &mut *self.stacks {
+            Stacks::OneRma(_) => None,
+            Stacks::WithStar(both) => Some((&mut both.second, self.now)),
         }
     }
 }

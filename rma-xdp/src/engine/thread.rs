@@ -33,7 +33,7 @@ use crate::{
     driver::control::{AnyCall, Call, ControlPath, Question, Unanswered},
     engine::{
         housekeeping::Housekeeping,
-        services::{HostEngine, HostService},
+        services::{HostEngine, HostService, Side},
     },
     error::HostError,
 };
@@ -232,7 +232,7 @@ fn run<B: HostBackend>(
     let mut idle = IdleTracker::new(policy);
     while !shared.stop.load(Relaxed) {
         if let Some(call) = shared.calls.pop() {
-            call.serve(engine.service_mut());
+            call.serve(&mut Side::of(engine));
         }
         housekeeping.turn(engine);
         if engine.turn() > 0 {
@@ -288,7 +288,10 @@ fn wait_readable<B: HostBackend>(backend: &B, wake: BorrowedFd<'_>, timeout: Dur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Ledger, control::EngineSide};
+    use crate::{
+        driver::{Ledger, control::EngineSide},
+        engine::services::Stacks,
+    };
     use rma_core::{
         addr::HostAddr,
         backend::{Backend, RxPacket, TxFrame},
@@ -352,6 +355,10 @@ mod tests {
         fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {
             None
         }
+
+        fn star(&mut self) -> Option<(&mut rma_star::service::Star, Instant)> {
+            None
+        }
     }
 
     /// A device that nothing comes from, nor goes to.
@@ -388,7 +395,7 @@ mod tests {
         let nic = Nic::new(NicConfigBuilder::default().build(place).unwrap());
         let mut service = OneRma::new(nic);
         service.attach(port);
-        let engine = HostEngine::new(service, NoDevice, TscClock::new());
+        let engine = HostEngine::new(Stacks::OneRma(service), NoDevice, TscClock::new());
         let driver = without_engine();
         let shared = driver.shared.clone();
         let engine = std::thread::spawn(move || {

@@ -14,7 +14,10 @@ use std::{
 };
 
 use crossbeam_queue::ArrayQueue;
-use rma_core::{crypto::CounterBlock, nic::Nic};
+use rma_core::{
+    crypto::{CounterBlock, IvCounter},
+    nic::Nic,
+};
 
 use super::{error::CounterError, store::Store};
 
@@ -124,6 +127,36 @@ fn keep(store: &Store, mut after: u64, shared: &Shared) {
     }
 }
 
+/// Who counts in blocks: one service of an engine. What several have of one supply is never the
+/// same block, so no value is used twice.
+pub(crate) trait Counting {
+    /// Whether it is time for a further block.
+    fn wants_block(&self) -> bool;
+
+    /// Takes the block to go on with.
+    fn add_block(&mut self, block: CounterBlock) -> Result<(), CounterBlock>;
+}
+
+impl Counting for Nic {
+    fn wants_block(&self) -> bool {
+        self.wants_counter_block()
+    }
+
+    fn add_block(&mut self, block: CounterBlock) -> Result<(), CounterBlock> {
+        self.add_counter_block(block)
+    }
+}
+
+impl Counting for IvCounter {
+    fn wants_block(&self) -> bool {
+        self.wants_block()
+    }
+
+    fn add_block(&mut self, block: CounterBlock) -> Result<(), CounterBlock> {
+        self.add(block)
+    }
+}
+
 /// The engine's end: neither waits, nor allocates, nor touches the disk.
 #[derive(Debug, Default)]
 pub(crate) struct BlockSupply(Option<(Arc<Shared>, Thread)>);
@@ -134,16 +167,16 @@ impl BlockSupply {
         Self(None)
     }
 
-    /// Gives the NIC a block that has been reserved, or says that one is wanted, when it is time.
+    /// Gives a service a block that has been reserved, or says that one is wanted, when it is time.
     /// To be called now and then.
-    pub(crate) fn turn(&self, nic: &mut Nic) {
+    pub(crate) fn turn(&self, counting: &mut impl Counting) {
         let Some((shared, keeper)) = &self.0 else { return };
-        if !nic.wants_counter_block() {
+        if !counting.wants_block() {
             return;
         }
         if let Some(block) = shared.reserved.pop() {
             // Were it refused, it would be lost, and the next one is above it.
-            let _ = nic.add_counter_block(block);
+            let _ = counting.add_block(block);
         } else if !shared.wanted.swap(true, SeqCst) {
             keeper.unpark();
         }

@@ -15,7 +15,7 @@ use rma_core::{
     wire,
 };
 
-use super::{Metrics, NicTotals, OpDelays};
+use super::{Metrics, NicTotals, OpDelays, StarTotals};
 use crate::driver::{
     ReceiveQueues,
     tenant::{PoolUsage, TenantUsage},
@@ -92,6 +92,9 @@ impl fmt::Display for Metrics {
             not_sent.iter().map(|(why, n)| (format!("{why:?}"), *n)),
             "nothing",
         )?;
+        if let Some(star) = &self.star {
+            write_star(&mut lines, star)?;
+        }
         write_gauges(&mut lines, gauges)?;
         write_receive_queues(&mut lines, &self.receive_queues)?;
         write_executors(&mut lines, executors)?;
@@ -115,6 +118,13 @@ fn write_delays(lines: &mut Lines<'_, '_>, delays: &[OpDelays]) -> fmt::Result {
         let (name, count) = (it.op_type.name(), it.total.count());
         lines.line(name, format_args!("{count:>8}  {issue:>28}  {total:>28}"))
     })
+}
+
+fn write_star(lines: &mut Lines<'_, '_>, star: &StarTotals) -> fmt::Result {
+    let events = star.events.iter().map(|(event, n)| (format!("{event:?}"), *n));
+    lines.counts("StaR", events, "nothing yet")?;
+    let drops = star.drops.iter().map(|(why, n)| (format!("{why:?}"), *n));
+    lines.counts("dropped", drops, "nothing")
 }
 
 /// What so many of a hundred delays did not exceed.

@@ -13,7 +13,7 @@ use rma_core::{
     packet::sizes::PacketSizes,
 };
 
-use super::{Metrics, NicTotals};
+use super::{Metrics, NicTotals, StarTotals};
 use crate::{
     device::status::{InterfaceState, InterfaceStatus},
     driver::{
@@ -41,6 +41,9 @@ impl Metrics {
         text.sample(name, &[("provider", self.aead)], 1)?;
         self.write_ops(&mut text)?;
         write_totals(&self.nic, &mut text)?;
+        if let Some(star) = &self.star {
+            write_star(star, &mut text)?;
+        }
         write_gauges(&self.gauges, &mut text)?;
         write_receive_queues(&self.receive_queues, &mut text)?;
         write_executors(&self.executors, &mut text)?;
@@ -92,6 +95,20 @@ impl Metrics {
         text.packets(name, ("direction", "received"), &self.packets_received)?;
         text.packets(name, ("direction", "sent"), &self.device.packets_sent)
     }
+}
+
+fn write_star(star: &StarTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let name = "rma_star_frames_dropped_total";
+    text.family(COUNTER, name, "Frames for StaR that died, by reason.")?;
+    for (reason, count) in &star.drops {
+        text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+    }
+    let name = "rma_star_events_total";
+    text.family(COUNTER, name, "What has happened in StaR, by event.")?;
+    for (event, count) in &star.events {
+        text.sample(name, &[("event", &format!("{event:?}"))], *count)?;
+    }
+    Ok(())
 }
 
 fn write_interface(
