@@ -97,7 +97,8 @@ def wqe(e):
 def cqe(e):
     has, value = immediate(e)
     octets = struct.pack(">IIII", e["slot"], e["generation"], e["sequence"], e["byte_len"])
-    return octets + struct.pack(">BBBBI", e["status"], e["op"], has, 0, value)
+    flags = has | e["is_of_write"] << 1
+    return octets + struct.pack(">BBBBI", e["status"], e["op"], flags, 0, value)
 
 
 def payload(frame):

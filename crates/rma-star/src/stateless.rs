@@ -346,6 +346,7 @@ impl Stateless {
                         status: cqe.status,
                         byte_len: cqe.byte_len,
                         immediate: cqe.immediate,
+                        is_of_write: cqe.is_of_write,
                     };
                     if !complete(host, portal, &report) {
                         // It is told of those that were taken, and comes again for this one.
@@ -466,6 +467,7 @@ fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
         status: crate::verbs::WcStatus::Success,
         byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
         immediate: None,
+        is_of_write: false,
     };
     complete(host, connection.qpn_z.portal(), &report)
 }

@@ -99,7 +99,7 @@ impl Verbs {
     fn check_wr(&self, qp: Qp, wr: &SendWr<'_>) -> Result<(), PostError> {
         let (op, Sge { mr, offset, length }) = (wr.op, wr.sge);
         let gives = matches!(op, WqeOp::Send | WqeOp::Write);
-        if (wr.immediate.is_some() && op != WqeOp::Send) || (wr.is_inline && !gives) {
+        if (wr.immediate.is_some() || wr.is_inline) && !gives {
             return Err(PostError::NotOfOp { op });
         }
         let of_qp = crate::names::PdId(self.record(qp.index).local_pd);

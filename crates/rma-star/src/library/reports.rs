@@ -20,13 +20,24 @@ struct Ended {
     status: WcStatus,
     byte_len: u32,
     immediate: Option<u32>,
+    is_of_write: bool,
 }
 
 impl Verbs {
     pub(super) fn take_report(&mut self, now: Instant, report: Report) {
         let is_sound = match report {
-            Report::Completed { slot, generation, qp, op, status, byte_len, immediate, .. } => {
-                let ended = Ended { qp, op, status, byte_len, immediate };
+            Report::Completed {
+                slot,
+                generation,
+                qp,
+                op,
+                status,
+                byte_len,
+                immediate,
+                is_of_write,
+                ..
+            } => {
+                let ended = Ended { qp, op, status, byte_len, immediate, is_of_write };
                 self.complete(now, (slot, generation), &ended)
             }
             Report::Opened { qp, status, key, clock } => self.opened(now, qp, status, (clock, key)),
@@ -95,15 +106,20 @@ impl Verbs {
         }
         // Whoever reports something else than was posted must not be believed that it was done. The
         // use of the slot says which it is; a sequence is of no meaning in what comes with data.
+        let is_defined = !ended.is_of_write || (ended.op.is_recv() && ended.immediate.is_some());
         let status = match ended.status {
-            WcStatus::Success if record.op() != ended.op => WcStatus::RemOpErr,
-            WcStatus::Success if ended.byte_len > record.length() => WcStatus::LocLenErr,
+            WcStatus::Success if !is_defined || record.op() != ended.op => WcStatus::RemOpErr,
+            // What a WRITE has written is not in the memory of the RECV that it took.
+            WcStatus::Success if !ended.is_of_write && ended.byte_len > record.length() => {
+                WcStatus::LocLenErr
+            }
             status => status,
         };
         let is_success = status == WcStatus::Success;
-        let immediate = ended.immediate.filter(|_| is_success && record.op().is_recv());
         let which = queue_of(record.op());
-        record.complete(status, if is_success { ended.byte_len } else { 0 }, immediate);
+        let immediate = ended.immediate.filter(|_| is_success && record.op().is_recv());
+        let byte_len = if is_success { ended.byte_len } else { 0 };
+        record.complete(status, byte_len, (immediate, is_success && ended.is_of_write));
         self.give(ended.qp, which);
         if !is_success {
             self.fail(now, ended.qp, WcStatus::WrFlushErr);
@@ -137,6 +153,7 @@ impl Verbs {
             opcode: record.op(),
             byte_len: if is_success { record.length() } else { 0 },
             imm: record.immediate().filter(|_| is_success && record.op().is_recv()),
+            is_of_write: is_success && record.is_of_write(),
             qp_num: self.place.qpn(index),
         };
         self.cqs[usize::from(row.cqs[which])].push(wc);

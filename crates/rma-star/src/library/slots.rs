@@ -13,10 +13,12 @@ use crate::{
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The bits of a record's last word: QP, op, whether there is an immediate, and how it ended.
+/// The bits of a record's last word: QP, op, whether there is an immediate, whether a WRITE has taken
+/// it, and how it ended.
 const QP_BITS: u32 = 20;
 const OP_AT: u32 = QP_BITS;
 const IMMEDIATE: u32 = 1 << 22;
+const OF_WRITE: u32 = 1 << 23;
 const STATUS_AT: u32 = 24;
 const OPEN: u32 = 0xff;
 
@@ -117,13 +119,24 @@ impl Record {
         WcStatus::from_code((self.bits >> STATUS_AT) as u8)
     }
 
+    /// Whether a WRITE with an immediate has taken it, which is a RECV.
+    pub(super) const fn is_of_write(&self) -> bool {
+        self.bits & OF_WRITE != 0
+    }
+
     /// It has ended: from now on this is what its completion says.
-    pub(super) fn complete(&mut self, status: WcStatus, byte_len: u32, immediate: Option<u32>) {
+    pub(super) fn complete(
+        &mut self,
+        status: WcStatus,
+        byte_len: u32,
+        (immediate, is_of_write): (Option<u32>, bool),
+    ) {
         self.length = byte_len;
         self.immediate = immediate.unwrap_or_default();
         self.bits &= (1 << OP_AT | 2 << OP_AT) | ((1 << QP_BITS) - 1);
         self.bits |= u32::from(status.code()) << STATUS_AT;
         self.bits |= if immediate.is_some() { IMMEDIATE } else { 0 };
+        self.bits |= if is_of_write { OF_WRITE } else { 0 };
     }
 }
 

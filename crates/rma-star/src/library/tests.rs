@@ -138,7 +138,18 @@ impl Host {
 fn completed(posted: &Posted, status: WcStatus, byte_len: u32) -> Report {
     let Posted { slot, generation, qp, sequence, op, .. } = *posted;
     let immediate = Some(42);
-    Report::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate }
+    let is_of_write = false;
+    Report::Completed {
+        slot,
+        generation,
+        qp,
+        sequence,
+        op,
+        status,
+        byte_len,
+        immediate,
+        is_of_write,
+    }
 }
 
 use WcStatus::{Success, WrFlushErr};
@@ -165,8 +176,15 @@ fn completions_come_in_posting_order_however_they_are_reported() {
     host.complete(at(1), &posted[1], Success);
     let [wc] = host.wcs()[..] else { panic!("one") };
     let qp_num = host.verbs.qpn(qp).unwrap();
-    let expected =
-        Wc { wr_id: 11, status: Success, opcode: Recv, byte_len: 100, imm: Some(42), qp_num };
+    let expected = Wc {
+        wr_id: 11,
+        status: Success,
+        opcode: Recv,
+        byte_len: 100,
+        imm: Some(42),
+        is_of_write: false,
+        qp_num,
+    };
     assert_eq!(wc, expected);
     host.complete(at(1), &posted[0], Success);
     let wcs = host.wcs();
@@ -305,8 +323,8 @@ fn limits_are_errors_with_their_values_and_nothing_has_happened() {
             PostError::NotOfOp { op: WqeOp::Read },
         ),
         (
-            SendWr::write(1, mr.slice(0, 1), Remote::default()).with_imm(1),
-            PostError::NotOfOp { op: WqeOp::Write },
+            SendWr::read(1, mr.slice(0, 1), Remote::default()).with_imm(1),
+            PostError::NotOfOp { op: WqeOp::Read },
         ),
     ] {
         assert_eq!(host.verbs.post_send(at(0), qp, &wr), Err(error));
@@ -376,9 +394,13 @@ fn inline_data_and_all_else_of_a_work_request_reaches_the_engine() {
 #[test]
 fn what_is_reported_otherwise_than_it_was_posted_is_a_failure() {
     type Wrong = fn(&mut Report);
-    let wrongs: [(Wrong, WcStatus); 2] = [
-        (|it| change(it, |byte_len, _| *byte_len = 101), WcStatus::LocLenErr),
-        (|it| change(it, |_, op| *op = WqeOp::Send), WcStatus::RemOpErr),
+    let wrongs: [(Wrong, WcStatus); 3] = [
+        (|it| change(it, |(byte_len, ..)| *byte_len = 101), WcStatus::LocLenErr),
+        (|it| change(it, |(_, op, ..)| *op = WqeOp::Send), WcStatus::RemOpErr),
+        (
+            |it| change(it, |(.., immediate, of_write)| (*immediate, *of_write) = (None, true)),
+            WcStatus::RemOpErr,
+        ),
     ];
     for (wrong, expected) in wrongs {
         let mut host = Host::new([192, 0, 2, 1]);
@@ -394,9 +416,30 @@ fn what_is_reported_otherwise_than_it_was_posted_is_a_failure() {
     }
 }
 
-fn change(report: &mut Report, with: fn(&mut u32, &mut WqeOp)) {
-    if let Report::Completed { byte_len, op, .. } = report {
-        with(byte_len, op);
+type Told<'a> = (&'a mut u32, &'a mut WqeOp, &'a mut Option<u32>, &'a mut bool);
+
+fn change(report: &mut Report, with: fn(Told<'_>)) {
+    if let Report::Completed { byte_len, op, immediate, is_of_write, .. } = report {
+        with((byte_len, op, immediate, is_of_write));
+    }
+}
+
+#[test]
+fn a_write_may_have_more_bytes_than_the_recv_that_it_takes() {
+    let mut host = Host::new([192, 0, 2, 1]);
+    let qp = host.ready(at(0), false);
+    host.recv(at(0), qp, 1).unwrap();
+    host.recv(at(0), qp, 2).unwrap();
+    for is_write in [true, false] {
+        let posted = host.posted();
+        let mut report = completed(&posted, Success, if is_write { 1 << 30 } else { 100 });
+        if is_write {
+            change(&mut report, |(.., of_write)| *of_write = true);
+        }
+        host.report(at(1), &report);
+        let [wc] = host.wcs()[..] else { panic!("one") };
+        assert_eq!((wc.status, wc.imm, wc.is_of_write), (Success, Some(42), is_write));
+        assert_eq!(wc.byte_len, if is_write { 1 << 30 } else { 100 });
     }
 }
 

@@ -125,7 +125,9 @@ impl<'m> SendWr<'m> {
         Self::new(wr_id, WqeOp::Read, sge, remote)
     }
 
-    /// With an immediate, for the peer's completion: `IBV_WR_SEND_WITH_IMM`. Of SENDs alone.
+    /// With an immediate, for the peer's completion: `IBV_WR_SEND_WITH_IMM`,
+    /// `IBV_WR_RDMA_WRITE_WITH_IMM`. A WRITE with one takes a RECV of the peer, which waits for it
+    /// as for a message; nothing comes into that one's memory. Not of READs.
     #[must_use]
     pub const fn with_imm(mut self, immediate: u32) -> Self {
         self.immediate = Some(immediate);
@@ -160,10 +162,13 @@ pub struct Wc {
     pub status: WcStatus,
     /// What it was.
     pub opcode: WqeOp,
-    /// How many bytes were moved.
+    /// How many bytes were moved. Of a RECV that a WRITE has taken: that it has written, elsewhere.
     pub byte_len: u32,
-    /// The immediate of the message that a RECV has taken, if it had one.
+    /// The immediate of the message or WRITE that a RECV has taken, if it had one.
     pub imm: Option<u32>,
+    /// Whether it is a RECV that a WRITE with an immediate has taken:
+    /// `IBV_WC_RECV_RDMA_WITH_IMM` in place of `IBV_WC_RECV`. There is no message in its memory.
+    pub is_of_write: bool,
     /// The QPN of this host's queue pair, as [`Qpn::to_bits`](crate::names::Qpn::to_bits) gives it.
     pub qp_num: u32,
 }
@@ -176,6 +181,7 @@ impl Wc {
         opcode: WqeOp::Send,
         byte_len: 0,
         imm: None,
+        is_of_write: false,
         qp_num: 0,
     };
 }

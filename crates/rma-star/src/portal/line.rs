@@ -63,6 +63,24 @@ pub struct Posted {
     pub remote_offset: u64,
 }
 
+impl Posted {
+    /// The report that it was not done.
+    pub(crate) const fn refused(&self, status: WcStatus) -> Report {
+        let Self { slot, generation, qp, sequence, op, .. } = *self;
+        Report::Completed {
+            slot,
+            generation,
+            qp,
+            sequence,
+            op,
+            status,
+            byte_len: 0,
+            immediate: None,
+            is_of_write: false,
+        }
+    }
+}
+
 /// What an engine tells its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
@@ -84,6 +102,9 @@ pub enum Report {
         byte_len: u32,
         /// The immediate that came with it.
         immediate: Option<u32>,
+        /// Whether it is a RECV that a WRITE with an immediate has taken: nothing was moved into its
+        /// memory then.
+        is_of_write: bool,
     },
     /// A connection has begun.
     Opened {
@@ -133,6 +154,7 @@ const fn first(kind: u8, octets: [u8; 3], qp: u32) -> u64 {
 
 const AGAIN: u8 = 1;
 const IMMEDIATE: u8 = 2;
+const OF_WRITE: u8 = 4;
 
 impl Post {
     /// As a line.
@@ -223,10 +245,24 @@ impl Report {
     #[must_use]
     pub const fn to_line(&self) -> Line {
         match *self {
-            Self::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate } => {
-                let (flags, immediate) = match immediate {
-                    Some(it) => (IMMEDIATE, it),
-                    None => (0, 0),
+            Self::Completed {
+                slot,
+                generation,
+                qp,
+                sequence,
+                op,
+                status,
+                byte_len,
+                immediate,
+                is_of_write,
+            } => {
+                let mut flags = if is_of_write { OF_WRITE } else { 0 };
+                let immediate = match immediate {
+                    Some(it) => {
+                        flags |= IMMEDIATE;
+                        it
+                    }
+                    None => 0,
                 };
                 Line([
                     first(1, [op.code(), flags, status.code()], qp),
@@ -270,6 +306,7 @@ impl Report {
                     status: WcStatus::from_code(status)?,
                     byte_len,
                     immediate: (flags & IMMEDIATE != 0).then_some(immediate),
+                    is_of_write: flags & OF_WRITE != 0,
                 }
             }
             2 => {

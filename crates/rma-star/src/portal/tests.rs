@@ -43,16 +43,19 @@ fn post() -> impl Strategy<Value = Post> {
 }
 
 fn report() -> impl Strategy<Value = Report> {
-    let completed = (any::<[u32; 5]>(), op(), status(), any::<Option<u32>>()).prop_map(
-        |([slot, generation, qp, sequence, byte_len], op, status, immediate)| Report::Completed {
-            slot,
-            generation,
-            qp,
-            sequence,
-            op,
-            status,
-            byte_len,
-            immediate,
+    let completed = (any::<[u32; 5]>(), op(), status(), any::<(Option<u32>, bool)>()).prop_map(
+        |([slot, generation, qp, sequence, byte_len], op, status, (immediate, is_of_write))| {
+            Report::Completed {
+                slot,
+                generation,
+                qp,
+                sequence,
+                op,
+                status,
+                byte_len,
+                immediate,
+                is_of_write,
+            }
         },
     );
     prop_oneof![

@@ -335,7 +335,8 @@ impl Scene {
 fn cqe(wqe: &Wqe, op: WqeOp, byte_len: u32) -> Cqe {
     let (slot, generation, sequence) = (wqe.slot, wqe.generation, wqe.sequence);
     let (status, immediate) = (WcStatus::Success, None);
-    Cqe { slot, generation, sequence, byte_len, status, op, immediate }
+    let is_of_write = false;
+    Cqe { slot, generation, sequence, byte_len, status, op, immediate, is_of_write }
 }
 
 //= star#III-C2-wqep
@@ -419,6 +420,7 @@ fn data_lands_while_its_work_request_is_open_and_its_completion_is_given_once() 
         status: WcStatus::Success,
         byte_len: 114,
         immediate: None,
+        is_of_write: false,
     };
     for report in [Some(expected), None, None] {
         scene.receive(&cqep);

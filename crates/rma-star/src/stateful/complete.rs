@@ -11,7 +11,7 @@ use crate::{
     host::Host,
     names::{Generation, Sequence, Side, Slot},
     portal::Report,
-    verbs::WcStatus,
+    verbs::{WcStatus, WqeOp},
     wire::Cqe,
 };
 use rma_core::index_list::IndexList;
@@ -23,24 +23,24 @@ impl Stateful {
     pub(super) fn finish(&mut self, host: &mut Host<'_>, row: u16, is_told: bool) {
         let work = &self.works[row];
         let (at, owner, partner) = (work.connection, work.owner, work.partner);
-        let (len, immediate) = (work.len, work.immediate);
+        let (len, immediate, is_of_write) = (work.len, work.immediate, work.op == WqeOp::Write);
         let connection = self.connections.at_mut(at);
         connection.queues[owner as usize].answering.remove(&mut self.work_links, row);
         self.works[row].byte_len = len;
+        if let Some(recv) = partner {
+            let recv = &mut self.works[recv];
+            (recv.byte_len, recv.immediate, recv.is_of_write) = (len, immediate, is_of_write);
+        }
         match (owner, partner) {
             (Side::Stateless, recv) => {
                 if let Some(recv) = recv {
                     self.works[row].partner = None;
-                    self.works[recv].byte_len = len;
-                    self.works[recv].immediate = immediate;
                     self.succeed(host, recv);
                 }
                 connection_done(self, at, row);
             }
             (Side::Stateful, Some(recv)) if !is_told => {
                 let recv = self.turn_over(row, recv);
-                self.works[recv].byte_len = len;
-                self.works[recv].immediate = immediate;
                 connection_done(self, at, recv);
             }
             (Side::Stateful, recv) => {
@@ -63,7 +63,7 @@ impl Stateful {
         let work = &self.works[row];
         debug_assert_eq!(work.owner, Side::Stateful, "others are reported by their own host");
         let connection = self.connections.at(work.connection);
-        let is_recv = work.op.is_recv();
+        let has_message = work.op.is_recv() && work.status == WcStatus::Success;
         let completed = Report::Completed {
             slot: work.slot,
             generation: work.generation,
@@ -72,7 +72,8 @@ impl Stateful {
             op: work.op,
             status: work.status,
             byte_len: if work.status == WcStatus::Success { work.byte_len } else { 0 },
-            immediate: work.immediate.filter(|_| is_recv && work.status == WcStatus::Success),
+            immediate: work.immediate.filter(|_| has_message),
+            is_of_write: work.is_of_write && has_message,
         };
         report(host, connection.portal, &completed);
         self.free(row);
@@ -100,6 +101,7 @@ impl Stateful {
             status: work.status,
             op: work.op,
             immediate: work.immediate.filter(|_| work.op.is_recv()),
+            is_of_write: work.is_of_write,
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{
     names::{MrId, Side},
     portal::Report,
     sealer::{expect, expect_answer},
-    verbs::WcStatus,
+    verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, Initial, Rule, State,
         StateKind,
@@ -284,7 +284,7 @@ impl Stateful {
     /// Z does not allow what a work request does to its memory.
     fn chunk_is_denied(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) {
         let work = &mut self.works[row];
-        let is_one_sided = work.owner == Side::Stateful && work.partner.is_none();
+        let is_one_sided = work.owner == Side::Stateful && work.op != WqeOp::Send;
         work.status = if is_one_sided { WcStatus::RemAccessErr } else { WcStatus::RemOpErr };
         let status = work.status;
         self.fail(host, now, at, status);

@@ -23,7 +23,7 @@ use crate::{
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
     names::{MrId, Sequence, Side},
-    portal::{Posted, Report},
+    portal::Posted,
     verbs::{WcStatus, WqeOp},
     wire::{Wqe, WqeKind, Wqep},
 };
@@ -54,12 +54,8 @@ impl Stateful {
         if status == WcStatus::Success {
             return;
         }
-        let Posted { slot, generation, qp, sequence, op, .. } = *posted;
-        let (byte_len, immediate) = (0, None);
         host.counters.count(Event::PostRefused);
-        let completed =
-            Report::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate };
-        report(host, portal, &completed);
+        report(host, portal, &posted.refused(status));
         if let Some(at) = at {
             self.fail(host, now, at, status);
         }
@@ -102,6 +98,7 @@ impl Stateful {
             sequence: posted.sequence,
             op,
             immediate: posted.immediate,
+            is_of_write: false,
             here,
             there: Place { mr: MrId(posted.remote_mr), offset: posted.remote_offset },
             len,
@@ -217,6 +214,7 @@ fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], told: (ZTime, Instant))
         sequence,
         op,
         immediate: wqe.immediate,
+        is_of_write: false,
         here: Place { mr: wqe.remote_mr, offset: wqe.remote_offset },
         there: Place { mr: wqe.mr, offset: wqe.mr_offset },
         len: wqe.len,

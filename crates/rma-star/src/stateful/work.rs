@@ -47,6 +47,8 @@ pub(super) struct Work {
     pub(super) sequence: u32,
     pub(super) op: WqeOp,
     pub(super) immediate: Option<u32>,
+    /// Of a RECV: whether a WRITE with an immediate has taken it.
+    pub(super) is_of_write: bool,
     /// The memory of this host.
     pub(super) here: Place,
     /// The memory of Z.

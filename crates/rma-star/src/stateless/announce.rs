@@ -28,7 +28,7 @@ use crate::{
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
     names::{Generation, MrId, Sequence, Side, Slot},
-    portal::{Guard, GuardState, Post, Posted, QpState, Report},
+    portal::{Guard, GuardState, Post, Posted, QpState},
     portals::Portals,
     sealer::Sealer,
     verbs::{WcStatus, WqeOp},
@@ -179,17 +179,14 @@ impl Writer<'_, '_> {
         } else {
             self.status_of(posted)
         };
-        let Posted { slot, generation, qp, sequence, op, .. } = *posted;
         if status == WcStatus::Success {
+            let Posted { slot, generation, qp, .. } = *posted;
             if let Some(port) = self.host.portals.get_mut(portal) {
                 port.set_guard(slot, Guard::new(generation, qp, word.nonce, GuardState::Open));
             }
             return true;
         }
-        let (byte_len, immediate) = (0, None);
-        let report =
-            Report::Completed { slot, generation, qp, sequence, op, status, byte_len, immediate };
-        if !self.host.portals.report(portal, &report) {
+        if !self.host.portals.report(portal, &posted.refused(status)) {
             self.host.counters.count(Event::ReportLost);
         }
         false

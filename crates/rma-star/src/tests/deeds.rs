@@ -42,7 +42,7 @@ pub(super) struct Begun {
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
     /// What the RECV, if there is one, is told.
-    pub(super) received: Option<(u32, Option<u32>)>,
+    pub(super) received: Option<(u32, Option<u32>, bool)>,
 }
 
 /// Begins a deed of `len` octets at `at` of both memories; all its own.
@@ -65,26 +65,26 @@ pub(super) fn begin(
         Deed::ZSend => {
             f_slot = Some(pair.f.post(WqeOp::Recv, Wr { len: len + 10, ..wr }));
             z_slot = Some(pair.z.post(WqeOp::Send, with_imm));
-            received = Some((len, immediate));
+            received = Some((len, immediate, false));
         }
         Deed::FSend => {
             z_slot = Some(pair.z.post(WqeOp::Recv, Wr { len: len + 10, ..wr }));
             f_slot = Some(pair.f.post(WqeOp::Send, with_imm));
-            received = Some((len, immediate));
+            received = Some((len, immediate, false));
         }
         Deed::ZRead => z_slot = Some(pair.z.post(WqeOp::Read, Wr { remote: Some(f_mr), ..wr })),
         Deed::FRead => f_slot = Some(pair.f.post(WqeOp::Read, Wr { remote: Some(z_mr), ..wr })),
         Deed::ZWrite => {
             if takes_recv {
                 f_slot = Some(pair.f.post(WqeOp::Recv, Wr { len: 0, ..wr }));
-                received = Some((len, immediate));
+                received = Some((len, immediate, true));
             }
             z_slot = Some(pair.z.post(WqeOp::Write, Wr { remote: Some(f_mr), ..with_imm }));
         }
         Deed::FWrite => {
             if takes_recv {
                 z_slot = Some(pair.z.post(WqeOp::Recv, Wr { len: 0, ..wr }));
-                received = Some((len, immediate));
+                received = Some((len, immediate, true));
             }
             f_slot = Some(pair.f.post(WqeOp::Write, Wr { remote: Some(z_mr), ..with_imm }));
         }
@@ -100,9 +100,9 @@ pub(super) fn check(pair: &Pair, begun: &Begun) {
     assert_eq!(begun.f_slot.and_then(|slot| pair.f.status(slot)), begun.f_slot.and(success));
     let there = if begun.to_f { &pair.f } else { &pair.z };
     assert_eq!(there.bytes(begun.at, begun.bytes.len()), begun.bytes, "{begun:?}");
-    if let Some((len, immediate)) = begun.received {
+    if let Some((len, immediate, is_of_write)) = begun.received {
         let slot = if begun.to_f { begun.f_slot } else { begun.z_slot };
         let ended = there.ended[&slot.unwrap()];
-        assert_eq!((ended.1, ended.2), (len, immediate), "{begun:?}");
+        assert_eq!((ended.1, ended.2, ended.3), (len, immediate, is_of_write), "{begun:?}");
     }
 }

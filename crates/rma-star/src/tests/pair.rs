@@ -63,7 +63,7 @@ pub(super) struct Application {
     /// What was posted and is not reported, by slot.
     pub(super) open: BTreeMap<u32, (Posted, Option<Line>)>,
     /// What was reported of each slot.
-    pub(super) ended: BTreeMap<u32, (WcStatus, u32, Option<u32>)>,
+    pub(super) ended: BTreeMap<u32, (WcStatus, u32, Option<u32>, bool)>,
     /// What else was reported.
     pub(super) told: Vec<Report>,
 }
@@ -123,11 +123,13 @@ impl Application {
                 self.told.push(report);
                 continue;
             };
-            let Report::Completed { byte_len, immediate, .. } = report else { continue };
+            let Report::Completed { byte_len, immediate, is_of_write, .. } = report else {
+                continue;
+            };
             let (posted, _) = self.open.remove(&slot).expect("each is reported once");
             let is_told = (generation, sequence, op);
             assert_eq!(is_told, (posted.generation, posted.sequence, posted.op));
-            self.ended.insert(slot, (status, byte_len, immediate));
+            self.ended.insert(slot, (status, byte_len, immediate, is_of_write));
         }
     }
 

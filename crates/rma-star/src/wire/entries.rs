@@ -43,7 +43,10 @@ mod field {
 /// Bits of the flags of a WQE and of a CQE.
 mod flag {
     pub(super) const IMMEDIATE: u8 = 1;
+    /// Of a WQE.
     pub(super) const INLINE: u8 = 2;
+    /// Of a CQE.
+    pub(super) const OF_WRITE: u8 = 2;
 }
 
 /// Octets of a WQE.
@@ -206,7 +209,8 @@ pub struct Cqe {
     pub generation: Generation,
     /// Its place in its queue.
     pub sequence: Sequence,
-    /// How many octets a message has: of a RECV. Otherwise the WQE's length.
+    /// How many octets the message has that a RECV took, or the WRITE. Of all others the WQE's
+    /// length.
     pub byte_len: u32,
     /// How it ended.
     pub status: WcStatus,
@@ -214,6 +218,9 @@ pub struct Cqe {
     pub op: WqeOp,
     /// What came with the data: of a RECV only.
     pub immediate: Option<u32>,
+    /// Whether a WRITE with an immediate has taken the RECV, and not a message: then nothing is in
+    /// the RECV's memory, which may be shorter than `byte_len`. Of a RECV with an immediate only.
+    pub is_of_write: bool,
 }
 
 impl Cqe {
@@ -226,6 +233,7 @@ impl Cqe {
         status: WcStatus::Success,
         op: WqeOp::Send,
         immediate: None,
+        is_of_write: false,
     };
 
     /// Writes every octet of it.
@@ -236,7 +244,9 @@ impl Cqe {
         out[field::BYTE_LEN].copy_from_slice(&self.byte_len.to_be_bytes());
         out[field::STATUS] = self.status.code();
         out[field::CQE_OP] = self.op.code();
-        out[field::CQE_FLAGS] = if self.immediate.is_some() { flag::IMMEDIATE } else { 0 };
+        let immediate = if self.immediate.is_some() { flag::IMMEDIATE } else { 0 };
+        let of_write = if self.is_of_write { flag::OF_WRITE } else { 0 };
+        out[field::CQE_FLAGS] = immediate | of_write;
         out[field::CQE_RESERVED] = 0;
         out[field::CQE_IMMEDIATE].copy_from_slice(&self.immediate.unwrap_or(0).to_be_bytes());
     }
@@ -257,11 +267,13 @@ impl Cqe {
             status: WcStatus::from_code(octets[field::STATUS]).ok_or(Malformed::Field)?,
             op: WqeOp::from_code(octets[field::CQE_OP]).ok_or(Malformed::Field)?,
             immediate: (flags & flag::IMMEDIATE != 0).then_some(immediate),
+            is_of_write: flags & flag::OF_WRITE != 0,
         };
-        let defined = flags & !flag::IMMEDIATE == 0
+        let defined = flags & !(flag::IMMEDIATE | flag::OF_WRITE) == 0
             && octets[field::CQE_RESERVED] == 0
             && (cqe.immediate.is_some() || immediate == 0)
             && (cqe.immediate.is_none() || cqe.op == WqeOp::Recv)
+            && (cqe.immediate.is_some() || !cqe.is_of_write)
             && cqe.byte_len <= MESSAGE_LEN_MAX
             && (cqe.slot != Slot::NONE || cqe == Self::PROBE);
         if defined { Ok(cqe) } else { Err(Malformed::Field) }

@@ -74,6 +74,7 @@ const CQE: Cqe = Cqe {
     status: WcStatus::Success,
     op: WqeOp::Recv,
     immediate: Some(13),
+    is_of_write: false,
 };
 
 /// A frame with this header; payload and tag are zeros.
@@ -359,12 +360,14 @@ fn cqes_come_out_of_a_cqep_and_those_that_make_no_sense_do_not() {
         cqe.emit(&mut octets);
         octets
     };
-    let mut good = vec![CQE, Cqe::PROBE];
+    let of_write = Cqe { is_of_write: true, ..CQE };
+    let mut good = vec![CQE, of_write, Cqe::PROBE];
     good.extend(WcStatus::ALL.map(|status| Cqe { status, ..CQE }));
     let payload: Vec<u8> = good.iter().flat_map(octets_of).collect();
     assert!(Cqep::cqes(&payload).eq(good.into_iter().map(Ok)));
     for cqe in [
         Cqe { op: WqeOp::Send, ..CQE },
+        Cqe { immediate: None, ..of_write },
         Cqe { byte_len: (1 << 30) + 1, ..CQE },
         Cqe { slot: Slot::NONE, ..CQE },
         Cqe { byte_len: 1, ..Cqe::PROBE },

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use rma_shm::Region;
-use rma_star::verbs::WcStatus;
+use rma_star::verbs::{WcStatus, WqeOp};
 
 use crate::network::Random;
 
@@ -167,13 +167,22 @@ pub(crate) struct Message {
     pub(crate) tag: u64,
     pub(crate) len: u32,
     pub(crate) immediate: Option<u32>,
+    /// It is what a WRITE writes, which takes a RECV if there is an immediate.
+    pub(crate) is_write: bool,
+}
+
+impl Message {
+    /// Whether a RECV takes it: it is of a SEND, or of a WRITE with an immediate.
+    pub(crate) const fn takes_recv(&self, op: WqeOp) -> bool {
+        matches!(op, WqeOp::Send) || (self.is_write && self.immediate.is_some())
+    }
 }
 
 /// One direction of a connection (S3).
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
     sent: Vec<Message>,
-    /// SENDs that have succeeded.
+    /// SENDs, and WRITEs with immediates, that have succeeded.
     pub(crate) done: usize,
     /// RECVs that have succeeded.
     pub(crate) received: usize,
@@ -190,7 +199,7 @@ impl Direction {
         *self.sent.get(self.received - 1).expect("a message that nobody has sent")
     }
 
-    /// A SEND has succeeded: the next one, as completions are in order.
+    /// What takes a RECV has succeeded: the next one, as completions are in order.
     pub(crate) fn acknowledge(&mut self, message: Message) {
         assert_eq!(self.sent.get(self.done), Some(&message), "SENDs succeed in order");
         self.done += 1;

@@ -185,7 +185,7 @@ impl World {
                 self.wake(connection, end, self.now + 100 * MICRO);
                 break;
             };
-            let message = Message { tag: 0, len, immediate: None };
+            let message = Message { tag: 0, len, immediate: None, is_write: false };
             let (op, there) = (WqeOp::Recv, There::Nothing);
             if !self.post(Wr { connection, end, op, here, there, message }) {
                 break;
@@ -291,9 +291,14 @@ impl World {
 
     /// A SEND of something new. Whether it was posted.
     pub(crate) fn post_send(&mut self, connection: usize, end: usize, len: u32) -> bool {
-        let draw = self.random.next();
-        let immediate = (draw & 3 == 0).then_some((draw >> 32) as u32);
+        let immediate = self.immediate();
         self.give(connection, end, WqeOp::Send, (There::Nothing, len, immediate))
+    }
+
+    /// One of four has an immediate.
+    fn immediate(&mut self) -> Option<u32> {
+        let draw = self.random.next();
+        (draw & 3 == 0).then_some((draw >> 32) as u32)
     }
 
     /// A work request that gives something new.
@@ -313,7 +318,8 @@ impl World {
             return false;
         };
         memory.write(&here, &pattern(tag, len as usize));
-        let message = Message { tag, len, immediate };
+        let is_write = op == WqeOp::Write;
+        let message = Message { tag, len, immediate, is_write };
         self.post(Wr { connection, end, op, here, there, message })
     }
 
@@ -329,14 +335,16 @@ impl World {
                 let Some(target) = self.memory(connection, 1 - end).take(Part::Target, len) else {
                     return false;
                 };
-                self.give(connection, end, WqeOp::Write, (There::Target(target), len, None))
+                let immediate = self.immediate();
+                self.give(connection, end, WqeOp::Write, (There::Target(target), len, immediate))
             }
             50..100 if peer_lives => {
                 let Some(here) = self.memory(connection, end).take(Part::Local, len) else {
                     return false;
                 };
                 let there = There::Source(self.random.below(SOURCE - u64::from(len) + 1));
-                let (op, message) = (WqeOp::Read, Message { tag: 0, len, immediate: None });
+                let (op, is_write) = (WqeOp::Read, false);
+                let message = Message { tag: 0, len, immediate: None, is_write };
                 self.post(Wr { connection, end, op, here, there, message })
             }
             _ => self.post_send(connection, end, len),
@@ -382,7 +390,7 @@ impl World {
         match posted {
             Ok(()) => {
                 it.queues[usize::from(op.is_recv())].post(wr_id);
-                if op == WqeOp::Send {
+                if message.takes_recv(op) {
                     self.connections[connection].directions[end].send(message);
                 }
                 self.posted += 1;
@@ -424,8 +432,10 @@ impl World {
         if op.is_recv() && is_success {
             let message = it.directions[1 - end].receive();
             let bytes = self.memory(connection, end).read(&wr.here);
-            let (len, rest) = (message.len as usize, &bytes[message.len as usize..]);
-            assert_eq!((wc.byte_len, wc.imm), (message.len, message.immediate), "{what}");
+            let told = (wc.byte_len, wc.imm, wc.is_of_write);
+            assert_eq!(told, (message.len, message.immediate, message.is_write), "{what}");
+            let len = if message.is_write { 0 } else { message.len as usize };
+            let rest = &bytes[len..];
             let (is, must) = (&bytes[..len], pattern(message.tag, len));
             assert!(is == must, "{what}: {}", first_difference("a message", is, &must));
             let before = self.memory(connection, end).before(&wr.here);
@@ -436,7 +446,7 @@ impl World {
                 end.waits_for_answer = false;
                 end.to_do -= 1;
             }
-        } else if op == WqeOp::Send && is_success {
+        } else if message.takes_recv(op) && is_success {
             it.directions[end].acknowledge(message);
         }
         if matches!(op, WqeOp::Send | WqeOp::Write) {

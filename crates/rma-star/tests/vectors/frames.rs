@@ -453,7 +453,9 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
         status: WcStatus::Success,
         op: WqeOp::Recv,
         immediate: Some(0x9192_9394),
+        is_of_write: false,
     };
+    let of_write = Cqe { byte_len: 1 << 30, is_of_write: true, ..cqe };
     let failed = Cqe {
         slot: send_span().slot,
         generation: send_span().generation,
@@ -463,7 +465,7 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
         immediate: None,
         ..cqe
     };
-    let cqes = [cqe, failed, Cqe::PROBE];
+    let cqes = [cqe, of_write, failed, Cqe::PROBE];
     let mut payload = Vec::new();
     for cqe in &cqes {
         let mut octets = [0; 24];
@@ -479,16 +481,17 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
             "status": cqe.status.code(),
             "op": cqe.op.code(),
             "immediate": cqe.immediate,
+            "is_of_write": cqe.is_of_write,
         })
     };
     let entries = Value::Array(cqes.iter().map(cqe_fields).collect());
     let header = all.header(f);
-    let cqep = Cqep { header, count: 3 };
+    let cqep = Cqep { header, count: 4 };
     let emit = |out: &mut _| cqep.emit(out);
-    let (head, fields) = ((&header, ANSWERED), json!({ "count": 3 }));
+    let (head, fields) = ((&header, ANSWERED), json!({ "count": 4 }));
     all.under_connection(("CQEP", "cqep"), f, head, emit, fields, (entries, payload));
 
-    let answered = [(header.counter, 0b111, Answer::Done), (header.counter - 1, 0, Answer::Gone)];
+    let answered = [(header.counter, 0b1111, Answer::Done), (header.counter - 1, 0, Answer::Gone)];
     let mut payload = Vec::new();
     for (counter, taken, answer) in answered {
         let mut octets = [0; 16];
