@@ -13,8 +13,8 @@ use crate::{
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The bits of a record's last word: QP, op, whether there is an immediate, whether a WRITE has taken
-/// it, and how it ended.
+/// The bits of a record's last word: QP, op, whether there is an immediate, whether it is of a
+/// WRITE, and how it ended.
 const QP_BITS: u32 = 20;
 const OP_AT: u32 = QP_BITS;
 const IMMEDIATE: u32 = 1 << 22;

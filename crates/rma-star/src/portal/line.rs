@@ -102,8 +102,8 @@ pub enum Report {
         byte_len: u32,
         /// The immediate that came with it.
         immediate: Option<u32>,
-        /// Whether it is a RECV that a WRITE with an immediate has taken: nothing was moved into its
-        /// memory then.
+        /// Whether it is a RECV that a WRITE with an immediate has taken: nothing was moved into
+        /// its memory then.
         is_of_write: bool,
     },
     /// A connection has begun.
