@@ -21,6 +21,7 @@
 //! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
 //! | [`seal`] | batches of frames for the AEAD, and what was authentic | whose frames, and why |
+//! | [`watch`] | which portals are worth a look | what is in them |
 //! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
 //!
@@ -70,4 +71,5 @@ pub mod seal;
 pub mod service;
 pub mod tally;
 pub mod time;
+pub mod watch;
 pub mod wire;

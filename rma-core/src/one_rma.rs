@@ -5,8 +5,6 @@
 //! to the other, and completions back to the portal whose slot they are of. Portals take turns, so
 //! that none waits for another that is busy.
 
-mod watch;
-
 use core::ops::Range;
 
 use rma_shm::{Doorbell, Line};
@@ -23,9 +21,9 @@ use crate::{
     quantum::Quantum,
     service::Service,
     time::{Clock, Instant},
+    watch::Watch,
     wire,
 };
-use watch::Watch;
 
 /// Commands taken from one portal in one turn, so that a busy portal holds up neither the frames
 /// nor the next turn for long.
@@ -94,7 +92,7 @@ impl OneRma {
             assert_eq!(*owner, NOBODY, "a slot has one portal");
             *owner = index;
         }
-        self.watch.add(index, &port);
+        self.watch.add(index, port.flag());
         if let Some(doorbell) = port.engine_doorbell() {
             self.doorbells.push((port.slots().start, doorbell.clone()));
         }
@@ -110,7 +108,7 @@ impl OneRma {
             return None;
         }
         let port = self.portals.swap_remove(index);
-        self.watch.remove(index as u16, &port, self.portals.len() as u16);
+        self.watch.remove(index as u16, port.flag(), self.portals.len() as u16);
         self.doorbells.retain(|(first, _)| *first != slots.start);
         self.owners[slot_indices(slots)].fill(NOBODY);
         if let Some(moved) = self.portals.get(index) {

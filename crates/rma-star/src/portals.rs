@@ -1,4 +1,12 @@
-//! The engine's ends of all portals, and whose application is to be woken.
+//! The engine's ends of all portals: which of them are worth a look, which wait for a frame, and
+//! whose application is to be woken.
+//!
+//! Invariants: what a turn costs grows with the portals that are in use, not with those that there
+//! are; a portal that waits for a frame is looked at in every turn.
+
+use std::collections::VecDeque;
+
+use rma_core::{time::Instant, watch::Watch};
 
 use crate::{
     names::Qpn,
@@ -9,6 +17,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Portals {
     ports: Vec<Option<StarPort>>,
+    /// Which of them are looked at.
+    watch: Watch,
+    /// Those that have posts, as of the turn's beginning. Empty between turns.
+    busy: Vec<u16>,
+    /// Which portal is served first in the next turn in which one has posts.
+    first: u16,
+    /// Those whose next post may be one that a frame is to tell of, each once: in turn.
+    waiting: VecDeque<u16>,
     /// Those that were given reports in this turn and whose application may sleep. Empty between
     /// turns.
     given: Vec<u16>,
@@ -18,7 +34,14 @@ impl Portals {
     /// No portals.
     pub(crate) fn new() -> Self {
         let most = Qpn::PORTALS as usize;
-        Self { ports: Vec::with_capacity(most), given: Vec::with_capacity(most) }
+        Self {
+            ports: Vec::with_capacity(most),
+            watch: Watch::new(most),
+            busy: Vec::with_capacity(most),
+            first: 0,
+            waiting: VecDeque::with_capacity(most),
+            given: Vec::with_capacity(most),
+        }
     }
 
     /// Serves a portal from now on. Returns its number; `None` if there are as many as there can
@@ -32,19 +55,18 @@ impl Portals {
         if free.is_none() {
             self.ports.push(None);
         }
+        self.watch.add(number as u16, port.flag());
         self.ports[number] = Some(port);
         Some(number as u16)
     }
 
     /// Serves a portal no more.
     pub(crate) fn detach(&mut self, number: u16) -> Option<StarPort> {
+        let port = self.ports.get_mut(usize::from(number))?.take()?;
+        self.watch.remove(number, port.flag(), number);
         self.given.retain(|&given| given != number);
-        self.ports.get_mut(usize::from(number))?.take()
-    }
-
-    /// How many numbers are in use, or have been: all that there are, are below.
-    pub(crate) const fn len(&self) -> usize {
-        self.ports.len()
+        self.waiting.retain(|&waiting| waiting != number);
+        Some(port)
     }
 
     #[inline]
@@ -57,9 +79,67 @@ impl Portals {
         self.ports.get_mut(number as usize)?.as_mut()
     }
 
-    /// All that there are, with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &StarPort)> {
-        (0..).zip(&self.ports).filter_map(|(number, port)| Some((number, port.as_ref()?)))
+    /// All that there are.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StarPort> {
+        self.ports.iter().flatten()
+    }
+
+    /// A turn begins: the portals that have posts, in the order in which they are to be served.
+    /// [`Portals::end_turn`] is to get the list back. Who is served first in this turn is the last
+    /// in the next one in which any has posts.
+    pub(crate) fn begin_turn(&mut self, now: Instant) -> Vec<u16> {
+        let mut busy = core::mem::take(&mut self.busy);
+        let Self { ports, watch, .. } = self;
+        watch.notice(now);
+        watch.look(now, &mut busy, |number| {
+            ports[usize::from(number)].as_ref().is_some_and(|port| !port.is_idle())
+        });
+        busy.sort_unstable();
+        let before_first = busy.partition_point(|&number| number < self.first);
+        busy.rotate_left(before_first);
+        if let Some(&first) = busy.first() {
+            self.first = first + 1;
+        }
+        for &number in &busy {
+            if let Some(port) = self.get_mut(number.into()) {
+                port.begin_turn();
+            }
+        }
+        busy
+    }
+
+    /// Gives back the list of [`Portals::begin_turn`].
+    pub(crate) fn end_turn(&mut self, mut busy: Vec<u16>) {
+        busy.clear();
+        self.busy = busy;
+    }
+
+    /// The next post of a portal waits for a frame that tells of it.
+    pub(crate) fn wait(&mut self, number: u16) {
+        if let Some(port) = self.get_mut(number.into())
+            && port.set_waiting(true)
+        {
+            self.waiting.push_back(number);
+        }
+    }
+
+    /// Takes out the portal that has waited longest for a frame.
+    pub(crate) fn next_waiting(&mut self) -> Option<u16> {
+        let number = self.waiting.pop_front()?;
+        if let Some(port) = self.get_mut(number.into()) {
+            port.set_waiting(false);
+        }
+        Some(number)
+    }
+
+    /// How many portals wait for a frame.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether no portal has a post. Looks at the applications' memory.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.watch.is_idle(|number| self.get(number.into()).is_none_or(StarPort::is_idle))
     }
 
     /// Reports to the application of a portal. `false` if it leaves no room for that: then it does

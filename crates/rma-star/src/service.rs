@@ -255,7 +255,10 @@ impl Star {
                 stateful.post(&mut host, now, portal, &posted, inline.as_ref());
             }
             // It stays the next until the frame that tells of it is written.
-            Post::Wqe(_) | Post::Introduce { .. } => return false,
+            Post::Wqe(_) | Post::Introduce { .. } => {
+                host.portals.wait(portal);
+                return false;
+            }
         }
         true
     }
@@ -326,10 +329,8 @@ impl Service for Star {
 
     fn take_commands(&mut self, now: Instant) -> usize {
         let mut taken = 0;
-        for portal in 0..self.portals.len() as u16 {
-            if let Some(port) = self.portals.get_mut(portal.into()) {
-                port.begin_turn();
-            }
+        let busy = self.portals.begin_turn(now);
+        for &portal in &busy {
             for _ in 0..POSTS_PER_PORTAL {
                 if !self.take_post(now, portal) {
                     break;
@@ -337,6 +338,7 @@ impl Service for Star {
                 taken += 1;
             }
         }
+        self.portals.end_turn(busy);
         taken
     }
 
@@ -399,19 +401,19 @@ impl Service for Star {
     }
 
     fn announce_sleep(&self) {
-        for (_, port) in self.portals.iter() {
+        for port in self.portals.iter() {
             port.memory().engine_doorbell().announce_sleep();
         }
     }
 
     fn awake(&self) {
-        for (_, port) in self.portals.iter() {
+        for port in self.portals.iter() {
             port.memory().engine_doorbell().awake();
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.portals.iter().all(|(_, port)| port.is_idle())
+        self.portals.is_idle()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -51,7 +51,6 @@ use crate::{
         data::GUIDE_HEADER_LEN, state::STATE_HEADER_LEN, told, work::WORK_HEADER_LEN,
     },
 };
-use announce::Announcer;
 use answers::{Answers, Asker, What};
 pub(crate) use guard::{close, open};
 use guard::{place_of, qp_verdict, slot_verdict, verdict_of};
@@ -64,7 +63,6 @@ pub(crate) struct Stateless {
     batch: Batch,
     answers: Answers,
     filter: ReplayFilter,
-    announcer: Announcer,
     /// Whether answers are asked first for the next frame to send.
     answers_first: bool,
 }
@@ -118,7 +116,6 @@ impl Stateless {
             batch: Batch::new(),
             answers: Answers::new(settings.answers as u16, place.secret),
             filter: ReplayFilter::new(entries, config.valid_micros(), place.secret),
-            announcer: Announcer::new(),
             answers_first: true,
         }
     }
@@ -381,7 +378,7 @@ impl Stateless {
 
     /// About how many frames there are to send.
     pub(crate) fn frames_waiting(&self, portals: &Portals) -> usize {
-        self.answers.len() + usize::from(announce::has_post(portals))
+        self.answers.len() + portals.waiting()
     }
 
     /// Writes the next frame, to be sealed. Returns whether there was one. Answers and what
@@ -399,7 +396,7 @@ impl Stateless {
             let is_written = if answers {
                 self.answers.write_next(host, sealer, now, out)
             } else {
-                self.announcer.write_next(host, sealer, now, out, &is_other)
+                announce::write_next(host, sealer, now, out, &is_other)
             };
             if is_written {
                 self.answers_first = !answers;

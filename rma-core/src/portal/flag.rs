@@ -41,7 +41,7 @@ impl Flag {
     /// Application, after commands: has the engine look at them. Ends with a sequentially
     /// consistent fence.
     #[inline]
-    pub(super) fn raise(&self) {
+    pub fn raise(&self) {
         self.flags.raise(self.index);
     }
 }

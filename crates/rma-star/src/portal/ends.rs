@@ -1,6 +1,6 @@
 //! The two ends of a portal.
 
-use rma_core::portal::Bell;
+use rma_core::portal::{Bell, Flag};
 use rma_shm::{Consumer, Full, Line, Producer, RingError};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub struct StarPortal {
     memory: StarPortalMemory,
     /// How to wake the engine; `None` if it never sleeps.
     bell: Option<Bell>,
+    /// What tells the engine that posts are worth a look; `None` if it looks in every turn.
+    flag: Option<Flag>,
 }
 
 /// The engine's end. It believes nothing that the other end says.
@@ -36,6 +38,10 @@ pub struct StarPort {
     sleeper: Option<Bell>,
     /// Whether there were reports since the application's thread was last looked after.
     given: bool,
+    /// What the application raises after posts; `None` if it has none.
+    flag: Option<Flag>,
+    /// Whether it is among those that wait for a frame.
+    is_waiting: bool,
 }
 
 /// Posts of one portal that may come to nothing in one turn: the others wait for the next one, or
@@ -60,7 +66,13 @@ impl StarPortal {
     pub fn new(memory: StarPortalMemory, bell: Option<Bell>) -> Self {
         let (posts, reports) =
             (memory.posts.clone().into_producer(), memory.reports.clone().into_consumer());
-        Self { posts, reports, memory, bell }
+        Self { posts, reports, memory, bell, flag: None }
+    }
+
+    /// From now on posts raise `flag`, which the engine's end [has as well](StarPort::set_flag): it
+    /// looks into this portal while it is in use, and not in every turn.
+    pub fn set_flag(&mut self, flag: Flag) {
+        self.flag = Some(flag);
     }
 
     /// What both ends share.
@@ -83,10 +95,18 @@ impl StarPortal {
                 self.posts.publish();
             }
         }
-        if let Some(bell) = &self.bell
-            && bell.doorbell.needs_ring()
-        {
-            bell.wake.wake();
+        if let Some(flag) = &self.flag {
+            flag.raise();
+        }
+        if let Some(bell) = &self.bell {
+            // One fence for both: the flag's.
+            let is_asleep = match self.flag {
+                Some(_) => bell.doorbell.needs_ring_after_fence(),
+                None => bell.doorbell.needs_ring(),
+            };
+            if is_asleep {
+                bell.wake.wake();
+            }
         }
         Ok(())
     }
@@ -121,7 +141,25 @@ impl StarPort {
             idle_left: IDLE_POSTS,
             sleeper: None,
             given: false,
+            flag: None,
+            is_waiting: false,
         }
+    }
+
+    /// The application raises `flag` after posts: this portal need not be looked into otherwise.
+    /// Before the engine [serves it](crate::service::Star::attach).
+    pub fn set_flag(&mut self, flag: Flag) {
+        self.flag = Some(flag);
+    }
+
+    /// What the application raises after posts, if it does.
+    pub(crate) const fn flag(&self) -> Option<&Flag> {
+        self.flag.as_ref()
+    }
+
+    /// Notes whether it is among those that wait for a frame. Whether that is new.
+    pub(crate) const fn set_waiting(&mut self, is_waiting: bool) -> bool {
+        core::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting
     }
 
     /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.
@@ -170,12 +208,6 @@ impl StarPort {
     #[inline]
     pub const fn done(&mut self) {
         self.head = None;
-    }
-
-    /// Whether a post has been taken and waits for the frame that tells of it.
-    #[must_use]
-    pub const fn waits_for_frame(&self) -> bool {
-        self.head.is_some()
     }
 
     /// Whether there is no post. Looks at the other side's memory.

@@ -17,6 +17,7 @@ use rma_crypto::{OpenJob, SealJob, Text};
 use rma_shm::{Line, Region};
 
 mod attacks;
+mod portals;
 
 use super::Star;
 use crate::{

@@ -29,7 +29,6 @@ use crate::{
     mr_table::Access,
     names::{Generation, MrId, Sequence, Side, Slot},
     portal::{Guard, GuardState, Post, Posted, QpState},
-    portals::Portals,
     sealer::Sealer,
     verbs::{WcStatus, WqeOp},
     wire::{
@@ -42,63 +41,46 @@ use crate::{
 /// shortest path there may be.
 const WQES_MAX: usize = 8;
 
-/// Whose turn it is to post.
-#[derive(Debug)]
-pub(super) struct Announcer {
-    /// The portal that is asked first.
-    first: u16,
-}
-
 /// A work request that a WQEP is to tell of.
 type Told = (Posted, Option<Line>);
 
-impl Announcer {
-    pub(super) const fn new() -> Self {
-        Self { first: 0 }
-    }
-
-    /// Writes the next WQEP or initial state, to be sealed. Returns whether there was one. Portals
-    /// take turns. What is posted for a QP of which `is_other` says so, by portal and number, is
-    /// not of stateless processing, and stays.
-    pub(super) fn write_next(
-        &mut self,
-        host: &mut Host<'_>,
-        sealer: &mut Sealer,
-        now: Instant,
-        out: &mut TxFrame<'_>,
-        is_other: impl Fn(u16, u32) -> bool,
-    ) -> bool {
-        let portals = host.portals.len() as u16;
-        for portal in (0..portals).map(|at| (self.first + at) % portals) {
-            while let Some((post, inline)) = next_post(host, portal) {
-                if post.qp_of_work().is_some_and(|qp| is_other(portal, qp)) {
-                    break;
-                }
-                if !sealer.can_seal() {
-                    host.counters.count(Event::SealRefused);
-                    return false;
-                }
-                let mut writer = Writer { host: &mut *host, sealer: &mut *sealer, now, portal };
-                let is_written = match post {
-                    Post::Wqe(posted) => writer.write_wqep(posted, inline, out),
-                    Post::Introduce { qp } => writer.write_initial(qp, out),
-                    // Those are not told to anybody: the service takes them.
-                    Post::Open { .. } | Post::Close { .. } => break,
-                };
-                if is_written {
-                    self.first = (portal + 1) % portals;
-                    return true;
-                }
-                came_to_nothing(host, portal);
-            }
+/// Writes the next WQEP or initial state, to be sealed. Returns whether there was one. Portals take
+/// turns, a frame each. What is posted for a QP of which `is_other` says so, by portal and number,
+/// is not of stateless processing, and stays.
+pub(super) fn write_next(
+    host: &mut Host<'_>,
+    sealer: &mut Sealer,
+    now: Instant,
+    out: &mut TxFrame<'_>,
+    is_other: impl Fn(u16, u32) -> bool,
+) -> bool {
+    while host.portals.waiting() > 0 {
+        if !sealer.can_seal() {
+            host.counters.count(Event::SealRefused);
+            return false;
         }
-        false
+        let Some(portal) = host.portals.next_waiting() else { return false };
+        while let Some((post, inline)) = next_post(host, portal) {
+            if post.qp_of_work().is_some_and(|qp| is_other(portal, qp)) {
+                break;
+            }
+            let mut writer = Writer { host: &mut *host, sealer: &mut *sealer, now, portal };
+            let is_written = match post {
+                Post::Wqe(posted) => writer.write_wqep(posted, inline, out),
+                Post::Introduce { qp } => writer.write_initial(qp, out),
+                // Those are not told to anybody: the service takes them.
+                Post::Open { .. } | Post::Close { .. } => break,
+            };
+            if is_written {
+                if next_post(host, portal).is_some() {
+                    host.portals.wait(portal);
+                }
+                return true;
+            }
+            came_to_nothing(host, portal);
+        }
     }
-}
-
-/// Whether an application has posted something that a frame is to tell of.
-pub(super) fn has_post(portals: &Portals) -> bool {
-    portals.iter().any(|(_, port)| port.waits_for_frame())
+    false
 }
 
 /// The next post of a portal that a frame is to tell of.

@@ -1,4 +1,4 @@
-//! Which portals a turn looks at: those that are in use, of however many there are.
+//! Which portals a turn of a service looks at: those that are in use, of however many there are.
 //!
 //! A portal that has a [flag](Flag) is *watched*, looked at in every turn, from when its flag goes
 //! up until it has had no command for a while; then its flag is taken down. All others cost a look
@@ -9,10 +9,7 @@
 
 use rma_shm::Flags;
 
-use crate::{
-    portal::{Flag, PortalPort},
-    time::Instant,
-};
+use crate::{portal::Flag, time::Instant};
 
 /// For how long a portal is watched after its last command. Longer: more portals are looked at in
 /// vain. Shorter: an application that issues an op at a time has to raise its flag more often,
@@ -30,7 +27,7 @@ const LET_GO_MAX: usize = 16;
 
 /// Which portals a turn looks at.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     /// Those that are watched, in no order.
     watched: Vec<Watched>,
     /// How many of these have no flag, and are watched always.
@@ -86,7 +83,8 @@ struct Owners {
 
 impl Watch {
     /// For `portals` portals at most. All memory that it will ever need is allocated here.
-    pub(super) fn new(portals: usize) -> Self {
+    #[must_use]
+    pub fn new(portals: usize) -> Self {
         Self {
             watched: Vec::with_capacity(portals),
             flagless: 0,
@@ -96,10 +94,10 @@ impl Watch {
         }
     }
 
-    /// Begins to serve portal number `portal`, which is watched at first: commands may have come
-    /// before, and its flag may be up.
-    pub(super) fn add(&mut self, portal: u16, port: &PortalPort) {
-        let flag = port.flag().and_then(|flag| self.enter(portal, flag));
+    /// Begins to serve portal number `portal`, which has this flag, and is watched at first:
+    /// commands may have come before, and its flag may be up.
+    pub fn add(&mut self, portal: u16, flag: Option<&Flag>) {
+        let flag = flag.and_then(|flag| self.enter(portal, flag));
         self.flagless += usize::from(flag.is_none());
         self.watched.push(Watched { portal, flag, busy_at: Instant::ZERO });
     }
@@ -121,12 +119,13 @@ impl Watch {
         Some(FlagIndex { look: look as u16, bit: bit as u16 })
     }
 
-    /// Serves portal number `portal` no more. What had number `moved` has its number now.
-    pub(super) fn remove(&mut self, portal: u16, port: &PortalPort, moved: u16) {
+    /// Serves portal number `portal` no more, which had this flag. What had number `moved` has its
+    /// number now: `portal`, if none has.
+    pub fn remove(&mut self, portal: u16, flag: Option<&Flag>, moved: u16) {
         if let Some(at) = self.watched.iter().position(|it| it.portal == portal) {
             self.flagless -= usize::from(self.watched.swap_remove(at).flag.is_none());
         }
-        if let Some(index) = self.index_of(portal, port) {
+        if let Some(index) = flag.and_then(|flag| self.index_of(portal, flag)) {
             let (look, owners) = self.word(index);
             look.unwatched &= !(1 << index.bit);
             owners.used &= !(1 << index.bit);
@@ -149,8 +148,7 @@ impl Watch {
     }
 
     /// Where the flag of portal number `portal` is.
-    fn index_of(&self, portal: u16, port: &PortalPort) -> Option<FlagIndex> {
-        let flag = port.flag()?;
+    fn index_of(&self, portal: u16, flag: &Flag) -> Option<FlagIndex> {
         let look = self.looks.iter().position(|look| look.flags.is(flag.flags()))?;
         let (owners, bit) = (&self.owners[look], flag.index());
         let is_its = owners.used >> bit & 1 == 1 && owners.portals[bit as usize] == portal;
@@ -178,7 +176,7 @@ impl Watch {
 
     /// Watches the portals whose flags have gone up.
     #[inline]
-    pub(super) fn notice(&mut self, now: Instant) {
+    pub fn notice(&mut self, now: Instant) {
         for (number, look) in self.looks.iter_mut().enumerate() {
             let raised = look.flags.raised() & look.unwatched;
             if raised != 0 {
@@ -199,7 +197,7 @@ impl Watch {
     /// Looks at each portal that is watched, and appends those that `has_command` says have one to
     /// `busy`.
     #[inline]
-    pub(super) fn look(
+    pub fn look(
         &mut self,
         now: Instant,
         busy: &mut Vec<u16>,
@@ -248,8 +246,9 @@ impl Watch {
 
     /// Whether no flag is up that has not been noticed, and `is_idle` says so of each portal that
     /// is watched.
+    #[must_use]
     #[inline]
-    pub(super) fn is_idle(&self, mut is_idle: impl FnMut(u16) -> bool) -> bool {
+    pub fn is_idle(&self, mut is_idle: impl FnMut(u16) -> bool) -> bool {
         let unnoticed = |look: &Look| look.flags.raised() & look.unwatched != 0;
         !self.looks.iter().any(unnoticed) && self.watched.iter().all(|it| is_idle(it.portal))
     }

@@ -1,0 +1,127 @@
+//! Many portals on one engine: a turn looks into those that are in use, and none of them can keep
+//! it from the others.
+
+use rma_core::portal::{Flag, FlagLender};
+
+use super::*;
+use crate::portal::StarPort;
+
+/// A portal whose ends have a flag.
+fn flagged(flag: &Flag) -> (StarPortal, StarPort) {
+    let (mut application, mut engine) = portal(8, 2).unwrap();
+    application.set_flag(flag.clone());
+    engine.set_flag(flag.clone());
+    (application, engine)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+/// A post that is answered at once, whatever there is.
+const OPEN: Post = Post::Open { qp: 0, is_stateful: false };
+
+fn is_answered(application: &mut StarPortal) -> bool {
+    matches!(application.poll(), Some(Report::Opened { qp: 0, .. }))
+}
+
+fn star() -> Star {
+    let config = StarConfigBuilder::default().build(StarPlace::at(address(Z))).unwrap();
+    Star::new(config, CounterBlock::new(0, u64::MAX))
+}
+
+#[test]
+fn a_portal_that_is_quiet_is_looked_into_when_its_flag_goes_up_and_not_before() {
+    let (mut star, mut lender) = (star(), FlagLender::new());
+    let flags: Vec<_> = (0..130).map(|_| lender.lend()).collect();
+    let mut applications = Vec::new();
+    for flag in &flags {
+        let (application, engine) = flagged(flag);
+        star.attach(engine).unwrap();
+        applications.push(application);
+    }
+    for turn in 0..100 {
+        assert_eq!(star.take_commands(at(turn)), 0);
+    }
+    assert!(star.is_idle());
+    // One that pushes without its flag is not seen: nobody looks.
+    let silent = applications[70].memory().clone();
+    StarPortal::new(silent, None).post(&OPEN, None).unwrap();
+    assert_eq!(star.take_commands(at(100)), 0);
+    flags[70].raise();
+    assert!(!star.is_idle());
+    assert_eq!(star.take_commands(at(101)), 1);
+    assert!(is_answered(&mut applications[70]));
+    // The others are as they were.
+    for (number, application) in applications.iter_mut().enumerate().filter(|(at, _)| *at != 70) {
+        application.post(&OPEN, None).unwrap();
+        assert_eq!(star.take_commands(at(102)), 1, "portal {number}");
+        assert!(is_answered(application));
+    }
+}
+
+#[test]
+fn a_portal_without_a_flag_and_one_that_has_anothers_number_are_served() {
+    let (mut star, mut lender) = (star(), FlagLender::new());
+    let (flag, other) = (lender.lend(), lender.lend());
+    let (_, engine) = flagged(&flag);
+    let number = star.attach(engine).unwrap();
+    let (mut flagless, engine) = portal(8, 2).unwrap();
+    star.attach(engine).unwrap();
+    for turn in 0..100 {
+        star.take_commands(at(turn));
+    }
+    assert!(star.detach(at(100), number).is_some());
+    let (mut next, engine) = flagged(&other);
+    assert_eq!(star.attach(engine), Some(number));
+    for turn in 100..200 {
+        star.take_commands(at(turn));
+    }
+    flag.raise();
+    assert!(star.is_idle(), "a flag that is nobody's");
+    next.post(&OPEN, None).unwrap();
+    flagless.post(&OPEN, None).unwrap();
+    assert_eq!(star.take_commands(at(201)), 2);
+    assert!(is_answered(&mut next) && is_answered(&mut flagless));
+}
+
+#[test]
+fn portals_that_post_without_end_do_not_keep_a_turn_from_the_others() {
+    let (mut star, mut lender) = (star(), FlagLender::new());
+    let mut floods = Vec::new();
+    for _ in 0..3 {
+        let (application, engine) = flagged(&lender.lend());
+        star.attach(engine).unwrap();
+        floods.push(application);
+    }
+    let (mut last, engine) = flagged(&lender.lend());
+    star.attach(engine).unwrap();
+    for turn in 0..50 {
+        for flood in &mut floods {
+            while flood.post(&Post::Introduce { qp: 9 }, None).is_ok() {}
+        }
+        last.post(&OPEN, None).unwrap();
+        assert!(star.take_commands(at(turn)) <= 3 * 32 + 1);
+        assert!(is_answered(&mut last));
+        let mut bytes = vec![0; 1472];
+        let mut frame = [TxFrame::new(&mut bytes)];
+        let sent = star.poll_transmits(at(turn), &mut frame, &mut Quantum::new(1 << 16));
+        assert_eq!((sent, star.wants_transmit()), (0, false), "it is not asked for ever");
+    }
+}
+
+#[test]
+fn what_waits_for_a_frame_is_sent_however_late_there_is_room() {
+    let mut scene = Scene::new();
+    for slot in 0..3 {
+        let posted = scene.wqe(WqeOp::Recv, slot, 0, 64);
+        scene.application.post(&Post::Wqe(posted), None).unwrap();
+    }
+    for _ in 0..100 {
+        scene.now = scene.now + core::time::Duration::from_millis(1);
+        assert_eq!(scene.star.take_commands(scene.now), 0);
+        assert!(scene.star.wants_transmit());
+    }
+    assert_eq!(scene.transmit().len(), 1);
+    assert!(!scene.star.wants_transmit() && scene.star.is_idle());
+}
