@@ -54,6 +54,9 @@ pub struct Star {
     stateful: Stateful,
     /// Whether stateful processing is asked first for the next frame to send.
     stateful_first: bool,
+    /// When frames were looked at last. A turn begins with a look at the clock, and frames may come
+    /// after that while its thread stands still: what they say of time is about now, not then.
+    seen_at: Instant,
     counters: Arc<StarCounters>,
 }
 
@@ -81,6 +84,7 @@ impl Star {
             stateless: Stateless::new(&config),
             stateful: Stateful::new(&config),
             stateful_first: true,
+            seen_at: Instant::from_nanos(0),
             counters: Arc::default(),
             config,
         }
@@ -313,6 +317,8 @@ impl Service for Star {
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
+        let now = clock.now().max(now);
+        self.seen_at = now;
         let stateless_port = self.config.place().stateless_port;
         // Frames of one port behind each other: their order means nothing.
         frames.sort_unstable_by_key(|frame| frame.port != stateless_port);
@@ -328,6 +334,7 @@ impl Service for Star {
     }
 
     fn take_commands(&mut self, now: Instant) -> usize {
+        let now = now.max(self.seen_at);
         let mut taken = 0;
         let busy = self.portals.begin_turn(now);
         for &portal in &busy {
@@ -343,6 +350,7 @@ impl Service for Star {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        let now = now.max(self.seen_at);
         let (mut host, _, _, stateful) = self.split();
         stateful.handle_timeout(&mut host, now);
     }
@@ -369,6 +377,7 @@ impl Service for Star {
         frames: &mut [TxFrame<'_>],
         quantum: &mut Quantum,
     ) -> usize {
+        let now = now.max(self.seen_at);
         let mut count = 0;
         for frames in frames.chunks_mut(BATCH) {
             let mut written = 0;

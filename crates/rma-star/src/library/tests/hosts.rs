@@ -15,6 +15,7 @@ use rma_core::{
 use super::*;
 use crate::{
     config::{StarConfigBuilder, StarPlace},
+    counters::Event,
     keys::PdKey,
     mr_table::Access,
     service::Star,
@@ -83,6 +84,9 @@ struct World {
     /// Of 256 frames, how many are lost.
     loss: u64,
     seed: u64,
+    /// How long each engine's thread stands still in its turns, between looking at the clock and
+    /// at frames.
+    stopped: [Duration; 2],
 }
 
 impl World {
@@ -96,7 +100,8 @@ impl World {
             let End { verbs, pd, cq, .. } = &mut ends[host];
             verbs.create_qp(*pd, *cq, *cq, QpConfig { role: roles[host], ..config }).unwrap()
         });
-        let mut world = Self { now, ends, qps, packets: VecDeque::new(), loss, seed };
+        let (packets, stopped) = (VecDeque::new(), [Duration::ZERO; 2]);
+        let mut world = Self { now, ends, qps, packets, loss, seed, stopped };
         world.ends[0].verbs.connect(now, qps[0]).unwrap();
         for _ in 0..3 {
             for from in [0, 1] {
@@ -129,6 +134,8 @@ impl World {
 
     fn turn(&mut self) {
         let now = self.now;
+        let began =
+            self.stopped.map(|it| Instant::from_nanos(now.as_nanos() - it.as_nanos() as u64));
         while let Some(&(at, to, port, _)) = self.packets.front()
             && at <= now
         {
@@ -144,7 +151,7 @@ impl World {
                 bytes: &mut bytes,
             };
             if !self.ends[to].is_dead {
-                self.ends[to].star.handle_frames(now, &now, &mut [frame]);
+                self.ends[to].star.handle_frames(began[to], &now, &mut [frame]);
             }
         }
         for host in [0, 1] {
@@ -152,14 +159,15 @@ impl World {
                 continue;
             }
             self.ends[host].verbs.poll(now);
-            self.ends[host].star.handle_timeout(now);
+            let began = began[host];
+            self.ends[host].star.handle_timeout(began);
             loop {
                 let star = &mut self.ends[host].star;
-                let taken = star.take_commands(now);
+                let taken = star.take_commands(began);
                 let mut buffers = vec![vec![0_u8; FRAME_LEN_MAX.into()]; FRAMES_MAX];
                 let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
                 let mut quantum = Quantum::new(1 << 20);
-                let count = star.poll_transmits(now, &mut frames, &mut quantum);
+                let count = star.poll_transmits(began, &mut frames, &mut quantum);
                 let sent: Vec<_> = frames[..count].iter().map(|it| it.transmit.unwrap()).collect();
                 for (transmit, bytes) in sent.iter().zip(&buffers) {
                     if !self.is_lost() {
@@ -328,6 +336,30 @@ fn a_connection_that_is_closed_ends_at_both_sides() {
         assert_ne!(status, Success);
         for end in &world.ends {
             assert_eq!((end.verbs.stateful, end.verbs.strange_reports()), (0, 0));
+        }
+    }
+}
+
+/// What a side makes of the other's clock holds also where its thread, or the other's, stood still
+/// between looking at its own clock and at the frames that came meanwhile.
+#[test]
+fn an_engine_that_is_stopped_in_a_turn_is_not_wrong_about_the_clock() {
+    for (role, stops) in [(ROLES[0], 0), (ROLES[0], 1), (ROLES[1], 0), (ROLES[1], 1)] {
+        let mut world = World::new(role, 0, 0);
+        for stopped in [Duration::from_millis(5), Duration::ZERO] {
+            world.stopped[stops] = stopped;
+            for host in [0, 1] {
+                world.recv(1 - host, 1, 0, 64);
+                let mr = world.ends[host].mr.clone();
+                world.send(host, |mr| SendWr::send(2, mr.slice(64, 8)).inline(), &mr);
+                world.run(Duration::from_millis(1));
+            }
+        }
+        for end in &world.ends {
+            let counted = |event| end.star.counters().events(event);
+            let again = (counted(Event::Expired), counted(Event::Retransmit));
+            assert_eq!(again, (0, 0), "{role:?} {stops}");
+            assert_eq!(end.done.len(), 4);
         }
     }
 }
