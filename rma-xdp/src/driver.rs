@@ -16,6 +16,8 @@ mod questions;
 pub(crate) mod queues;
 mod shards;
 mod slots;
+pub(crate) mod star;
+mod star_questions;
 pub(crate) mod tenant;
 
 use core::{
@@ -51,6 +53,7 @@ use self::{
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
 };
 pub(crate) use self::{
+    accounts::{Capacities, StarCapacities},
     ledger::{Books, Ledger, receive_queues, usages},
     shards::{Shard, Shards},
 };
@@ -64,6 +67,8 @@ pub(crate) struct Driver<P> {
     ledger: Ledger,
     /// Of the flags of its portals.
     flags: FlagLender,
+    /// The same of its portals of StaR, which are looked at apart from those.
+    star_flags: FlagLender,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -72,15 +77,15 @@ pub(crate) struct Driver<P> {
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl<P> Driver<P> {
-    /// A driver for `shards`, of whose NICs each has room for `regions`.
+    /// A driver for `shards`, of which each has room for so many `capacities`.
     pub(crate) fn new(
         addresses: LocalAddresses,
         pid: Pid,
         shards: Shards<P>,
-        regions: u32,
+        capacities: &Capacities,
         config: &DriverConfig,
     ) -> Result<Self, AllocationError> {
-        let accounts = Accounts::new(shards.slots(), regions.into(), config, pid)?;
+        let accounts = Accounts::new(shards.slots(), capacities, config, pid)?;
         let slots = shards.slots().map(|slots| slots.len()).sum();
         Ok(Self {
             addresses,
@@ -88,6 +93,7 @@ impl<P> Driver<P> {
             shards,
             ledger: Ledger::new(accounts, slots),
             flags: FlagLender::new(),
+            star_flags: FlagLender::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
@@ -303,8 +309,8 @@ impl<P: ControlPath> Driver<P> {
         Ok(Some(Portal::new(PortalParts { rings, home, life, sleep })))
     }
 
-    /// Takes back the slots of dropped portals, and then the reservations of dropped tenants.
-    /// Returns those whose ops are in flight still.
+    /// Takes back the slots of dropped portals, StaR's portals, and then the reservations of dropped
+    /// tenants. Returns the slots whose ops are in flight still.
     fn reclaim(&mut self) -> Result<Vec<Range<u16>>, HostError> {
         self.shards.settle_late(&mut self.ledger)?;
         let mut unsettled = Vec::new();
@@ -317,6 +323,7 @@ impl<P: ControlPath> Driver<P> {
             }
             answer.book(&mut self.ledger);
         }
+        self.reclaim_star()?;
         self.ledger.accounts().close_abandoned();
         Ok(unsettled)
     }

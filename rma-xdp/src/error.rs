@@ -4,7 +4,13 @@ use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
 use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
-use rma_star::config::StarConfigError;
+use rma_star::{
+    config::StarConfigError,
+    limits::{QPS_MAX, SLOTS_MAX},
+    mr_table::MrError,
+    names::Qpn,
+    pd_table::PdError,
+};
 use thiserror::Error;
 
 #[cfg(feature = "xdp")]
@@ -57,6 +63,9 @@ pub enum HostError {
     /// A pool of buffers cannot have this shape.
     #[error(transparent)]
     BufferPool(#[from] BufferPoolError),
+    /// StaR did not do what it was asked.
+    #[error(transparent)]
+    Star(#[from] StarError),
     /// Nothing would come of waiting.
     #[error(transparent)]
     Wait(#[from] WaitError),
@@ -118,6 +127,37 @@ pub enum HostError {
         /// For how long.
         waited: Duration,
     },
+}
+
+/// Why a host did not do what StaR was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StarError {
+    /// The host serves 1RMA alone.
+    #[error("this host serves no StaR; open it with `HostConfig::star` set")]
+    NotServed,
+    /// A portal that is empty, or larger than any can be.
+    #[error(
+        "a portal of {work_requests} work requests and {queue_pairs} queue pairs: it has 1 to {SLOTS_MAX} and 1 to {QPS_MAX}"
+    )]
+    PortalSize {
+        /// How many work requests it was to have.
+        work_requests: u32,
+        /// How many queue pairs.
+        queue_pairs: u32,
+    },
+    /// As many portals are served as QPNs can name.
+    #[error("all {} portals are in use; drop one", Qpn::PORTALS)]
+    TooManyPortals,
+    /// What was named is of no portal of this host.
+    #[error("the portal was dropped, or is another host's")]
+    NoSuchPortal,
+    /// There is no such protection domain, or no more.
+    #[error(transparent)]
+    Pd(#[from] PdError),
+    /// There is no such memory region, or it cannot be registered, bound or taken back.
+    #[error(transparent)]
+    Mr(#[from] MrError),
 }
 
 impl HostError {

@@ -8,6 +8,7 @@
 mod executors;
 mod queues;
 pub(crate) mod registrar;
+mod star;
 mod tenants;
 
 use core::time::Duration;
@@ -37,7 +38,10 @@ use crate::{
     device::{
         Device, DeviceInfo, DeviceKeeper, OpenDevice, backend::HostBackend, status::InterfaceStatus,
     },
-    driver::{Driver, Shard, Shards, control::ControlPath, tenant::DriverConfig},
+    driver::{
+        Capacities, Driver, Shard, Shards, StarCapacities, control::ControlPath,
+        tenant::DriverConfig,
+    },
     engine::{
         housekeeping::Housekeeping,
         inline::InlineEngine,
@@ -156,6 +160,7 @@ pub struct HostOf<P> {
     pid: Pid,
     addresses: LocalAddresses,
     nic: NicConfigBuilder,
+    star: Option<StarConfigBuilder>,
     /// Of the device when it was opened.
     receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
@@ -355,7 +360,15 @@ impl<P: ControlPath> HostOf<P> {
             first_slot = slots.end;
             reached.push(Shard { path, slots });
         }
-        let driver = Driver::new(addresses, pid, Shards::new(reached), nic.regions, &driver)?;
+        let capacities = Capacities {
+            regions: nic.regions,
+            star: star.map(|StarConfigBuilder { pds, mrs, connections, .. }| StarCapacities {
+                pds,
+                mrs,
+                connections,
+            }),
+        };
+        let driver = Driver::new(addresses, pid, Shards::new(reached), &capacities, &driver)?;
         let metrics =
             MetricsSource::new(cells.into(), keeper.watch(), (&info, aead.name()), &driver);
         Ok(Self {
@@ -366,6 +379,7 @@ impl<P: ControlPath> HostOf<P> {
             pid,
             addresses,
             nic,
+            star,
             receive_len_max,
             device: keeper,
         })

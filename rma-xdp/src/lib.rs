@@ -101,6 +101,7 @@ mod host;
 mod iv_blocks;
 mod metrics;
 mod random;
+pub mod star;
 
 pub use device::{
     Device, DeviceInfo,
@@ -117,7 +118,7 @@ pub use driver::tenant::{
     TenantConfig, TenantUsage, Usage,
 };
 pub use engine::{inline::InlineEngine, thread::EngineThread};
-pub use error::HostError;
+pub use error::{HostError, StarError};
 pub use host::registrar::HostRegistrar;
 pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
@@ -129,16 +130,6 @@ pub use random::random_region_key;
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
 #[doc(inline)]
 pub use rma_channel as channel;
-
-/// StaR, the host's second service: reliable connections whose state lives on the side that has few
-/// ([`HostConfig::star`]). What of `rma-star` a user meets.
-pub mod star {
-    #[doc(inline)]
-    pub use rma_star::{
-        config::{Framing, StarConfigBuilder, StarConfigError},
-        counters::{Drop, Event},
-    };
-}
 
 #[doc(inline)]
 pub use rma_app::{

@@ -3,6 +3,8 @@
 
 use rma_core::{crypto::RegionKey, fair_queue::BucketSecret};
 
+use rma_star::keys::PdKey;
+
 use crate::error::HostError;
 
 /// A region key from the kernel's random source.
@@ -16,6 +18,11 @@ pub fn random_region_key() -> Result<RegionKey, HostError> {
 /// What a host spreads initiators over lists with, until it is closed.
 pub(crate) fn random_bucket_secret() -> Result<BucketSecret, HostError> {
     random_bytes().map(BucketSecret::from_bytes)
+}
+
+/// The secret of a protection domain of StaR.
+pub(crate) fn random_pd_key() -> Result<PdKey, HostError> {
+    random_bytes().map(PdKey::from_bytes)
 }
 
 fn random_bytes() -> Result<[u8; 16], HostError> {

@@ -1,5 +1,6 @@
 //! Where portals come from: the [`PortalParts`] that their maker puts together, and the [`Home`]
-//! that they tell what the maker wants to know.
+//! that they tell what the maker wants to know. Portals of StaR ([`crate::star`]) tell it to the
+//! same.
 //!
 //! A host makes portals over its engine; a client of a host in another process can make them, too.
 //! A portal does not know which of them made it. It has a handle to its maker, and tells it two
@@ -25,7 +26,17 @@ pub trait Home: fmt::Debug + Send + Sync {
     /// The portal of these slots was dropped. Ops of it may be in flight still; nobody will poll
     /// their completions.
     fn slots_returned(&self, slots: Range<u16>);
+
+    /// The portal of StaR of this tag was dropped. Its connections may have frames under way still.
+    /// Nothing happens at a maker of none.
+    fn star_returned(&self, portal: StarTag) {
+        let _ = portal;
+    }
 }
+
+/// Tells a portal of StaR from all others of this process, also from those that were before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StarTag(pub u64);
 
 /// What a [`Portal`](crate::Portal) is made of.
 #[derive(Debug)]

@@ -19,6 +19,7 @@
 //! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
 //! | [`client`] | [`Client`]: the same as futures, messages and atomics among them |
 //! | [`channels`] | [`Channels`]: message channels, waited for; [`AsyncChannels`]: as futures |
+//! | [`star`] | [`StarVerbs`](star::StarVerbs): queue pairs of StaR, polled or waited for |
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
@@ -46,6 +47,7 @@ pub mod portal;
 mod scripted;
 mod settlement;
 pub mod sleep;
+pub mod star;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use channels::{

@@ -67,6 +67,9 @@ pub enum Event {
     LateEffect,
     /// A post of an application made no sense.
     PostRefused,
+    /// A connection did not begin of which this host was to be the stateful side: the application
+    /// has as many as it may have, or there is no room, or its record makes no sense.
+    OpenRefused,
     /// A report had no room, as an application does not keep to the rules of its portal.
     ReportLost,
     /// A frame had to wait, as no value of the message counter was left.
@@ -75,7 +78,7 @@ pub enum Event {
 
 impl Event {
     /// All events.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FrameReceived,
         Self::FrameSent,
         Self::Retransmit,
@@ -84,6 +87,7 @@ impl Event {
         Self::Denied,
         Self::LateEffect,
         Self::PostRefused,
+        Self::OpenRefused,
         Self::ReportLost,
         Self::SealRefused,
     ];

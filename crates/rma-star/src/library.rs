@@ -59,11 +59,6 @@
 //! # }
 //! ```
 
-/// The program of the page for who knows verbs compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/VERBS.md")]
-struct VerbsPage;
-
 mod connect;
 mod cq;
 mod due;
@@ -380,6 +375,13 @@ impl Verbs {
     #[must_use]
     pub fn poll_cq(&mut self, cq: CqId, wcs: &mut [Wc]) -> usize {
         self.cqs.get_mut(usize::from(cq.0)).map_or(0, |cq| cq.poll(wcs))
+    }
+
+    /// How many completions a queue has, and will have of work requests that are outstanding. If
+    /// none, waiting for one is of no use.
+    #[must_use]
+    pub fn unpolled(&self, cq: CqId) -> u32 {
+        self.cqs.get(usize::from(cq.0)).map_or(0, Cq::unpolled)
     }
 
     /// Takes what the engine has reported, and does what is due. Returns how many reports there

@@ -174,6 +174,10 @@ impl Stateful {
                 None => WcStatus::GeneralErr,
             },
         };
+        match host.portals.get_mut(portal.into()) {
+            Some(port) if status == WcStatus::Success => port.stateful_opened(),
+            _ => host.counters.count(Event::OpenRefused),
+        }
         let (key, clock) = ([0; 16], z_time(now).0);
         report(host, portal, &Report::Opened { qp, status, key, clock });
     }
@@ -197,6 +201,9 @@ impl Stateful {
         let frame_len_max = received.min(record.packet_len_max.into());
         if frame_len_max < FRAME_LEN_MIN || self.connections.find(qpn_f).is_some() {
             return Err(nonsense);
+        }
+        if !port.may_open_stateful() {
+            return Err(WcStatus::GeneralErr);
         }
         let name = ConnectionName {
             pd: PdId(record.pd),

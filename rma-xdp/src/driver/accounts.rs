@@ -3,6 +3,10 @@
 //! It decides and keeps the books; it does not speak with the engine. The rules are those of
 //! [`crate::driver::tenant`].
 
+mod pools;
+mod star;
+mod star_portals;
+
 use core::ops::Range;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,6 +16,9 @@ use rma_core::{
     region::RegionId,
 };
 
+pub(super) use self::pools::Charge;
+pub(crate) use self::pools::{Capacities, StarCapacities};
+use self::{pools::PerResource, star_portals::StarPortals};
 use super::{
     pool::{Pool, Share, Source},
     slots::FreeSlots,
@@ -26,17 +33,16 @@ pub(super) const HOST: TenantId = TenantId(0);
 
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    slots: Pool,
-    /// Those of the rest.
+    pools: PerResource<Pool>,
+    /// Command slots of the rest.
     free_slots: FreeSlots,
-    regions: Pool,
-    bytes: Pool,
     kept_free: KeptFree,
     tenants: BTreeMap<TenantId, Account>,
     next: u64,
     /// By their first slot.
     portals: BTreeMap<u16, PortalCharge>,
     registered: BTreeMap<RegionId, Registered>,
+    star: StarPortals,
 }
 
 #[derive(Debug)]
@@ -44,12 +50,10 @@ struct Account {
     name: Box<str>,
     pid: Pid,
     priority: Priority,
-    slots: Share,
+    shares: PerResource<Share>,
     /// The slots that are reserved, and those of them that are free.
     reserved_slots: Range<u16>,
     free_slots: FreeSlots,
-    regions: Share,
-    bytes: Share,
     /// Shared with the tenant's handles. The host's own account stays without one.
     alive: Option<Arc<()>>,
 }
@@ -69,18 +73,9 @@ struct PortalCharge {
     queues: Vec<RegionId>,
 }
 
-/// Where a region and its bytes come from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RegionCharge {
-    tenant: TenantId,
-    region: Source,
-    bytes: Source,
-    len: u64,
-}
-
 #[derive(Debug)]
 struct Registered {
-    charge: RegionCharge,
+    charge: Charge,
     queue: Option<QueueAccount>,
 }
 
@@ -96,23 +91,24 @@ pub(super) struct QueueAccount {
 }
 
 impl Accounts {
-    /// Accounts of NICs that have `slots`, and each as many `regions`.
+    /// Accounts of engines that have `slots`, and each tables of so many `capacities`.
     pub(super) fn new(
         slots: impl Iterator<Item = Range<u16>> + Clone,
-        regions: u64,
+        capacities: &Capacities,
         config: &DriverConfig,
         pid: Pid,
     ) -> Result<Self, AllocationError> {
+        let all_slots = slots.clone().map(|slots| slots.len() as u64).sum();
+        let capacity = |resource| Pool::new(capacities.of(resource, all_slots, config));
         let mut accounts = Self {
-            slots: Pool::new(slots.clone().map(|slots| slots.len() as u64).sum()),
+            pools: PerResource::each(capacity),
             free_slots: FreeSlots::new(slots),
-            regions: Pool::new(regions),
-            bytes: Pool::new(config.registered_bytes),
             kept_free: config.kept_free,
             tenants: BTreeMap::new(),
             next: 0,
             portals: BTreeMap::new(),
             registered: BTreeMap::new(),
+            star: StarPortals::default(),
         };
         let host = accounts.open("host", pid, config.priority, &config.quotas, None)?;
         debug_assert_eq!(host, HOST);
@@ -128,13 +124,8 @@ impl Accounts {
         quotas: &Quotas,
         alive: Option<Arc<()>>,
     ) -> Result<TenantId, AllocationError> {
-        let Quotas { slots, regions, bytes } = *quotas;
-        let wanted = [
-            (Resource::CommandSlots, slots, &self.slots),
-            (Resource::Regions, regions, &self.regions),
-            (Resource::RegisteredBytes, bytes, &self.bytes),
-        ];
-        for (resource, Quota { reserved, max }, pool) in wanted {
+        for resource in Resource::ALL {
+            let (Quota { reserved, max }, pool) = (quotas.of(resource), &self.pools[resource]);
             if reserved > max {
                 let tenant = name.into();
                 return Err(AllocationError::QuotaBelowReservation {
@@ -146,7 +137,7 @@ impl Accounts {
             }
             let free = match resource {
                 Resource::CommandSlots => self.free_slots.longest().into(),
-                Resource::Regions | Resource::RegisteredBytes => pool.rest_free(),
+                _ => pool.rest_free(),
             };
             if reserved > free {
                 let (tenant, wanted, capacity) = (name.into(), reserved, pool.capacity());
@@ -159,20 +150,19 @@ impl Accounts {
                 });
             }
         }
-        let reserved_slots = match u16::try_from(slots.reserved).expect("checked above") {
+        let reserved_slots = match u16::try_from(quotas.slots.reserved).expect("checked above") {
             0 => 0..0,
             reserved => self.free_slots.take(reserved).expect("checked above"),
         };
-        let open = |pool: &mut Pool, quota| pool.open(quota).expect("checked above");
+        let mut open = |resource| self.pools[resource].open(quotas.of(resource));
+        let shares = PerResource::each(|resource| open(resource).expect("checked above"));
         let account = Account {
             name: name.into(),
             pid,
             priority,
-            slots: open(&mut self.slots, slots),
+            shares,
             free_slots: FreeSlots::new([reserved_slots.clone()]),
             reserved_slots,
-            regions: open(&mut self.regions, regions),
-            bytes: open(&mut self.bytes, bytes),
             alive,
         };
         let id = TenantId(self.next);
@@ -183,16 +173,14 @@ impl Accounts {
 
     /// Closes the accounts of tenants that are gone and have given everything back.
     pub(super) fn close_abandoned(&mut self) {
-        let Self { slots, free_slots, regions, bytes, tenants, .. } = self;
+        let Self { pools, free_slots, tenants, .. } = self;
         tenants.retain(|_, account| {
-            let shares = [&account.slots, &account.regions, &account.bytes];
-            if account.is_held() || shares.iter().any(|share| share.used() > 0) {
+            let mut shares = account.shares.iter();
+            if account.is_held() || shares.any(|(_, share)| share.used() > 0) {
                 return true;
             }
-            slots.close(&account.slots);
+            account.shares.iter().for_each(|(resource, share)| pools[resource].close(share));
             free_slots.give_back(account.reserved_slots.clone());
-            regions.close(&account.regions);
-            bytes.close(&account.bytes);
             false
         });
     }
@@ -223,9 +211,9 @@ impl Accounts {
     ) -> Result<Range<u16>, AllocationError> {
         let percent = self.percent(tenant);
         let account = self.tenants.get_mut(&tenant).expect("it has a handle");
-        let (pool, share) = (&mut self.slots, &mut account.slots);
-        let amount = u64::from(wanted);
         let (resource, name) = (Resource::CommandSlots, &account.name);
+        let (pool, share) = (&mut self.pools[resource], &mut account.shares[resource]);
+        let amount = u64::from(wanted);
         within_quota(resource, name, share, amount)?;
         let mut longest = 0;
         for source in [Source::Reservation, Source::Rest] {
@@ -268,14 +256,16 @@ impl Accounts {
             }
             tenant_ends |= !self.tenants[&charge.tenant].is_held();
         }
-        if wanted > account.slots.max().saturating_sub(account.slots.used() - own) {
+        let (pool, share) =
+            (&self.pools[Resource::CommandSlots], &account.shares[Resource::CommandSlots]);
+        if wanted > share.max().saturating_sub(share.used() - own) {
             return false;
         }
         // A tenant that ends gives back a reservation, and others may leave less free then: no use
         // in counting.
         tenant_ends
-            || wanted <= account.slots.reserved_free() + own_reserved
-            || wanted <= self.slots.rest_after(to_rest, self.percent(tenant))
+            || wanted <= share.reserved_free() + own_reserved
+            || wanted <= pool.rest_after(to_rest, self.percent(tenant))
     }
 
     /// Takes back what `take_slots` has given.
@@ -288,7 +278,9 @@ impl Accounts {
             }
         }
         let account = self.tenants.get_mut(&tenant).expect("it has a portal");
-        self.slots.refund(&mut account.slots, source, slots.len() as u64);
+        let (pool, share) =
+            (&mut self.pools[Resource::CommandSlots], &mut account.shares[Resource::CommandSlots]);
+        pool.refund(share, source, slots.len() as u64);
         match source {
             Source::Reservation => account.free_slots.give_back(slots),
             Source::Rest => self.free_slots.give_back(slots),
@@ -300,23 +292,48 @@ impl Accounts {
         &self,
         tenant: TenantId,
         len: u64,
-    ) -> Result<RegionCharge, AllocationError> {
+    ) -> Result<Charge, AllocationError> {
+        self.admit(tenant, &[(Resource::Regions, 1), (Resource::RegisteredBytes, len)])
+    }
+
+    /// Whether the tenant may have so much of some pools, and at whose expense.
+    fn admit(
+        &self,
+        tenant: TenantId,
+        wanted: &[(Resource, u64)],
+    ) -> Result<Charge, AllocationError> {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
-        let admit = |resource, pool: &Pool, share: &Share, amount| {
+        let mut charge = Charge::of(tenant);
+        for &(resource, amount) in wanted {
+            let (pool, share) = (&self.pools[resource], &account.shares[resource]);
             within_quota(resource, &account.name, share, amount)?;
-            pool.source(share, amount, percent)
-                .ok_or_else(|| empty(resource, &account.name, pool, share, amount, percent))
-        };
-        let region = admit(Resource::Regions, &self.regions, &account.regions, 1)?;
-        let bytes = admit(Resource::RegisteredBytes, &self.bytes, &account.bytes, len)?;
-        Ok(RegionCharge { tenant, region, bytes, len })
+            let source = pool
+                .source(share, amount, percent)
+                .ok_or_else(|| empty(resource, &account.name, pool, share, amount, percent))?;
+            charge.parts.push((resource, source, amount));
+        }
+        Ok(charge)
+    }
+
+    /// Takes what was just admitted.
+    fn charge(&mut self, charge: &Charge) {
+        let account = self.tenants.get_mut(&charge.tenant).expect("it has a handle");
+        for &(resource, source, amount) in &charge.parts {
+            self.pools[resource].charge(&mut account.shares[resource], source, amount);
+        }
+    }
+
+    /// Gives back what was charged.
+    pub(super) fn refund(&mut self, charge: &Charge) {
+        let account = self.tenants.get_mut(&charge.tenant).expect("it has what was charged");
+        for &(resource, source, amount) in &charge.parts {
+            self.pools[resource].refund(&mut account.shares[resource], source, amount);
+        }
     }
 
     /// The region that was just admitted has been registered.
-    pub(super) fn registered(&mut self, id: RegionId, charge: RegionCharge) {
-        let account = self.tenants.get_mut(&charge.tenant).expect("it has a handle");
-        self.regions.charge(&mut account.regions, charge.region, 1);
-        self.bytes.charge(&mut account.bytes, charge.bytes, charge.len);
+    pub(super) fn registered(&mut self, id: RegionId, charge: Charge) {
+        self.charge(&charge);
         self.registered.insert(id, Registered { charge, queue: None });
     }
 
@@ -369,9 +386,7 @@ impl Accounts {
         let Some(Registered { charge, queue }) = self.registered.remove(&id) else { return };
         let portal = queue.and_then(|it| it.portal).and_then(|it| self.portals.get_mut(&it));
         portal.into_iter().for_each(|portal| portal.queues.retain(|&queue| queue != id));
-        let account = self.tenants.get_mut(&charge.tenant).expect("it has a region");
-        self.regions.refund(&mut account.regions, charge.region, 1);
-        self.bytes.refund(&mut account.bytes, charge.bytes, charge.len);
+        self.refund(&charge);
     }
 
     /// What every tenant has, and could have.
@@ -385,14 +400,19 @@ impl Accounts {
 
     pub(super) fn usage(&self, tenant: TenantId) -> Usage {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
-        let slots = self.slots.usage(&account.slots, percent);
+        let of = |resource| self.pools[resource].usage(&account.shares[resource], percent);
+        let (slots, pool) = (of(Resource::CommandSlots), &self.pools[Resource::CommandSlots]);
         let reserved = account.free_slots.longest();
-        let rest = u64::from(self.free_slots.longest()).min(self.slots.rest_for(percent).0);
+        let rest = u64::from(self.free_slots.longest()).min(pool.rest_for(percent).0);
         let available = slots.available.min(rest.max(reserved.into()));
         Usage {
             slots: PoolUsage { available, ..slots },
-            regions: self.regions.usage(&account.regions, percent),
-            bytes: self.bytes.usage(&account.bytes, percent),
+            regions: of(Resource::Regions),
+            bytes: of(Resource::RegisteredBytes),
+            pds: of(Resource::ProtectionDomains),
+            mrs: of(Resource::MemoryRegions),
+            work_requests: of(Resource::WorkRequests),
+            stateful_connections: of(Resource::StatefulConnections),
         }
     }
 }

@@ -57,7 +57,6 @@ pub(crate) trait EngineSide {
     fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;
 
     /// StaR, if the engine serves it, and the engine's time.
-    #[expect(dead_code, reason = "questions about StaR need it")]
     fn star(&mut self) -> Option<(&mut Star, Instant)>;
 }
 

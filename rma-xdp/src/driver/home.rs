@@ -2,10 +2,10 @@
 
 use core::ops::Range;
 
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use rma_app::{
     gauges::{ExecutorWatch, Executors},
-    home::Home,
+    home::{Home, StarTag},
 };
 
 /// Shared by the driver and its portals.
@@ -13,6 +13,8 @@ use rma_app::{
 pub(crate) struct PortalHome {
     /// Slots of portals that were dropped and whose ops may be in flight still.
     pub(super) retired: ArrayQueue<Range<u16>>,
+    /// Portals of StaR that were dropped, and whose connections may have frames under way still.
+    pub(super) retired_star: SegQueue<StarTag>,
     /// The executors over its portals.
     pub(super) executors: Executors,
 }
@@ -21,7 +23,8 @@ impl PortalHome {
     /// For so many slots at most.
     pub(super) fn new(slots: usize) -> Self {
         // One slot each is the most portals there can be.
-        Self { retired: ArrayQueue::new(slots), executors: Executors::default() }
+        let (retired, retired_star) = (ArrayQueue::new(slots), SegQueue::new());
+        Self { retired, retired_star, executors: Executors::default() }
     }
 }
 
@@ -35,5 +38,10 @@ impl Home for PortalHome {
         // The queue has room for every portal that there can be. Were it ever full, the slots would
         // stay allocated: nothing worse.
         let _ = self.retired.push(slots);
+    }
+
+    fn star_returned(&self, portal: StarTag) {
+        tracing::debug!(?portal, "portal of StaR dropped");
+        self.retired_star.push(portal);
     }
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rma_core::{receive_queue::QueueWatch, region::RegionId};
 
-use super::{accounts::Accounts, home::PortalHome, tenant::TenantUsage};
+use rma_app::home::StarTag;
+
+use super::{accounts::Accounts, home::PortalHome, star_questions::Orphan, tenant::TenantUsage};
 
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;
@@ -55,6 +57,8 @@ pub(crate) struct Ledger {
     /// Regions that NICs have though whoever registered them was told of an error: to be
     /// deregistered.
     pub(super) orphans: Vec<RegionId>,
+    /// The same of StaR.
+    pub(super) star_orphans: Vec<Orphan>,
 }
 
 impl Ledger {
@@ -64,6 +68,7 @@ impl Ledger {
             books: Arc::new(Mutex::new(accounts)),
             home: Arc::new(PortalHome::new(slots)),
             orphans: Vec::new(),
+            star_orphans: Vec::new(),
         }
     }
 
@@ -75,5 +80,10 @@ impl Ledger {
     /// Notes slots that the driver takes back once their last op has completed.
     pub(super) fn retire(&self, slots: Range<u16>) {
         self.home.retired.push(slots).expect("there is room for all portals that there can be");
+    }
+
+    /// Notes a portal of StaR that the driver takes back once nothing of it is under way.
+    pub(super) fn retire_star(&self, portal: StarTag) {
+        self.home.retired_star.push(portal);
     }
 }

@@ -13,6 +13,7 @@ use super::{
     control::{ControlPath, Question, Unanswered},
     ledger::Ledger,
     questions::{Deregister, ToAll, ToAny, ToOne},
+    star_questions::{DeallocPd, DeregMr, Orphan, ToStar},
 };
 use crate::error::HostError;
 
@@ -49,6 +50,9 @@ impl<P> Shards<P> {
     }
 }
 
+/// Which engine serves StaR's portals: the first.
+const STAR: usize = 0;
+
 impl<P: ControlPath> Shards<P> {
     /// How the engine that has `slots` lives, and is woken.
     pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
@@ -64,6 +68,21 @@ impl<P: ControlPath> Shards<P> {
     ) -> Result<Q::Answer, HostError> {
         let index = self.index_of(question.slots());
         self.ask_at(index, question, ledger)
+    }
+
+    /// How the engine that serves StaR's portals lives, and is woken.
+    pub(super) fn star_engine(&self) -> (Life, Option<Bell>) {
+        let path = &self.0[STAR].path;
+        (path.life(), path.bell())
+    }
+
+    /// Asks the engine that serves StaR's portals.
+    pub(super) fn ask_star<Q: ToStar>(
+        &mut self,
+        question: Q,
+        ledger: &mut Ledger,
+    ) -> Result<Q::Answer, HostError> {
+        self.ask_at(STAR, question, ledger)
     }
 
     /// Asks any engine.
@@ -140,6 +159,17 @@ impl<P: ControlPath> Shards<P> {
         while let Some(&region) = ledger.orphans.last() {
             // If an engine has not seen this, it is an orphan still.
             self.round(|_| Deregister(region), ledger)?.book(ledger);
+        }
+        while let Some(&orphan) = ledger.star_orphans.last() {
+            let path = &mut self.0[STAR].path;
+            let _ = match orphan {
+                Orphan::Pd(asker, pd) => ask(path, DeallocPd { asker, pd }, ledger)?.book(ledger),
+                Orphan::Mr(asker, pd, mr) => {
+                    ask(path, DeregMr { asker, pd, mr }, ledger)?.book(ledger)
+                }
+            };
+            // Whatever it was answered: there are no windows on it, as nobody knows of it.
+            ledger.star_orphans.retain(|&other| other != orphan);
         }
         Ok(())
     }

@@ -6,8 +6,10 @@
 //!
 //! # The rules
 //!
-//! There are three pools: command slots, regions, and registered bytes. Each is divided into
-//! *reservations*, one for each tenant that has one, and the *rest*.
+//! There are three pools for all hosts: command slots, regions, and registered bytes. Hosts that
+//! serve StaR have four more: protection domains, memory regions with windows, work requests, and
+//! stateful connections. Each is divided into *reservations*, one for each tenant that has one, and
+//! the *rest*.
 //!
 //! - What a tenant has of a pool, all together, is at most its `max`.
 //! - An allocation (a portal's slots, a region, a region's bytes) comes wholly from the tenant's
@@ -61,9 +63,32 @@ pub struct Quotas {
     pub slots: Quota,
     /// Entries of the registered region table.
     pub regions: Quota,
-    /// Bytes of memory in registered regions. Not of allocated memory: that of a region which is
-    /// deregistered lives on as long as a handle to it, and is not counted.
+    /// Bytes of memory in registered regions, also in those of StaR. Not of allocated memory: that
+    /// of a region which is deregistered lives on as long as a handle to it, and is not counted.
     pub bytes: Quota,
+    /// StaR: protection domains.
+    pub pds: Quota,
+    /// StaR: memory regions and windows.
+    pub mrs: Quota,
+    /// StaR: work requests that may be outstanding at once, those of all the tenant's portals
+    /// together.
+    pub work_requests: Quota,
+    /// StaR: connections of which this host is the stateful side.
+    pub stateful_connections: Quota,
+}
+
+impl Quotas {
+    pub(crate) const fn of(&self, resource: Resource) -> Quota {
+        match resource {
+            Resource::CommandSlots => self.slots,
+            Resource::Regions => self.regions,
+            Resource::RegisteredBytes => self.bytes,
+            Resource::ProtectionDomains => self.pds,
+            Resource::MemoryRegions => self.mrs,
+            Resource::WorkRequests => self.work_requests,
+            Resource::StatefulConnections => self.stateful_connections,
+        }
+    }
 }
 
 /// Which tenants may use what nobody has reserved while it is scarce.
@@ -96,13 +121,17 @@ impl Default for KeptFree {
     }
 }
 
-/// The driver's policy. The pools of command slots and regions are as large as the NIC's tables.
+/// The driver's policy. The pools of command slots and regions, and StaR's of protection domains,
+/// memory regions and stateful connections, are as large as the engine's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct DriverConfig {
     /// The pool of registered bytes. Default: no limit but the machine's memory.
     pub registered_bytes: u64,
+    /// StaR: the pool of work requests. Their places are in memory of their portals, some 300 bytes
+    /// each. Default: no limit but the machine's memory.
+    pub work_requests: u64,
     /// Which share of the pools tenants leave to others.
     pub kept_free: KeptFree,
     /// The priority of what the host allocates without naming a tenant.
@@ -115,6 +144,7 @@ impl Default for DriverConfig {
     fn default() -> Self {
         Self {
             registered_bytes: u64::MAX,
+            work_requests: u64::MAX,
             kept_free: KeptFree::default(),
             priority: Priority::default(),
             quotas: Quotas::default(),
@@ -208,8 +238,17 @@ pub struct Usage {
     pub slots: PoolUsage,
     /// Regions that are registered.
     pub regions: PoolUsage,
-    /// Bytes in registered regions.
+    /// Bytes in registered regions, also in those of StaR.
     pub bytes: PoolUsage,
+    /// StaR: protection domains. Those of a portal that was dropped count, as all that is StaR's,
+    /// until nothing of its connections is on its way any more.
+    pub pds: PoolUsage,
+    /// StaR: memory regions and windows.
+    pub mrs: PoolUsage,
+    /// StaR: work requests that its portals have places for.
+    pub work_requests: PoolUsage,
+    /// StaR: connections that its portals may be the stateful side of.
+    pub stateful_connections: PoolUsage,
 }
 
 /// The usage of one tenant, for reports.
@@ -234,14 +273,36 @@ pub enum Resource {
     Regions,
     /// Bytes in registered regions.
     RegisteredBytes,
+    /// Entries of StaR's table of protection domains.
+    ProtectionDomains,
+    /// Entries of StaR's table of memory regions and windows.
+    MemoryRegions,
+    /// Places for StaR's outstanding work requests.
+    WorkRequests,
+    /// Entries of StaR's table of connections of which this host is the stateful side.
+    StatefulConnections,
 }
 
 impl Resource {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::CommandSlots,
+        Self::Regions,
+        Self::RegisteredBytes,
+        Self::ProtectionDomains,
+        Self::MemoryRegions,
+        Self::WorkRequests,
+        Self::StatefulConnections,
+    ];
+
     const fn remedy(self) -> &'static str {
         match self {
             Self::CommandSlots => "drop a portal, ask for fewer",
             Self::Regions => "deregister a region",
             Self::RegisteredBytes => "deregister a region, ask for a smaller one",
+            Self::ProtectionDomains => "deallocate a protection domain",
+            Self::MemoryRegions => "deregister a memory region or window",
+            Self::WorkRequests | Self::StatefulConnections => "drop a portal, ask for fewer",
         }
     }
 
@@ -250,6 +311,10 @@ impl Resource {
             Self::CommandSlots => "start the host with a larger `nic.command_slots`",
             Self::Regions => "start the host with a larger `nic.regions`",
             Self::RegisteredBytes => "start the host with a larger `driver.registered_bytes`",
+            Self::ProtectionDomains => "start the host with a larger `star.pds`",
+            Self::MemoryRegions => "start the host with a larger `star.mrs`",
+            Self::WorkRequests => "start the host with a larger `driver.work_requests`",
+            Self::StatefulConnections => "start the host with a larger `star.connections`",
         }
     }
 }
@@ -260,6 +325,10 @@ impl fmt::Display for Resource {
             Self::CommandSlots => "command slots",
             Self::Regions => "regions",
             Self::RegisteredBytes => "registered bytes",
+            Self::ProtectionDomains => "protection domains",
+            Self::MemoryRegions => "memory regions and windows",
+            Self::WorkRequests => "work requests",
+            Self::StatefulConnections => "stateful connections",
         })
     }
 }

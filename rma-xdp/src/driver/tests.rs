@@ -1,3 +1,5 @@
+mod star;
+
 use core::time::Duration;
 
 use rma_core::{
@@ -34,6 +36,7 @@ struct TestSide {
     ports: Vec<PortalPort>,
     /// Slots of portals whose ops do not end.
     busy: Vec<Range<u16>>,
+    star: Option<Star>,
 }
 
 impl EngineSide for TestSide {
@@ -58,7 +61,7 @@ impl EngineSide for TestSide {
     }
 
     fn star(&mut self) -> Option<(&mut Star, Instant)> {
-        None
+        self.star.as_mut().map(|star| (star, Instant::ZERO))
     }
 }
 
@@ -128,12 +131,13 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
     let shard = |index| {
         let nic = NicConfigBuilder::default().with(|it| it.regions = REGIONS);
         let nic = Nic::new(nic.build(NicPlace::at(addr)).unwrap());
-        let side = TestSide { nic, ports: Vec::new(), busy: Vec::new() };
+        let side = TestSide { nic, ports: Vec::new(), busy: Vec::new(), star: None };
         let path = TestEngine { mood: Mood::Prompt, side, late: None };
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
     let shards = Shards::new((0..engines).map(shard).collect());
-    Driver::new(addr.into(), Pid(1), shards, REGIONS, &DriverConfig::default()).unwrap()
+    let capacities = Capacities { regions: REGIONS, star: None };
+    Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
 
 impl Driver<TestEngine> {

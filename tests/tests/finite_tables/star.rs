@@ -209,6 +209,7 @@ impl Host {
             status: WcStatus::Success,
             op: WqeOp::Recv,
             immediate: None,
+            is_of_write: false,
         };
         let mut header = [0; WORK_HEADER_LEN];
         Cqep { header: self.header(&binding), count: 1 }.emit(&mut header);

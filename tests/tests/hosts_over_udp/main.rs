@@ -1,11 +1,12 @@
 //! The scenarios over kernel UDP sockets on loopback, regions over memory that others have,
-//! circular ones, and several applications on one host. No privileges needed.
+//! circular ones, several applications on one host, and StaR beside 1RMA. No privileges needed.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod circular;
 mod messages;
 mod region_memory;
+mod star;
 mod tenants;
 
 use rma_core::port::Port;

@@ -110,7 +110,13 @@ const NEVERS: &[Never] = &[
     },
     Never {
         who: "rma_app",
-        from: &["rma_xdp", "rma_core::nic", "rma_core::engine", "rma_core::backend"],
+        from: &[
+            "rma_xdp",
+            "rma_core::nic",
+            "rma_core::engine",
+            "rma_core::backend",
+            "rma_star::service",
+        ],
         but: &[],
         why: "an application knows neither host nor device",
     },

@@ -28,9 +28,15 @@ impl Cq {
         self.wcs.len() as u32
     }
 
+    /// How many completions it will have that it was not polled for: those that are there, and those
+    /// of outstanding work requests.
+    pub(super) const fn unpolled(&self) -> u32 {
+        self.len + self.outstanding
+    }
+
     /// Whether a completion more would have a place.
     pub(super) const fn has_room(&self) -> bool {
-        self.len + self.outstanding < self.capacity()
+        self.unpolled() < self.capacity()
     }
 
     /// Reserves a place for the completion of one more work request.

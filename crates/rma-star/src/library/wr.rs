@@ -91,6 +91,14 @@ pub struct Remote {
     pub offset: u64,
 }
 
+impl Remote {
+    /// What is at `offset` of the memory region or window that its host tells of as `rkey`.
+    #[must_use]
+    pub const fn of(rkey: u32, offset: u64) -> Self {
+        Self { mr: MrId(rkey), offset }
+    }
+}
+
 /// A work request for the send queue: `struct ibv_send_wr`.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'m> {

@@ -42,6 +42,10 @@ pub struct StarPort {
     flag: Option<Flag>,
     /// Whether it is among those that wait for a frame.
     is_waiting: bool,
+    /// How many connections this host may be the stateful side of for the application.
+    stateful_max: u32,
+    /// How many it is.
+    stateful: u32,
 }
 
 /// Posts of one portal that may come to nothing in one turn: the others wait for the next one, or
@@ -143,6 +147,8 @@ impl StarPort {
             given: false,
             flag: None,
             is_waiting: false,
+            stateful_max: u32::MAX,
+            stateful: 0,
         }
     }
 
@@ -160,6 +166,27 @@ impl StarPort {
     /// Notes whether it is among those that wait for a frame. Whether that is new.
     pub(crate) const fn set_waiting(&mut self, is_waiting: bool) -> bool {
         core::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting
+    }
+
+    /// The application may have no more than `most` connections of which this host is the stateful
+    /// side. Without this: as many as there is room for.
+    pub const fn set_stateful_max(&mut self, most: u32) {
+        self.stateful_max = most;
+    }
+
+    /// Whether one more connection may begin of which this host is the stateful side.
+    pub(crate) const fn may_open_stateful(&self) -> bool {
+        self.stateful < self.stateful_max
+    }
+
+    /// Such a connection begins.
+    pub(crate) const fn stateful_opened(&mut self) {
+        self.stateful += 1;
+    }
+
+    /// Such a connection is no more.
+    pub(crate) const fn stateful_closed(&mut self) {
+        self.stateful = self.stateful.saturating_sub(1);
     }
 
     /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.
@@ -267,5 +294,14 @@ impl StarPort {
         self.memory.set_taken(qp, self.memory.taken(qp).later(taken));
         let word = self.memory.qp_word(qp);
         self.memory.set_qp_word(qp, QpWord { heard: word.heard.wrapping_add(1), ..word });
+    }
+}
+
+impl Drop for StarPort {
+    /// The engine reports no more: this wakes a thread that waits for that, so that it learns it.
+    fn drop(&mut self) {
+        if let Some(bell) = &self.sleeper {
+            bell.wake.wake();
+        }
     }
 }

@@ -129,6 +129,9 @@ impl Stateful {
     /// Forgets a connection that is over.
     fn bury(&mut self, host: &mut Host<'_>, at: u16) {
         let connection = self.connections.remove(at);
+        if let Some(port) = host.portals.get_mut(connection.portal.into()) {
+            port.stateful_closed();
+        }
         report(host, connection.portal, &Report::Closed { qp: connection.qp });
     }
 

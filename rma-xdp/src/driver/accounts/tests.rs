@@ -11,8 +11,10 @@ struct PoolSizes {
     regions: u64,
 }
 
+const CAPACITIES: Capacities = Capacities { regions: SIZES.regions as u32, star: None };
+
 fn accounts(config: &DriverConfig) -> Result<Accounts, AllocationError> {
-    Accounts::new(core::iter::once(0..SIZES.slots), SIZES.regions, config, PID)
+    Accounts::new(core::iter::once(0..SIZES.slots), &CAPACITIES, config, PID)
 }
 
 const BYTES: u64 = 1000;
@@ -20,7 +22,7 @@ const PID: Pid = Pid(1);
 
 fn config(quotas: Quotas) -> DriverConfig {
     let kept_free = KeptFree { by_low: 40, by_normal: 15 };
-    DriverConfig { registered_bytes: BYTES, kept_free, priority: Priority::Normal, quotas }
+    DriverConfig { registered_bytes: BYTES, kept_free, quotas, ..DriverConfig::default() }
 }
 
 fn quota(reserved: u64, max: u64) -> Quota {
@@ -44,7 +46,7 @@ fn quotas() -> impl Strategy<Value = Quotas> {
             .prop_map(|(reserved, max)| Quota { reserved, max })
     };
     (quota(SIZES.slots.into()), quota(SIZES.regions), quota(BYTES))
-        .prop_map(|(slots, regions, bytes)| Quotas { slots, regions, bytes })
+        .prop_map(|(slots, regions, bytes)| Quotas { slots, regions, bytes, ..Quotas::default() })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -136,15 +138,12 @@ impl Model {
             Resource::RegisteredBytes => {
                 regions.map(|it| (it.tenant, it.len, it.reserved.1)).collect()
             }
+            _ => unreachable!("this host serves no StaR"),
         }
     }
 
     fn quota(tenant: &Tenant, resource: Resource) -> Quota {
-        match resource {
-            Resource::CommandSlots => tenant.quotas.slots,
-            Resource::Regions => tenant.quotas.regions,
-            Resource::RegisteredBytes => tenant.quotas.bytes,
-        }
+        tenant.quotas.of(resource)
     }
 
     fn rest(&self, resource: Resource) -> u64 {
@@ -152,6 +151,7 @@ impl Model {
             Resource::CommandSlots => SIZES.slots.into(),
             Resource::Regions => SIZES.regions,
             Resource::RegisteredBytes => BYTES,
+            _ => 0,
         };
         capacity - self.tenants.iter().map(|it| Self::quota(it, resource).reserved).sum::<u64>()
     }
@@ -263,8 +263,9 @@ fn register(model: &mut Model, accounts: &mut Accounts, who: usize, len: u64) {
         return;
     };
     let charge = admitted.unwrap();
-    let reserved = (charge.region == Source::Reservation, charge.bytes == Source::Reservation);
-    assert_eq!(reserved, (region, bytes));
+    let reserved = (region, bytes);
+    let is_reserved = |at: usize| charge.parts[at].1 == Source::Reservation;
+    assert_eq!((is_reserved(0), is_reserved(1)), reserved);
     model.names += 1;
     let name = RegionId::from_bits(model.names);
     accounts.registered(name, charge);
@@ -378,7 +379,7 @@ fn what_is_reserved_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
 #[test]
 fn reservations_that_cannot_be_are_refused_with_their_values() {
     let reserving = |slots, regions, bytes| {
-        let quotas = Quotas { slots, regions, bytes };
+        let quotas = Quotas { slots, regions, bytes, ..Quotas::default() };
         accounts(&config(quotas)).unwrap_err().to_string()
     };
     let any = Quota::default;

@@ -1,0 +1,352 @@
+//! [`StarVerbs`]: the library of StaR with a clock, and with an engine that may end.
+
+use core::{ptr, time::Duration};
+use std::{os::fd::BorrowedFd, sync::Arc};
+
+use rma_core::time::{Clock, Instant};
+use rma_star::library::{
+    ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpState, RecvWr, SendWr, Verbs,
+    VerbsMemory, Wc,
+};
+
+use super::memory::ProtectionDomain;
+use crate::{
+    clock::TscClock,
+    error::WaitError,
+    home::{Home, StarTag},
+    idle::{Idle, IdlePolicy, IdleTracker},
+    life::Life,
+    portal::WAIT,
+    sleep::Sleep,
+};
+
+/// One turn of an inline engine, for who waits on the thread that has it.
+pub(crate) type Turn<'a> = Option<&'a mut dyn FnMut() -> usize>;
+
+/// What a [`StarVerbs`] is made of.
+#[derive(Debug)]
+pub struct StarParts {
+    /// The library, over the application's end of the portal. The engine has the other.
+    pub verbs: Verbs,
+    /// Which portal it is.
+    pub tag: StarTag,
+    /// The maker of the portal.
+    pub home: Arc<dyn Home>,
+    /// Whether the engine can still report anything.
+    pub life: Life,
+    /// How the thread that waits sleeps, if the engine's end of the portal has the [`Sleep::bell`]
+    /// of it. `None` if the engine is inline.
+    pub sleep: Option<Sleep>,
+}
+
+/// Tells the maker when the portal is dropped.
+#[derive(Debug)]
+struct StarLease {
+    tag: StarTag,
+    home: Arc<dyn Home>,
+}
+
+impl Drop for StarLease {
+    fn drop(&mut self) {
+        self.home.star_returned(self.tag);
+    }
+}
+
+/// Queue pairs and completion queues of StaR over one portal: what verbs call a context. Used by
+/// one thread at a time; may be sent to another.
+///
+/// When it is dropped, all its connections end, and so do its protection domains with what they
+/// have. Its share of the host's tables is free again when nothing of its connections is on its way
+/// any more.
+#[derive(Debug)]
+pub struct StarVerbs {
+    verbs: Verbs,
+    /// After the library: nobody has the portal's number while that is there.
+    lease: StarLease,
+    life: Life,
+    sleep: Option<Sleep>,
+    idle: IdlePolicy,
+    clock: TscClock,
+}
+
+impl StarVerbs {
+    /// Puts it together, for the maker of the portal. Applications get theirs from a host.
+    #[must_use]
+    pub fn new(parts: StarParts) -> Self {
+        let StarParts { verbs, tag, home, life, sleep } = parts;
+        let (lease, clock) = (StarLease { tag, home }, TscClock::new());
+        Self { verbs, lease, life, sleep, idle: WAIT, clock }
+    }
+
+    /// Which portal it is over.
+    #[must_use]
+    pub const fn tag(&self) -> StarTag {
+        self.lease.tag
+    }
+
+    /// Whether the maker with this home made its portal.
+    #[must_use]
+    pub fn is_of(&self, home: &dyn Home) -> bool {
+        ptr::addr_eq(Arc::as_ptr(&self.lease.home), home)
+    }
+
+    /// A completion queue for `capacity` completions, at least one: `ibv_create_cq`. It is there as
+    /// long as this is.
+    ///
+    /// # Panics
+    /// If there are 65,536 already.
+    #[must_use]
+    pub fn create_cq(&mut self, capacity: u32) -> CqId {
+        self.verbs.create_cq(capacity)
+    }
+
+    /// A queue pair of a protection domain, whose memory it uses: `ibv_create_qp`.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_qp(
+        &mut self,
+        pd: &ProtectionDomain,
+        send_cq: CqId,
+        recv_cq: CqId,
+        config: QpConfig,
+    ) -> Result<Qp, CreateError> {
+        self.verbs.create_qp(pd.id(), send_cq, recv_cq, config)
+    }
+
+    /// What a queue pair can do: `ibv_query_qp`. `None` once it is closed.
+    #[must_use]
+    pub fn state(&self, qp: Qp) -> Option<QpState> {
+        self.verbs.state(qp)
+    }
+
+    /// Whether this host is the stateful side of a connection. `None` if that is not decided.
+    #[must_use]
+    pub fn is_stateful(&self, qp: Qp) -> Option<bool> {
+        self.verbs.is_stateful(qp)
+    }
+
+    /// The number of a queue pair at its host, as it is in completions: `qp_num`.
+    #[must_use]
+    pub fn qpn(&self, qp: Qp) -> Option<u32> {
+        self.verbs.qpn(qp)
+    }
+
+    /// Posts a SEND, WRITE or READ: `ibv_post_send`. Its memory is the work request's until its
+    /// completion comes.
+    ///
+    /// # Errors
+    /// [`PostError`]. Nothing has happened then.
+    pub fn post_send(&mut self, qp: Qp, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.verbs.post_send(self.clock.now(), qp, wr)
+    }
+
+    /// Posts a RECV: `ibv_post_recv`. The message may be shorter than its memory, and not longer.
+    ///
+    /// # Errors
+    /// [`PostError`]. Nothing has happened then.
+    pub fn post_recv(&mut self, qp: Qp, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.verbs.post_recv(self.clock.now(), qp, wr)
+    }
+
+    /// Takes what the engine has reported, and does what is due by time. Returns how many reports
+    /// there were. All that waits does this.
+    pub fn poll(&mut self) -> usize {
+        self.verbs.poll(self.clock.now())
+    }
+
+    /// Moves completions into `wcs`, first those that came first: `ibv_poll_cq`. Returns how many;
+    /// none also if there is no such queue. Takes what the engine has reported before.
+    pub fn poll_cq(&mut self, cq: CqId, wcs: &mut [Wc]) -> usize {
+        self.poll();
+        self.verbs.poll_cq(cq, wcs)
+    }
+
+    /// How [`StarVerbs::wait_cq`] and set-ups wait from now on. Default: they spin for 20 µs, yield
+    /// for 100 µs, then sleep until the engine wakes them.
+    pub const fn set_idle(&mut self, idle: IdlePolicy) {
+        self.idle = idle;
+    }
+
+    /// Waits until a completion queue has completions, and moves them into `wcs`. Returns how many.
+    /// Every work request completes, also when its peer is gone (S5); only a RECV may wait as long
+    /// as its peer is there and sends nothing.
+    ///
+    /// # Errors
+    /// If none can come: nothing that completes into the queue is outstanding, the engine is gone,
+    /// or it is inline (`InlineHost::wait_cq` of the crate `rma-xdp` is for those).
+    pub fn wait_cq(&mut self, cq: CqId, wcs: &mut [Wc]) -> Result<usize, WaitError> {
+        self.wait_cq_with(cq, wcs, None, None)
+    }
+
+    /// The same for no longer than `timeout`: 0 if there is no completion by then.
+    ///
+    /// # Errors
+    /// As [`StarVerbs::wait_cq`].
+    pub fn wait_cq_timeout(
+        &mut self,
+        cq: CqId,
+        wcs: &mut [Wc],
+        timeout: Duration,
+    ) -> Result<usize, WaitError> {
+        self.wait_cq_with(cq, wcs, Some(timeout), None)
+    }
+
+    pub(crate) fn wait_cq_with(
+        &mut self,
+        cq: CqId,
+        wcs: &mut [Wc],
+        timeout: Option<Duration>,
+        turn: Turn<'_>,
+    ) -> Result<usize, WaitError> {
+        if wcs.is_empty() {
+            return Ok(0);
+        }
+        let count = self.wait_until(timeout, turn, |verbs, _| {
+            if verbs.unpolled(cq) == 0 {
+                return Some(Err(WaitError::NothingOutstanding));
+            }
+            Some(Ok(verbs.poll_cq(cq, wcs))).filter(|count| *count != Ok(0))
+        })?;
+        count.unwrap_or(Ok(0))
+    }
+
+    /// This host connects: [`StarVerbs::poll_message`] has the first message of the set-up then.
+    /// [`StarVerbs::connect_over`] does all of it.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, qp: Qp) -> Result<(), ConnectError> {
+        self.verbs.connect(self.clock.now(), qp)
+    }
+
+    /// Takes a message of the peer's library, that came over a channel that keeps secrets and says
+    /// who the peer is.
+    ///
+    /// # Errors
+    /// [`ConnectError`]. Nothing has changed then.
+    pub fn handle_message(&mut self, qp: Qp, octets: &[u8]) -> Result<(), ConnectError> {
+        self.verbs.handle_message(self.clock.now(), qp, octets)
+    }
+
+    /// The next message to the peer's library, for a channel that keeps secrets: one of them has
+    /// the connection's key. `None` if there is none now. Takes what the engine has reported
+    /// before.
+    #[must_use]
+    pub fn poll_message(&mut self, qp: Qp) -> Option<Vec<u8>> {
+        let now = self.clock.now();
+        self.verbs.poll(now);
+        self.verbs.poll_message(now, qp)
+    }
+
+    /// Ends a queue pair: `ibv_destroy_qp`. What is posted is flushed: its completions still come.
+    pub fn close(&mut self, qp: Qp) {
+        self.verbs.close(self.clock.now(), qp);
+    }
+
+    /// How many connections the host's other portals are the stateful side of, for the negotiation
+    /// of roles. None, unless this is told.
+    pub const fn note_stateful_elsewhere(&mut self, connections: u32) {
+        self.verbs.note_stateful_elsewhere(connections);
+    }
+
+    /// What the library takes, in bytes (S4).
+    #[must_use]
+    pub fn memory(&self) -> VerbsMemory {
+        self.verbs.memory()
+    }
+
+    /// A file descriptor that becomes readable when the engine has reported something, for
+    /// applications with an event loop of their own: a completion channel. `None` if the engine is
+    /// inline.
+    ///
+    /// It is readable only for those who have asked for it:
+    ///
+    /// 1. Poll completions until there are none.
+    /// 2. [`StarVerbs::arm`]. If it returns `false`, go to 4.
+    /// 3. Wait until the descriptor is readable, for no longer than [`StarVerbs::poll_timeout`].
+    /// 4. [`StarVerbs::disarm`], and begin anew.
+    ///
+    /// It also becomes readable when the engine ends; waiting says so. Do not read from it.
+    #[must_use]
+    pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sleep.as_ref().map(Sleep::fd)
+    }
+
+    /// For how long nothing is due, unless the engine reports something. `None`: for ever.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        self.verbs.poll_timeout().map(|at| at.since(now))
+    }
+
+    /// Says that this thread is going to sleep on [`StarVerbs::completion_fd`], and looks once
+    /// more: `false` if it must not, as there was something already, or never will be, as the
+    /// engine has ended.
+    #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
+    pub fn arm(&mut self) -> bool {
+        let Some(sleep) = &self.sleep else { return false };
+        sleep.prepare();
+        self.verbs.poll(self.clock.now()) == 0 && self.life.ended().is_ok()
+    }
+
+    /// Says that this thread sleeps no more, after [`StarVerbs::arm`].
+    pub fn disarm(&mut self) {
+        if let Some(sleep) = &self.sleep {
+            sleep.end();
+        }
+    }
+
+    /// An error if waiting for the engine is of no use.
+    pub(crate) fn ended(&self) -> Result<(), WaitError> {
+        self.life.ended()
+    }
+
+    /// Waits until `look` finds something in the library, which has taken all that the engine has
+    /// reported; for no longer than `timeout`. An inline engine is turned meanwhile.
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut turn: Turn<'_>,
+        mut look: impl FnMut(&mut Verbs, Instant) -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        let mut idle = IdleTracker::new(self.idle);
+        let since = self.clock.now();
+        loop {
+            // Looked at first: what was reported before the engine ended is still there.
+            let ended = if turn.is_some() { Ok(()) } else { self.life.ended() };
+            let now = self.clock.now();
+            let taken = self.verbs.poll(now);
+            if let Some(found) = look(&mut self.verbs, now) {
+                return Ok(Some(found));
+            }
+            ended?;
+            let left = timeout.map(|timeout| timeout.saturating_sub(now.since(since)));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            match &mut turn {
+                Some(turn) => {
+                    turn();
+                }
+                None if taken > 0 => idle.busy(),
+                None => match idle.idle(now) {
+                    Idle::Spin => core::hint::spin_loop(),
+                    Idle::Yield => std::thread::yield_now(),
+                    Idle::Sleep => self.sleep(left),
+                },
+            }
+        }
+    }
+
+    /// Sleeps until the engine reports something or ends, something is due, or so much time has
+    /// passed; sometimes shorter.
+    fn sleep(&mut self, most: Option<Duration>) {
+        let may_sleep = self.arm();
+        if may_sleep && let Some(sleep) = &self.sleep {
+            let due = self.poll_timeout();
+            sleep.sleep([most, due].into_iter().flatten().min());
+        }
+        self.disarm();
+    }
+}

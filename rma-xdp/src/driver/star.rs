@@ -1,0 +1,237 @@
+//! What the driver does for StaR: portals, protection domains, memory regions and windows.
+//!
+//! All of StaR's portals are the first engine's: a host has one, and a connection's frames are all
+//! to come to the same.
+
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use std::sync::Arc;
+
+use rma_app::{
+    home::StarTag,
+    life::Life,
+    sleep::Sleep,
+    star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarParts, StarVerbs},
+};
+use rma_shm::{Mapping, Region};
+use rma_star::{
+    keys::PdKey,
+    library::{Verbs, VerbsConfig, VerbsPlace},
+    limits::{QPS_MAX, SLOTS_MAX},
+    mr_table::Access,
+    portal::{StarPort, StarPortal, StarPortalMemory},
+};
+
+use super::{
+    Driver,
+    control::ControlPath,
+    star_questions::{AllocPd, Asker, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
+    tenant::Tenant,
+};
+use crate::error::{HostError, StarError};
+
+/// With what a portal of StaR is made.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct StarPortalConfig {
+    /// How many work requests may be outstanding at once, of all its queue pairs together: 1 to
+    /// 2^24. Default: 1024.
+    pub work_requests: u32,
+    /// How many queue pairs there may be at once: 1 to 2^20. Default: 64.
+    pub queue_pairs: u32,
+    /// Of how many connections this host may be the stateful side. The host's table of these has a
+    /// row for each ([`StarConfigBuilder::connections`]), also while there are none. 0: this host
+    /// is the stateless side of all. Default: 64.
+    ///
+    /// [`StarConfigBuilder::connections`]: rma_star::config::StarConfigBuilder::connections
+    pub stateful_connections: u32,
+    /// What the library is set to. The host sets [`VerbsConfig::valid`] to what its engine has.
+    pub verbs: VerbsConfig,
+}
+
+impl Default for StarPortalConfig {
+    fn default() -> Self {
+        Self {
+            work_requests: 1024,
+            queue_pairs: 64,
+            stateful_connections: 64,
+            verbs: VerbsConfig::default(),
+        }
+    }
+}
+
+rma_core::settings!(StarPortalConfig);
+
+/// What a portal must know of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StarTerms {
+    /// The longest packet that the host takes, in octets.
+    pub(crate) packet_len_max: u16,
+    /// W of its engine.
+    pub(crate) valid: Duration,
+}
+
+/// The tag of the next portal of this process.
+static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
+
+impl<P: ControlPath> Driver<P> {
+    /// Allocates a portal of StaR. `None` if dropped portals, whose connections have frames under
+    /// way, have what may be enough: to be asked again once the engine has gone on.
+    pub(crate) fn star_portal(
+        &mut self,
+        tenant: Option<&Tenant>,
+        config: &StarPortalConfig,
+        terms: StarTerms,
+    ) -> Result<Option<StarVerbs>, HostError> {
+        let StarPortalConfig { work_requests, queue_pairs, stateful_connections, verbs } = *config;
+        if !(1..=SLOTS_MAX).contains(&work_requests) || !(1..=QPS_MAX).contains(&queue_pairs) {
+            return Err(StarError::PortalSize { work_requests, queue_pairs }.into());
+        }
+        let footprint = StarPortalMemory::footprint(work_requests, queue_pairs)
+            .map_err(|_too_large| StarError::PortalSize { work_requests, queue_pairs })?;
+        let account = self.account(tenant)?;
+        self.reclaim()?;
+        let taken =
+            self.ledger.accounts().take_star_portal(account, work_requests, stateful_connections);
+        let charge = match taken {
+            Ok(charge) => charge,
+            Err(_) if !self.ledger.home.retired_star.is_empty() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let (life, bell) = self.shards.star_engine();
+        let sleep = match life {
+            Life::Thread(_) => Some(Sleep::new().map_err(|source| {
+                self.ledger.accounts().refund(&charge);
+                HostError::System { what: "creating an eventfd", source }
+            })?),
+            Life::Inline => None,
+        };
+        let memory = Arc::new(Mapping::heap(footprint));
+        let memory = StarPortalMemory::format(&memory, work_requests, queue_pairs)
+            .expect("a mapping of its footprint");
+        let mut port = StarPort::new(memory.clone());
+        let flag = self.star_flags.lend();
+        port.set_flag(flag.clone());
+        port.set_stateful_max(stateful_connections);
+        if let Some(sleep) = &sleep {
+            port.set_sleeper(sleep.bell());
+        }
+        let tag = StarTag(NEXT_TAG.fetch_add(1, Relaxed));
+        let question = AttachStar { port, tag, charge };
+        let number = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        tracing::debug!(?tag, number, work_requests, queue_pairs, "portal of StaR allocated");
+        let place = VerbsPlace::new(number, self.addresses, terms.packet_len_max);
+        let verbs = VerbsConfig { valid: terms.valid, ..verbs };
+        let mut portal = StarPortal::new(memory, bell);
+        portal.set_flag(flag);
+        let verbs = Verbs::new(portal, place, verbs);
+        let home = self.ledger.home.clone();
+        Ok(Some(StarVerbs::new(StarParts { verbs, tag, home, life, sleep })))
+    }
+
+    /// Who asks for something for the portal of this tag.
+    fn asker(&self, tag: StarTag) -> Result<Asker, StarError> {
+        let number = self.ledger.accounts().star_number(tag)?;
+        Ok(Asker { tag, number })
+    }
+
+    /// A protection domain for a portal, with this secret, which is new.
+    pub(crate) fn alloc_pd(
+        &mut self,
+        portal: StarTag,
+        key: PdKey,
+    ) -> Result<ProtectionDomain, HostError> {
+        self.reclaim()?;
+        let asker = self.asker(portal)?;
+        let charge = self.ledger.accounts().take_pd(portal)?;
+        let question = AllocPd { asker, key, charge };
+        let pd = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        // Never the key.
+        tracing::debug!(?portal, ?pd, "protection domain allocated");
+        Ok(ProtectionDomain::new(pd, portal))
+    }
+
+    /// Ends a protection domain with all its memory regions.
+    pub(crate) fn dealloc_pd(&mut self, pd: &ProtectionDomain) -> Result<(), HostError> {
+        let question = DeallocPd { asker: self.asker(pd.portal())?, pd: pd.id() };
+        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        Ok(answer.book(&mut self.ledger)?)
+    }
+
+    /// Registers a span of `memory` in a protection domain.
+    pub(crate) fn reg_mr(
+        &mut self,
+        pd: &ProtectionDomain,
+        memory: Arc<Region>,
+        span: Range<u64>,
+        access: Access,
+    ) -> Result<MemoryRegion, HostError> {
+        self.reclaim()?;
+        let asker = self.asker(pd.portal())?;
+        let len = span.end.saturating_sub(span.start);
+        let charge = self.ledger.accounts().take_mr(asker.tag, Some(len))?;
+        let question = RegMr {
+            asker,
+            pd: pd.id(),
+            memory: memory.clone(),
+            span: span.clone(),
+            access,
+            charge,
+        };
+        let mr = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        tracing::debug!(?mr, len, ?access, "memory region registered");
+        Ok(MemoryRegion::new(mr, pd, memory, span))
+    }
+
+    /// Whether `len` bytes could be registered now for whom a protection domain is.
+    pub(crate) fn admits_mr(&mut self, pd: &ProtectionDomain, len: u64) -> Result<(), HostError> {
+        self.reclaim()?;
+        let charge = self.ledger.accounts().take_mr(pd.portal(), Some(len))?;
+        self.ledger.accounts().refund(&charge);
+        Ok(())
+    }
+
+    /// Binds a window to a span of a memory region.
+    pub(crate) fn bind_mw(
+        &mut self,
+        mr: &MemoryRegion,
+        span: Range<u64>,
+        access: Access,
+    ) -> Result<MemoryWindow, HostError> {
+        self.reclaim()?;
+        let asker = self.asker(mr.portal())?;
+        let charge = self.ledger.accounts().take_mr(asker.tag, None)?;
+        let question = BindMw { asker, pd: mr.pd(), mr: mr.id(), span, access, charge };
+        let id = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        Ok(MemoryWindow::new(id, mr))
+    }
+
+    /// Takes a memory region back.
+    pub(crate) fn dereg_mr(&mut self, mr: &MemoryRegion) -> Result<(), HostError> {
+        let question = DeregMr { asker: self.asker(mr.portal())?, pd: mr.pd(), mr: mr.id() };
+        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        Ok(answer.book(&mut self.ledger)?)
+    }
+
+    /// Takes a memory window back.
+    pub(crate) fn dealloc_mw(&mut self, mw: &MemoryWindow) -> Result<(), HostError> {
+        let question = DeregMr { asker: self.asker(mw.portal())?, pd: mw.pd(), mr: mw.id() };
+        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        Ok(answer.book(&mut self.ledger)?)
+    }
+
+    /// Takes back dropped portals of StaR, as far as nothing of them is under way.
+    pub(super) fn reclaim_star(&mut self) -> Result<(), HostError> {
+        for _ in 0..self.ledger.home.retired_star.len() {
+            let Some(tag) = self.ledger.home.retired_star.pop() else { break };
+            let Ok(asker) = self.asker(tag) else { continue };
+            let answer = self.shards.ask_star(DetachStar(asker), &mut self.ledger)?;
+            answer.book(&mut self.ledger);
+        }
+        Ok(())
+    }
+}

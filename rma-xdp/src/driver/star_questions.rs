@@ -1,0 +1,403 @@
+//! What the driver asks the engine that serves StaR, a type for each question, as in
+//! [`super::questions`].
+//!
+//! All is asked for a portal, and the engine does nothing for one portal to what another has. What
+//! is asked for is charged already: `undo` refunds it, and what an engine did too late is booked
+//! all the same, as an orphan that is to be taken back.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use rma_app::home::StarTag;
+use rma_shm::Region;
+use rma_star::{
+    keys::PdKey,
+    mr_table::{Access, MrError},
+    names::{MrId, PdId},
+    portal::StarPort,
+};
+
+use super::{
+    accounts::Charge,
+    control::{EngineSide, Question},
+    ledger::Ledger,
+};
+use crate::error::StarError;
+
+/// A question to the engine that serves StaR's portals.
+pub(super) trait ToStar: Question {}
+
+/// For whom something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) tag: StarTag,
+    /// The portal's number at its engine.
+    pub(super) number: u16,
+}
+
+/// What an engine has that nobody knows of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Orphan {
+    Pd(Asker, PdId),
+    Mr(Asker, PdId, MrId),
+}
+
+impl Orphan {
+    /// Whether it goes with this portal.
+    pub(super) fn is_of(&self, portal: StarTag) -> bool {
+        let (Self::Pd(asker, _) | Self::Mr(asker, ..)) = self;
+        asker.tag == portal
+    }
+}
+
+/// Has a portal served.
+#[derive(Debug)]
+pub(super) struct AttachStar {
+    pub(super) port: StarPort,
+    pub(super) tag: StarTag,
+    pub(super) charge: Charge,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct AttachedStar {
+    tag: StarTag,
+    charge: Charge,
+    number: Option<u16>,
+}
+
+impl AttachedStar {
+    /// Enters the portal, and says its number.
+    pub(super) fn book(self, ledger: &Ledger) -> Result<u16, StarError> {
+        let Self { tag, charge, number } = self;
+        let Some(number) = number else {
+            ledger.accounts().refund(&charge);
+            return Err(StarError::TooManyPortals);
+        };
+        ledger.accounts().star_attached(tag, number, charge);
+        Ok(number)
+    }
+}
+
+impl ToStar for AttachStar {}
+
+impl Question for AttachStar {
+    type Answer = AttachedStar;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> AttachedStar {
+        let Self { port, tag, charge } = self;
+        let number = engine.star().and_then(|(star, _)| star.attach(port));
+        AttachedStar { tag, charge, number }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.accounts().refund(&self.charge);
+    }
+
+    fn settle(answer: AttachedStar, _: bool, ledger: &mut Ledger) {
+        let tag = answer.tag;
+        if answer.book(ledger).is_ok() {
+            // Nobody has got it.
+            ledger.retire_star(tag);
+        }
+    }
+}
+
+/// Takes a portal back that was dropped, with all that it has.
+#[derive(Debug)]
+pub(super) struct DetachStar(pub(super) Asker);
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct DetachedStar {
+    tag: StarTag,
+    /// None while frames of its connections are under way. Freed by who asks.
+    port: Option<StarPort>,
+}
+
+impl DetachedStar {
+    /// Frees what the portal had, or has it asked for again.
+    pub(super) fn book(self, ledger: &mut Ledger) {
+        let Self { tag, port } = self;
+        if port.is_none() {
+            return ledger.retire_star(tag);
+        }
+        tracing::debug!(?tag, "what a dropped portal of StaR had is free again");
+        ledger.star_orphans.retain(|orphan| !orphan.is_of(tag));
+        ledger.accounts().star_detached(tag);
+    }
+}
+
+impl ToStar for DetachStar {}
+
+impl Question for DetachStar {
+    type Answer = DetachedStar;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> DetachedStar {
+        let Asker { tag, number } = self.0;
+        let port = engine.star().and_then(|(star, now)| star.detach(now, number));
+        DetachedStar { tag, port }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.retire_star(self.0.tag);
+    }
+
+    fn settle(answer: DetachedStar, _: bool, ledger: &mut Ledger) {
+        answer.book(ledger);
+    }
+}
+
+/// Makes a protection domain: `ibv_alloc_pd`.
+#[derive(Debug)]
+pub(super) struct AllocPd {
+    pub(super) asker: Asker,
+    pub(super) key: PdKey,
+    pub(super) charge: Charge,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct AllocatedPd {
+    asker: Asker,
+    charge: Charge,
+    result: Result<PdId, StarError>,
+}
+
+impl AllocatedPd {
+    /// Enters the protection domain, and says its number.
+    pub(super) fn book(self, ledger: &Ledger) -> Result<PdId, StarError> {
+        let Self { asker, charge, result } = self;
+        match result {
+            Ok(pd) => ledger.accounts().pd_allocated(asker.tag, pd, charge),
+            Err(_) => ledger.accounts().refund(&charge),
+        }
+        result
+    }
+}
+
+impl ToStar for AllocPd {}
+
+impl Question for AllocPd {
+    type Answer = AllocatedPd;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> AllocatedPd {
+        let Self { asker, key, charge } = self;
+        let result = match engine.star() {
+            None => Err(StarError::NotServed),
+            Some((star, _)) => star.alloc_pd(asker.number, &key).map_err(StarError::Pd),
+        };
+        AllocatedPd { asker, charge, result }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.accounts().refund(&self.charge);
+    }
+
+    fn settle(answer: AllocatedPd, _: bool, ledger: &mut Ledger) {
+        let asker = answer.asker;
+        if let Ok(pd) = answer.book(ledger) {
+            ledger.star_orphans.push(Orphan::Pd(asker, pd));
+        }
+    }
+}
+
+/// Ends a protection domain with all its memory regions: `ibv_dealloc_pd`.
+#[derive(Debug)]
+pub(super) struct DeallocPd {
+    pub(super) asker: Asker,
+    pub(super) pd: PdId,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct DeallocatedPd {
+    asker: Asker,
+    pd: PdId,
+    result: Result<(), StarError>,
+}
+
+impl DeallocatedPd {
+    /// Ends what it is charged for. The one error is that there is none: that was wanted, too.
+    pub(super) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
+        let Self { asker, pd, result } = self;
+        let orphan = Orphan::Pd(asker, pd);
+        ledger.star_orphans.retain(|other| match *other {
+            Orphan::Mr(of, its, _) => (of, its) != (asker, pd),
+            Orphan::Pd(..) => *other != orphan,
+        });
+        ledger.accounts().pd_deallocated(asker.tag, pd);
+        result
+    }
+}
+
+impl ToStar for DeallocPd {}
+
+impl Question for DeallocPd {
+    type Answer = DeallocatedPd;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> DeallocatedPd {
+        let Self { asker, pd } = self;
+        let result = match engine.star() {
+            None => Err(StarError::NotServed),
+            Some((star, _)) => star.dealloc_pd(pd).map_err(StarError::Pd),
+        };
+        DeallocatedPd { asker, pd, result }
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(answer: DeallocatedPd, _: bool, ledger: &mut Ledger) {
+        let _ = answer.book(ledger);
+    }
+}
+
+/// Registers memory in a protection domain: `ibv_reg_mr`.
+#[derive(Debug)]
+pub(super) struct RegMr {
+    pub(super) asker: Asker,
+    pub(super) pd: PdId,
+    pub(super) memory: Arc<Region>,
+    pub(super) span: Range<u64>,
+    pub(super) access: Access,
+    pub(super) charge: Charge,
+}
+
+/// Binds a memory window: `ibv_bind_mw`.
+#[derive(Debug)]
+pub(super) struct BindMw {
+    pub(super) asker: Asker,
+    pub(super) pd: PdId,
+    pub(super) mr: MrId,
+    pub(super) span: Range<u64>,
+    pub(super) access: Access,
+    pub(super) charge: Charge,
+}
+
+/// What became of memory that was to be registered, or of a window.
+#[derive(Debug)]
+pub(super) struct RegisteredMr {
+    asker: Asker,
+    pd: PdId,
+    charge: Charge,
+    result: Result<MrId, StarError>,
+    /// Of a region. Freed by who asks, if it was not registered.
+    memory: Option<Arc<Region>>,
+}
+
+impl RegisteredMr {
+    /// Enters the memory region or window, and says its number.
+    pub(super) fn book(self, ledger: &Ledger) -> Result<MrId, StarError> {
+        let Self { asker, pd, charge, result, memory } = self;
+        match result {
+            Ok(mr) => ledger.accounts().mr_registered((asker.tag, pd, mr), charge, memory),
+            Err(_) => ledger.accounts().refund(&charge),
+        }
+        result
+    }
+
+    /// It is there, and nobody knows.
+    fn orphan(self, ledger: &mut Ledger) {
+        let (asker, pd) = (self.asker, self.pd);
+        if let Ok(mr) = self.book(ledger) {
+            ledger.star_orphans.push(Orphan::Mr(asker, pd, mr));
+        }
+    }
+}
+
+impl ToStar for RegMr {}
+
+impl Question for RegMr {
+    type Answer = RegisteredMr;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> RegisteredMr {
+        let Self { asker, pd, memory, span, access, charge } = self;
+        let result = match engine.star() {
+            None => Err(StarError::NotServed),
+            Some((star, _)) => star.reg_mr(pd, memory.clone(), span, access).map_err(StarError::Mr),
+        };
+        RegisteredMr { asker, pd, charge, result, memory: Some(memory) }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.accounts().refund(&self.charge);
+    }
+
+    fn settle(answer: RegisteredMr, _: bool, ledger: &mut Ledger) {
+        answer.orphan(ledger);
+    }
+}
+
+impl ToStar for BindMw {}
+
+impl Question for BindMw {
+    type Answer = RegisteredMr;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> RegisteredMr {
+        let Self { asker, pd, mr, span, access, charge } = self;
+        let result = match engine.star() {
+            None => Err(StarError::NotServed),
+            Some((star, _)) => star.bind_mw(mr, span, access).map_err(StarError::Mr),
+        };
+        RegisteredMr { asker, pd, charge, result, memory: None }
+    }
+
+    fn undo(self, ledger: &mut Ledger) {
+        ledger.accounts().refund(&self.charge);
+    }
+
+    fn settle(answer: RegisteredMr, _: bool, ledger: &mut Ledger) {
+        answer.orphan(ledger);
+    }
+}
+
+/// Takes back a memory region or window: `ibv_dereg_mr`, `ibv_dealloc_mw`.
+#[derive(Debug)]
+pub(super) struct DeregMr {
+    pub(super) asker: Asker,
+    pub(super) pd: PdId,
+    pub(super) mr: MrId,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct DeregisteredMr {
+    asker: Asker,
+    pd: PdId,
+    mr: MrId,
+    /// The memory is freed by who asks.
+    result: Result<Arc<Region>, StarError>,
+}
+
+impl DeregisteredMr {
+    /// Ends what it is charged for, unless there are windows on it.
+    pub(super) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
+        let Self { asker, pd, mr, result } = self;
+        if !matches!(result, Err(StarError::Mr(MrError::HasWindows { .. }))) {
+            ledger.star_orphans.retain(|&orphan| orphan != Orphan::Mr(asker, pd, mr));
+            ledger.accounts().mr_deregistered((asker.tag, pd, mr));
+        }
+        result.map(drop)
+    }
+}
+
+impl ToStar for DeregMr {}
+
+impl Question for DeregMr {
+    type Answer = DeregisteredMr;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> DeregisteredMr {
+        let Self { asker, pd, mr } = self;
+        let result = match engine.star() {
+            None => Err(StarError::NotServed),
+            Some((star, _)) => star.dereg_mr(mr).map_err(StarError::Mr),
+        };
+        DeregisteredMr { asker, pd, mr, result }
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle(answer: DeregisteredMr, _: bool, ledger: &mut Ledger) {
+        let _ = answer.book(ledger);
+    }
+}
