@@ -29,7 +29,7 @@ NO_SLOT = 0xFFFFFFFF
 
 def domain(bound_to):
     """Which kind of key names what it is bound to like this."""
-    return "W" if "slot" in bound_to else "M" if "mr" in bound_to else "C"
+    return "W" if "slot" in bound_to else "M" if "mr_name" in bound_to else "C"
 
 
 def derived_key(key):
@@ -44,7 +44,7 @@ def derived_key(key):
         message += struct.pack(">BIII", b["op"], b["slot"], b["generation"], b["mr"])
         message += struct.pack(">QI", offset, b["len"])
     elif domain(b) == "M":
-        message += struct.pack(">BI", b["op"], b["mr"])
+        message += struct.pack(">BQ", b["op"], b["mr_name"])
     assert message.hex() == key["message"], key["name"]
     mac = CMAC(algorithms.AES(bytes.fromhex(key["pd_key"])))
     mac.update(message)

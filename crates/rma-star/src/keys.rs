@@ -22,7 +22,7 @@ use rma_core::addr::HostAddr;
 use rma_crypto::{AeadProvider, CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob, Key, KeySchedule};
 
 use crate::{
-    names::{ConnectionName, Generation, MrId, Slot},
+    names::{ConnectionName, Generation, MrId, MrName, Slot},
     verbs::WqeOp,
 };
 
@@ -185,7 +185,7 @@ impl KeyMessage {
     /// Of the K_m of F's WRITEs or READs of `mr`.
     //= star#ours-key-of-mr
     #[must_use]
-    pub fn of_mr(binding: &Binding, op: WqeOp, mr: MrId) -> Self {
+    pub fn of_mr(binding: &Binding, op: WqeOp, mr: MrName) -> Self {
         let mut message = Self::begin(domain::MR, binding);
         message.push(&[op.code()]);
         message.push(&mr.0.to_be_bytes());

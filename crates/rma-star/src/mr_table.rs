@@ -8,9 +8,11 @@
 //! A memory window is a row of its own, over a part of a region's row: it has a name, rights and a
 //! span, and can be taken back while the region stays.
 //!
-//! Invariants: a name finds its row exactly while it is registered; a name never comes twice, as a
-//! key that is derived from it would (K_m, section 3.1 of `docs/STAR-WIRE.md`): a row whose names
-//! are used up has no further use. Every access lies within the span of one row.
+//! Invariants: a number finds its row exactly while it is registered. A name never comes twice, as
+//! a key that is derived from it would (K_m, section 3 of `docs/STAR-WIRE.md`): it counts the uses
+//! of its row in 48 bits, of which 16 are in the number. So a number may come again after 2^16 uses
+//! of a row, and no key does; nobody can use up what there is of names. Every access lies within
+//! the span of one row.
 
 use core::ops::{BitOr, Range};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use rma_shm::Region;
 use thiserror::Error;
 
-use crate::names::{MrId, PdId};
+use crate::names::{MrId, MrName, PdId};
 
 /// The most rows: 16 bits of a name are the row.
 pub const MRS_MAX: u32 = 1 << 16;
@@ -148,8 +150,16 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Row {
-    generation: u16,
+    /// How often it has been used: 48 bits are enough for ever.
+    uses: u64,
     entry: Option<Entry>,
+}
+
+impl Row {
+    /// The name that it has in its last use.
+    const fn name(&self, row: u16) -> MrName {
+        MrName(self.uses << 16 | row as u64)
+    }
 }
 
 /// The table of memory regions and windows.
@@ -235,9 +245,13 @@ impl MrTable {
         let full = MrError::TableFull { capacity: self.rows.len() };
         let index = self.free.pop_front().ok_or(full)?;
         let row = &mut self.rows[usize::from(index)];
-        row.generation += 1;
+        row.uses += 1;
+        // No number is that of a row alone: those are of nothing, 0 among them.
+        if row.uses as u16 == 0 {
+            row.uses += 1;
+        }
         row.entry = Some(entry);
-        Ok(MrId(u32::from(row.generation) << 16 | u32::from(index)))
+        Ok(row.name(index).id())
     }
 
     /// Takes a region or a window back. No access to it succeeds any more.
@@ -251,9 +265,7 @@ impl MrTable {
         }
         let row = &mut self.rows[row_of(mr)];
         let entry = row.entry.take().ok_or(MrError::NoSuchMr(mr))?;
-        if row.generation < u16::MAX {
-            self.free.push_back(row_of(mr) as u16);
-        }
+        self.free.push_back(row_of(mr) as u16);
         if let Some(parent) = entry.parent
             && let Some(region) = &mut self.rows[usize::from(parent)].entry
         {
@@ -265,7 +277,7 @@ impl MrTable {
     /// Takes back everything that is of `pd`.
     pub fn deregister_all(&mut self, pd: PdId) {
         for (index, row) in (0_u16..=u16::MAX).zip(&mut self.rows) {
-            if row.entry.take_if(|entry| entry.pd == pd).is_some() && row.generation < u16::MAX {
+            if row.entry.take_if(|entry| entry.pd == pd).is_some() {
                 self.free.push_back(index);
             }
         }
@@ -273,7 +285,25 @@ impl MrTable {
 
     fn get(&self, mr: MrId) -> Option<&Entry> {
         let row = self.rows.get(row_of(mr))?;
-        row.entry.as_ref().filter(|_| u32::from(row.generation) == mr.0 >> 16)
+        row.entry.as_ref().filter(|_| row.name(row_of(mr) as u16).id() == mr)
+    }
+
+    //= star#ours-name-of-64-bits
+    /// The name with this number that is registered, or was last: what a peer that has the number
+    /// can have a key for, if it is no more than 2^16 uses of its row old.
+    #[must_use]
+    pub fn name(&self, mr: MrId) -> MrName {
+        let uses = self.rows.get(row_of(mr)).map_or(0, |row| row.uses);
+        let told = mr.0 >> 16;
+        // Of a number that has not been there yet nobody has a key.
+        let since = u64::from((uses as u16).wrapping_sub(told as u16));
+        MrName(uses.checked_sub(since).map_or(mr.0.into(), |uses| uses << 16 | row_of(mr) as u64))
+    }
+
+    /// The protection domain of a region or window.
+    #[must_use]
+    pub fn pd(&self, mr: MrId) -> Option<PdId> {
+        self.get(mr).map(|entry| entry.pd)
     }
 
     /// Where `len` bytes at `offset` of `mr` lie, for who is of `pd` and does `access`.
@@ -372,17 +402,25 @@ mod tests {
     }
 
     #[test]
-    fn no_name_comes_twice_and_a_row_whose_names_are_used_up_rests() {
+    fn no_name_comes_twice_however_often_a_row_is_used() {
         let mut table = MrTable::new(1);
         let memory = memory(8);
-        let mut names = std::collections::HashSet::new();
-        for _ in 0..u16::MAX {
+        let mut last = MrName(0);
+        let mut numbers = std::collections::HashSet::new();
+        for _ in 0..3 * (1 << 16) {
             let mr = table.register(PD, Arc::clone(&memory), 0..8, Access::LOCAL_READ).unwrap();
-            assert!(names.insert(mr), "{mr:?} a second time");
+            let name = table.name(mr);
+            assert!(name > last && name.id() == mr && mr.0 > 0, "{name:?} after {last:?}");
+            // The one before is known as what it was.
+            assert!(last == MrName(0) || table.name(last.id()) == last);
+            numbers.insert(mr);
+            last = name;
             table.deregister(mr).unwrap();
+            assert_eq!(table.name(mr), name);
         }
-        let full = table.register(PD, memory, 0..8, Access::LOCAL_READ).unwrap_err();
-        assert_eq!(full, MrError::TableFull { capacity: 1 });
+        assert_eq!(numbers.len(), usize::from(u16::MAX), "numbers come again");
+        let strange = MrId(77 << 16 | 9);
+        assert_eq!(table.name(strange), MrName(strange.0.into()), "a row that there is not");
     }
 
     #[test]

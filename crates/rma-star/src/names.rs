@@ -40,8 +40,8 @@ macro_rules! names {
 names! {
     /// The number of a protection domain of Z. Its row has the secret K_p.
     PdId,
-    /// The number of a memory region of Z, or of a memory window: both are named from one space,
-    /// and no number comes twice under one K_p.
+    /// The number of a memory region of Z, or of a memory window: both are named from one space.
+    /// The low half of an [`MrName`].
     MrId,
     /// Which use of a slot this is. Compared for equality only.
     Generation,
@@ -63,6 +63,19 @@ impl Sequence {
     #[must_use]
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
+    }
+}
+
+/// All of the name of a memory region of Z, or of a memory window, which never comes twice. Its low
+/// half travels, as an [`MrId`]; keys are bound to all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MrName(pub u64);
+
+impl MrName {
+    /// What travels of it.
+    #[must_use]
+    pub const fn id(self) -> MrId {
+        MrId(self.0 as u32)
     }
 }
 

@@ -162,7 +162,7 @@ impl Star {
         for row in 0..self.pds.capacity() {
             if let Some(pd) = self.pds.at(row).filter(|&pd| self.pds.owner(pd) == Some(portal)) {
                 // There is one, so this cannot fail.
-                let _ = self.dealloc_pd(pd);
+                let _ = self.dealloc_pd(portal, pd);
             }
         }
         Some(port)
@@ -176,48 +176,68 @@ impl Star {
         self.pds.alloc(self.sealer.aead, portal, key)
     }
 
-    /// Ends a protection domain with all its memory regions: `ibv_dealloc_pd`. No frame of its
-    /// connections is authentic any more.
+    /// Ends a protection domain of a portal with all its memory regions: `ibv_dealloc_pd`. No frame
+    /// of its connections is authentic any more.
     ///
     /// # Errors
-    /// [`PdError::NoSuchPd`].
-    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), PdError> {
+    /// [`PdError::NoSuchPd`], also if it is another portal's.
+    pub fn dealloc_pd(&mut self, portal: u16, pd: PdId) -> Result<(), PdError> {
+        if self.pds.owner(pd) != Some(portal) {
+            return Err(PdError::NoSuchPd(pd));
+        }
         self.pds.dealloc(pd)?;
         self.mrs.deregister_all(pd);
         Ok(())
     }
 
-    /// Registers memory in a protection domain: `ibv_reg_mr`.
+    /// Registers memory in a protection domain of a portal: `ibv_reg_mr`.
     ///
     /// # Errors
     /// [`MrError`]. In a protection domain that there is not nothing is registered: it could be
-    /// another application's one day, which has the same name.
+    /// another application's one day, which has the same name. Nor in another portal's.
     pub fn reg_mr(
         &mut self,
+        portal: u16,
         pd: PdId,
         memory: Arc<Region>,
         span: Range<u64>,
         access: Access,
     ) -> Result<MrId, MrError> {
-        self.pds.get(pd).ok_or(MrError::NoSuchPd(pd))?;
+        if self.pds.owner(pd) != Some(portal) {
+            return Err(MrError::NoSuchPd(pd));
+        }
         self.mrs.register(pd, memory, span, access)
     }
 
-    /// Binds a memory window: `ibv_bind_mw`.
+    /// Binds a memory window to a region of a portal's: `ibv_bind_mw`.
     ///
     /// # Errors
-    /// [`MrError`].
-    pub fn bind_mw(&mut self, mr: MrId, span: Range<u64>, access: Access) -> Result<MrId, MrError> {
+    /// [`MrError`]. A region of another portal is no region.
+    pub fn bind_mw(
+        &mut self,
+        portal: u16,
+        mr: MrId,
+        span: Range<u64>,
+        access: Access,
+    ) -> Result<MrId, MrError> {
+        self.check_mr(portal, mr)?;
         self.mrs.bind(mr, span, access)
     }
 
-    /// Takes back a memory region or window: `ibv_dereg_mr`, `ibv_dealloc_mw`. Once this returns,
-    /// no frame changes it or reads it, whatever the peers know.
+    /// Takes back a memory region or window of a portal: `ibv_dereg_mr`, `ibv_dealloc_mw`. Once
+    /// this returns, no frame changes it or reads it, whatever the peers know.
     ///
     /// # Errors
-    /// [`MrError::NoSuchMr`], [`MrError::HasWindows`].
-    pub fn dereg_mr(&mut self, mr: MrId) -> Result<Arc<Region>, MrError> {
+    /// [`MrError::NoSuchMr`], also if it is another portal's, and [`MrError::HasWindows`].
+    pub fn dereg_mr(&mut self, portal: u16, mr: MrId) -> Result<Arc<Region>, MrError> {
+        self.check_mr(portal, mr)?;
         self.mrs.deregister(mr)
+    }
+
+    /// Whether a memory region or window is of a portal: of one of its protection domains.
+    fn check_mr(&self, portal: u16, mr: MrId) -> Result<(), MrError> {
+        let owner = self.mrs.pd(mr).and_then(|pd| self.pds.owner(pd));
+        if owner == Some(portal) { Ok(()) } else { Err(MrError::NoSuchMr(mr)) }
     }
 
     /// The tables that both kinds of processing work with, and these.

@@ -39,7 +39,7 @@ use crate::{
     error::Malformed,
     keys::{Binding, KeyMessage},
     limits::{CHUNK_LEN_MAX, ENTRIES_MAX, INLINE_MAX, STATE_LEN_MAX},
-    names::Side,
+    names::{MrId, MrName, Side},
 };
 
 /// Octets of the longest header: an RD's and a GD's.
@@ -198,15 +198,19 @@ impl FrameView {
 
     /// What the key of the frame is derived from, as far as its header tells: all that Z needs to
     /// open what comes to it. `None` of an RDA and a GDA, which are under the key of what they
-    /// answer, and of a REFUSAL.
+    /// answer, and of a REFUSAL. `name_of` tells the name of a memory region of Z.
     #[must_use]
-    pub fn key_message(&self, binding: &Binding) -> Option<KeyMessage> {
+    pub fn key_message(
+        &self,
+        binding: &Binding,
+        name_of: impl FnOnce(MrId) -> MrName,
+    ) -> Option<KeyMessage> {
         match self {
             Self::Wqep(_) | Self::Cqep(_) | Self::EaOfZ(_) | Self::EaOfF(_) | Self::State(_) => {
                 Some(KeyMessage::of_connection(binding))
             }
-            Self::Rd(it) => Some(it.0.guide.key_message(binding)),
-            Self::Gd(it) => Some(it.0.guide.key_message(binding)),
+            Self::Rd(it) => Some(it.0.guide.key_message(binding, name_of)),
+            Self::Gd(it) => Some(it.0.guide.key_message(binding, name_of)),
             Self::Rda(_) | Self::Gda(_) | Self::Refusal(_) => None,
         }
     }

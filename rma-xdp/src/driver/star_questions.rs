@@ -240,7 +240,7 @@ impl Question for DeallocPd {
         let Self { asker, pd } = self;
         let result = match engine.star() {
             None => Err(StarError::NotServed),
-            Some((star, _)) => star.dealloc_pd(pd).map_err(StarError::Pd),
+            Some((star, _)) => star.dealloc_pd(asker.number, pd).map_err(StarError::Pd),
         };
         DeallocatedPd { asker, pd, result }
     }
@@ -314,7 +314,9 @@ impl Question for RegMr {
         let Self { asker, pd, memory, span, access, charge } = self;
         let result = match engine.star() {
             None => Err(StarError::NotServed),
-            Some((star, _)) => star.reg_mr(pd, memory.clone(), span, access).map_err(StarError::Mr),
+            Some((star, _)) => {
+                star.reg_mr(asker.number, pd, memory.clone(), span, access).map_err(StarError::Mr)
+            }
         };
         RegisteredMr { asker, pd, charge, result, memory: Some(memory) }
     }
@@ -337,7 +339,7 @@ impl Question for BindMw {
         let Self { asker, pd, mr, span, access, charge } = self;
         let result = match engine.star() {
             None => Err(StarError::NotServed),
-            Some((star, _)) => star.bind_mw(mr, span, access).map_err(StarError::Mr),
+            Some((star, _)) => star.bind_mw(asker.number, mr, span, access).map_err(StarError::Mr),
         };
         RegisteredMr { asker, pd, charge, result, memory: None }
     }
@@ -390,7 +392,7 @@ impl Question for DeregMr {
         let Self { asker, pd, mr } = self;
         let result = match engine.star() {
             None => Err(StarError::NotServed),
-            Some((star, _)) => star.dereg_mr(mr).map_err(StarError::Mr),
+            Some((star, _)) => star.dereg_mr(asker.number, mr).map_err(StarError::Mr),
         };
         DeregisteredMr { asker, pd, mr, result }
     }

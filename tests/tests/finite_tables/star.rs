@@ -23,7 +23,7 @@ use rma_star::{
     config::{STATELESS_PORT, StarConfigBuilder, StarPlace},
     keys::{Binding, FrameKey, KeyMessage, PdKey, PdKeySchedule},
     mr_table::Access,
-    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Slot},
+    names::{ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Slot},
     portal::{Post, Posted, QpRecord, Report, StarPortal, portal},
     service::Star,
     verbs::{WcStatus, WqeOp},
@@ -63,7 +63,7 @@ impl Application {
         let key = PdKey::from_bytes([key; 16]);
         let pd = star.alloc_pd(number, &key).unwrap();
         let memory = Arc::new(Region::new(usize::from(MESSAGE)).unwrap());
-        let mr = star.reg_mr(pd, memory, 0..MESSAGE.into(), Access::LOCAL_WRITE).unwrap();
+        let mr = star.reg_mr(number, pd, memory, 0..MESSAGE.into(), Access::LOCAL_WRITE).unwrap();
         Self { portal, number, pd, mr, secret: PdKeySchedule::new(fastest(), &key) }
     }
 
@@ -199,7 +199,9 @@ impl Host {
         };
         let mut header = [0; GUIDE_HEADER_LEN];
         Rd { guide, wants_answer: true, completes: false }.emit(&mut header);
-        let key = application.secret.derive(fastest(), &guide.key_message(&binding));
+        let key = application
+            .secret
+            .derive(fastest(), &guide.key_message(&binding, |mr| MrName(mr.0.into())));
         let rd = seal(&key, &header, self.expiry(), &[5; MESSAGE as usize]);
         let cqe = Cqe {
             slot: Slot(qp),

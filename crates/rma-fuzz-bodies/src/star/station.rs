@@ -80,7 +80,7 @@ impl Station {
             let memory = Arc::new(Region::new(MEMORY).expect("a page can be had"));
             let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
             let len = MEMORY as u64;
-            let mr = star.reg_mr(pd, Arc::clone(&memory), 0..len, all).expect("a row");
+            let mr = star.reg_mr(number, pd, Arc::clone(&memory), 0..len, all).expect("a row");
             (application, number, pd, memory, mr)
         };
         let (mut hostile, number, pd, _, mr) = open(1);

@@ -74,13 +74,15 @@ fn every_name_changes_the_key_and_no_two_kinds_share_one() {
             let mut messages = vec![KeyMessage::of_connection(&binding)];
             messages.extend(spans.iter().map(|span| KeyMessage::of_wqe(&binding, span)));
             for op in [WqeOp::Write, WqeOp::Read] {
-                messages.extend([8, 9].map(|mr| KeyMessage::of_mr(&binding, op, MrId(mr))));
+                messages.extend(
+                    [8, 9, 8 | 1 << 32].map(|mr| KeyMessage::of_mr(&binding, op, MrName(mr))),
+                );
             }
             count += messages.len();
             keys.extend(messages.iter().map(|it| *pd.derive(&Portable, it).expose()));
         }
     }
-    assert_eq!((keys.len(), count), (count, 2 * 9 * (1 + 7 + 4)));
+    assert_eq!((keys.len(), count), (count, 2 * 9 * (1 + 7 + 6)));
 }
 
 #[test]
@@ -96,13 +98,13 @@ fn another_pd_key_gives_other_keys() {
 #[test]
 fn messages_are_as_long_as_the_wire_document_says() {
     for (f, z, lens) in
-        [("192.0.2.1", "192.0.2.2", [28, 53, 33]), ("2001:db8::1", "2001:db8::2", [52, 77, 57])]
+        [("192.0.2.1", "192.0.2.2", [28, 53, 37]), ("2001:db8::1", "2001:db8::2", [52, 77, 61])]
     {
         let binding = binding(f, z);
         let messages = [
             KeyMessage::of_connection(&binding),
             KeyMessage::of_wqe(&binding, &SPAN),
-            KeyMessage::of_mr(&binding, WqeOp::Read, MrId(1)),
+            KeyMessage::of_mr(&binding, WqeOp::Read, MrName(1)),
         ];
         assert_eq!(messages.map(|it| it.octets().len()), lens);
     }

@@ -84,7 +84,7 @@ impl Scene {
         let pd = star.alloc_pd(number, &PdKey::from_bytes([9; 16])).unwrap();
         let memory = Arc::new(Region::new(1 << 16).unwrap());
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let mr = star.reg_mr(pd, Arc::clone(&memory), 0..1 << 16, all).unwrap();
+        let mr = star.reg_mr(number, pd, Arc::clone(&memory), 0..1 << 16, all).unwrap();
         let record = QpRecord {
             peer: address(F),
             pd: pd.0,
@@ -291,6 +291,26 @@ impl Scene {
         let mut header = [0; GUIDE_HEADER_LEN];
         Rd { guide, wants_answer: true, completes: false }.emit(&mut header);
         self.seal(key, &header, data)
+    }
+
+    /// What the stateful side is told of a memory region, by the stateless one.
+    fn rule(&mut self, mr: MrId) -> Rule {
+        let header = self.header();
+        let state = State {
+            header,
+            sender: Side::Stateful,
+            kind: StateKind::Ask,
+            number: 4,
+            part: 0,
+            of: 1,
+            payload_len: ASK_LEN as u16,
+        };
+        let mut octets = [0; STATE_HEADER_LEN];
+        state.emit(&mut octets);
+        let key = self.key;
+        let ask = self.seal(&key, &octets, &told::ask(mr));
+        self.receive(&ask);
+        Rule::parse(&self.sent(&key, None).payload).unwrap()
     }
 
     /// Posts a work request and returns what the stateful side is told of it.
@@ -545,22 +565,8 @@ fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
 #[test]
 fn a_write_lands_once_where_its_rule_allows_it() {
     let mut scene = Scene::new();
-    let header = scene.header();
-    let state = State {
-        header,
-        sender: Side::Stateful,
-        kind: StateKind::Ask,
-        number: 4,
-        part: 0,
-        of: 1,
-        payload_len: ASK_LEN as u16,
-    };
-    let mut octets = [0; STATE_HEADER_LEN];
-    state.emit(&mut octets);
-    let (key, mr) = (scene.key, scene.mr);
-    let ask = scene.seal(&key, &octets, &told::ask(mr));
-    scene.receive(&ask);
-    let rule = Rule::parse(&scene.sent(&key, None).payload).unwrap();
+    let mr = scene.mr;
+    let rule = scene.rule(mr);
     assert_eq!((rule.mr, rule.len), (mr, 1 << 16));
     let (write_key, read_key) = (rule.write.unwrap(), rule.read.unwrap());
     assert_ne!(write_key, read_key);
@@ -579,7 +585,7 @@ fn a_write_lands_once_where_its_rule_allows_it() {
     let beyond = scene.write(&write_key, mr, (1 << 16) - 63, &[1; 64]);
     scene.receive(&beyond);
     assert_eq!(scene.answer_to(&write_key, &beyond), Answer::Denied);
-    scene.star.dereg_mr(mr).unwrap();
+    scene.star.dereg_mr(0, mr).unwrap();
     let after = scene.write(&write_key, mr, 32, &[1; 64]);
     scene.receive(&after);
     assert_eq!(scene.answer_to(&write_key, &after), Answer::Denied);

@@ -405,8 +405,9 @@ impl Writer<'_, '_> {
             return false;
         }
         let (mr_len, access) = self.host.mrs.remote(connection.pd, mr).unwrap_or_default();
+        let name = self.host.mrs.name(mr);
         let key_of = |op, needed: Access| {
-            let message = KeyMessage::of_mr(&Binding { connection, f, z }, op, mr);
+            let message = KeyMessage::of_mr(&Binding { connection, f, z }, op, name);
             let is_allowed = access.allows(needed) && access != Access::default();
             is_allowed.then(|| pd.key.derive(self.host.aead, &message))
         };

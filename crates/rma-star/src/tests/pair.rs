@@ -328,7 +328,8 @@ impl Pair {
         let z_memory = memory();
         let z_pd = star.alloc_pd(number, &key(1)).unwrap();
         let span = 0..MEMORY as u64;
-        let z_mr = star.reg_mr(z_pd, Arc::clone(&z_memory), span.clone(), all_rights()).unwrap();
+        let z_mr =
+            star.reg_mr(number, z_pd, Arc::clone(&z_memory), span.clone(), all_rights()).unwrap();
         let z = Application::new(z_portal, z_pd, z_mr, z_memory);
 
         let mut f_host = FHost::new(config(2));

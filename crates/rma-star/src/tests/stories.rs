@@ -171,7 +171,7 @@ fn what_a_peer_does_not_share_is_not_touched() {
         let slot = pair.f.post(op, wr);
         pair.run_for(10 * MS);
         assert_eq!(pair.f.status(slot), Some(WcStatus::Success), "{op:?}");
-        pair.star.dereg_mr(pair.z.mr).unwrap();
+        pair.star.dereg_mr(0, pair.z.mr).unwrap();
         let slot = pair.f.post(op, wr);
         pair.run_for(100 * MS);
         assert_eq!(pair.f.status(slot), Some(WcStatus::RemAccessErr), "{op:?}");

@@ -55,7 +55,7 @@ use crate::{
     error::Malformed,
     keys::{Binding, KeyMessage, OpenSpan},
     limits::{CHUNK_LEN_MAX, MESSAGE_LEN_MAX},
-    names::{Generation, MrId, Sequence, Side, Slot},
+    names::{Generation, MrId, MrName, Sequence, Side, Slot},
     octets::{u16_at, u32_at, u64_at},
     verbs::WqeOp,
 };
@@ -141,12 +141,17 @@ impl Guide {
         (slot != Slot::NONE).then_some(OpenSpan { op, slot, generation, mr, mr_offset, len })
     }
 
-    /// What the frame's key is derived from: a K_w of Z's WQE, or the K_m of F's own op.
+    /// What the frame's key is derived from: a K_w of Z's WQE, or the K_m of F's own op, for which
+    /// `name_of` tells the name of the memory region of Z.
     #[must_use]
-    pub fn key_message(&self, binding: &Binding) -> KeyMessage {
+    pub fn key_message(
+        &self,
+        binding: &Binding,
+        name_of: impl FnOnce(MrId) -> MrName,
+    ) -> KeyMessage {
         match self.span() {
             Some(span) => KeyMessage::of_wqe(binding, &span),
-            None => KeyMessage::of_mr(binding, self.op, self.mr),
+            None => KeyMessage::of_mr(binding, self.op, name_of(self.mr)),
         }
     }
 

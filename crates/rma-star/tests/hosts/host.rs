@@ -158,7 +158,7 @@ impl Host {
             [Access::REMOTE_READ, Access::LOCAL_WRITE, Access::LOCAL_WRITE | Access::REMOTE_WRITE];
         let mrs = std::array::from_fn(|part| {
             let (region, span) = (&memory.region, &PARTS[part]);
-            let id = star.reg_mr(pd, region.clone(), span.clone(), rights[part]);
+            let id = star.reg_mr(portal, pd, region.clone(), span.clone(), rights[part]);
             Mr::new(id.expect("a region"), pd, region.clone(), span.clone())
         });
         Application { verbs, memory, pd, cq, mrs, ends: Vec::new(), wakes_at: 0 }

@@ -4,7 +4,9 @@ use rma_core::crypto::EngineId;
 use rma_star::{
     clock::{Time32, ZTime},
     keys::{FrameKey, OpenSpan},
-    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Side, Slot},
+    names::{
+        ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Side, Slot,
+    },
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Gda, Guide, Header, KeyPhase,
@@ -39,6 +41,11 @@ pub(crate) fn connection_fields() -> Value {
     })
 }
 
+/// The whole name of a memory region: what travels of it is the low half.
+pub(crate) const fn name_of(mr: MrId) -> MrName {
+    MrName(0x0001_0203 << 32 | mr.0 as u64)
+}
+
 /// Which key a frame is under.
 pub(crate) enum KeyName {
     Connection,
@@ -68,7 +75,7 @@ impl KeyName {
                 "mr_offset": format!("{:016x}", span.mr_offset),
                 "len": span.len,
             }),
-            Self::Mr(op, mr) => json!({ "op": op.code(), "mr": mr.0 }),
+            Self::Mr(op, mr) => json!({ "op": op.code(), "mr_name": name_of(*mr).0 }),
         }
     }
 }

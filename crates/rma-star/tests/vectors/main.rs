@@ -58,7 +58,7 @@ impl Vectors {
         let message = match name {
             KeyName::Connection => KeyMessage::of_connection(&self.binding),
             KeyName::Wqe(span) => KeyMessage::of_wqe(&self.binding, span),
-            KeyName::Mr(op, mr) => KeyMessage::of_mr(&self.binding, *op, *mr),
+            KeyName::Mr(op, mr) => KeyMessage::of_mr(&self.binding, *op, frames::name_of(*mr)),
             KeyName::Reserved => return ("reserved".to_owned(), FrameKey::RESERVED),
         };
         let key = self.pd.derive(&Portable, &message);
@@ -90,7 +90,9 @@ impl Vectors {
         octets.extend([0; TAG_LEN]);
         let view = FrameView::parse(&octets).expect("a frame");
         assert_eq!(view.header_len(), frame.header.len(), "{}", frame.name);
-        let told = view.key_message(&self.binding).map(|it| self.pd.derive(&Portable, &it));
+        let told = view
+            .key_message(&self.binding, frames::name_of)
+            .map(|it| self.pd.derive(&Portable, &it));
         assert!(told.is_none_or(|told| told == key), "{}: its header tells its key", frame.name);
 
         let time = ZTime(frame.time);

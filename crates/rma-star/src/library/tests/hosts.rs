@@ -50,7 +50,7 @@ impl End {
         let pd = star.alloc_pd(number, &PdKey::from_bytes([host as u8 + 1; 16])).unwrap();
         let memory = Arc::new(Region::new(MEMORY as usize).unwrap());
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let id = star.reg_mr(pd, Arc::clone(&memory), 0..MEMORY, access).unwrap();
+        let id = star.reg_mr(number, pd, Arc::clone(&memory), 0..MEMORY, access).unwrap();
         let place = VerbsPlace::new(number, address(host), FRAME_LEN_MAX);
         let mut verbs = Verbs::new(application, place, VerbsConfig::default());
         let cq = verbs.create_cq(64);

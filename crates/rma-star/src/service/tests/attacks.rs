@@ -143,8 +143,8 @@ fn a_portal_that_comes_after_another_has_nothing_of_it() {
 fn no_memory_is_registered_in_a_domain_that_there_is_not() {
     let mut scene = Scene::new();
     let pd = scene.connection.pd;
-    scene.star.dealloc_pd(pd).unwrap();
-    let refused = scene.star.reg_mr(pd, Arc::clone(&scene.memory), 0..64, Access::REMOTE_READ);
+    scene.star.dealloc_pd(0, pd).unwrap();
+    let refused = scene.star.reg_mr(0, pd, Arc::clone(&scene.memory), 0..64, Access::REMOTE_READ);
     assert_eq!(refused, Err(crate::mr_table::MrError::NoSuchPd(pd)));
 }
 
@@ -159,7 +159,7 @@ fn a_key_of_ones_own_domain_opens_no_memory_of_another() {
     let memory = Arc::new(Region::new(1 << 12).unwrap());
     memory.copy_in(0, &[5; 64]).unwrap();
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-    let mr = scene.star.reg_mr(pd, Arc::clone(&memory), 0..1 << 12, all).unwrap();
+    let mr = scene.star.reg_mr(number, pd, Arc::clone(&memory), 0..1 << 12, all).unwrap();
     let posted = Posted { mr: mr.0, inline_len: 64, length: 64, ..inline_send(&scene, 1, 1) };
     scene.application.post(&Post::Wqe(posted), Some(&Line([0; 8]))).unwrap();
     let key = scene.key;
@@ -184,8 +184,8 @@ fn a_key_of_ones_own_domain_opens_no_memory_of_another() {
 #[test]
 fn memory_domain_and_portal_may_go_while_answers_wait() {
     let gone: [fn(&mut Scene); 3] = [
-        |scene| drop(scene.star.dereg_mr(scene.mr).unwrap()),
-        |scene| scene.star.dealloc_pd(scene.connection.pd).unwrap(),
+        |scene| drop(scene.star.dereg_mr(0, scene.mr).unwrap()),
+        |scene| scene.star.dealloc_pd(0, scene.connection.pd).unwrap(),
         |scene| {
             let portal = scene.connection.qpn_z.portal() as u16;
             drop(scene.star.detach(scene.now, portal).unwrap());
@@ -302,4 +302,69 @@ fn a_portal_takes_its_stateful_connections_along() {
     // It has sent nothing, so nothing has to die before.
     assert!(scene.star.detach(scene.now, number).is_some());
     assert_eq!(scene.star.stateful_connections(), 0);
+}
+
+#[test]
+fn a_portal_cannot_speak_for_anothers_domain_or_memory() {
+    use crate::{mr_table::MrError, pd_table::PdError};
+    let mut scene = Scene::new();
+    let (_, port) = portal(8, 2).unwrap();
+    let other = scene.star.attach(port).unwrap();
+    let (pd, mr, span) = (scene.connection.pd, scene.mr, 0..64);
+    let own = scene.connection.qpn_z.portal() as u16;
+    let read = Access::REMOTE_READ;
+    let memory = Arc::clone(&scene.memory);
+    let star = &mut scene.star;
+    let refused = star.reg_mr(other, pd, Arc::clone(&memory), span.clone(), read);
+    assert_eq!(refused, Err(MrError::NoSuchPd(pd)));
+    assert_eq!(star.bind_mw(other, mr, span.clone(), read), Err(MrError::NoSuchMr(mr)));
+    assert_eq!(star.dereg_mr(other, mr).unwrap_err(), MrError::NoSuchMr(mr));
+    assert_eq!(star.dealloc_pd(other, pd), Err(PdError::NoSuchPd(pd)));
+    // It is all as before.
+    let window = star.bind_mw(own, mr, span.clone(), read).unwrap();
+    assert_eq!(star.dereg_mr(other, window).unwrap_err(), MrError::NoSuchMr(window));
+    star.dereg_mr(own, window).unwrap();
+    star.reg_mr(own, pd, memory, span, read).unwrap();
+    star.dealloc_pd(own, pd).unwrap();
+}
+
+//= star#ours-name-of-64-bits
+//= type=test
+/// A tenant that registers and deregisters for ever takes nothing from others, and its peers' keys
+/// open nothing that came later.
+#[test]
+fn a_key_of_a_region_opens_none_that_has_its_number_again() {
+    let settings = StarConfigBuilder { mrs: 2, ..StarConfigBuilder::default() };
+    let mut scene = Scene::with(settings);
+    let pd = scene.connection.pd;
+    let register = |scene: &mut Scene| {
+        let memory = Arc::clone(&scene.memory);
+        scene.star.reg_mr(0, pd, memory, 0..4096, Access::REMOTE_WRITE).unwrap()
+    };
+    let first = register(&mut scene);
+    let rule = scene.rule(first);
+    let key = rule.write.unwrap();
+    scene.star.dereg_mr(0, first).unwrap();
+    let mut again = register(&mut scene);
+    let mut uses = 1_u32;
+    while again != first {
+        if uses.is_power_of_two() {
+            let old = scene.write(&key, first, 0, &[9; 64]);
+            scene.receive(&old);
+            assert_eq!(scene.answer_to(&key, &old), Answer::Denied, "after {uses} uses");
+        }
+        scene.star.dereg_mr(0, again).unwrap();
+        again = register(&mut scene);
+        uses += 1;
+    }
+    assert_eq!(uses, u32::from(u16::MAX), "the number has come again");
+    let old = scene.write(&key, first, 0, &[9; 64]);
+    scene.receive(&old);
+    assert!(scene.transmit().is_empty());
+    assert_eq!((scene.drops(Drop::Unauthenticated), scene.read(0, 64)), (1, vec![0; 64]));
+    let rule = scene.rule(first);
+    let key = rule.write.unwrap();
+    let write = scene.write(&key, first, 0, &[7; 64]);
+    scene.receive(&write);
+    assert_eq!((scene.answer_to(&key, &write), scene.read(0, 64)), (Answer::Done, vec![7; 64]));
 }
