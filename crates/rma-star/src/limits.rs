@@ -1,5 +1,7 @@
 //! What is fixed by the wire, and how the limits relate.
 
+use rma_shm::spsc::CAPACITY_MAX;
+
 /// The most bytes of a message that travel in the frame of its work request (ours).
 pub const INLINE_MAX: usize = 64;
 
@@ -26,12 +28,16 @@ pub const STATE_LEN_MAX: u16 = 4096;
 /// the filter of replays remembers of it could mean two times.
 pub const VALID_MICROS_MAX: u64 = 1_000_000;
 
-/// The most slots that a portal may have: bounds its memory. A slot's number is 32 bits on the
-/// wire, and the highest ones stand for what has no slot.
-pub const SLOTS_MAX: u32 = 1 << 24;
+/// The most slots that a portal may have, with one queue pair: each may be posted in two lines of
+/// its ring. With more queue pairs it is fewer:
+/// [`StarPortalMemory::footprint`](crate::portal::StarPortalMemory::footprint) tells.
+pub const SLOTS_MAX: u32 = (CAPACITY_MAX as u32 - 1) / 2;
 
-/// The most queue pairs that a portal may have: 20 bits of a QPN say which of them it is.
-pub const QPS_MAX: u32 = 1 << 20;
+/// The most queue pairs that a portal may have, with as few slots: each may have four reports in
+/// its ring. 20 bits of a QPN say which of them it is.
+pub const QPS_MAX: u32 = CAPACITY_MAX as u32 / 4 - 1;
+
+const _: () = assert!(QPS_MAX < crate::names::Qpn::INDEXES, "a QPN names each");
 
 const _: () = assert!(
     CHUNK_LEN_MAX.is_multiple_of(rma_core::limits::GRANULE) && CHUNK_LEN_MAX <= u16::MAX as u32,

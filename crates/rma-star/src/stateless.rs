@@ -45,10 +45,13 @@ use crate::{
     portal::{Guard, GuardState, Report, Taken, Verdict},
     portals::Portals,
     sealer::{Batch, Sealer, expect},
-    verbs::WqeOp,
+    verbs::{WcStatus, WqeOp},
     wire::{
         self, Answer, Cqep, EaEntry, FrameView, Gd, Guide, Header, Rd, State, StateKind,
-        data::GUIDE_HEADER_LEN, state::STATE_HEADER_LEN, told, work::WORK_HEADER_LEN,
+        data::GUIDE_HEADER_LEN,
+        state::STATE_HEADER_LEN,
+        told::{self, CLOSE_LEN},
+        work::WORK_HEADER_LEN,
     },
 };
 use answers::{Answers, Asker, What};
@@ -357,8 +360,8 @@ impl Stateless {
         self.answer(host, came, ea(answer, taken));
     }
 
-    /// The stateful side asks about the connection.
-    fn handle_state(&mut self, host: &Host<'_>, came: &Came<'_, '_>, state: State) {
+    /// The stateful side asks about the connection, or has ended it.
+    fn handle_state(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>, state: State) {
         let header = came.seen.view.header();
         if !self.is_in_time(host, came, ea_of(header, 0, Answer::Clock)) {
             return;
@@ -372,6 +375,7 @@ impl Stateless {
             (StateKind::Ask, Ok(mr)) => {
                 self.answer(host, came, What::Rule { mr, number: state.number });
             }
+            (StateKind::Close, _) if *came.payload() == [0; CLOSE_LEN] => peer_closed(host, header),
             _ => host.counters.drop_frame(Drop::Nonsense),
         }
     }
@@ -462,7 +466,7 @@ fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
         qp: connection.qpn_z.index(),
         sequence: guide.sequence.0,
         op: WqeOp::Recv,
-        status: crate::verbs::WcStatus::Success,
+        status: WcStatus::Success,
         byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
         immediate: None,
         is_of_write: false,
@@ -484,6 +488,20 @@ fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
         port.set_guard(slot, Guard::new(generation, qp, nonce, GuardState::Closed));
     }
     true
+}
+
+/// The stateful side has ended the connection: nothing of it has effect any more, and the library,
+/// which is told so, flushes what is posted. Nobody waits for an answer. Should the frame be lost,
+/// the library finds out by itself, later.
+//= star#ours-close
+fn peer_closed(host: &mut Host<'_>, header: &Header) {
+    let qpn = header.connection.qpn_z;
+    let (portal, qp) = (qpn.portal(), qpn.index());
+    if host.portals.report(portal, &Report::Failed { qp, status: WcStatus::WrFlushErr }) {
+        close(host, portal as u16, qp);
+    } else {
+        host.counters.count(Event::ReportLost);
+    }
 }
 
 /// The stateful side has taken work requests.

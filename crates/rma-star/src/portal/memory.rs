@@ -22,7 +22,6 @@ use super::{
     record::QpRecord,
     words::{Guard, QpWord, Taken},
 };
-use crate::limits::{QPS_MAX, SLOTS_MAX};
 
 const ENGINE_DOORBELL: usize = Label::FOOTPRINT;
 const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;
@@ -45,16 +44,24 @@ struct Layout {
 impl Layout {
     /// Of a portal of so many slots and QPs.
     fn of(slots: u32, qps: u32) -> Result<Self, RingError> {
-        let (slots, qps) = (slots.min(SLOTS_MAX) as usize, qps.min(QPS_MAX) as usize);
+        let (slots, qps) = (slots as usize, qps as usize);
+        let for_lines = |lines: usize| Capacity::new(lines.next_power_of_two());
         // A slot is posted once at a time, in two lines at most; a QP has one post of its own.
-        let posts = Capacity::new((2 * slots + qps).next_power_of_two())?;
+        let posts = for_lines(2 * slots + qps)?;
         // A slot is reported once; a QP may be opened, ready, failed and closed.
-        let reports = Capacity::new((slots + 4 * qps).next_power_of_two())?;
+        let reports = for_lines(slots + 4 * qps)?;
         let qp_words = POSTS + RingMemory::footprint(posts) + RingMemory::footprint(reports);
         let guards = (qp_words + 2 * WORD * qps).next_multiple_of(ALIGN);
         let records = (guards + WORD * slots).next_multiple_of(ALIGN);
         let len = records + QpRecord::WORDS * WORD * qps;
         Ok(Self { posts, reports, qp_words, guards, records, len })
+    }
+
+    /// Of one that is to lie in a mapping. No mapping is long enough for one that has no layout.
+    fn within(mapping: &Mapping, slots: u32, qps: u32) -> Result<Self, LayoutError> {
+        let mapping_len = size_of_val(mapping.words());
+        let too_short = LayoutError::TooShort { at: 0, len: usize::MAX, mapping_len };
+        Self::of(slots, qps).map_err(|_too_many| too_short)
     }
 }
 
@@ -91,12 +98,10 @@ impl StarPortalMemory {
     /// connections, and nobody sleeps.
     ///
     /// # Errors
-    /// If the mapping is shorter than [`StarPortalMemory::footprint`].
-    ///
-    /// # Panics
-    /// If there is no footprint for so many.
+    /// If the mapping is shorter than [`StarPortalMemory::footprint`], or there is none for so
+    /// many.
     pub fn format(mapping: &Arc<Mapping>, slots: u32, qps: u32) -> Result<Self, LayoutError> {
-        let layout = Layout::of(slots, qps).expect("a portal that has a footprint");
+        let layout = Layout::within(mapping, slots, qps)?;
         Self::label(slots, qps).format(mapping, 0, layout.len, || {
             let memory = Self::place(mapping, layout, (slots, qps), RingMemory::format)?;
             for word in &mapping.words()[layout.qp_words / WORD..layout.len / WORD] {
@@ -110,12 +115,9 @@ impl StarPortalMemory {
     /// Both have agreed on slots and QPs.
     ///
     /// # Errors
-    /// If the mapping is shorter than [`StarPortalMemory::footprint`], or there is no such portal.
-    ///
-    /// # Panics
-    /// As [`StarPortalMemory::format`].
+    /// As [`StarPortalMemory::format`], or if there is no such portal.
     pub fn join(mapping: &Arc<Mapping>, slots: u32, qps: u32) -> Result<Self, LayoutError> {
-        let layout = Layout::of(slots, qps).expect("a portal that has a footprint");
+        let layout = Layout::within(mapping, slots, qps)?;
         Self::label(slots, qps).check(mapping, 0, layout.len)?;
         Self::place(mapping, layout, (slots, qps), RingMemory::join)
     }

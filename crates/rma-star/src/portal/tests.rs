@@ -231,3 +231,18 @@ fn another_process_joins_the_same_portal_and_no_other() {
     assert!(StarPortalMemory::join(&mapping, 8, 3).is_err());
     assert!(StarPortalMemory::format(&mapping, 800, 2).is_err());
 }
+
+#[test]
+fn the_limits_are_what_rings_have_room_for_and_more_is_an_error() {
+    use crate::limits::{QPS_MAX, SLOTS_MAX};
+    let footprint = StarPortalMemory::footprint;
+    assert!(footprint(SLOTS_MAX, 1).is_ok() && footprint(1, QPS_MAX).is_ok());
+    let mapping = Arc::new(Mapping::heap(4096));
+    for (slots, qps) in
+        [(SLOTS_MAX + 1, 1), (1, QPS_MAX + 1), (SLOTS_MAX, QPS_MAX), (u32::MAX, u32::MAX)]
+    {
+        assert!(footprint(slots, qps).is_err());
+        assert!(StarPortalMemory::format(&mapping, slots, qps).is_err());
+        assert!(StarPortalMemory::join(&mapping, slots, qps).is_err());
+    }
+}

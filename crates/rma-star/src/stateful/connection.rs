@@ -47,6 +47,8 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// The application waits for the end.
     pub(super) is_closing: bool,
+    /// Z is to be told that it has ended.
+    pub(super) close_is_due: bool,
     /// Nothing new begins: a completion that says of a failure is to reach Z first.
     pub(super) is_halted: bool,
     /// When the last frame that was sent is dead.
@@ -144,6 +146,7 @@ impl Connection {
             clock: ClockBounds::new(z_clock),
             phase: Phase::Open,
             is_closing: false,
+            close_is_due: false,
             is_halted: false,
             last_expiry: ZTime(0),
             dead_at: now,

@@ -4,6 +4,10 @@
 //! could not be kept. Its application is told at once that the connection has failed; the work
 //! requests are reported when every frame that was ever sent of the connection is dead by Z's clock
 //! (S2): until then a copy on its way could still have effect.
+//!
+//! However a connection ends, Z is told once, by a STATE under K_c (ours): it need not find out by
+//! its timers. That is a help and no promise: nobody sends it again, and nothing waits for it but
+//! that the connection is forgotten, which happens when it is sent, or when all is dead.
 
 use rma_core::{index_list::IndexList, time::Instant};
 
@@ -76,7 +80,14 @@ impl Stateful {
         }
         self.watch(at, now);
         self.dying.push_back(&mut self.dying_links, at);
-        self.flush_if_dead(host, now, at);
+        let connection = self.connections.at_mut(at);
+        // Until when frames to Z are valid is known once it was heard of.
+        connection.close_is_due = connection.clock.is_known();
+        if connection.close_is_due {
+            self.relist(at);
+        } else {
+            self.flush_if_dead(host, now, at);
+        }
     }
 
     fn first_frame(&self, at: u16) -> Option<u16> {
@@ -85,7 +96,7 @@ impl Stateful {
     }
 
     /// Reports all work requests of a connection that ends, if every frame of it is dead.
-    fn flush_if_dead(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    pub(super) fn flush_if_dead(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
         if self.connections.at(at).is_dead(now) {
             self.flush(host, at);
         }
@@ -95,6 +106,11 @@ impl Stateful {
         self.dying.remove(&mut self.dying_links, at);
         let connection = self.connections.at_mut(at);
         connection.phase = Phase::Over;
+        connection.close_is_due = false;
+        if core::mem::replace(&mut connection.is_listed, false) {
+            self.ready.remove(&mut self.ready_links, at);
+        }
+        let connection = self.connections.at_mut(at);
         let mut lists: [IndexList; 9] = Default::default();
         let [own, peers] = &mut connection.queues;
         let queues = [own, peers].into_iter().flat_map(|queues| {

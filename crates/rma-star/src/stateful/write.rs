@@ -35,7 +35,7 @@ use crate::{
         data::GUIDE_HEADER_LEN,
         entries::CQE_LEN,
         state::STATE_HEADER_LEN,
-        told::{self, ASK_LEN},
+        told::{self, ASK_LEN, CLOSE_LEN},
         work::{TAKEN_LEN, WORK_HEADER_LEN},
     },
 };
@@ -59,7 +59,7 @@ impl Stateful {
     pub(super) fn frames_of(&self, at: u16) -> usize {
         let connection = self.connections.at(at);
         if connection.phase != Phase::Open || !connection.clock.is_known() {
-            return 0;
+            return usize::from(connection.close_is_due);
         }
         let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
@@ -71,7 +71,9 @@ impl Stateful {
     /// How many of them need no place, or have one.
     pub(super) fn placed_of(&self, at: u16) -> usize {
         let connection = self.connections.at(at);
-        usize::from(connection.eas_due) + connection.again.len()
+        usize::from(connection.eas_due)
+            + connection.again.len()
+            + usize::from(connection.close_is_due)
     }
 
     /// About how many chunks a connection could send now.
@@ -112,7 +114,10 @@ impl Stateful {
             let Some(at) = self.ready.pop_front(&mut self.ready_links) else { return false };
             self.connections.at_mut(at).is_listed = false;
             let is_written = self.write_of(host, at, &mut Writing { sealer, out, now });
-            self.relist(at);
+            // What told that it has ended may have been the last of it.
+            if self.connections.get(at).is_some() {
+                self.relist(at);
+            }
             if is_written {
                 return true;
             }
@@ -125,6 +130,11 @@ impl Stateful {
         let connection = self.connections.at_mut(at);
         let Some(lower) = connection.clock.lower(writing.now) else { return false };
         let expiry = ZTime(lower.0.saturating_add(connection.valid_micros));
+        if core::mem::replace(&mut connection.close_is_due, false) {
+            let is_written = self.write_close(host, at, expiry, writing);
+            self.flush_if_dead(host, writing.now, at);
+            return is_written;
+        }
         if connection.eas_due > 0 {
             connection.eas_due -= 1;
             return self.write_ea(host, at, expiry, writing);
@@ -255,6 +265,38 @@ impl Stateful {
         let payload = taken.to_octets();
         let len = WORK_HEADER_LEN + TAKEN_LEN + TAG_LEN;
         writing.out.bytes[WORK_HEADER_LEN..][..TAKEN_LEN].copy_from_slice(&payload);
+        let key = connection.key;
+        send(host, connection, (&header, &octets, expiry), &key, len, writing);
+        true
+    }
+
+    /// Tells Z that the connection has ended. `false` if that has no room.
+    fn write_close(
+        &mut self,
+        host: &Host<'_>,
+        at: u16,
+        expiry: ZTime,
+        writing: &mut Writing<'_, '_>,
+    ) -> bool {
+        let len = STATE_HEADER_LEN + CLOSE_LEN + TAG_LEN;
+        let Some(payload) = writing.out.bytes.get_mut(STATE_HEADER_LEN..len) else { return false };
+        payload[..CLOSE_LEN].fill(0);
+        let connection = self.connections.at_mut(at);
+        // It changes nothing that a work request is about: nobody waits until it is dead.
+        let last_expiry = connection.last_expiry;
+        let header = header_of(connection, expiry, writing.sealer);
+        connection.last_expiry = last_expiry;
+        let state = State {
+            header,
+            sender: Side::Stateful,
+            kind: StateKind::Close,
+            number: 0,
+            part: 0,
+            of: 1,
+            payload_len: CLOSE_LEN as u16,
+        };
+        let mut octets = [0; STATE_HEADER_LEN];
+        state.emit(&mut octets);
         let key = connection.key;
         send(host, connection, (&header, &octets, expiry), &key, len, writing);
         true

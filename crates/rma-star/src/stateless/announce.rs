@@ -259,12 +259,9 @@ impl Writer<'_, '_> {
         let place = self.host.config.place();
         let receive = &place.receive_len_max;
         let longest = if binding.z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let slots = port.map_or(0, |port| port.memory().slots());
         let initial = Initial {
             valid_micros: self.host.config.valid_micros() as u32,
             packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
-            send_depth: slots,
-            recv_depth: slots,
         };
         let header = self.header(&binding);
         let state = State {

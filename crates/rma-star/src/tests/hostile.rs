@@ -160,9 +160,7 @@ fn told(pair: &Pair, sealer: &mut Sealer, lie: Lie, wrong: i32) -> Packet {
             sealed(pair, sealer, &header, (octets, &rule.to_octets()))
         }
         Lie::Initial(valid_micros, packet_len_max) => {
-            let depth = 7;
-            let (send_depth, recv_depth) = (depth, depth);
-            let initial = Initial { valid_micros, packet_len_max, send_depth, recv_depth };
+            let initial = Initial { valid_micros, packet_len_max };
             let octets = state(StateKind::Initial, 1, INITIAL_LEN);
             sealed(pair, sealer, &header, (octets, &initial.to_octets()))
         }

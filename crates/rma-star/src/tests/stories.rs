@@ -421,3 +421,45 @@ fn one_frame_acknowledges_data_that_comes_together() {
     let (rds, rdas, eas) = (count(0x24), count(0x25), count(0x23));
     assert!(rds >= 28 && 2 * (rdas + eas) < rds, "{rds} RDs, {rdas} RDAs, {eas} EAs");
 }
+
+//= star#ours-close
+//= type=test
+#[test]
+fn z_is_told_at_once_that_f_has_ended_the_connection_and_needs_it_not() {
+    let failed = Report::Failed { qp: QP, status: WcStatus::WrFlushErr };
+    for is_lost in [false, true] {
+        let mut pair = Pair::new(fused());
+        let wr = Wr { here: 0, len: 8, ..Wr::default() };
+        pair.z.post(WqeOp::Recv, wr);
+        let f_recv = pair.f.post(WqeOp::Recv, wr);
+        pair.run_for(5 * MS);
+        let state = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&state);
+        pair.fate = Box::new(move |packet| {
+            if packet.frame_type() != 0x28 {
+                return vec![LATENCY];
+            }
+            seen.borrow_mut().push(packet.clone());
+            if is_lost { vec![] } else { vec![LATENCY] }
+        });
+        pair.f.command(Post::Close { qp: QP });
+        pair.run_for(20 * MS);
+        assert_eq!(pair.f.told, [Report::Closed { qp: QP }]);
+        assert_eq!(pair.f.status(f_recv), Some(WcStatus::WrFlushErr));
+        assert_eq!(pair.z.told.contains(&failed), !is_lost);
+        let [close]: [Packet; 1] = state.take().try_into().expect("it is told once");
+        if is_lost {
+            // It comes late, and has expired.
+            pair.replay(close);
+            pair.run_for(MS);
+            assert!(!pair.z.told.contains(&failed));
+        } else {
+            // It comes again, and says nothing more.
+            pair.replay(close);
+            pair.run_for(MS);
+            assert_eq!(pair.z.told.iter().filter(|it| **it == failed).count(), 1);
+        }
+        // The next connection of the QP is none of its business.
+        assert_eq!(pair.f_host.stateful.in_use(), (0, 0));
+    }
+}

@@ -70,11 +70,13 @@ pub enum StateKind {
     Commit = 6,
     /// The roles will not change.
     Abort = 7,
+    /// F has ended the connection.
+    Close = 8,
 }
 
 impl StateKind {
     /// All kinds, in the order of their codes, of which the first is 1.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Initial,
         Self::Rules,
         Self::Ask,
@@ -82,6 +84,7 @@ impl StateKind {
         Self::Transfer,
         Self::Commit,
         Self::Abort,
+        Self::Close,
     ];
 
     /// The kind of this code.

@@ -7,12 +7,13 @@
 //! |               W, for how long frames are valid, microseconds  |
 //! +-------------------------------+-------------------------------+
 //! |      longest packet of Z      |           reserved            |
-//! +-------------------------------+-------------------------------+
-//! |                      send queue, entries                      |
-//! +---------------------------------------------------------------+
-//! |                     receive queue, entries                    |
+//! +-------------------------------+                               |
+//! |                                                               |
+//! |                                                               |
 //! +---------------------------------------------------------------+
 //! ```
+//!
+//! Close, of F, 16 octets of 0: what there is to tell is that it came, under K_c.
 //!
 //! Ask, of F, 56 octets: the MR or MW, and 52 octets of 0. Rules, of Z, 48 octets:
 //!
@@ -44,6 +45,9 @@ use crate::{
 /// Octets of initial state.
 pub const INITIAL_LEN: usize = 16;
 
+/// Octets that say that a connection has ended.
+pub const CLOSE_LEN: usize = 16;
+
 /// Octets of a question for a rule: more than its answer has, so that who asks gets no more than he
 /// sends (P10).
 pub const ASK_LEN: usize = 56;
@@ -60,10 +64,6 @@ pub struct Initial {
     pub valid_micros: u32,
     /// The longest packet that Z takes, in octets.
     pub packet_len_max: u16,
-    /// How many work requests of the send queue Z may have outstanding.
-    pub send_depth: u32,
-    /// The same of the receive queue.
-    pub recv_depth: u32,
 }
 
 impl Initial {
@@ -73,8 +73,6 @@ impl Initial {
         let mut octets = [0; INITIAL_LEN];
         octets[..4].copy_from_slice(&self.valid_micros.to_be_bytes());
         octets[4..6].copy_from_slice(&self.packet_len_max.to_be_bytes());
-        octets[8..12].copy_from_slice(&self.send_depth.to_be_bytes());
-        octets[12..].copy_from_slice(&self.recv_depth.to_be_bytes());
         octets
     }
 
@@ -84,13 +82,8 @@ impl Initial {
     /// If it has another length, or a field a value that is not defined.
     pub fn parse(payload: &[u8]) -> Result<Self, Malformed> {
         let octets: &[u8; INITIAL_LEN] = whole(payload)?;
-        let initial = Self {
-            valid_micros: u32_at(octets, 0),
-            packet_len_max: u16_at(octets, 4),
-            send_depth: u32_at(octets, 8),
-            recv_depth: u32_at(octets, 12),
-        };
-        let defined = octets[6..8] == [0; 2] && initial.valid_micros > 0;
+        let initial = Self { valid_micros: u32_at(octets, 0), packet_len_max: u16_at(octets, 4) };
+        let defined = octets[6..] == [0; 10] && initial.valid_micros > 0;
         if defined { Ok(initial) } else { Err(Malformed::Field) }
     }
 }
@@ -196,12 +189,11 @@ mod tests {
         #[test]
         fn payloads_say_what_was_put_into_them(
             (mr, len, write, read) in (any::<u32>(), any::<u64>(), key(), key()),
-            (valid_micros, packet_len_max, send_depth, recv_depth) in
-                (1_u32.., any::<u16>(), any::<u32>(), any::<u32>()),
+            (valid_micros, packet_len_max) in (1_u32.., any::<u16>()),
         ) {
             let rule = Rule { mr: MrId(mr), len, write, read };
             prop_assert_eq!(Rule::parse(&rule.to_octets()), Ok(rule));
-            let initial = Initial { valid_micros, packet_len_max, send_depth, recv_depth };
+            let initial = Initial { valid_micros, packet_len_max };
             prop_assert_eq!(Initial::parse(&initial.to_octets()), Ok(initial));
             prop_assert_eq!(asked(&ask(MrId(mr))), Ok(MrId(mr)));
         }
