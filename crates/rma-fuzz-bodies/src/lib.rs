@@ -43,7 +43,7 @@ pub use aead::aead;
 pub use nic::nic;
 pub use packet::packet;
 pub use record::Seen;
-pub use star::StarSeen;
+pub use star::{StarRingSeen, StarSeen};
 
 /// Any bytes either are no frame, or a header that writes back to the same octets, and as much
 /// payload as it says.
@@ -155,4 +155,15 @@ pub fn star_wire(data: &[u8]) {
 /// reported to it; nothing is reported that was not posted. Returns what has happened.
 pub fn star_station(data: &[u8]) -> StarSeen {
     star::run(&mut Script(data))
+}
+
+/// Two hosts with StaR, at each of which an application writes what it likes into its portal's
+/// memory: posts, indexes, records, guard words and QP words. Both have connections with each other
+/// in both roles, and keys of their own. Beside them two honest applications.
+///
+/// Asserts: nothing panics; each work request of the honest ones succeeds, once, with its bytes,
+/// and not one other byte of their memory changes; memory past a span that was registered does not
+/// change. Returns what has happened.
+pub fn star_ring(data: &[u8]) -> StarRingSeen {
+    star::ring(&mut Script(data))
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use rma_core::{crypto::ProviderKind, op::OpStatus};
-use rma_fuzz_bodies::Seen;
+use rma_fuzz_bodies::{Seen, StarRingSeen, StarSeen};
 use rma_lab::evidence;
 use rma_sim::prng::Prng;
 
@@ -85,6 +85,30 @@ fn the_record_corpus_breaks_no_promise_and_tells_of_what_cannot_be() {
 }
 
 #[test]
+fn the_star_wire_corpus_breaks_no_promise() {
+    replay("star_wire", rma_fuzz_bodies::star_wire);
+}
+
+#[test]
+fn the_star_station_corpus_breaks_no_promise_and_gets_something_done() {
+    let mut total = StarSeen::default();
+    replay("star_station", |script| {
+        let StarSeen { frames, done, failed } = rma_fuzz_bodies::star_station(script);
+        total.frames += frames;
+        total.done += done;
+        total.failed += failed;
+    });
+    assert!(total.done > 20 && total.failed > 2, "{total:?}");
+}
+
+#[test]
+fn the_star_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
+    let mut total = StarRingSeen::default();
+    replay("star_ring", |script| add_ring(&mut total, rma_fuzz_bodies::star_ring(script)));
+    assert!(total.refused > 0 && total.lost > 0 && total.rounds > 20, "{total:?}");
+}
+
+#[test]
 fn random_scripts_break_no_promise() {
     const SCRIPTS: usize = 2000;
     let mut prng = Prng::new(1);
@@ -98,6 +122,7 @@ fn random_scripts_break_no_promise() {
         rma_fuzz_bodies::record(&script);
         rma_fuzz_bodies::star_wire(&script);
         rma_fuzz_bodies::star_station(&script);
+        rma_fuzz_bodies::star_ring(&script);
     }
     evidence::show(format_args!(
         "fuzz targets nic, wire, packet, ring, record and StaR's: {SCRIPTS} random scripts each"
@@ -223,4 +248,42 @@ fn scripts_of_star_break_no_promise_and_get_something_done() {
         "fuzz target star_station: {SCRIPTS} scripts, {frames} frames, {done} work requests done, \
          {failed} failed"
     ));
+}
+
+/// Random bytes mostly break indexes: here every other step is a turn or a post.
+#[test]
+fn scripts_of_star_portals_break_no_promise() {
+    const SCRIPTS: usize = 1000;
+    const OPERANDS: [usize; 12] = [0, 0, 3, 2, 2, 2, 2, 8, 8, 32, 5, 2];
+    let mut prng = Prng::new(5);
+    let mut total = StarRingSeen::default();
+    for _ in 0..SCRIPTS {
+        let mut script = vec![0; 1];
+        prng.fill(&mut script);
+        for _ in 0..prng.below(120) {
+            let host = 0x80 * prng.below(2) as u8;
+            // A turn, a work request, a command, a word; now and then anything.
+            let anything = prng.below(12) as u8;
+            let step = prng.choose(&[0, 0, 0, 0, 7, 7, 8, 11, 11, 10, anything]);
+            // Steps are taken modulo twelve.
+            script.push(if host == 0 { step } else { 132 + step });
+            let mut operands = vec![0; OPERANDS[usize::from(step)]];
+            prng.fill(&mut operands);
+            script.extend(operands);
+        }
+        add_ring(&mut total, rma_fuzz_bodies::star_ring(&script));
+    }
+    let StarRingSeen { rounds, frames, refused, lost } = total;
+    evidence::show(format_args!(
+        "fuzz target star_ring: {SCRIPTS} scripts, {frames} frames, {rounds} rounds of honest \
+         applications, {refused} posts refused, {lost} reports lost"
+    ));
+    assert!(refused > 100 && rounds > 1000, "{total:?}");
+}
+
+fn add_ring(total: &mut StarRingSeen, seen: StarRingSeen) {
+    total.rounds += seen.rounds;
+    total.frames += seen.frames;
+    total.refused += seen.refused;
+    total.lost += seen.lost;
 }

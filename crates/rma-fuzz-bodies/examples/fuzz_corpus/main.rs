@@ -1,5 +1,6 @@
 //! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`,
-//! packets of them for `packet`, short stories of two NICs for `nic` and of channels for `record`.
+//! packets of them for `packet`, short stories of two NICs for `nic`, of channels for `record` and
+//! of StaR for `star_station` and `star_ring`, the frames of StaR's golden vectors for `star_wire`.
 //! Run it from the root of the repository:
 //!
 //! ```text
@@ -11,6 +12,7 @@
 mod frames;
 mod packets;
 mod records;
+mod star;
 mod stories;
 mod story;
 
@@ -21,8 +23,15 @@ fn main() -> io::Result<()> {
     let frames = frames::all();
     let packets = packets::all(&frames);
     let (nic, record) = (stories::all(), records::all());
-    for (target, files) in [("wire", frames), ("packet", packets), ("nic", nic), ("record", record)]
-    {
+    for (target, files) in [
+        ("wire", frames),
+        ("packet", packets),
+        ("nic", nic),
+        ("record", record),
+        ("star_wire", star::frames()?),
+        ("star_station", star::stations()),
+        ("star_ring", star::rings()),
+    ] {
         let directory = corpus.join(target);
         fs::create_dir_all(&directory)?;
         for (name, bytes) in files {

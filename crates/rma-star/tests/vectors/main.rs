@@ -5,6 +5,7 @@
 //! A difference means that the wire format has changed: then `VERSION` changes, and a new file is
 //! written by `RMA_BLESS=1 cargo test -p rma-star --test vectors`.
 
+mod dissector;
 mod frames;
 
 use std::{collections::BTreeSet, path::PathBuf};
