@@ -13,27 +13,30 @@ from cryptography.hazmat.primitives.cmac import CMAC
 # kinds of frames that it answers by its AAD.
 KINDS = {
     "wqep": (0x21, True, "C", [None]),
-    "cqep": (0x22, False, "C", [None]),
-    "ea of z": (0x23, True, "C", [None]),
-    "ea of f": (0x23, False, "C", [None]),
-    "rd": (0x24, False, "WM", [None]),
+    "cqep": (0x22, False, "CH", [None]),
+    "ea of z": (0x23, True, "CH", [None]),
+    "ea of f": (0x23, False, "CH", [None]),
+    "rd": (0x24, False, "WMH", [None]),
     "rda": (0x25, True, "WM", ["rd"]),
-    "gd": (0x26, False, "WM", [None]),
-    "gda": (0x27, True, "WM", ["gd"]),
+    "gd": (0x26, False, "WMH", [None]),
+    "gda": (0x27, True, "WMH", ["gd"]),
     "state": (0x28, None, "C", [None]),
     "refusal": (0x29, None, "", ["cqep"]),
 }
 SEND, RECV, WRITE, READ, SWITCH = range(5)
 NO_SLOT = 0xFFFFFFFF
+RC_SLOT = 0xFFFFFFFE
 
 
 def domain(bound_to):
     """Which kind of key names what it is bound to like this."""
+    if "half" in bound_to:
+        return "H"
     return "W" if "slot" in bound_to else "M" if "mr_name" in bound_to else "C"
 
 
 def derived_key(key):
-    """AES-CMAC under K_p of the names, one behind the other (section 3)."""
+    """AES-CMAC under K_p, or of a half under K_c, of the names in turn (section 3)."""
     c, b = key["connection"], key["bound_to"]
     addresses = [ipaddress.ip_address(key[who]) for who in "fz"]
     message = domain(b).encode() + struct.pack(">B", addresses[0].version)
@@ -149,7 +152,10 @@ def check_meaning(frame, answered):
     assert kind in ("rd", "rda", "gd", "gda") or not h["op"], name
     if kind in ("rd", "gd"):
         of_z, of_f = ((RECV, READ), (WRITE,)) if kind == "rd" else ((SEND, WRITE), (READ,))
-        assert h["op"] in (of_f if f["slot"] == NO_SLOT else of_z), name
+        of_rc = (RECV, WRITE) if kind == "rd" else (READ,)
+        ops = {NO_SLOT: of_f, RC_SLOT: of_rc}.get(f["slot"], of_z)
+        assert h["op"] in ops, name
+        assert f["slot"] != RC_SLOT or not (h["op"] == RECV and f["mr"]), name
         assert f["chunk_offset"] % 64 == 0 and f["chunk_len"] <= 4096, name
         assert f["chunk_offset"] + f["chunk_len"] <= f["wqe_len"] <= 1 << 30, name
         ends = h["op"] == RECV or f["chunk_offset"] + f["chunk_len"] == f["wqe_len"]
@@ -177,7 +183,7 @@ def check():
     for key in vectors["keys"]:
         keys[key["name"]], domains[key["name"]] = derived_key(key), domain(key["bound_to"])
         assert keys[key["name"]].hex() == key["key"], key["name"]
-    assert set(domains.values()) == {"", "C", "W", "M"}, "every kind of key is there"
+    assert set(domains.values()) == {"", "C", "W", "M", "H"}, "every kind of key is there"
     by_name = {frame["name"]: frame for frame in vectors["frames"]}
     assert len(by_name) == len(vectors["frames"]), "each name is one frame's"
     assert {it["kind"] for it in by_name.values()} == set(KINDS), "every kind is there"

@@ -10,6 +10,10 @@
 //! | K_w | a WQE of Z | Z posted this WQE: this span, this direction | RD, RDA, GD, GDA of it |
 //! | K_m | an MR or MW and an op | Z shared it with this connection | those of F's own ops |
 //!
+//! Of a connection both of whose sides are stateful (RC), K_c is derived by the side that connects,
+//! and seals nothing. Each way there is a half of the connection, in which one side asks and the
+//! other answers; the key K_h of a half is derived under K_c.
+//!
 //! F has no K_p: it gets K_c when the connection is set up, K_w within each WQE, K_m when it is
 //! told of an MR.
 //!
@@ -98,6 +102,15 @@ impl FrameKey {
         Key::from_ref(&self.0)
     }
 
+    /// K_h: under this K_c, the key of the half in which `half` says who asks, as F, and who
+    /// answers, as Z.
+    //= star#ours-key-of-half
+    #[must_use]
+    pub fn of_half(&self, aead: &dyn AeadProvider, half: &Binding) -> Self {
+        let schedule = PdKeySchedule::new(aead, &PdKey(self.0));
+        schedule.derive(aead, &KeyMessage::of_half(half))
+    }
+
     /// The key's octets: what goes to F over a secret channel, or encrypted.
     #[must_use]
     pub const fn expose(&self) -> &[u8; KEY_LEN] {
@@ -144,6 +157,7 @@ mod domain {
     pub(super) const CONNECTION: u8 = b'C';
     pub(super) const WQE: u8 = b'W';
     pub(super) const MR: u8 = b'M';
+    pub(super) const HALF: u8 = b'H';
 }
 
 /// Octets of the longest message: a K_w's, between IPv6 addresses.
@@ -190,6 +204,13 @@ impl KeyMessage {
         message.push(&[op.code()]);
         message.push(&mr.0.to_be_bytes());
         message
+    }
+
+    /// Of the K_h of a half of an RC connection, under its K_c.
+    //= star#ours-key-of-half
+    #[must_use]
+    pub fn of_half(half: &Binding) -> Self {
+        Self::begin(domain::HALF, half)
     }
 
     fn begin(domain: u8, binding: &Binding) -> Self {

@@ -356,12 +356,20 @@ impl Verbs {
         self.portal.memory().qp_word(index).heard != 0
     }
 
-    /// Whether this host is the stateful side of a connection. `None` if that is not decided.
+    /// Whether this host is the stateful side of a connection, or one of two stateful sides
+    /// ([`Verbs::is_rc`]). `None` if that is not decided.
     #[must_use]
     pub fn is_stateful(&self, qp: Qp) -> Option<bool> {
         let row = self.row(qp)?;
         let is_decided = !matches!(row.phase, Phase::Init(_) | Phase::Offered(_));
         is_decided.then_some(row.is_stateful())
+    }
+
+    /// Whether both sides of a connection are stateful. `None` if that is not decided.
+    #[must_use]
+    pub fn is_rc(&self, qp: Qp) -> Option<bool> {
+        let is_stateful = self.is_stateful(qp)?;
+        Some(is_stateful && self.row(qp)?.flags.has(Flags::IS_RC))
     }
 
     /// The number of a queue pair at its host, as it is in completions.

@@ -90,11 +90,19 @@ pub struct Slot(pub u32);
 impl Slot {
     /// No slot: the op is F's own, or a completion is a probe. No WQE of Z has it.
     pub const NONE: Self = Self(u32::MAX);
+
+    /// No slot either: both sides are stateful (RC), and who gets the frame knows its RECVs and its
+    /// memory. No WQE of Z has it.
+    pub const RC: Self = Self(u32::MAX - 1);
 }
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NONE { f.write_str("Slot(none)") } else { write!(f, "Slot({})", self.0) }
+        match *self {
+            Self::NONE => f.write_str("Slot(none)"),
+            Self::RC => f.write_str("Slot(RC)"),
+            Self(slot) => write!(f, "Slot({slot})"),
+        }
     }
 }
 

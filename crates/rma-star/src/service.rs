@@ -257,6 +257,10 @@ impl Star {
                 port.done();
                 stateful.open(&mut host, now, portal, qp);
             }
+            Post::OpenRc { qp, connects } => {
+                port.done();
+                stateful.open_rc(&mut host, now, portal, qp, connects);
+            }
             Post::Open { qp, is_stateful: false } => {
                 port.done();
                 let key = stateless::open(&mut host, portal, qp);

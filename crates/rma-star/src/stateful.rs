@@ -15,7 +15,8 @@
 //! | `complete` | ends those whose data is there |
 //! | `end` | ends connections; what is due by time |
 //! | `write` | writes frames |
-//! | `connection`, `work`, `under_way`, `registry`, `clock_bounds`, `slab` | what is kept |
+//! | `rc`, `respond`, `reply` | connections both of whose sides are stateful |
+//! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `slab` | what is kept |
 //!
 //! Order is that of reliable connections: SEND k of one side goes to RECV k of the other; SENDs may
 //! be under way together, a WRITE or READ is alone. Completions may come in any order, and the
@@ -31,8 +32,12 @@ mod clock_bounds;
 mod complete;
 mod connection;
 mod end;
+mod rc;
 mod receive;
 mod registry;
+mod reply;
+mod respond;
+mod responder;
 mod slab;
 mod take;
 mod transfer;
@@ -62,6 +67,7 @@ use crate::{
 };
 use connection::{Beginning, Connections, Phase};
 use registry::Registry;
+use responder::Replies;
 use slab::Slab;
 use under_way::UnderWay;
 use work::Work;
@@ -85,6 +91,8 @@ pub(crate) struct Stateful {
     /// Frames under way are in one of two lists of their connection.
     frame_links: Links,
     registry: Registry,
+    /// What peers are answered that are stateful as well.
+    replies: Replies,
     /// Connections that have frames to send.
     ready: IndexList,
     ready_links: Links,
@@ -119,6 +127,7 @@ impl Stateful {
             window: settings.window,
             frame_links: Links::new(frames),
             registry: Registry::new(connections),
+            replies: Replies::new(settings.answers as usize),
             ready: IndexList::new(),
             ready_links: Links::new(connections),
             watched: IndexList::new(),
@@ -142,6 +151,7 @@ impl Stateful {
             + self.works.capacity() * of_work
             + self.frames.capacity() * of_frame
             + self.registry.capacity() * Registry::ENTRY_LEN
+            + self.replies.capacity() * Replies::ENTRY_LEN
     }
 
     fn find(&self, portal: u16, qp: u32) -> Option<u16> {
@@ -174,12 +184,11 @@ impl Stateful {
                 None => WcStatus::GeneralErr,
             },
         };
-        match host.portals.get_mut(portal.into()) {
-            Some(port) if status == WcStatus::Success => port.stateful_opened(),
-            _ => host.counters.count(Event::OpenRefused),
-        }
-        let (key, clock) = ([0; 16], z_time(now).0);
-        report(host, portal, &Report::Opened { qp, status, key, clock });
+        report_opened(
+            host,
+            portal,
+            &Report::Opened { qp, status, key: [0; 16], clock: z_time(now).0 },
+        );
     }
 
     fn beginning(
@@ -277,6 +286,16 @@ impl Stateful {
         }
         *before = since;
     }
+}
+
+/// Reports how the beginning of a connection has ended, and counts it.
+fn report_opened(host: &mut Host<'_>, portal: u16, opened: &Report) {
+    let is_open = matches!(opened, Report::Opened { status: WcStatus::Success, .. });
+    match host.portals.get_mut(portal.into()) {
+        Some(port) if is_open => port.stateful_opened(),
+        _ => host.counters.count(Event::OpenRefused),
+    }
+    report(host, portal, opened);
 }
 
 /// Reports to the application of a portal.

@@ -2,6 +2,8 @@
 
 mod deeds;
 mod hostile;
+mod hostile_rc;
 mod pair;
+mod rc;
 mod stories;
 mod swarm;

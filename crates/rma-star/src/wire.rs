@@ -198,7 +198,8 @@ impl FrameView {
 
     /// What the key of the frame is derived from, as far as its header tells: all that Z needs to
     /// open what comes to it. `None` of an RDA and a GDA, which are under the key of what they
-    /// answer, and of a REFUSAL. `name_of` tells the name of a memory region of Z.
+    /// answer, of what two stateful sides send each other, and of a REFUSAL. `name_of` tells the
+    /// name of a memory region of Z.
     #[must_use]
     pub fn key_message(
         &self,
@@ -209,8 +210,8 @@ impl FrameView {
             Self::Wqep(_) | Self::Cqep(_) | Self::EaOfZ(_) | Self::EaOfF(_) | Self::State(_) => {
                 Some(KeyMessage::of_connection(binding))
             }
-            Self::Rd(it) => Some(it.0.guide.key_message(binding, name_of)),
-            Self::Gd(it) => Some(it.0.guide.key_message(binding, name_of)),
+            Self::Rd(it) => it.0.guide.key_message(binding, name_of),
+            Self::Gd(it) => it.0.guide.key_message(binding, name_of),
             Self::Rda(_) | Self::Gda(_) | Self::Refusal(_) => None,
         }
     }

@@ -199,9 +199,9 @@ impl Host {
         };
         let mut header = [0; GUIDE_HEADER_LEN];
         Rd { guide, wants_answer: true, completes: false }.emit(&mut header);
-        let key = application
-            .secret
-            .derive(fastest(), &guide.key_message(&binding, |mr| MrName(mr.0.into())));
+        let message = guide.key_message(&binding, |mr| MrName(mr.0.into()));
+        let message = message.expect("a work request of Z");
+        let key = application.secret.derive(fastest(), &message);
         let rd = seal(&key, &header, self.expiry(), &[5; MESSAGE as usize]);
         let cqe = Cqe {
             slot: Slot(qp),

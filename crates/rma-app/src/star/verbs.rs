@@ -126,6 +126,13 @@ impl StarVerbs {
         self.verbs.is_stateful(qp)
     }
 
+    /// Whether both sides of a connection are stateful ([`Role::Rc`](rma_star::library::Role::Rc)).
+    /// `None` if that is not decided.
+    #[must_use]
+    pub fn is_rc(&self, qp: Qp) -> Option<bool> {
+        self.verbs.is_rc(qp)
+    }
+
     /// The number of a queue pair at its host, as it is in completions: `qp_num`.
     #[must_use]
     pub fn qpn(&self, qp: Qp) -> Option<u32> {

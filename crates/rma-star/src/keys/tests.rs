@@ -53,6 +53,8 @@ fn bindings(f: &str, z: &str, other: &str) -> Vec<Binding> {
 //= type=test
 //= star#ours-key-of-mr
 //= type=test
+//= star#ours-key-of-half
+//= type=test
 #[test]
 fn every_name_changes_the_key_and_no_two_kinds_share_one() {
     let spans = [
@@ -71,7 +73,16 @@ fn every_name_changes_the_key_and_no_two_kinds_share_one() {
         [["192.0.2.1", "192.0.2.2", "192.0.2.3"], ["2001:db8::1", "2001:db8::2", "2001:db8::3"]]
     {
         for binding in bindings(family[0], family[1], family[2]) {
-            let mut messages = vec![KeyMessage::of_connection(&binding)];
+            let mut messages =
+                vec![KeyMessage::of_connection(&binding), KeyMessage::of_half(&binding)];
+            // The other half, whose sides change places.
+            let connection = ConnectionName {
+                qpn_z: binding.connection.qpn_f,
+                qpn_f: binding.connection.qpn_z,
+                ..binding.connection
+            };
+            let other = Binding { connection, f: binding.z, z: binding.f };
+            messages.push(KeyMessage::of_half(&other));
             messages.extend(spans.iter().map(|span| KeyMessage::of_wqe(&binding, span)));
             for op in [WqeOp::Write, WqeOp::Read] {
                 messages.extend(
@@ -82,7 +93,7 @@ fn every_name_changes_the_key_and_no_two_kinds_share_one() {
             keys.extend(messages.iter().map(|it| *pd.derive(&Portable, it).expose()));
         }
     }
-    assert_eq!((keys.len(), count), (count, 2 * 9 * (1 + 7 + 6)));
+    assert_eq!((keys.len(), count), (count, 2 * 9 * (3 + 7 + 6)));
 }
 
 #[test]

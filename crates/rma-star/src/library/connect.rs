@@ -10,6 +10,9 @@
 //!   Z tells its initial state, in band and again until F has acknowledged it: both are ready
 //! ```
 //!
+//! If both are stateful (RC), who connects is first as Z is, and its engine gives K_c; then both
+//! engines open as F's do. They are ready when they have heard of each other.
+//!
 //! The messages are octets for any channel that keeps secrets and says who the peer is. What is
 //! received is checked, and an error otherwise: then nothing has changed.
 
@@ -17,12 +20,13 @@ use rma_core::time::Instant;
 
 use super::{
     Verbs,
-    negotiate::{Load, Role, RolesClash, role_of_answerer},
+    negotiate::{Load, Part, Role, RolesClash, part_of_answerer},
     qp::{Flags, Phase, Qp},
     terms::{Answer, Confirm, ConnectError, End, Given, Offer, Terms},
 };
 use crate::{
     clock::ZTime,
+    host::z_time,
     keys::FrameKey,
     names::Side,
     portal::{Post, QpRecord},
@@ -56,8 +60,8 @@ impl Verbs {
         match (phase, Terms::parse(octets)?) {
             (Phase::Init(role), Terms::Offer(offer)) => {
                 let own = (role, self.load());
-                let side = role_of_answerer((offer.role, offer.load), own)?;
-                self.take_offer(now, qp.index, &offer, side)
+                let part = part_of_answerer((offer.role, offer.load), own)?;
+                self.take_offer(now, qp.index, &offer, part)
             }
             (Phase::Offered(role), Terms::Answer(answer)) => self.take_answer(qp, role, &answer),
             (Phase::Agreed | Phase::Opened, Terms::Confirm(confirm)) => {
@@ -76,13 +80,18 @@ impl Verbs {
         if !row.flags.take(Flags::MESSAGE_IS_DUE) {
             return None;
         }
-        let (phase, is_answerer, is_stateful) =
-            (row.phase, row.flags.has(Flags::IS_ANSWERER), row.is_stateful());
+        let (phase, is_answerer, part) = (row.phase, row.flags.has(Flags::IS_ANSWERER), row.part());
         let peer_nonce = row.peer_nonce();
         let record = self.record(qp.index);
-        let given = || {
-            let (clock, key) = (ZTime(record.z_clock), FrameKey::from_bytes(record.key));
-            (!is_stateful).then_some(Given { clock, key })
+        let given = match part {
+            Part::Of(Side::Stateful) => None,
+            Part::Rc if is_answerer => {
+                Some(Given { clock: z_time(now), key: FrameKey::from_bytes([0; 16]) })
+            }
+            _ => {
+                let (clock, key) = (ZTime(record.z_clock), FrameKey::from_bytes(record.key));
+                Some(Given { clock, key })
+            }
         };
         let terms = match phase {
             Phase::Offered(role) => Terms::Offer(Offer {
@@ -95,18 +104,19 @@ impl Verbs {
                 address: self.place.addresses.toward(record.peer)?,
                 end: self.end_of(qp, record.local_pd),
                 answers: (record.peer_qpn, peer_nonce),
-                given: given(),
+                part,
+                given,
             }),
             Phase::Opened => {
-                if !is_stateful {
+                if part == Part::Of(Side::Stateless) {
                     self.introduce(now, qp.index, 0);
                 }
                 let confirms = (self.place.qpn(qp.index), record.nonce);
-                Terms::Confirm(Confirm { confirms, given: given() })
+                Terms::Confirm(Confirm { confirms, part, given })
             }
             _ => return None,
         };
-        if !is_stateful && phase == Phase::Opened {
+        if part != Part::Of(Side::Stateful) && phase == Phase::Opened {
             // The engine derives the key, and this has told it: nobody needs it here any more.
             self.portal.set_record(qp.index, &QpRecord { key: [0; 16], z_clock: 0, ..record });
         }
@@ -141,20 +151,17 @@ impl Verbs {
         }
     }
 
-    /// The record of a connection with this peer.
+    /// The record of a connection with this peer, whose key this host gives or not.
     fn agreed(
         &self,
         index: u32,
-        side: Side,
+        gives: bool,
         peer: rma_core::addr::HostAddr,
         end: &End,
     ) -> QpRecord {
         let own = self.record(index);
         let own_nonce = self.rows[index as usize].nonce;
-        let (pd, nonce) = match side {
-            Side::Stateless => (own.local_pd, own_nonce),
-            Side::Stateful => (end.pd, end.nonce),
-        };
+        let (pd, nonce) = if gives { (own.local_pd, own_nonce) } else { (end.pd, end.nonce) };
         QpRecord {
             peer,
             pd,
@@ -169,22 +176,29 @@ impl Verbs {
     }
 
     /// The engine is to have this connection.
-    fn open(&mut self, index: u32, side: Side, record: &QpRecord) -> Result<(), ConnectError> {
+    fn open(&mut self, index: u32, part: Part, record: &QpRecord) -> Result<(), ConnectError> {
         let before = self.record(index);
         self.portal.set_record(index, record);
-        let is_stateful = side == Side::Stateful;
-        if self.portal.post(&Post::Open { qp: index, is_stateful }, None).is_err() {
+        let connects = !self.rows[index as usize].flags.has(Flags::IS_ANSWERER);
+        let post = match part {
+            Part::Of(side) => Post::Open { qp: index, is_stateful: side == Side::Stateful },
+            Part::Rc => Post::OpenRc { qp: index, connects },
+        };
+        if self.portal.post(&post, None).is_err() {
             self.portal.set_record(index, &before);
             return Err(ConnectError::EngineStalled);
         }
-        self.note_side(index, side);
+        self.note_part(index, part);
         self.set_phase(index, Phase::Opening, false);
         Ok(())
     }
 
-    fn note_side(&mut self, index: u32, side: Side) {
+    fn note_part(&mut self, index: u32, part: Part) {
         let row = self.row_mut(index);
-        if side == Side::Stateful && !row.is_stateful() {
+        if part == Part::Rc {
+            row.flags.set(Flags::IS_RC);
+        }
+        if part != Part::Of(Side::Stateless) && !row.is_stateful() {
             row.flags.set(Flags::IS_STATEFUL);
             self.stateful += 1;
         }
@@ -195,19 +209,19 @@ impl Verbs {
         now: Instant,
         index: u32,
         offer: &Offer,
-        side: Side,
+        part: Part,
     ) -> Result<(), ConnectError> {
         let own = self.place.addresses;
         let peer = own.iter().find_map(|own| offer.addresses.toward(own));
         let peer = peer.ok_or(ConnectError::NoAddress)?;
-        let record = self.agreed(index, side, peer, &offer.end);
-        match side {
-            Side::Stateless => self.open(index, side, &record)?,
-            Side::Stateful => {
-                self.portal.set_record(index, &record);
-                self.note_side(index, side);
-                self.set_phase(index, Phase::Agreed, true);
-            }
+        let gives = part == Part::Of(Side::Stateless);
+        let record = self.agreed(index, gives, peer, &offer.end);
+        if gives {
+            self.open(index, part, &record)?;
+        } else {
+            self.portal.set_record(index, &record);
+            self.note_part(index, part);
+            self.set_phase(index, Phase::Agreed, true);
         }
         let row = self.row_mut(index);
         row.flags.set(Flags::IS_ANSWERER);
@@ -222,15 +236,17 @@ impl Verbs {
             return Err(ConnectError::OtherConnection);
         }
         self.place.addresses.toward(answer.address).ok_or(ConnectError::NoAddress)?;
-        let (side, others) = match answer.given {
-            Some(_) => (Side::Stateful, Role::Stateless),
-            None => (Side::Stateless, Role::Stateful),
+        let (part, wished) = match answer.part {
+            Part::Of(Side::Stateless) => (Part::Of(Side::Stateful), Role::Stateful),
+            Part::Of(Side::Stateful) => (Part::Of(Side::Stateless), Role::Stateless),
+            Part::Rc => (Part::Rc, Role::Rc),
         };
-        if role == others {
+        if role != wished && role != Role::Auto {
             return Err(RolesClash(role).into());
         }
-        let record = self.agreed(index, side, answer.address, &answer.end);
-        self.open(index, side, &with_given(record, answer.given.as_ref()))
+        let gives = part != Part::Of(Side::Stateful);
+        let record = self.agreed(index, gives, answer.address, &answer.end);
+        self.open(index, part, &with_given(record, answer.given.as_ref()))
     }
 
     fn take_confirm(
@@ -247,11 +263,20 @@ impl Verbs {
         if confirm.confirms != (record.peer_qpn, record.nonce) {
             return Err(ConnectError::OtherConnection);
         }
+        let part = row.part();
+        let others = match part {
+            Part::Of(Side::Stateless) => Part::Of(Side::Stateful),
+            Part::Of(Side::Stateful) => Part::Of(Side::Stateless),
+            Part::Rc => Part::Rc,
+        };
+        if confirm.part != others {
+            return Err(ConnectError::NotExpected);
+        }
         match (phase, &confirm.given) {
             (Phase::Agreed, Some(given)) => {
-                self.open(index, Side::Stateful, &with_given(record, Some(given)))
+                self.open(index, part, &with_given(record, Some(given)))
             }
-            (Phase::Opened, None) if !row.is_stateful() => {
+            (Phase::Opened, None) => {
                 self.introduce(now, index, 0);
                 Ok(())
             }
@@ -276,19 +301,24 @@ impl Verbs {
             self.end(index, status);
             return true;
         }
-        let (is_stateful, is_answerer) = (row.is_stateful(), row.flags.has(Flags::IS_ANSWERER));
-        if !is_stateful {
+        let (part, is_answerer) = (row.part(), row.flags.has(Flags::IS_ANSWERER));
+        // Who gives the key: the stateless side, or in RC who connects.
+        let gives = match part {
+            Part::Of(side) => side == Side::Stateless,
+            Part::Rc => !is_answerer,
+        };
+        if gives {
             let record = QpRecord { z_clock: clock, key, ..self.record(index) };
             self.portal.set_record(index, &record);
         }
-        // Who answers as the stateful side has said all that it has to say.
-        self.set_phase(index, Phase::Opened, !(is_answerer && is_stateful));
+        // Who answers and was given the key has said all that it has to say.
+        self.set_phase(index, Phase::Opened, gives || !is_answerer);
         self.wheel.arm_before(index, now, self.config.set_up_timeout);
         true
     }
 }
 
-/// With what the stateless side gives, if the peer is that.
+/// With what the peer gives.
 fn with_given(record: QpRecord, given: Option<&Given>) -> QpRecord {
     match given {
         None => record,

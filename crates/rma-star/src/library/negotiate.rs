@@ -14,11 +14,14 @@ pub enum Role {
     /// Whichever the two hosts' numbers of connections speak for.
     #[default]
     Auto,
+    /// Stateful, as the other side is too: a reliable connection as elsewhere (the paper's normal
+    /// RDMA).
+    Rc,
 }
 
 impl Role {
     /// All of them, in the order of their codes.
-    const ALL: [Self; 3] = [Self::Stateful, Self::Stateless, Self::Auto];
+    const ALL: [Self; 4] = [Self::Stateful, Self::Stateless, Self::Auto, Self::Rc];
 
     pub(super) const fn code(self) -> u8 {
         self as u8
@@ -44,35 +47,50 @@ impl Load {
     }
 }
 
-/// Both applications want the same role.
+/// The two applications want roles of which there is no connection: both the same one of StaR's, or
+/// one of StaR's and [`Role::Rc`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("both sides want to be the {0:?} one")]
+#[error("one side wants {0:?}, and the other's wish does not go with it")]
 pub struct RolesClash(pub Role);
 
-/// Which side the one who answers an offer is.
+/// What one end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The one side of StaR or the other.
+    Of(Side),
+    /// One of two stateful sides.
+    Rc,
+}
+
+/// What the one who answers an offer is.
 ///
 /// A role that is wanted is given. If neither wants one: as soon as one host, or both, is above its
 /// threshold, that with fewer connections is the stateful side, and of equals that which connects.
-/// If neither is above, the paper takes normal RDMA, in which both are stateful. There is none
-/// here: who connects is the stateful side then.
+/// If neither is above, both are stateful: normal RDMA.
 //= star#III-C1-explicit
 //= star#III-C1-auto
-pub(super) fn role_of_answerer(
+pub(super) fn part_of_answerer(
     (offerer, offerers): (Role, Load),
     (answerer, answerers): (Role, Load),
-) -> Result<Side, RolesClash> {
-    match (offerer, answerer) {
+) -> Result<Part, RolesClash> {
+    let side = match (offerer, answerer) {
         (Role::Auto, Role::Auto) => {
-            let is_above = offerers.is_above() || answerers.is_above();
+            if !offerers.is_above() && !answerers.is_above() {
+                return Ok(Part::Rc);
+            }
             let has_fewer = answerers.connections < offerers.connections;
-            Ok(if is_above && has_fewer { Side::Stateful } else { Side::Stateless })
+            if has_fewer { Side::Stateful } else { Side::Stateless }
         }
-        (_, Role::Stateful) if offerer != Role::Stateful => Ok(Side::Stateful),
-        (Role::Stateless, Role::Auto) => Ok(Side::Stateful),
-        (_, Role::Stateless) if offerer != Role::Stateless => Ok(Side::Stateless),
-        (Role::Stateful, Role::Auto) => Ok(Side::Stateless),
-        (role, _) => Err(RolesClash(role)),
-    }
+        (Role::Rc, Role::Rc | Role::Auto) | (Role::Auto, Role::Rc) => return Ok(Part::Rc),
+        (Role::Stateless | Role::Auto, Role::Stateful) | (Role::Stateless, Role::Auto) => {
+            Side::Stateful
+        }
+        (Role::Stateful | Role::Auto, Role::Stateless) | (Role::Stateful, Role::Auto) => {
+            Side::Stateless
+        }
+        (role, _) => return Err(RolesClash(role)),
+    };
+    Ok(Part::Of(side))
 }
 
 #[cfg(test)]
@@ -82,18 +100,18 @@ mod tests {
     //= star#III-C1-auto
     //= type=test
     #[test]
-    fn the_side_with_fewer_is_stateful_and_of_equals_that_which_connects() {
+    fn the_side_with_fewer_is_stateful_and_both_are_if_none_has_many() {
         let auto = |offerers: u32, answerers: u32| {
             let load = |connections| Load { connections, threshold: 10 };
             let both = ((Role::Auto, load(offerers)), (Role::Auto, load(answerers)));
-            role_of_answerer(both.0, both.1).unwrap()
+            part_of_answerer(both.0, both.1).unwrap()
         };
-        assert_eq!(auto(11, 0), Side::Stateful);
-        assert_eq!(auto(0, 11), Side::Stateless);
-        assert_eq!(auto(20, 11), Side::Stateful);
-        assert_eq!(auto(11, 20), Side::Stateless);
-        assert_eq!(auto(11, 11), Side::Stateless, "of equals, who connects is stateful");
-        assert_eq!(auto(10, 0), Side::Stateless, "no side is above");
+        assert_eq!(auto(11, 0), Part::Of(Side::Stateful));
+        assert_eq!(auto(0, 11), Part::Of(Side::Stateless));
+        assert_eq!(auto(20, 11), Part::Of(Side::Stateful));
+        assert_eq!(auto(11, 20), Part::Of(Side::Stateless));
+        assert_eq!(auto(11, 11), Part::Of(Side::Stateless), "of equals, who connects is stateful");
+        assert_eq!(auto(10, 10), Part::Rc, "no side is above");
     }
 
     //= star#III-C1-explicit
@@ -101,15 +119,22 @@ mod tests {
     #[test]
     fn a_role_that_is_wanted_is_given_unless_both_want_it() {
         let load = Load { connections: 99, threshold: 0 };
-        let roles = |offerer, answerer| role_of_answerer((offerer, load), (answerer, load));
-        use Role::{Auto, Stateful, Stateless};
-        assert_eq!(roles(Stateful, Stateless), Ok(Side::Stateless));
-        assert_eq!(roles(Stateless, Stateful), Ok(Side::Stateful));
-        assert_eq!(roles(Stateless, Auto), Ok(Side::Stateful));
-        assert_eq!(roles(Stateful, Auto), Ok(Side::Stateless));
-        assert_eq!(roles(Auto, Stateless), Ok(Side::Stateless));
-        assert_eq!(roles(Auto, Stateful), Ok(Side::Stateful));
-        assert_eq!(roles(Stateful, Stateful), Err(RolesClash(Stateful)));
-        assert_eq!(roles(Stateless, Stateless), Err(RolesClash(Stateless)));
+        let roles = |offerer, answerer| part_of_answerer((offerer, load), (answerer, load));
+        use Role::{Auto, Rc, Stateful, Stateless};
+        let (to_be_stateful, to_be_stateless) =
+            (Ok(Part::Of(Side::Stateful)), Ok(Part::Of(Side::Stateless)));
+        assert_eq!(roles(Stateful, Stateless), to_be_stateless);
+        assert_eq!(roles(Stateless, Stateful), to_be_stateful);
+        assert_eq!(roles(Stateless, Auto), to_be_stateful);
+        assert_eq!(roles(Stateful, Auto), to_be_stateless);
+        assert_eq!(roles(Auto, Stateless), to_be_stateless);
+        assert_eq!(roles(Auto, Stateful), to_be_stateful);
+        for (one, other) in [(Rc, Rc), (Rc, Auto), (Auto, Rc)] {
+            assert_eq!(roles(one, other), Ok(Part::Rc));
+        }
+        for (one, other) in [(Stateful, Stateful), (Stateless, Stateless), (Rc, Stateful)] {
+            assert_eq!(roles(one, other), Err(RolesClash(one)));
+        }
+        assert_eq!(roles(Stateless, Rc), Err(RolesClash(Stateless)));
     }
 }

@@ -1,7 +1,13 @@
 //! Queue pairs, as their application has them: `struct ibv_qp`.
 
-use super::{negotiate::Role, slots::Queue};
-use crate::verbs::{WcStatus, WqeOp};
+use super::{
+    negotiate::{Part, Role},
+    slots::Queue,
+};
+use crate::{
+    names::Side,
+    verbs::{WcStatus, WqeOp},
+};
 
 /// Names a queue pair of one `Verbs`. Of no use once it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +102,7 @@ pub(super) struct Flags(u8);
 
 impl Flags {
     pub(super) const NONE: Self = Self(0);
-    /// This host is the stateful side.
+    /// This host is the stateful side, or one of two.
     pub(super) const IS_STATEFUL: Self = Self(1);
     /// The application has closed it: it is forgotten when all is flushed.
     pub(super) const IS_CLOSED: Self = Self(2);
@@ -106,6 +112,8 @@ impl Flags {
     pub(super) const IS_ANSWERER: Self = Self(8);
     /// There is a message for the peer's library.
     pub(super) const MESSAGE_IS_DUE: Self = Self(16);
+    /// Both sides are stateful.
+    pub(super) const IS_RC: Self = Self(128);
     /// A work request of the send queue, or of the receive queue, has failed.
     pub(super) const HAS_FAILED: [Self; 2] = [Self(32), Self(64)];
 
@@ -154,6 +162,17 @@ impl Row {
 
     pub(super) const fn is_stateful(&self) -> bool {
         self.flags.has(Flags::IS_STATEFUL)
+    }
+
+    /// What this host is, if that is decided.
+    pub(super) const fn part(&self) -> Part {
+        if self.flags.has(Flags::IS_RC) {
+            Part::Rc
+        } else if self.is_stateful() {
+            Part::Of(Side::Stateful)
+        } else {
+            Part::Of(Side::Stateless)
+        }
     }
 
     /// Whether no work request of either queue is outstanding.

@@ -6,7 +6,7 @@
 //!
 //! | Offer: 68 octets | Answer: 76 octets | Confirm: 40 octets |
 //! |---|---|---|
-//! | 8 as above: the role that is wanted | 8: the side of who answers | 8: the side of who confirms |
+//! | 8 as above: the role that is wanted | 8: what who answers is | 8: what who confirms is |
 //! | 16 IPv4 address, mapped, or 0 | 16 address | 4 QPN of who offers |
 //! | 16 IPv6 address, or 0 | 4 PD | 4 nonce of the connection |
 //! | 4 PD | 4 QPN of who answers | 8 Z's clock, or 0 |
@@ -18,12 +18,14 @@
 //! | 4 connections, stateful | 4 queue depths | |
 //! | 4 threshold | 8 Z's clock, or 0; 16 K_c, or 0 | |
 //!
-//! Clock and key are there if who sends them is the stateless side.
+//! Who answers or confirms is 0 the stateful side, 1 the stateless side, 2 one of two stateful ones
+//! (RC). Clock and key are there if who sends them is the stateless side. In RC both clocks are,
+//! and the key in the Confirm.
 
 use rma_core::addr::{HostAddr, LocalAddresses};
 use thiserror::Error;
 
-use super::negotiate::{Load, Role, RolesClash};
+use super::negotiate::{Load, Part, Role, RolesClash};
 use crate::{clock::ZTime, keys::FrameKey, names::Side};
 
 const MAGIC: [u8; 4] = *b"StaR";
@@ -92,10 +94,12 @@ pub(super) struct End {
     pub(super) depths: [u16; 2],
 }
 
-/// What the stateless side gives the stateful one.
+/// What the stateless side gives the stateful one, or in RC each the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Given {
+    /// Its clock.
     pub(super) clock: ZTime,
+    /// K_c. In an Answer of RC, zero.
     pub(super) key: FrameKey,
 }
 
@@ -115,7 +119,9 @@ pub(super) struct Answer {
     pub(super) end: End,
     /// QPN and nonce of the Offer.
     pub(super) answers: (u32, u32),
-    /// If who answers is the stateless side.
+    /// What who answers is.
+    pub(super) part: Part,
+    /// Unless who answers is the stateful side.
     pub(super) given: Option<Given>,
 }
 
@@ -124,7 +130,9 @@ pub(super) struct Answer {
 pub(super) struct Confirm {
     /// The QPN of the Offer, and the nonce of the connection: that of its stateless side.
     pub(super) confirms: (u32, u32),
-    /// If who confirms is the stateless side.
+    /// What who confirms is.
+    pub(super) part: Part,
+    /// Unless who confirms is the stateful side.
     pub(super) given: Option<Given>,
 }
 
@@ -219,26 +227,29 @@ impl Reader<'_> {
         }
     }
 
-    fn given(&mut self, side: Side) -> Result<Option<Given>, TermsError> {
+    fn given(&mut self, part: Part) -> Result<Option<Given>, TermsError> {
         let clock = ZTime(u64::from_be_bytes(self.take()?));
         let key: [u8; 16] = self.take()?;
-        match side {
-            Side::Stateless => Ok(Some(Given { clock, key: FrameKey::from_bytes(key) })),
-            Side::Stateful if clock.0 == 0 && key == [0; 16] => Ok(None),
-            Side::Stateful => Err(TermsError::Field),
+        match part {
+            Part::Of(Side::Stateful) if clock.0 == 0 && key == [0; 16] => Ok(None),
+            Part::Of(Side::Stateful) => Err(TermsError::Field),
+            _ => Ok(Some(Given { clock, key: FrameKey::from_bytes(key) })),
         }
     }
 }
 
-const fn side_of(given: Option<&Given>) -> Side {
-    if given.is_some() { Side::Stateless } else { Side::Stateful }
-}
+impl Part {
+    const ALL: [Self; 3] = [Self::Of(Side::Stateful), Self::Of(Side::Stateless), Self::Rc];
 
-fn side_from(code: u8) -> Result<Side, TermsError> {
-    match code {
-        0 => Ok(Side::Stateful),
-        1 => Ok(Side::Stateless),
-        _ => Err(TermsError::Field),
+    const fn code(self) -> u8 {
+        match self {
+            Self::Of(side) => side as u8,
+            Self::Rc => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<Self, TermsError> {
+        Self::ALL.get(usize::from(code)).copied().ok_or(TermsError::Field)
     }
 }
 
@@ -256,14 +267,14 @@ impl Terms {
                 out.lens(&offer.end).number(offer.load.connections).number(offer.load.threshold);
             }
             Self::Answer(answer) => {
-                out = Writer::new(ANSWER, side_of(answer.given.as_ref()) as u8);
+                out = Writer::new(ANSWER, answer.part.code());
                 out.address(Some(answer.address));
                 out.number(answer.end.pd).number(answer.end.qpn).number(answer.end.nonce);
                 out.number(answer.answers.0).number(answer.answers.1).lens(&answer.end);
                 out.given(answer.given.as_ref());
             }
             Self::Confirm(confirm) => {
-                out = Writer::new(CONFIRM, side_of(confirm.given.as_ref()) as u8);
+                out = Writer::new(CONFIRM, confirm.part.code());
                 out.number(confirm.confirms.0).number(confirm.confirms.1);
                 out.given(confirm.given.as_ref());
             }
@@ -299,9 +310,9 @@ impl Terms {
             OFFER => from.offer(code).map(Self::Offer),
             ANSWER => from.answer(code).map(Self::Answer),
             _ => {
-                let side = side_from(code)?;
+                let part = Part::from_code(code)?;
                 let confirms = (from.number()?, from.number()?);
-                Ok(Self::Confirm(Confirm { confirms, given: from.given(side)? }))
+                Ok(Self::Confirm(Confirm { confirms, part, given: from.given(part)? }))
             }
         }
     }
@@ -330,12 +341,12 @@ impl Reader<'_> {
     }
 
     fn answer(&mut self, code: u8) -> Result<Answer, TermsError> {
-        let side = side_from(code)?;
+        let part = Part::from_code(code)?;
         let address = self.address()?.ok_or(TermsError::Field)?;
         let (pd, qpn, nonce) = (self.number()?, self.number()?, self.number()?);
         let answers = (self.number()?, self.number()?);
         let (packet_len_max, depths) = self.lens()?;
         let end = End { pd, qpn, nonce, packet_len_max, depths };
-        Ok(Answer { address, end, answers, given: self.given(side)? })
+        Ok(Answer { address, end, answers, part, given: self.given(part)? })
     }
 }

@@ -16,6 +16,15 @@ pub enum Post {
         /// Whether this host is the stateful side of it.
         is_stateful: bool,
     },
+    /// The record of this QP is written: a connection begins both of whose sides are stateful (RC).
+    /// Answered by [`Report::Opened`], and by [`Report::Ready`] when the peer was heard.
+    OpenRc {
+        /// The QP's number in the portal.
+        qp: u32,
+        /// Whether this host connects. Its protection domain gives K_c, which is reported; the
+        /// other side's record has it.
+        connects: bool,
+    },
     /// The stateless side says its initial state to the stateful one (§III-C1). The latter's EA
     /// counts up [`QpWord::heard`](super::QpWord).
     Introduce {
@@ -112,13 +121,15 @@ pub enum Report {
         qp: u32,
         /// How that ended; anything but success: there is no connection.
         status: WcStatus,
-        /// K_c, for the stateful side to be told. Zero if this host is the stateful side.
+        /// K_c, for the stateful side to be told, or in RC for the side that does not connect. Zero
+        /// at that side.
         key: [u8; 16],
         /// This host's clock, in microseconds, for the stateful side to be told: the `z_clock` of
         /// its [record](super::QpRecord).
         clock: u64,
     },
-    /// The stateful side's engine has got the initial state: work may begin.
+    /// The stateful side's engine has got the initial state, or in RC a frame of its peer: work may
+    /// begin.
     Ready {
         /// The QP.
         qp: u32,
@@ -182,6 +193,7 @@ impl Post {
             Self::Open { qp, is_stateful } => alone(first(2, [is_stateful as u8, 0, 0], qp)),
             Self::Introduce { qp } => alone(first(3, [0; 3], qp)),
             Self::Close { qp } => alone(first(4, [0; 3], qp)),
+            Self::OpenRc { qp, connects } => alone(first(5, [connects as u8, 0, 0], qp)),
         }
     }
 
@@ -214,6 +226,7 @@ impl Post {
             [2, is_stateful, ..] => Some(Self::Open { qp, is_stateful: is_stateful != 0 }),
             [3, ..] => Some(Self::Introduce { qp }),
             [4, ..] => Some(Self::Close { qp }),
+            [5, connects, ..] => Some(Self::OpenRc { qp, connects: connects != 0 }),
             _ => None,
         }
     }

@@ -37,6 +37,7 @@ fn post() -> impl Strategy<Value = Post> {
     prop_oneof![
         posted().prop_map(Post::Wqe),
         any::<(u32, bool)>().prop_map(|(qp, is_stateful)| Post::Open { qp, is_stateful }),
+        any::<(u32, bool)>().prop_map(|(qp, connects)| Post::OpenRc { qp, connects }),
         any::<u32>().prop_map(|qp| Post::Introduce { qp }),
         any::<u32>().prop_map(|qp| Post::Close { qp }),
     ]

@@ -31,6 +31,7 @@ impl Stateful {
             let recv = &mut self.works[recv];
             (recv.byte_len, recv.immediate, recv.is_of_write) = (len, immediate, is_of_write);
         }
+        self.got_on(at);
         match (owner, partner) {
             (Side::Stateless, recv) => {
                 if let Some(recv) = recv {
@@ -43,6 +44,10 @@ impl Stateful {
                 let recv = self.turn_over(row, recv);
                 connection_done(self, at, recv);
             }
+            // The RECV is the peer's own, which is told of its completion.
+            (Side::Stateful, None) if !is_told && self.works[row].recv.is_some() => {
+                connection_done(self, at, row);
+            }
             (Side::Stateful, recv) => {
                 if let Some(recv) = recv {
                     self.free(recv);
@@ -53,7 +58,7 @@ impl Stateful {
     }
 
     /// Reports a work request of this host that has done what was asked, and forgets it.
-    fn succeed(&mut self, host: &mut Host<'_>, row: u16) {
+    pub(super) fn succeed(&mut self, host: &mut Host<'_>, row: u16) {
         self.works[row].status = WcStatus::Success;
         self.report_end(host, row);
     }
@@ -93,6 +98,18 @@ impl Stateful {
     /// What Z is told of one of its work requests.
     pub(super) fn cqe_of(&self, row: u16) -> Cqe {
         let work = &self.works[row];
+        if let Some(place) = work.recv {
+            return Cqe {
+                slot: Slot::RC,
+                generation: Generation(0),
+                sequence: Sequence(place),
+                byte_len: work.byte_len,
+                status: WcStatus::Success,
+                op: WqeOp::Recv,
+                immediate: work.immediate,
+                is_of_write: work.op == WqeOp::Write,
+            };
+        }
         Cqe {
             slot: Slot(work.slot),
             generation: Generation(work.generation),
@@ -120,6 +137,11 @@ impl Stateful {
             let is_taken = taken.checked_shr(bit).unwrap_or(0) & 1 == 1;
             bit += 1;
             let status = self.works[row].status;
+            if is_taken && self.works[row].owner == Side::Stateful {
+                self.succeed(host, row);
+                self.got_on(at);
+                continue;
+            }
             if is_taken && status == WcStatus::Success {
                 if let Some(own) = self.works[row].partner {
                     self.succeed(host, own);
@@ -156,9 +178,11 @@ impl Stateful {
     }
 }
 
-/// Z is to be told of a work request of its that is done.
+/// Z is to be told of a work request of its that is done, or in RC the peer of a message that is
+/// there.
 fn connection_done(stateful: &mut Stateful, at: u16, row: u16) {
-    debug_assert_eq!(stateful.works[row].owner, Side::Stateless, "Z is told of its own");
+    let work = &stateful.works[row];
+    debug_assert!(work.owner == Side::Stateless || work.recv.is_some(), "Z is told of its own");
     let done = &mut stateful.connections.at_mut(at).done;
     done.push_back(&mut stateful.work_links, row);
 }

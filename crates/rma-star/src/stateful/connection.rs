@@ -7,7 +7,7 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{clock_bounds::ClockBounds, slab::Slab};
+use super::{clock_bounds::ClockBounds, responder::Responder, slab::Slab};
 use crate::{
     clock::ZTime,
     keys::FrameKey,
@@ -36,8 +36,10 @@ pub(super) struct Connection {
     pub(super) local_pd: PdId,
     pub(super) own: HostAddr,
     pub(super) peer: HostAddr,
-    /// K_c, which the application was given.
+    /// K_c, which the application was given; in RC, the key of this host's half.
     pub(super) key: FrameKey,
+    /// What the peer is answered, if it is stateful as well (RC): its place of Z is in name only.
+    pub(super) rc: Option<Responder>,
     /// The longest packet that goes to Z, in octets, and the longest frame.
     pub(super) packet_len_max: u16,
     pub(super) frame_len_max: usize,
@@ -57,7 +59,7 @@ pub(super) struct Connection {
     pub(super) dead_at: Instant,
     /// By side, its work requests.
     pub(super) queues: [Queues; 2],
-    /// What was taken of Z's: below these.
+    /// What was taken of Z's: below these. In RC, below what place RECVs were posted here.
     pub(super) taken_send: Sequence,
     pub(super) taken_recv: Sequence,
     /// Work requests of all queues, and those of Z among them.
@@ -140,6 +142,7 @@ impl Connection {
             own,
             peer,
             key,
+            rc: None,
             packet_len_max,
             frame_len_max,
             valid_micros,

@@ -12,7 +12,7 @@
 use rma_core::{index_list::IndexList, time::Instant};
 
 use super::{SIDES, Stateful, connection::Phase, report, under_way::What};
-use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus};
+use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
 
 impl Stateful {
     /// The connection has failed.
@@ -80,12 +80,14 @@ impl Stateful {
         }
         self.watch(at, now);
         self.dying.push_back(&mut self.dying_links, at);
+        self.note_end(at, Answer::Gone);
         let connection = self.connections.at_mut(at);
-        // Until when frames to Z are valid is known once it was heard of.
-        connection.close_is_due = connection.clock.is_known();
-        if connection.close_is_due {
-            self.relist(at);
-        } else {
+        // Until when frames to Z are valid is known once it was heard of. A peer that is stateful
+        // as well is told when it asks, and what has become of what it sent.
+        let close_is_due = connection.clock.is_known() && connection.rc.is_none();
+        connection.close_is_due = close_is_due;
+        self.relist(at);
+        if !close_is_due {
             self.flush_if_dead(host, now, at);
         }
     }
@@ -144,7 +146,13 @@ impl Stateful {
 
     /// Forgets a connection that is over.
     fn bury(&mut self, host: &mut Host<'_>, at: u16) {
-        let connection = self.connections.remove(at);
+        let mut connection = self.connections.remove(at);
+        if let Some(responder) = &mut connection.rc {
+            self.replies.clear(&mut responder.replies);
+        }
+        if connection.is_listed {
+            self.ready.remove(&mut self.ready_links, at);
+        }
         if let Some(port) = host.portals.get_mut(connection.portal.into()) {
             port.stateful_closed();
         }
@@ -196,6 +204,11 @@ impl Stateful {
     /// A frame was not answered in time. Its copy is dead.
     fn frame_is_due(&mut self, host: &mut Host<'_>, now: Instant, frame: u16) {
         let at = self.frames.at(frame).connection;
+        if self.frames.at(frame).is_refused {
+            self.frames.send_once_more(frame, &mut self.connections.at_mut(at).again);
+            self.relist(at);
+            return;
+        }
         if self.send_again(frame) {
             self.relist(at);
             return;
@@ -227,9 +240,10 @@ impl Stateful {
     /// The other side has had no RECV for too long.
     fn give_up_blocked(&mut self, host: &mut Host<'_>, now: Instant, at: u16, side: Side) {
         self.set_blocked(at, side, None);
+        let unwanted = self.unwanted(at);
         let connection = self.connections.at_mut(at);
         let sends = &mut connection.queues[side as usize].sends;
-        let Some(row) = sends.front() else { return };
+        let Some(row) = unwanted.or(sends.front()) else { return };
         let status = WcStatus::RnrRetryExcErr;
         self.works[row].status = status;
         match side {

@@ -30,21 +30,21 @@ use crate::{
     wire::{
         Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, Initial, Rule, State,
         StateKind,
-        data::{GDA_HEADER_LEN, RDA_HEADER_LEN},
+        data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN},
         state::STATE_HEADER_LEN,
         work::WORK_HEADER_LEN,
     },
 };
 
 /// What a received frame claims, and whose it is if its tag is right.
-struct Seen {
-    view: FrameView,
-    connection: u16,
-    /// Z's clock when it was sealed.
-    time: ZTime,
-    key: FrameKey,
+pub(super) struct Seen {
+    pub(super) view: FrameView,
+    pub(super) connection: u16,
+    /// Z's clock when it was sealed. Of a frame that asks (RC), when it expires.
+    pub(super) time: ZTime,
+    pub(super) key: FrameKey,
     /// The copy that it answers, and the number of its frame.
-    answers: Option<(Copy, u32)>,
+    pub(super) answers: Option<(Copy, u32)>,
 }
 
 impl Stateful {
@@ -74,6 +74,10 @@ impl Stateful {
                 continue;
             };
             let seen = Authentic::new(seen, tag);
+            if seen.view.sender() == Side::Stateful {
+                self.take_request(host, (now, clock), &seen, frame);
+                continue;
+            }
             let (start, len) = (seen.view.header_len(), seen.view.payload_len());
             let payload = frame.bytes.get(start..start + len).unwrap_or_default();
             // What came before in this batch may have ended the connection.
@@ -83,6 +87,7 @@ impl Stateful {
                 host.counters.drop_frame(Drop::LateOrUnsolicited);
                 continue;
             }
+            self.is_heard(host, seen.connection);
             self.note_heard(now, &seen, frame.reply_len_max);
             self.handle(host, (now, clock), &seen, payload);
         }
@@ -91,8 +96,8 @@ impl Stateful {
     /// What a received frame claims, if it can be of a connection that there is.
     fn look(&self, host: &Host<'_>, frame: &RxFrame<'_>, now: Instant) -> Result<Seen, Drop> {
         let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
-        if view.sender() != Side::Stateless {
-            return Err(Drop::WrongPort);
+        if view.sender() == Side::Stateful {
+            return self.look_at_request(host, frame, view, now);
         }
         if !host.config.place().addresses.contains(frame.destination) {
             return Err(Drop::NotForThisHost);
@@ -105,6 +110,9 @@ impl Stateful {
             return Err(unknown);
         }
         let (key, answers) = match &view {
+            FrameView::Wqep(_) | FrameView::State(_) if connection.rc.is_some() => {
+                return Err(Drop::WrongPort);
+            }
             FrameView::Wqep(_) | FrameView::EaOfZ(_) | FrameView::State(_) => {
                 (connection.key, None)
             }
@@ -168,6 +176,9 @@ impl Stateful {
             }
             (Some((copy, _)), _) => {
                 expect_answer::<GDA_HEADER_LEN>(batch, index, iv, frame, time, &copy.iv);
+            }
+            (None, GUIDE_HEADER_LEN) => {
+                expect::<GUIDE_HEADER_LEN>(batch, index, iv, frame, time);
             }
             (None, STATE_HEADER_LEN) => {
                 expect::<STATE_HEADER_LEN>(batch, index, iv, frame, time);
@@ -285,7 +296,12 @@ impl Stateful {
     fn chunk_is_denied(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) {
         let work = &mut self.works[row];
         let is_one_sided = work.owner == Side::Stateful && work.op != WqeOp::Send;
-        work.status = if is_one_sided { WcStatus::RemAccessErr } else { WcStatus::RemOpErr };
+        work.status = match work.recv {
+            // In RC: it is longer than its RECV.
+            Some(_) if work.op == WqeOp::Send => WcStatus::RemInvReqErr,
+            _ if is_one_sided => WcStatus::RemAccessErr,
+            _ => WcStatus::RemOpErr,
+        };
         let status = work.status;
         self.fail(host, now, at, status);
     }
@@ -301,6 +317,9 @@ impl Stateful {
         match answer {
             Answer::Gone => {
                 host.counters.count(Event::Gone);
+                if let Some(row) = self.unfit(frame) {
+                    self.works[row].status = WcStatus::RemOpErr;
+                }
                 self.fail(host, now, at, WcStatus::RemOpErr);
             }
             // It had expired when it came: its sender's bound of the clock was behind. Another copy
@@ -312,6 +331,7 @@ impl Stateful {
                     self.fail(host, now, at, WcStatus::RetryExcErr);
                 }
             }
+            Answer::Busy => self.not_ready(now, frame),
             // It goes again in its time.
             _ => {}
         }
@@ -371,7 +391,7 @@ impl Stateful {
         self.relist(at);
     }
 
-    fn is_pushed(&self, row: u16) -> bool {
+    pub(super) fn is_pushed(&self, row: u16) -> bool {
         self.works[row].transfer.is_some_and(|transfer| transfer.way == Way::Push)
     }
 

@@ -106,12 +106,16 @@ impl Stateful {
             inline: inline.map(|line| inline_of(line.0.map(u64::to_le_bytes).as_flattened())),
             told: (ZTime(0), now),
             partner: None,
+            recv: None,
             transfer: None,
             status: WcStatus::WrFlushErr,
             byte_len: 0,
         };
         if !self.queue(now, at, work) {
             return Err(WcStatus::GeneralErr);
+        }
+        if op.is_recv() {
+            self.recv_is_posted(at, posted.sequence);
         }
         self.advance(host, now, at);
         Ok(())
@@ -222,6 +226,7 @@ fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], told: (ZTime, Instant))
         inline: wqe.is_inline.then(|| inline_of(inline)),
         told,
         partner: None,
+        recv: None,
         transfer: None,
         status: WcStatus::Success,
         byte_len: 0,

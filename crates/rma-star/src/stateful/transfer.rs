@@ -56,7 +56,9 @@ impl Stateful {
             return false;
         }
         let other = SIDES[1 - side as usize];
-        let recv = if work.needs_recv() {
+        // The peer's RECVs are its own to know, if it is stateful as well.
+        let (is_rc, needs_recv) = (connection.rc.is_some(), work.needs_recv());
+        let recv = if needs_recv && !is_rc {
             let recv = connection.queues[other as usize].recvs.front();
             self.set_blocked(at, side, recv.is_none().then_some(now));
             if recv.is_none() {
@@ -73,12 +75,18 @@ impl Stateful {
             connection.queues[other as usize].recvs.remove(&mut self.work_links, recv);
         }
         self.works[row].partner = recv;
+        if needs_recv {
+            self.works[row].recv = self.next_recv(at);
+        }
         if !self.may_go(host, row) {
             return true;
         }
         let work = &self.works[row];
         let recv = recv.map(|recv| &self.works[recv]);
         let mut transfer = work.transfer_with(recv, key);
+        if is_rc {
+            transfer = transfer.of_rc(work.recv);
+        }
         let is_at_hand = work.is_at_hand();
         if is_at_hand {
             transfer.begun = transfer.len;
@@ -96,11 +104,15 @@ impl Stateful {
         true
     }
 
-    /// The key of the registry for an op of this host; of no meaning for others. `None` if it is
+    /// The key of the registry for an op of this host, or that of its half in RC; of no meaning for
+    /// others. `None` if it is
     /// not known yet, or it is known that there is none.
     fn key_of(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) -> Option<FrameKey> {
         let work = &self.works[row];
         let is_one_sided = matches!(work.op, WqeOp::Read | WqeOp::Write);
+        if self.is_rc(at) {
+            return Some(self.connections.at(at).key);
+        }
         if work.owner == Side::Stateless || !is_one_sided || work.len == 0 {
             return Some(FrameKey::RESERVED);
         }

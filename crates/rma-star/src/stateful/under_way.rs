@@ -53,6 +53,8 @@ pub(super) struct Sent {
     pub(super) charge: u32,
     /// How often it was sent again.
     pub(super) tries: u8,
+    /// In RC, the peer has said that it has no RECV for it yet.
+    pub(super) is_refused: bool,
     /// Its copy that is alive; `None` if it is to be sent again.
     pub(super) copy: Option<Copy>,
 }
@@ -126,7 +128,14 @@ impl UnderWay {
 
     /// A new frame. It is not in any list until [`UnderWay::sent`].
     pub(super) fn add(&mut self, connection: u16, what: What, charge: u32) -> Option<u16> {
-        self.frames.insert(Sent { connection, what, charge, tries: 0, copy: None })
+        self.frames.insert(Sent {
+            connection,
+            what,
+            charge,
+            tries: 0,
+            is_refused: false,
+            copy: None,
+        })
     }
 
     /// The frame at this place, which is in no list, was sent.
@@ -164,6 +173,19 @@ impl UnderWay {
         frame.tries = frame.tries.saturating_add(1);
         again.push_back(&mut self.links, at);
         may
+    }
+
+    /// The peer has said that it has no RECV yet for the frame, which waits for its answer.
+    pub(super) fn refused(&mut self, at: u16) {
+        self.frames[at].is_refused = true;
+    }
+
+    /// A frame that was refused is to be sent again, which does not count.
+    pub(super) fn send_once_more(&mut self, at: u16, again: &mut IndexList) {
+        self.unlist(at, again);
+        let frame = &mut self.frames[at];
+        (frame.copy, frame.is_refused) = (None, false);
+        again.push_back(&mut self.links, at);
     }
 
     /// Takes the first frame out of a connection's list of those to be sent again.

@@ -63,6 +63,8 @@ pub(super) struct Work {
     /// The RECV that a message goes to. Of a RECV whose completion Z is told of: the work request
     /// of this host that is complete when Z has it.
     pub(super) partner: Option<u16>,
+    /// In RC, the place of the peer's RECV that a message of this host goes to.
+    pub(super) recv: Option<u32>,
     /// How it moves its data, once that has begun.
     pub(super) transfer: Option<Transfer>,
     /// How it ends: what Z is told in a CQE, and what is reported of one that did not end well.
@@ -108,6 +110,21 @@ impl Transfer {
     /// Whether there is a chunk that has had no frame.
     pub(super) const fn has_left(&self) -> bool {
         self.begun < self.len
+    }
+
+    /// The same between two stateful sides (RC): frames name the place of the peer's RECV, if it is
+    /// a message that goes to one, or else its memory.
+    pub(super) fn of_rc(self, place: Option<u32>) -> Self {
+        let transfer = Self { slot: Slot::RC, wqe_len: self.len, ..self };
+        match (self.op, place) {
+            (WqeOp::Send, Some(place)) => Self {
+                op: WqeOp::Recv,
+                generation: Generation(place),
+                there: Place::default(),
+                ..transfer
+            },
+            _ => transfer,
+        }
     }
 
     /// Whether everything has been answered.

@@ -48,10 +48,10 @@ const CHARGE_MIN: u32 = 256;
 const EVENTS_MAX: usize = 32;
 
 /// What a frame is written with.
-struct Writing<'a, 'b> {
-    sealer: &'a mut Sealer,
-    out: &'a mut TxFrame<'b>,
-    now: Instant,
+pub(super) struct Writing<'a, 'b> {
+    pub(super) sealer: &'a mut Sealer,
+    pub(super) out: &'a mut TxFrame<'b>,
+    pub(super) now: Instant,
 }
 
 impl Stateful {
@@ -59,7 +59,7 @@ impl Stateful {
     pub(super) fn frames_of(&self, at: u16) -> usize {
         let connection = self.connections.at(at);
         if connection.phase != Phase::Open || !connection.clock.is_known() {
-            return usize::from(connection.close_is_due);
+            return usize::from(connection.close_is_due) + replies_of(connection);
         }
         let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
@@ -74,6 +74,7 @@ impl Stateful {
         usize::from(connection.eas_due)
             + connection.again.len()
             + usize::from(connection.close_is_due)
+            + replies_of(connection)
     }
 
     /// About how many chunks a connection could send now.
@@ -127,6 +128,9 @@ impl Stateful {
 
     /// Writes the next frame of a connection.
     fn write_of(&mut self, host: &mut Host<'_>, at: u16, writing: &mut Writing<'_, '_>) -> bool {
+        if self.write_reply(host, at, writing) {
+            return true;
+        }
         let connection = self.connections.at_mut(at);
         let Some(lower) = connection.clock.lower(writing.now) else { return false };
         let expiry = ZTime(lower.0.saturating_add(connection.valid_micros));
@@ -134,6 +138,9 @@ impl Stateful {
             let is_written = self.write_close(host, at, expiry, writing);
             self.flush_if_dead(host, writing.now, at);
             return is_written;
+        }
+        if connection.phase != Phase::Open {
+            return false;
         }
         if connection.eas_due > 0 {
             connection.eas_due -= 1;
@@ -233,7 +240,7 @@ impl Stateful {
     fn may_complete(&self, host: &Host<'_>, row: u16) -> bool {
         let work = &self.works[row];
         let is_fused = host.config.settings().framing == Framing::Fused;
-        is_fused
+        (is_fused || work.recv.is_some())
             && work.owner == Side::Stateful
             && work.op == crate::verbs::WqeOp::Send
             && work.immediate.is_none()
@@ -243,6 +250,10 @@ impl Stateful {
     /// Whether an RD wants an RDA of its own. If others follow, one EA may answer them all (ours).
     fn wants_answer(&self, host: &Host<'_>, frame: u16) -> bool {
         let sent = self.frames.at(frame);
+        // What a stateful peer answers, it answers together.
+        if self.connections.at(sent.connection).rc.is_some() {
+            return false;
+        }
         host.config.settings().framing == Framing::Faithful
             || sent.tries > 0
             || self.chunks_of(self.connections.at(sent.connection)) == 0
@@ -314,6 +325,9 @@ impl Stateful {
         let at = self.frames.at(frame).connection;
         let now = writing.now;
         let number = match &self.frames.at(frame).what {
+            What::Chunk { work, .. } if self.is_pushed(*work) && self.is_rc(at) => {
+                self.next_number(at).unwrap_or_default()
+            }
             // Z's application is told it with the completion.
             What::Chunk { work, completes: true, .. } => self.sequence_of(*work),
             _ => self.frames.number(frame),
@@ -436,6 +450,11 @@ impl Stateful {
     }
 }
 
+/// How many replies a connection has for its peer, if that is stateful as well: whatever its phase.
+fn replies_of(connection: &Connection) -> usize {
+    connection.rc.as_ref().map_or(0, |responder| responder.replies.len())
+}
+
 fn fill_cqes(bytes: &mut [u8], cqes: impl Iterator<Item = Cqe>) -> Option<()> {
     let mut room = bytes.get_mut(WORK_HEADER_LEN..).unwrap_or_default();
     for cqe in cqes {
@@ -482,9 +501,11 @@ fn send<const LEN: usize>(
     sealer.push(key, header.iv(Side::Stateful), octets, expiry);
     let class = if len <= SMALL { ClassOfService::Latency } else { ClassOfService::Throughput };
     let ends = [connection.own, connection.peer];
+    let place = host.config.place();
+    let port = if connection.rc.is_some() { place.stateful_port } else { place.stateless_port };
     out.transmit = Some(Transmit {
         source_port: SourcePort::of_turn(*now),
         packet_len_max: connection.packet_len_max,
-        ..Transmit::new(ends, host.config.place().stateless_port, class, len)
+        ..Transmit::new(ends, port, class, len)
     });
 }

@@ -69,7 +69,7 @@ pub(super) fn write_next(
                 Post::Wqe(posted) => writer.write_wqep(posted, inline, out),
                 Post::Introduce { qp } => writer.write_initial(qp, out),
                 // Those are not told to anybody: the service takes them.
-                Post::Open { .. } | Post::Close { .. } => break,
+                Post::Open { .. } | Post::OpenRc { .. } | Post::Close { .. } => break,
             };
             if is_written {
                 if next_post(host, portal).is_some() {

@@ -94,7 +94,7 @@ pub(super) fn begin(
 
 /// The deed is done: both sides were told once, and the bytes are where they belong.
 pub(super) fn check(pair: &Pair, begun: &Begun) {
-    assert_eq!(pair.f.told, [], "the connection is there");
+    assert_eq!((&pair.f.told[..], &pair.z.told[..]), (&[][..], &[][..]), "the connection is there");
     let success = Some(WcStatus::Success);
     assert_eq!(begun.z_slot.and_then(|slot| pair.z.status(slot)), begun.z_slot.and(success));
     assert_eq!(begun.f_slot.and_then(|slot| pair.f.status(slot)), begun.f_slot.and(success));

@@ -1,6 +1,8 @@
 //! Two hosts and a network between them, all in memory and in virtual time: Z with stateless
 //! processing, F with stateful processing. Clocks differ by as much as one likes.
 
+mod rc;
+
 use core::time::Duration;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -199,6 +201,7 @@ impl FHost {
                 Post::Wqe(posted) => stateful.post(host, now, 0, &posted, inline.as_ref()),
                 Post::Open { qp, .. } => stateful.open(host, now, 0, qp),
                 Post::Close { qp } => stateful.close(host, now, 0, qp),
+                Post::OpenRc { qp, connects } => stateful.open_rc(host, now, 0, qp, connects),
                 Post::Introduce { .. } => {}
             });
         }
@@ -423,6 +426,7 @@ impl Pair {
             self.again_at = now + POST_AGAIN;
         }
         self.star.take_commands(z_now);
+        self.star.handle_timeout(z_now);
         self.f_host.take_posts(now);
         self.f_host.with(|stateful, host| stateful.handle_timeout(host, now));
         let mut buffers = vec![vec![0; FRAME_LEN_MAX]; FRAMES_MAX];
@@ -459,7 +463,10 @@ impl Pair {
             let frame = self.network.keys().next().map(|&(at, _)| at);
             let timeout = self.f_host.stateful.poll_timeout();
             let again = (!self.z.open.is_empty()).then_some(self.again_at);
-            let next = [frame, timeout, again].into_iter().flatten().min();
+            let z_timeout = self.star.poll_timeout();
+            let z_timeout = z_timeout
+                .map(|at| Instant::from_nanos(at.as_nanos() - self.z_ahead.as_nanos() as u64));
+            let next = [frame, timeout, z_timeout, again].into_iter().flatten().min();
             match next {
                 Some(next) if next <= end => self.now = self.now.max(next),
                 _ => break,

@@ -8,6 +8,7 @@ use super::{
     pair::{Packet, Pair, QP, Wr},
 };
 use crate::{
+    config::StarConfigBuilder,
     counters::Event,
     portal::{Post, Report},
     verbs::{WcStatus, WqeOp},
@@ -16,10 +17,14 @@ use crate::{
 const MS: Duration = Duration::from_millis(1);
 const LATENCY: Duration = Duration::from_micros(5);
 
+/// Both framings of StaR, and connections both of whose sides are stateful.
+const MODES: [(fn() -> StarConfigBuilder, bool); 3] =
+    [(faithful, false), (fused, false), (fused, true)];
+
 #[test]
 fn every_deed_is_done_in_both_framings_whatever_its_length() {
-    for settings in [faithful(), fused()] {
-        let mut pair = Pair::new(settings);
+    for (settings, is_rc) in MODES {
+        let mut pair = Pair::of(settings(), is_rc);
         let mut at = 0;
         for deed in DEEDS {
             for len in [0, 1, 63, 64, 65, 1400, 1401, 5000, 40_000] {
@@ -81,11 +86,11 @@ fn a_rule_is_asked_for_once() {
 /// Every frame of a deed is lost once, or doubled, or comes late.
 #[test]
 fn whichever_frame_is_lost_or_doubled_the_deed_is_done_once() {
-    for settings in [faithful(), fused()] {
+    for (settings, is_rc) in MODES {
         for deed in DEEDS {
             for number in 0..12 {
                 for copies in [0, 2] {
-                    let mut pair = Pair::new(settings);
+                    let mut pair = Pair::of(settings(), is_rc);
                     let mut count = 0;
                     pair.fate = Box::new(move |_| {
                         count += 1;
@@ -244,14 +249,16 @@ fn a_connection_that_z_has_closed_ends() {
 
 #[test]
 fn after_a_long_idle_time_work_goes_on() {
-    let mut pair = Pair::new(fused());
-    for deed in DEEDS {
-        // The bound of Z's clock is behind by more than W.
-        pair.run_for(Duration::from_secs(3600));
-        let begun = begin(&mut pair, deed, (128, 3000), None);
-        // Z says what time it is, and nobody waits to send again.
-        pair.run_for(MS);
-        check(&pair, &begun);
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(fused(), is_rc);
+        for deed in DEEDS {
+            // The bound of Z's clock is behind by more than W.
+            pair.run_for(Duration::from_secs(3600));
+            let begun = begin(&mut pair, deed, (128, 3000), None);
+            // Z says what time it is, and nobody waits to send again.
+            pair.run_for(MS);
+            check(&pair, &begun);
+        }
     }
 }
 
@@ -290,46 +297,50 @@ fn inline_data_lands_and_only_from_a_connection_that_is_there() {
 
 #[test]
 fn frames_that_come_again_at_any_time_change_nothing() {
-    let mut pair = Pair::new(fused());
-    let seen: Rc<RefCell<Vec<Packet>>> = Rc::default();
-    let record = Rc::clone(&seen);
-    pair.fate = Box::new(move |packet| {
-        record.borrow_mut().push(packet.clone());
-        vec![LATENCY]
-    });
-    for (number, deed) in (0..).zip(DEEDS) {
-        let begun = begin(&mut pair, deed, (number * 4000, 3000), None);
-        pair.run_to_the_end(100 * MS);
-        check(&pair, &begun);
-    }
-    pair.f.fill(0, &[0x55; 30_000]);
-    pair.z.fill(0, &[0x66; 30_000]);
-    let (z_ended, f_ended) = (pair.z.ended.len(), pair.f.ended.len());
-    for wait in [Duration::ZERO, 30 * MS, Duration::from_secs(4295)] {
-        pair.run_for(wait);
-        for packet in seen.take() {
-            pair.replay(packet);
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(fused(), is_rc);
+        let seen: Rc<RefCell<Vec<Packet>>> = Rc::default();
+        let record = Rc::clone(&seen);
+        pair.fate = Box::new(move |packet| {
+            record.borrow_mut().push(packet.clone());
+            vec![LATENCY]
+        });
+        for (number, deed) in (0..).zip(DEEDS) {
+            let begun = begin(&mut pair, deed, (number * 4000, 3000), None);
+            pair.run_to_the_end(100 * MS);
+            check(&pair, &begun);
         }
-        pair.run_for(MS);
+        pair.f.fill(0, &[0x55; 30_000]);
+        pair.z.fill(0, &[0x66; 30_000]);
+        let (z_ended, f_ended) = (pair.z.ended.len(), pair.f.ended.len());
+        for wait in [Duration::ZERO, 30 * MS, Duration::from_secs(4295)] {
+            pair.run_for(wait);
+            for packet in seen.take() {
+                pair.replay(packet);
+            }
+            pair.run_for(MS);
+        }
+        assert_eq!((pair.z.ended.len(), pair.f.ended.len()), (z_ended, f_ended));
+        assert_eq!(pair.f.bytes(0, 30_000), [0x55; 30_000]);
+        assert_eq!(pair.z.bytes(0, 30_000), [0x66; 30_000]);
     }
-    assert_eq!((pair.z.ended.len(), pair.f.ended.len()), (z_ended, f_ended));
-    assert_eq!(pair.f.bytes(0, 30_000), [0x55; 30_000]);
-    assert_eq!(pair.z.bytes(0, 30_000), [0x66; 30_000]);
 }
 
 #[test]
 fn tables_that_are_small_slow_down_and_lose_nothing() {
     let mut settings = fused();
     (settings.work_requests, settings.frames_under_way, settings.connections) = (8, 2, 1);
-    let mut pair = Pair::new(settings);
-    let memory = pair.f_host.stateful.memory();
-    for round in 0..20 {
-        let deed = DEEDS[round % DEEDS.len()];
-        let begun = begin(&mut pair, deed, (round as u64 * 8000, 7000), None);
-        pair.run_to_the_end(500 * MS);
-        check(&pair, &begun);
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(settings, is_rc);
+        let memory = pair.f_host.stateful.memory();
+        for round in 0..20 {
+            let deed = DEEDS[round % DEEDS.len()];
+            let begun = begin(&mut pair, deed, (round as u64 * 8000, 7000), None);
+            pair.run_to_the_end(500 * MS);
+            check(&pair, &begun);
+        }
+        assert_eq!(pair.f_host.stateful.memory(), memory);
     }
-    assert_eq!(pair.f_host.stateful.memory(), memory);
 }
 
 #[test]
@@ -352,8 +363,8 @@ fn connections_that_share_small_tables_all_get_on() {
 
 #[test]
 fn writes_land_in_the_order_in_which_they_were_posted() {
-    for lost in 0..4 {
-        let mut pair = Pair::new(fused());
+    for (lost, is_rc) in (0..8).map(|it| (it / 2, it % 2 == 1)) {
+        let mut pair = Pair::of(fused(), is_rc);
         let mut data = 0;
         pair.fate = Box::new(move |packet| {
             let is_data = matches!(packet.frame_type(), 0x24 | 0x26);
@@ -376,39 +387,45 @@ fn writes_land_in_the_order_in_which_they_were_posted() {
 
 #[test]
 fn data_that_comes_later_than_w_after_it_was_asked_for_does_not_land() {
-    let mut pair = Pair::new(fused());
-    let mut is_first = true;
-    pair.fate = Box::new(move |packet| {
-        let is_late = packet.frame_type() == 0x27 && core::mem::take(&mut is_first);
-        vec![if is_late { 17 * MS } else { LATENCY }]
-    });
-    let begun = begin(&mut pair, Deed::ZSend, (64, 1000), None);
-    pair.run_for(19 * MS);
-    assert_eq!(pair.f.bytes(64, 1000), [0; 1000]);
-    pair.run_to_the_end(100 * MS);
-    check(&pair, &begun);
-    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 1);
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(fused(), is_rc);
+        let mut is_first = true;
+        pair.fate = Box::new(move |packet| {
+            let is_late = packet.frame_type() == 0x27 && core::mem::take(&mut is_first);
+            vec![if is_late { 17 * MS } else { LATENCY }]
+        });
+        // Data that F asks for.
+        let deed = if is_rc { Deed::FRead } else { Deed::ZSend };
+        let begun = begin(&mut pair, deed, (64, 1000), None);
+        pair.run_for(19 * MS);
+        assert_eq!(pair.f.bytes(64, 1000), [0; 1000]);
+        pair.run_to_the_end(100 * MS);
+        check(&pair, &begun);
+        assert_eq!(pair.f_host.counters.events(Event::Retransmit), 1);
+    }
 }
 
 #[test]
 fn after_a_flush_nothing_of_it_has_effect() {
-    let mut pair = Pair::new(fused());
-    let begun = begin(&mut pair, Deed::FWrite, (0, 10), None);
-    pair.run_for(MS);
-    check(&pair, &begun);
-    let delay = Duration::from_micros(15_500);
-    pair.fate = Box::new(move |packet| vec![if packet.to_z { delay } else { LATENCY }]);
-    let write = begin(&mut pair, Deed::FWrite, (1000, 10), None).f_slot.unwrap();
-    pair.run_for(MS);
-    pair.f.command(Post::Close { qp: QP });
-    while pair.f.status(write).is_none() {
-        pair.run_for(MS / 10);
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(fused(), is_rc);
+        let begun = begin(&mut pair, Deed::FWrite, (0, 10), None);
+        pair.run_for(MS);
+        check(&pair, &begun);
+        let delay = Duration::from_micros(15_500);
+        pair.fate = Box::new(move |packet| vec![if packet.to_z { delay } else { LATENCY }]);
+        let write = begin(&mut pair, Deed::FWrite, (1000, 10), None).f_slot.unwrap();
+        pair.run_for(MS);
+        pair.f.command(Post::Close { qp: QP });
+        while pair.f.status(write).is_none() {
+            pair.run_for(MS / 10);
+        }
+        assert_eq!(pair.f.status(write), Some(WcStatus::WrFlushErr));
+        pair.z.fill(1000, &[0; 10]);
+        pair.run_for(100 * MS);
+        assert_eq!(pair.z.bytes(1000, 10), [0; 10], "a copy was on its way");
+        assert_eq!(pair.f.told, [Report::Closed { qp: QP }]);
     }
-    assert_eq!(pair.f.status(write), Some(WcStatus::WrFlushErr));
-    pair.z.fill(1000, &[0; 10]);
-    pair.run_for(100 * MS);
-    assert_eq!(pair.z.bytes(1000, 10), [0; 10], "a copy was on its way");
-    assert_eq!(pair.f.told, [Report::Closed { qp: QP }]);
 }
 
 #[test]

@@ -38,6 +38,9 @@
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
+//! Between two stateful sides (RC) there is no Z: who asks is F of its half of the connection, and
+//! "Z" who answers.
+//!
 //! Op, in the common header, is that of the work request whose data it is, as who posted it named
 //! it. Chunks begin at multiples of [`GRANULE`] and are whole granules, but for the end of a
 //! message.
@@ -110,15 +113,15 @@ pub struct Guide {
     /// The op of the work request that the data is of. RD: a RECV or READ of Z, or a WRITE of F.
     /// GD: a SEND or WRITE of Z, or a READ of F.
     pub op: WqeOp,
-    /// The WQE's slot. [`Slot::NONE`] if it is F's own.
+    /// The WQE's slot. [`Slot::NONE`] if it is F's own, [`Slot::RC`] if both sides are stateful.
     pub slot: Slot,
-    /// Which use of the slot it is. 0 if there is none.
+    /// Which use of the slot it is. 0 if there is none. Of a RECV in RC, its place in its queue.
     pub generation: Generation,
-    /// Z's memory.
+    /// Z's memory. 0 of a RECV in RC.
     pub mr: MrId,
-    /// Where in it the WQE begins, in octets.
+    /// Where in it the WQE begins, in octets. 0 of a RECV in RC.
     pub mr_offset: u64,
-    /// How long the WQE is: up to [`MESSAGE_LEN_MAX`].
+    /// How long the WQE is: up to [`MESSAGE_LEN_MAX`]. Of a RECV in RC, how long the message is.
     pub wqe_len: u32,
     /// Where in the WQE the chunk begins, in octets: a multiple of [`GRANULE`].
     pub chunk_offset: u32,
@@ -126,7 +129,8 @@ pub struct Guide {
     /// of no octets.
     pub chunk_len: u16,
     /// Of an RD that completes a RECV, the RECV's place in its queue, which Z's application is
-    /// told; of any other frame a number of F's. Z gives it back.
+    /// told; of any other frame a number of F's. Z gives it back. Of an RD in RC, which of the RDs
+    /// of its half it is: each copy has the next number, and is taken once.
     pub sequence: Sequence,
     /// Which copy of the frame it is, counted by F. Z gives it back and does not look at it. Each
     /// copy has an IV of its own, by which its answer is bound to it.
@@ -134,25 +138,36 @@ pub struct Guide {
 }
 
 impl Guide {
-    /// The span of Z that the WQE opened. `None` of F's own ops.
+    /// The span of Z that the WQE opened. `None` of F's own ops, and in RC.
     #[must_use]
-    pub fn span(&self) -> Option<OpenSpan> {
+    pub const fn span(&self) -> Option<OpenSpan> {
         let Self { op, slot, generation, mr, mr_offset, wqe_len: len, .. } = *self;
-        (slot != Slot::NONE).then_some(OpenSpan { op, slot, generation, mr, mr_offset, len })
+        match slot {
+            Slot::NONE | Slot::RC => None,
+            _ => Some(OpenSpan { op, slot, generation, mr, mr_offset, len }),
+        }
     }
 
     /// What the frame's key is derived from: a K_w of Z's WQE, or the K_m of F's own op, for which
-    /// `name_of` tells the name of the memory region of Z.
+    /// `name_of` tells the name of the memory region of Z. `None` in RC, where both sides keep the
+    /// key.
     #[must_use]
     pub fn key_message(
         &self,
         binding: &Binding,
         name_of: impl FnOnce(MrId) -> MrName,
-    ) -> KeyMessage {
+    ) -> Option<KeyMessage> {
         match self.span() {
-            Some(span) => KeyMessage::of_wqe(binding, &span),
-            None => KeyMessage::of_mr(binding, self.op, name_of(self.mr)),
+            Some(span) => Some(KeyMessage::of_wqe(binding, &span)),
+            None if self.is_rc() => None,
+            None => Some(KeyMessage::of_mr(binding, self.op, name_of(self.mr))),
         }
+    }
+
+    /// Whether it is of a connection both of whose sides are stateful.
+    #[must_use]
+    pub fn is_rc(&self) -> bool {
+        self.slot == Slot::RC
     }
 
     /// The octets of the MR that the chunk is: where they begin, and where they end.
@@ -208,7 +223,17 @@ impl Guide {
             && len <= CHUNK_LEN_MAX
             && self.chunk_offset.is_multiple_of(GRANULE)
             && (len.is_multiple_of(GRANULE) || may_end)
-            && (self.slot != Slot::NONE || self.generation == Generation(0))
+            && self.has_defined_place()
+    }
+
+    /// Whether it says where the data is in the one way that fits its slot.
+    fn has_defined_place(&self) -> bool {
+        let has_generation = self.generation != Generation(0);
+        match (self.slot, self.op) {
+            (Slot::RC, WqeOp::Recv) => self.mr == MrId(0) && self.mr_offset == 0,
+            (Slot::RC | Slot::NONE, _) => !has_generation,
+            _ => true,
+        }
     }
 }
 
@@ -218,7 +243,7 @@ pub struct Rd {
     /// Where the chunk goes.
     pub guide: Guide,
     /// A: whether it wants an RDA of its own. Otherwise an EA may answer it together with others
-    /// (ours).
+    /// (ours). Never in RC.
     pub wants_answer: bool,
     /// C: whether it ends a message without immediate, and completes the RECV that it is for; all
     /// other chunks have been answered (ours).
@@ -242,8 +267,11 @@ impl Rd {
         let marks = Marks { op, wants_answer, completes, ..Marks::of(Side::Stateful) };
         common.marked(marks)?;
         let guide = Guide::parse(common, octets)?;
-        let is_own = guide.slot == Slot::NONE;
+        let is_own = matches!(guide.slot, Slot::NONE | Slot::RC);
+        let ends = u32::from(guide.chunk_len) + guide.chunk_offset == guide.wqe_len;
         let defined = match op {
+            _ if guide.is_rc() && wants_answer => false,
+            WqeOp::Recv if guide.is_rc() => ends || !completes,
             WqeOp::Recv => !is_own,
             WqeOp::Read => !is_own && !completes,
             WqeOp::Write => is_own && !completes,
@@ -277,7 +305,7 @@ impl Gd {
         let op = common.marks.op;
         common.marked(Marks { op, ..Marks::of(Side::Stateful).answered() })?;
         let guide = Guide::parse(common, octets)?;
-        let is_own = guide.slot == Slot::NONE;
+        let is_own = matches!(guide.slot, Slot::NONE | Slot::RC);
         let defined = match op {
             WqeOp::Send | WqeOp::Write => !is_own,
             WqeOp::Read => is_own,

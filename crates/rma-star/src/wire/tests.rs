@@ -117,7 +117,15 @@ fn samples() -> Vec<FrameView> {
         FrameView::Gda(Claimed(Gda { answer: ChunkAnswer { op, answer, ..ANSWER }, chunk_len }))
     };
     let gd = |guide| FrameView::Gd(Claimed(Gd { guide }));
+    let rc = Guide { slot: Slot::RC, ..whole };
+    let place = Guide { mr: MrId(0), mr_offset: 0, ..rc };
+    let last = Guide { chunk_len: 100, chunk_offset: 64, wqe_len: 164, ..place };
+    let memory = Guide { generation: Generation(0), ..rc };
     vec![
+        rd(place, false, false),
+        rd(last, false, true),
+        rd(Guide { op: WqeOp::Write, ..memory }, false, false),
+        gd(Guide { op: WqeOp::Read, ..memory }),
         FrameView::Wqep(Claimed(Wqep { header: HEADER, count: 2, inline_len: 40 })),
         FrameView::Cqep(Claimed(Cqep { header: HEADER, count: 3 })),
         FrameView::EaOfZ(Claimed(EaOfZ { header: HEADER, count: 4, delay_micros: 5 })),
@@ -164,6 +172,10 @@ fn is_taken(octets: &[u8]) -> bool {
 fn what_is_written_is_read_again_and_has_the_documented_length() {
     let lens: Vec<usize> = samples().iter().map(|view| frame(view).len()).collect();
     let documented = [
+        88 + 64,
+        88 + 100,
+        88 + 64,
+        88,
         56 + 2 * 64 + 40,
         56 + 3 * 24,
         56 + 4 * 16,
@@ -252,7 +264,8 @@ fn no_bit_of_a_header_is_ignored() {
 #[test]
 fn guides_that_make_no_sense_are_refused() {
     let is_rd = |guide: Guide, completes| {
-        is_taken(&frame(&FrameView::Rd(Claimed(Rd { guide, wants_answer: true, completes }))))
+        let wants_answer = !guide.is_rc();
+        is_taken(&frame(&FrameView::Rd(Claimed(Rd { guide, wants_answer, completes }))))
     };
     let is_gd = |guide: Guide| is_taken(&frame(&FrameView::Gd(Claimed(Gd { guide }))));
     let whole = Guide { chunk_len: 64, ..GUIDE };
@@ -265,6 +278,17 @@ fn guides_that_make_no_sense_are_refused() {
         assert_eq!(is_gd(of_z), matches!(op, WqeOp::Send | WqeOp::Write));
         assert_eq!(is_gd(of_f), op == WqeOp::Read);
         assert!(!is_rd(Guide { generation: Generation(1), ..of_f }, false));
+        // Between two stateful sides: a RECV by its place, or memory.
+        let place = Guide { slot: Slot::RC, mr: MrId(0), mr_offset: 0, ..of_z };
+        let memory = Guide { slot: Slot::RC, ..of_f };
+        assert_eq!(is_rd(place, false), op == WqeOp::Recv);
+        assert_eq!(is_rd(memory, false), op == WqeOp::Write);
+        assert_eq!(is_gd(memory), op == WqeOp::Read);
+        assert!(!is_gd(place));
+        let whole = Guide { wqe_len: place.chunk_offset + 64, ..place };
+        assert_eq!(is_rd(whole, true), op == WqeOp::Recv);
+        assert!(!is_rd(place, true), "it does not end the message");
+        assert!(!is_rd(Guide { mr: MrId(1), ..place }, false));
     }
     assert!(is_rd(GUIDE, false));
     for guide in [

@@ -88,8 +88,8 @@ impl End {
 pub(crate) struct Connection {
     pub(crate) kind: Kind,
     pub(crate) ends: [End; 2],
-    /// Which end is the stateless side.
-    pub(crate) stateless: usize,
+    /// Which end is the stateless side; `None` if both are stateful.
+    pub(crate) stateless: Option<usize>,
     /// It is over, and there is another one instead.
     pub(crate) is_replaced: bool,
     /// What each end has sent.

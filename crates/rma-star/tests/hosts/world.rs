@@ -118,7 +118,7 @@ impl World {
                 let (a, b) = (self.place(a as usize), self.place(b as usize));
                 let longest = if number == 0 { 64 << 10 } else { 5000 };
                 let len_max = self.random.pick(&[64, 1500, longest, longest]);
-                let stateless = self.random.below(2) as usize;
+                let stateless = self.random.pick(&[Some(0), Some(1), None]);
                 self.connect(Kind::Mixed { len_max }, [a, b], stateless);
             }
         }
@@ -129,8 +129,8 @@ impl World {
             for number in 0..clients {
                 let host = 1 + number % (hosts as usize - 1);
                 let client = self.place(host);
-                // Sometimes the server has the state of a few.
-                let stateless = if self.random.below(10) == 0 { 0 } else { 1 };
+                // Sometimes the server has the state of a few, or both sides have it.
+                let stateless = self.random.pick(&[Some(0), None, None, Some(1), Some(1), Some(1)]);
                 self.connect(kind, [client, server], stateless);
             }
         }
@@ -158,14 +158,18 @@ impl World {
     }
 
     /// A connection between applications, which are told by host and number.
-    fn connect(&mut self, kind: Kind, places: [(usize, usize); 2], stateless: usize) {
+    fn connect(&mut self, kind: Kind, places: [(usize, usize); 2], stateless: Option<usize>) {
         let connection = self.connections.len();
         let ends: Vec<_> = (0..2)
             .map(|end| {
                 let (host, application) = places[end];
                 let life = self.hosts[host].life;
                 let it = &mut self.hosts[host].applications[application];
-                let role = if end == stateless { Role::Stateless } else { Role::Stateful };
+                let role = match stateless {
+                    None => [Role::Auto, Role::Rc][end],
+                    Some(stateless) if stateless == end => Role::Stateless,
+                    Some(_) => Role::Stateful,
+                };
                 let config = QpConfig { role, send_depth: 16, recv_depth: 16 };
                 let qp = it.verbs.create_qp(it.pd, it.cq, it.cq, config).expect("a queue pair");
                 it.ends.push((connection, end));

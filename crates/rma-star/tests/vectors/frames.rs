@@ -49,6 +49,8 @@ pub(crate) const fn name_of(mr: MrId) -> MrName {
 /// Which key a frame is under.
 pub(crate) enum KeyName {
     Connection,
+    /// Of this half, whose Z connects.
+    Half,
     Wqe(OpenSpan),
     Mr(WqeOp, MrId),
     Reserved,
@@ -58,6 +60,7 @@ impl KeyName {
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Connection => "K_c".to_owned(),
+            Self::Half => "K_h".to_owned(),
             Self::Wqe(span) => format!("K_w of {:?} {}", span.op, span.slot.0),
             Self::Mr(op, mr) => format!("K_m of {op:?} {}", mr.0),
             Self::Reserved => "reserved".to_owned(),
@@ -67,6 +70,7 @@ impl KeyName {
     pub(crate) fn fields(&self) -> Value {
         match self {
             Self::Connection | Self::Reserved => json!({}),
+            Self::Half => json!({ "half": true }),
             Self::Wqe(span) => json!({
                 "op": span.op.code(),
                 "slot": span.slot.0,
@@ -449,6 +453,24 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
         } else {
             all.guide("GD of F's READ", None, guide, key());
             all.answer("GDA of F's READ", ("GD of F's READ", &guide, key()), Answer::Done);
+        }
+    }
+
+    for (op, generation, mr, mr_offset) in [
+        (WqeOp::Recv, Generation(0x7172_7374), MrId(0), 0),
+        (WqeOp::Write, Generation(0), MrId(0x64), 0x3000),
+        (WqeOp::Read, Generation(0), MrId(0x64), 0x3000),
+    ] {
+        let span = OpenSpan { op, slot: Slot::RC, generation, mr, mr_offset, len: 100 };
+        let guide = guide_of(span, 64, 36);
+        let key = || KeyName::Half;
+        match op {
+            WqeOp::Recv => all.guide("RD of RC that completes", completes, guide, key()),
+            WqeOp::Write => all.guide("RD of RC's WRITE", Some(Flags::default()), guide, key()),
+            _ => {
+                all.guide("GD of RC's READ", None, guide, key());
+                all.answer("GDA of RC's READ", ("GD of RC's READ", &guide, key()), Answer::Done);
+            }
         }
     }
 

@@ -58,16 +58,23 @@ impl Vectors {
     fn key(&mut self, name: &KeyName) -> (String, FrameKey) {
         let message = match name {
             KeyName::Connection => KeyMessage::of_connection(&self.binding),
+            KeyName::Half => KeyMessage::of_half(&self.binding),
             KeyName::Wqe(span) => KeyMessage::of_wqe(&self.binding, span),
             KeyName::Mr(op, mr) => KeyMessage::of_mr(&self.binding, *op, frames::name_of(*mr)),
             KeyName::Reserved => return ("reserved".to_owned(), FrameKey::RESERVED),
         };
-        let key = self.pd.derive(&Portable, &message);
+        // What the key is derived under: K_p, or of a half the K_c of who connects.
+        let (under, key) = if let KeyName::Half = name {
+            let (_, connection) = self.key(&KeyName::Connection);
+            (*connection.expose(), connection.of_half(&Portable, &self.binding))
+        } else {
+            (frames::PD_KEY, self.pd.derive(&Portable, &message))
+        };
         let label = format!("{} {}", self.family, name.label());
         if self.keys.iter().all(|it| it["name"] != label) {
             self.keys.push(json!({
                 "name": label,
-                "pd_key": hex(&frames::PD_KEY),
+                "pd_key": hex(&under),
                 "f": self.binding.f.to_string(),
                 "z": self.binding.z.to_string(),
                 "connection": frames::connection_fields(),

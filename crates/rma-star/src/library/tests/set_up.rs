@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::library::terms::{Answer, Confirm, End, Given, Offer, Terms};
-use crate::{clock::ZTime, keys::FrameKey};
+use crate::{clock::ZTime, keys::FrameKey, library::negotiate::Part, names::Side};
 
 const KEY: [u8; 16] = *b"the key of both.";
 const CLOCK: u64 = 1 << 40;
@@ -19,6 +19,10 @@ impl Host {
                         let word = QpWord { nonce: 0, era: 0, heard: 0, state: WordState::Open };
                         self.engine.set_qp_word(qp, word);
                     }
+                    self.report(now, &Report::Opened { qp, status: Success, key, clock: CLOCK });
+                }
+                Post::OpenRc { qp, connects } => {
+                    let key = if connects { KEY } else { [0; 16] };
                     self.report(now, &Report::Opened { qp, status: Success, key, clock: CLOCK });
                 }
                 Post::Introduce { qp } => self.engine.note_taken(qp, Taken::default()),
@@ -92,6 +96,29 @@ fn three_messages_make_both_ready_whoever_connects() {
         assert_eq!((record_f.z_clock, record_f.key), (CLOCK, KEY));
         assert_eq!((record_z.z_clock, record_z.key), (0, [0; 16]));
         assert_eq!((z.verbs.stateful, f.verbs.stateful), (0, 1));
+    }
+}
+
+//= star#III-C1-auto
+//= type=test
+#[test]
+fn hosts_of_few_connections_are_both_stateful_and_so_are_those_that_want_it() {
+    for (one, other) in [(Role::Auto, Role::Auto), (Role::Rc, Role::Auto), (Role::Auto, Role::Rc)] {
+        let ((mut a, qp_a), (mut b, qp_b)) = two(one, other);
+        a.verbs.connect(at(5_000), qp_a).unwrap();
+        assert_eq!(connect(at(5_000), (&mut a, qp_a), (&mut b, qp_b)), 3);
+        for (host, qp) in [(&a, qp_a), (&b, qp_b)] {
+            let verbs = &host.verbs;
+            assert_eq!(verbs.state(qp), Some(QpState::Ready), "{one:?} {other:?}");
+            assert_eq!((verbs.is_stateful(qp), verbs.is_rc(qp)), (Some(true), Some(true)));
+            assert_eq!(verbs.stateful, 1);
+        }
+        let (record_a, record_b) = (a.verbs.record(qp_a.index), b.verbs.record(qp_b.index));
+        // Who connects names the connection, gives the key and puts it away.
+        let name = (PD.0, qp_a.nonce);
+        assert_eq!(((record_a.pd, record_a.nonce), (record_b.pd, record_b.nonce)), (name, name));
+        assert_eq!((record_a.key, record_b.key), ([0; 16], KEY));
+        assert_eq!(record_b.z_clock, CLOCK);
     }
 }
 
@@ -209,14 +236,17 @@ fn end() -> impl Strategy<Value = End> {
     })
 }
 
-fn given() -> impl Strategy<Value = Option<Given>> {
-    any::<Option<(u64, [u8; 16])>>().prop_map(|it| {
-        it.map(|(clock, key)| Given { clock: ZTime(clock), key: FrameKey::from_bytes(key) })
-    })
+fn given() -> impl Strategy<Value = (Part, Option<Given>)> {
+    let of = |(clock, key)| Given { clock: ZTime(clock), key: FrameKey::from_bytes(key) };
+    prop_oneof![
+        Just((Part::Of(Side::Stateful), None)),
+        any::<(u64, [u8; 16])>().prop_map(move |it| (Part::Of(Side::Stateless), Some(of(it)))),
+        any::<(u64, [u8; 16])>().prop_map(move |it| (Part::Rc, Some(of(it)))),
+    ]
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    let role = prop::sample::select(vec![Role::Stateful, Role::Stateless, Role::Auto]);
+    let role = prop::sample::select(vec![Role::Stateful, Role::Stateless, Role::Auto, Role::Rc]);
     let v4 = (1_u8..200).prop_map(|it| HostAddr::from([10, 0, 0, it]));
     let v6 = (1_u16..)
         .prop_map(|it| HostAddr::from_octets((0x2001_u128 << 112 | u128::from(it)).to_be_bytes()));
@@ -235,10 +265,12 @@ fn terms() -> impl Strategy<Value = Terms> {
             Terms::Offer(Offer { role, addresses, end, load })
         }),
         (v4, end(), any::<(u32, u32)>(), given()).prop_map(|(address, end, answers, given)| {
-            Terms::Answer(Answer { address, end, answers, given })
+            let (part, given) = given;
+            Terms::Answer(Answer { address, end, answers, part, given })
         }),
-        (any::<(u32, u32)>(), given())
-            .prop_map(|(confirms, given)| Terms::Confirm(Confirm { confirms, given })),
+        (any::<(u32, u32)>(), given()).prop_map(|(confirms, (part, given))| Terms::Confirm(
+            Confirm { confirms, part, given }
+        )),
     ]
 }
 
