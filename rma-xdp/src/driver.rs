@@ -11,6 +11,7 @@ mod accounts;
 pub(crate) mod control;
 mod home;
 mod ledger;
+mod orphans;
 mod pool;
 mod questions;
 pub(crate) mod queues;
@@ -309,8 +310,8 @@ impl<P: ControlPath> Driver<P> {
         Ok(Some(Portal::new(PortalParts { rings, home, life, sleep })))
     }
 
-    /// Takes back the slots of dropped portals, StaR's portals, and then the reservations of dropped
-    /// tenants. Returns the slots whose ops are in flight still.
+    /// Takes back the slots of dropped portals, portals of StaR, and then the reservations of
+    /// dropped tenants. Returns the slots whose ops are in flight still.
     fn reclaim(&mut self) -> Result<Vec<Range<u16>>, HostError> {
         self.shards.settle_late(&mut self.ledger)?;
         let mut unsettled = Vec::new();

@@ -84,7 +84,10 @@
 struct VerbsPage;
 
 #[doc(inline)]
-pub use rma_app::star::{MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, StarVerbs};
+pub use rma_app::star::{
+    AsyncQp, AsyncVerbs, MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, StarVerbs, Work,
+    WorkError,
+};
 #[doc(inline)]
 pub use rma_star::{
     config::{Framing, StarConfigBuilder, StarConfigError},

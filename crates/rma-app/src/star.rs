@@ -10,12 +10,15 @@
 //! |---|---|
 //! | [`verbs`] | [`StarVerbs`]: posting, polling, waiting |
 //! | [`memory`] | [`ProtectionDomain`], [`MemoryRegion`], [`MemoryWindow`] |
+//! | [`futures`] | [`AsyncVerbs`] and [`AsyncQp`]: work requests as futures, with owned buffers |
 //! | [`set_up`] | connections over a stream that keeps secrets |
 
+pub mod futures;
 pub mod memory;
 pub mod set_up;
 pub mod verbs;
 
+pub use futures::{AsyncQp, AsyncVerbs, Work, WorkError};
 pub use memory::{MemoryRegion, MemoryWindow, ProtectionDomain};
 pub use set_up::SetUpError;
 pub use verbs::{StarParts, StarVerbs};

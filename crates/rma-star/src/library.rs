@@ -407,6 +407,12 @@ impl Verbs {
         taken
     }
 
+    /// Whether the engine has reported something that [`Verbs::poll`] has not taken yet.
+    #[must_use]
+    pub fn has_report(&self) -> bool {
+        self.portal.has_report()
+    }
+
     /// Not before this time [`Verbs::poll`] has something to do, unless the engine reports or
     /// something is posted. It may have nothing to do at that time.
     #[must_use]

@@ -7,7 +7,7 @@ use rma_core::{receive_queue::QueueWatch, region::RegionId};
 
 use rma_app::home::StarTag;
 
-use super::{accounts::Accounts, home::PortalHome, star_questions::Orphan, tenant::TenantUsage};
+use super::{accounts::Accounts, home::PortalHome, orphans::Orphan, tenant::TenantUsage};
 
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;

@@ -12,8 +12,9 @@ use rma_core::portal::Bell;
 use super::{
     control::{ControlPath, Question, Unanswered},
     ledger::Ledger,
+    orphans::Orphan,
     questions::{Deregister, ToAll, ToAny, ToOne},
-    star_questions::{DeallocPd, DeregMr, Orphan, ToStar},
+    star_questions::{DeallocPd, DeregMr, ToStar},
 };
 use crate::error::HostError;
 

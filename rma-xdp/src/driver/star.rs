@@ -28,7 +28,8 @@ use rma_star::{
 use super::{
     Driver,
     control::ControlPath,
-    star_questions::{AllocPd, Asker, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
+    orphans::Asker,
+    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
     tenant::Tenant,
 };
 use crate::error::{HostError, StarError};

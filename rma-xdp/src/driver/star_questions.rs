@@ -21,34 +21,12 @@ use super::{
     accounts::Charge,
     control::{EngineSide, Question},
     ledger::Ledger,
+    orphans::{Asker, Orphan},
 };
 use crate::error::StarError;
 
 /// A question to the engine that serves StaR's portals.
 pub(super) trait ToStar: Question {}
-
-/// For whom something is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asker {
-    pub(super) tag: StarTag,
-    /// The portal's number at its engine.
-    pub(super) number: u16,
-}
-
-/// What an engine has that nobody knows of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Orphan {
-    Pd(Asker, PdId),
-    Mr(Asker, PdId, MrId),
-}
-
-impl Orphan {
-    /// Whether it goes with this portal.
-    pub(super) fn is_of(&self, portal: StarTag) -> bool {
-        let (Self::Pd(asker, _) | Self::Mr(asker, ..)) = self;
-        asker.tag == portal
-    }
-}
 
 /// Has a portal served.
 #[derive(Debug)]

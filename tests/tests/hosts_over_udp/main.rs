@@ -7,6 +7,7 @@ mod circular;
 mod messages;
 mod region_memory;
 mod star;
+mod star_futures;
 mod tenants;
 
 use rma_core::port::Port;

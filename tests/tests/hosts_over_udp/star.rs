@@ -39,7 +39,7 @@ fn configs() -> [HostConfig; 2] {
     [first, second]
 }
 
-fn hosts() -> [Host; 2] {
+pub(super) fn hosts() -> [Host; 2] {
     configs().map(|config| Host::open(config).unwrap())
 }
 
@@ -95,7 +95,7 @@ impl End {
 }
 
 /// Connects two queue pairs, over a socket that stays in this process.
-fn connect(
+pub(super) fn connect(
     (one, its): (&mut StarVerbs, Qp),
     (other, others): (&mut StarVerbs, Qp),
 ) -> [Result<(), SetUpError>; 2] {

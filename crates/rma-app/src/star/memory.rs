@@ -93,6 +93,11 @@ impl MemoryRegion {
         self.portal
     }
 
+    /// Where in the memory it begins, in bytes.
+    pub(crate) const fn start(&self) -> u64 {
+        self.start
+    }
+
     /// The memory that it is a span of.
     #[must_use]
     pub const fn memory(&self) -> &Arc<Region> {

@@ -283,25 +283,49 @@ impl StarVerbs {
     /// For how long nothing is due, unless the engine reports something. `None`: for ever.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let now = self.clock.now();
-        self.verbs.poll_timeout().map(|at| at.since(now))
+        self.due().map(|at| at.since(self.now()))
     }
 
     /// Says that this thread is going to sleep on [`StarVerbs::completion_fd`], and looks once
     /// more: `false` if it must not, as there was something already, or never will be, as the
     /// engine has ended.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
-    pub fn arm(&mut self) -> bool {
+    pub fn arm(&self) -> bool {
         let Some(sleep) = &self.sleep else { return false };
         sleep.prepare();
-        self.verbs.poll(self.clock.now()) == 0 && self.life.ended().is_ok()
+        self.may_sleep()
     }
 
     /// Says that this thread sleeps no more, after [`StarVerbs::arm`].
-    pub fn disarm(&mut self) {
+    pub fn disarm(&self) {
         if let Some(sleep) = &self.sleep {
             sleep.end();
         }
+    }
+
+    /// How the thread that waits sleeps; `None` if the engine is inline.
+    pub(crate) const fn sleep(&self) -> Option<&Sleep> {
+        self.sleep.as_ref()
+    }
+
+    /// How it waits.
+    pub(crate) const fn idle(&self) -> IdlePolicy {
+        self.idle
+    }
+
+    /// The time that [`StarVerbs::due`] is of.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// When something is due even if the engine reports nothing.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.verbs.poll_timeout()
+    }
+
+    /// Whether there is no report, and the engine lives.
+    pub(crate) fn may_sleep(&self) -> bool {
+        !self.verbs.has_report() && self.life.ended().is_ok()
     }
 
     /// An error if waiting for the engine is of no use.
@@ -340,7 +364,7 @@ impl StarVerbs {
                 None => match idle.idle(now) {
                     Idle::Spin => core::hint::spin_loop(),
                     Idle::Yield => std::thread::yield_now(),
-                    Idle::Sleep => self.sleep(left),
+                    Idle::Sleep => self.sleep_for(left),
                 },
             }
         }
@@ -348,7 +372,7 @@ impl StarVerbs {
 
     /// Sleeps until the engine reports something or ends, something is due, or so much time has
     /// passed; sometimes shorter.
-    fn sleep(&mut self, most: Option<Duration>) {
+    fn sleep_for(&self, most: Option<Duration>) {
         let may_sleep = self.arm();
         if may_sleep && let Some(sleep) = &self.sleep {
             let due = self.poll_timeout();

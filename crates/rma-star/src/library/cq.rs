@@ -28,8 +28,8 @@ impl Cq {
         self.wcs.len() as u32
     }
 
-    /// How many completions it will have that it was not polled for: those that are there, and those
-    /// of outstanding work requests.
+    /// How many completions it will have that it was not polled for: those that are there, and
+    /// those of outstanding work requests.
     pub(super) const fn unpolled(&self) -> u32 {
         self.len + self.outstanding
     }

@@ -120,6 +120,12 @@ impl StarPortal {
         self.memory.set_record(qp, record);
     }
 
+    /// Whether there is a report. Always looks at what the engine has written.
+    #[must_use]
+    pub fn has_report(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
     /// The next report. One that says nothing that there is is left out.
     pub fn poll(&mut self) -> Option<Report> {
         loop {

@@ -25,7 +25,7 @@ pub(super) struct StarPortal {
     pub(super) pds: BTreeMap<PdId, ProtectionDomain>,
 }
 
-/// A protection domain.
+/// A protection domain of a portal, and its memory.
 #[derive(Debug)]
 pub(super) struct ProtectionDomain {
     pub(super) charge: Charge,
