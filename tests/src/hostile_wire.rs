@@ -16,6 +16,7 @@
 //! | [`recorded`] | recorded ops of each type, and a SETTLE for each whose end is not known |
 //! | [`scenarios`] | READ, WRITE, Rekey, recorded ops and restarts |
 //! | [`attackers`] | A1 and A2 of the paper's section 4.2 |
+//! | [`star`] | StaR at the ends of a wire of its own |
 //! | [`seeds`] | which seeds are run, and the line that repeats one |
 //!
 //! Not here: a deterministic network, which `rma-sim` is. The wire's decisions follow from its seed
@@ -34,6 +35,7 @@ pub mod recorded;
 mod repack;
 pub mod scenarios;
 pub mod seeds;
+pub mod star;
 pub mod table;
 mod tap;
 pub mod worker;

@@ -3,11 +3,14 @@
 
 use core::time::Duration;
 
+use rma_core::{addr::HostAddr, backend::Backend, port::Port};
+use rma_lab::{Lab, LabConfig, evidence};
 use rma_sim::prng::{Chance, Prng};
+use rma_star::config::{STATEFUL_PORT, STATELESS_PORT};
 use rma_tests::hostile_wire::{
     attackers,
     faults::{Fault, Faults},
-    lab::{End, Ends, Setup},
+    lab::{End, Ends, Namespaces, Setup},
     recorded::{
         Tickets, Wholes,
         events::{Events, Notify, Send, WriteWithImm},
@@ -15,9 +18,15 @@ use rma_tests::hostile_wire::{
     },
     scenarios::{self, Report},
     seeds,
+    star::{attacks as star, hostile_peer, world::World},
     table::{Circumstances, REFUSALS},
 };
-use rma_xdp::{NicConfigBuilder, OpType, Timing, xdp::Mode};
+use rma_xdp::{
+    NicConfigBuilder, OpType, Timing,
+    net::{Path, PathTable},
+    udp::{UdpBackend, UdpConfig},
+    xdp::{Mode, XdpBackend, XdpConfig},
+};
 
 /// A timeout that is short, so that losses cost little, and long enough that a busy machine seldom
 /// loses an op on a good wire. Tables that lost and forged requests do not fill.
@@ -311,6 +320,53 @@ fn attacker_a2_gets_nothing_from_udp_hosts_either() {
     seeds::run("attacker_a2_gets_nothing_from_udp_hosts_either", 1, |seed| {
         let faults = Faults::drawn(&mut Prng::new(seed), 12);
         attackers::a2_full_control_of_the_wire(&Ends::new(udp(seed)), 1000, &faults);
+    });
+}
+
+/// Every attack on StaR, one after the other.
+fn attack_star<B: Backend>(addresses: [HostAddr; 2], open: impl Fn(&Namespaces, End) -> B) {
+    let mut world = World::new(addresses, open);
+    let mut prng = Prng::new(7);
+    let bits = star::each_bit(&mut world);
+    let keyless = star::no_keys(&mut world, &mut prng);
+    let keyed = hostile_peer::real_keys(&mut world);
+    let again = star::each_frame_again(&mut world);
+    let floods = star::floods(&mut world, &mut prng);
+    evidence::show(format_args!(
+        "StaR on a hostile wire: {bits} frames with a bit changed, {keyless} others without keys, \
+         {keyed} under real keys, {again} again, {floods} in floods"
+    ));
+}
+
+const STAR_PORTS: [Port; 2] = [STATELESS_PORT, STATEFUL_PORT];
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_moves_star_over_udp_but_what_it_was_meant_for() {
+    let addresses = [Lab::A_V4, Lab::B_V4].map(HostAddr::from);
+    attack_star(addresses, |namespaces, end| {
+        let _inside = namespaces.host(end).enter().expect("a namespace");
+        let mut config = UdpConfig::new(vec![addresses[end as usize]], &STAR_PORTS);
+        // What the kernel sends as one is longer than the wire between them carries.
+        config.batching.gso = false;
+        UdpBackend::open(&config).expect("sockets")
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_moves_star_over_xdp_but_what_it_was_meant_for() {
+    let addresses = [Lab::A_V6, Lab::B_V6].map(HostAddr::from);
+    attack_star(addresses, |namespaces, end| {
+        let [near, far] = [end, end.other()];
+        let mac = |end| namespaces.host(end).interface_mac(Lab::INTERFACE).expect("an interface");
+        let mtu = LabConfig::default().mtu;
+        let path = Path { source_mac: mac(near), next_hop_mac: mac(far), mtu };
+        let paths = PathTable::fixed(mtu, &[(addresses[far as usize], path)]).expect("one path");
+        let _inside = namespaces.host(near).enter().expect("a namespace");
+        let own = [addresses[near as usize]];
+        XdpBackend::open(&XdpConfig::new(Lab::INTERFACE, &STAR_PORTS, &own), paths)
+            .expect("sockets")
     });
 }
 

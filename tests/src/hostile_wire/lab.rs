@@ -16,7 +16,7 @@ use crate::hosts::CLIENT_PID;
 pub const SERVER_PID: Pid = Pid(1002);
 
 /// The wire's ends of the two veth pairs.
-const WIRE_INTERFACES: [&str; 2] = ["wire-a", "wire-b"];
+pub(super) const WIRE_INTERFACES: [&str; 2] = ["wire-a", "wire-b"];
 
 /// How long the links may take to come up.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,21 +76,21 @@ impl Setup {
     }
 }
 
-/// The namespaces, the links and the wire's thread. Dropped, all of it is gone.
+/// The namespaces of both hosts and of the wire, and the links between them. Dropped, all of it is
+/// gone.
 #[derive(Debug)]
-pub struct WireLab {
-    wire: Wire,
+pub struct Namespaces {
     hosts: [Netns; 2],
-    _middle: Netns,
+    middle: Netns,
 }
 
-impl WireLab {
-    /// Builds it and waits until the links are up. Needs root.
+impl Namespaces {
+    /// Builds them and waits until the links are up. Needs root.
     ///
     /// # Panics
     /// If anything cannot be set up.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new() -> Self {
         Lab::sweep().expect("a look at what killed runs left");
         let hosts = ["a", "b"].map(|tag| Netns::create(tag).expect("a namespace; this needs root"));
         let middle = Netns::create("wire").expect("a namespace");
@@ -112,8 +112,46 @@ impl WireLab {
         for netns in &hosts {
             wait_for_carrier(netns);
         }
-        let wire = Wire::start(&middle, WIRE_INTERFACES, rma_xdp::DEFAULT_PORT, seed);
-        Self { wire, hosts, _middle: middle }
+        Self { hosts, middle }
+    }
+
+    /// That of the host at `end`.
+    #[must_use]
+    pub const fn host(&self, end: End) -> &Netns {
+        &self.hosts[end as usize]
+    }
+
+    /// That of the wire.
+    #[must_use]
+    pub const fn middle(&self) -> &Netns {
+        &self.middle
+    }
+}
+
+impl Default for Namespaces {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The namespaces, the links and the wire's thread. Dropped, all of it is gone.
+#[derive(Debug)]
+pub struct WireLab {
+    wire: Wire,
+    namespaces: Namespaces,
+}
+
+impl WireLab {
+    /// Builds it and waits until the links are up. Needs root.
+    ///
+    /// # Panics
+    /// If anything cannot be set up.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let namespaces = Namespaces::new();
+        let port = rma_xdp::DEFAULT_PORT;
+        let wire = Wire::start(namespaces.middle(), WIRE_INTERFACES, port, seed);
+        Self { wire, namespaces }
     }
 
     /// The wire between the two hosts, which attackers hold.
@@ -125,7 +163,7 @@ impl WireLab {
     /// The namespace of the host at `end`.
     #[must_use]
     pub const fn netns(&self, end: End) -> &Netns {
-        &self.hosts[end as usize]
+        self.namespaces.host(end)
     }
 
     /// Opens a host at `end`, as process `pid`, under `address`.

@@ -18,6 +18,7 @@ mod channels;
 mod hosts;
 mod model;
 mod peer;
+mod star;
 mod suspended;
 
 use core::{ops::AddAssign, time::Duration};

@@ -1,0 +1,107 @@
+//! The wire between both hosts, without a thread: whoever holds it moves the frames.
+
+use rma_core::port::{Port, SourcePort};
+use rma_star::config::{STATEFUL_PORT, STATELESS_PORT};
+
+use super::super::{
+    frame::{around, complete_checksum, payload},
+    lab::{End, Namespaces, WIRE_INTERFACES},
+    tap::Tap,
+};
+
+/// A packet of StaR.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) toward: End,
+    pub(super) port: Port,
+    /// The Ethernet frame.
+    pub(super) frame: Vec<u8>,
+    /// The packet in it.
+    pub(super) octets: Vec<u8>,
+}
+
+impl Packet {
+    /// The frames of StaR in it.
+    pub(super) fn frames(&self) -> Vec<&[u8]> {
+        let (mut frames, mut rest) = (Vec::new(), &self.octets[..]);
+        while let Ok(len) = rma_star::wire::frame_len(rest) {
+            let (frame, behind) = rest.split_at(len);
+            frames.push(frame);
+            rest = behind;
+        }
+        frames
+    }
+
+    /// The same way, another payload.
+    pub(super) fn with(&self, octets: Vec<u8>) -> Self {
+        let frame = around(&self.frame, self.port.0, SourcePort::FIRST, &octets);
+        Self { frame, octets, ..*self }
+    }
+
+    /// The same to another port.
+    pub(super) fn to_port(&self, port: Port) -> Self {
+        const UDP_LEN: usize = 8;
+        let mut packet = Self { port, ..self.clone() };
+        let udp = packet.frame.len() - self.octets.len() - UDP_LEN;
+        packet.frame[udp + 2..udp + 4].copy_from_slice(&port.0.to_be_bytes());
+        complete_checksum(&mut packet.frame);
+        packet
+    }
+}
+
+/// The wire, and what came by.
+#[derive(Debug)]
+pub(super) struct Cable {
+    taps: [Tap; 2],
+    /// What hosts have sent, in order, since it was last emptied.
+    pub(super) tape: Vec<Packet>,
+    /// How many packets of the tape may come again behind each one that comes by: all of them each
+    /// time, until there have been so many.
+    pub(super) repeats_left: u64,
+    /// Packets that hosts have sent.
+    pub(super) carried: u64,
+    /// Packets that came again.
+    pub(super) repeated: u64,
+}
+
+impl Cable {
+    pub(super) fn new(namespaces: &Namespaces) -> Self {
+        let _inside = namespaces.middle().enter().expect("the middle namespace");
+        let taps = WIRE_INTERFACES.map(|it| Tap::open(it).expect("a packet socket"));
+        Self { taps, tape: Vec::new(), repeats_left: 0, carried: 0, repeated: 0 }
+    }
+
+    /// Takes over all that hosts have sent.
+    pub(super) fn pump(&mut self) {
+        let mut buffer = [0; 4096];
+        for from in End::BOTH {
+            while let Some(len) = self.taps[from as usize].receive(&mut buffer).expect("a socket") {
+                let frame = &mut buffer[..len];
+                complete_checksum(frame);
+                let toward = from.other();
+                self.send(toward, frame);
+                let packet = [STATELESS_PORT, STATEFUL_PORT].into_iter().find_map(|port| {
+                    let octets = frame[payload(frame, port.0)?].to_vec();
+                    Some(Packet { toward, port, frame: frame.to_vec(), octets })
+                });
+                self.carried += u64::from(packet.is_some());
+                self.tape.extend(packet);
+                let repeats = self.repeats_left.min(self.tape.len() as u64);
+                self.tape[..repeats as usize].iter().for_each(|packet| self.inject(packet));
+                self.repeats_left -= repeats;
+                self.repeated += repeats;
+            }
+        }
+    }
+
+    /// Delivers a packet, whoever made it.
+    pub(super) fn inject(&self, packet: &Packet) {
+        self.send(packet.toward, &packet.frame);
+    }
+
+    fn send(&self, toward: End, frame: &[u8]) {
+        while !self.taps[toward as usize].send(frame).expect("a packet socket") {
+            std::thread::yield_now();
+        }
+    }
+}
