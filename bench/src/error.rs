@@ -4,7 +4,10 @@
 
 use rma_core::executor::{CallError, CallStatus, ExecutorConfigError};
 use rma_lab::LabError;
-use rma_xdp::{HostError, OpStatus, OpType, SubmitError, WaitError};
+use rma_xdp::{
+    HostError, OpStatus, OpType, SubmitError, WaitError,
+    star::{ConnectError, CreateError, PostError, WcStatus, WqeOp},
+};
 
 /// Why a pair could not be opened, or a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +126,9 @@ pub enum PairError {
     /// Sockets to compare with could not be had.
     #[error("kernel sockets to compare with: {0}")]
     Sockets(#[source] std::io::Error),
+    /// Queue pairs do not do what they should.
+    #[error("queue pairs of StaR: {0}")]
+    QueuePairs(#[from] QueuePairError),
     /// A channel does not do what it should.
     #[error("the channel {kind}: {why}")]
     Channel {
@@ -202,4 +208,33 @@ pub(crate) const fn hint(status: OpStatus) -> &'static str {
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
         _ => "the documentation of `OpStatus` in rma-core says what this status means",
     }
+}
+
+/// Why queue pairs do not do what they should.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueuePairError {
+    /// One was not made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// Two were not connected.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A work request was refused.
+    #[error(transparent)]
+    Post(#[from] PostError),
+    /// A work request failed.
+    #[error("a {opcode:?} ended with {status:?}")]
+    Failed {
+        /// What it was.
+        opcode: WqeOp,
+        /// How it ended.
+        status: WcStatus,
+    },
+    /// A connection is not there in time.
+    #[error("a connection is not set up after {patience:?}")]
+    NotReady {
+        /// For how long it was waited for.
+        patience: core::time::Duration,
+    },
 }

@@ -18,6 +18,7 @@ mod goodput;
 mod instructions;
 mod issue;
 mod limit;
+mod queue_pairs;
 mod rate;
 mod reads;
 mod rekey;

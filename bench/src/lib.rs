@@ -43,6 +43,7 @@ pub mod parts;
 pub mod phases;
 pub mod pipelined;
 pub mod plots;
+pub mod queue_pairs;
 pub mod rates;
 pub mod rotation;
 pub mod scale;

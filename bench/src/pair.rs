@@ -12,7 +12,7 @@ use std::{
 use rma_lab::{Lab, Pattern};
 use rma_xdp::{
     DeviceInfo, Grant, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OP_SIZE_MAX, OpType,
-    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion,
+    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, star::StarConfigBuilder,
 };
 
 use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
@@ -69,6 +69,8 @@ pub struct PairConfig {
     pub ipv6: bool,
     /// Both NICs.
     pub nic: NicConfigBuilder,
+    /// What StaR is set to, if both hosts serve it.
+    pub star: Option<StarConfigBuilder>,
 }
 
 /// Bytes of the served region, if nothing else is asked for: more than a cache holds.
@@ -82,6 +84,7 @@ impl Default for PairConfig {
             port: rma_xdp::DEFAULT_PORT,
             ipv6: false,
             nic: NicConfigBuilder::default(),
+            star: None,
         }
     }
 }
@@ -159,12 +162,13 @@ impl Pair {
                 Place::Lab(_) => mode::host(Lab::INTERFACE),
                 Place::LabUdp(_) | Place::Loopback => HostConfig::udp(address),
             };
-            let &PairConfig { port, nic, .. } = config;
+            let &PairConfig { port, nic, star, .. } = config;
             let aead = aead::chosen();
             InlineHost::open(device.with(|it| {
                 it.addresses = vec![address];
                 it.port = port;
                 it.nic = nic;
+                it.star = star;
                 it.aead = aead;
             }))
         };

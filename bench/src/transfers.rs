@@ -86,6 +86,20 @@ impl Transfers {
         &mut self,
         client: &mut Client,
         op_type: OpType,
+        counts: (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Moved, PairError> {
+        self.of_len(client, (op_type, LARGE), counts, interrupt)
+    }
+
+    /// [`Transfers::large`] of `len` bytes each, at most [`LARGE`].
+    ///
+    /// # Errors
+    /// If a transfer fails.
+    pub fn of_len(
+        &mut self,
+        client: &mut Client,
+        (op_type, len): (OpType, u64),
         (count, at_once): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<Moved, PairError> {
@@ -95,7 +109,7 @@ impl Transfers {
             remote_offset: index % PIPELINED * LARGE,
             local: &self.large,
             local_offset: index % PIPELINED * LARGE,
-            len: LARGE,
+            len,
         };
         let start = client.clock.now();
         let (mut submitted, mut done, mut retries, mut looks) = (0, 0, 0, 0_u32);
@@ -120,7 +134,7 @@ impl Transfers {
             }
         }
         let elapsed = client.clock.now().since(start);
-        Ok(Moved { bytes: count * LARGE, elapsed, retries })
+        Ok(Moved { bytes: count * len, elapsed, retries })
     }
 
     /// Reads 64 bytes again and again, `count` times, one after the other; with `beside`, while a

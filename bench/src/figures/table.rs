@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, rate, reads, rekey, scale, simulated, simulator,
+    issue, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     star, turn, useless, writes,
 };
@@ -171,6 +171,25 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: star::flat,
         figures: &[Spec::new("sim_star_flat", "ratio").at_least(0.95).always()],
+    },
+    Benchmark {
+        run: queue_pairs::sends,
+        figures: &[
+            Spec::new("star_send_over_floor", "ratio").at_most(1.5),
+            Spec::new("star_send_back_over_floor", "ratio").at_most(1.8),
+        ],
+    },
+    Benchmark {
+        run: queue_pairs::calls,
+        figures: &[Spec::new("star_rpc_over_rc", "ratio").at_least(0.75)],
+    },
+    Benchmark {
+        run: queue_pairs::writes,
+        figures: &[Spec::new("star_write_over_1rma_write", "ratio").at_least(1.0)],
+    },
+    Benchmark {
+        run: queue_pairs::reads_beside,
+        figures: &[Spec::new("read64_beside_star", "ratio").at_most(1.03)],
     },
     Benchmark {
         run: turn::turn64,

@@ -28,6 +28,10 @@ pub(crate) struct Portals {
     /// Those that were given reports in this turn and whose application may sleep. Empty between
     /// turns.
     given: Vec<u16>,
+    /// Whether an application was given a report in this turn.
+    reported: bool,
+    /// Whether frames had to wait for that in the turn before.
+    went_first: bool,
 }
 
 impl Portals {
@@ -41,6 +45,8 @@ impl Portals {
             first: 0,
             waiting: VecDeque::with_capacity(most),
             given: Vec::with_capacity(most),
+            reported: false,
+            went_first: false,
         }
     }
 
@@ -153,11 +159,20 @@ impl Portals {
         if port.report(report) {
             self.given.push(number as u16);
         }
+        self.reported = true;
         true
     }
 
-    /// Wakes those that were given something.
+    /// Whether an application was given something in this turn, and nothing had to wait for it in
+    /// the turn before.
+    pub(crate) const fn may_go_first(&self) -> bool {
+        self.reported && !self.went_first
+    }
+
+    /// Wakes those that were given something. A turn is over.
     pub(crate) fn wake_sleepers(&mut self) {
+        self.went_first = self.may_go_first();
+        self.reported = false;
         while let Some(number) = self.given.pop() {
             if let Some(port) = self.get_mut(number.into()) {
                 port.wake_sleeper();

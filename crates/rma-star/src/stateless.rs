@@ -66,9 +66,14 @@ pub(crate) struct Stateless {
     batch: Batch,
     answers: Answers,
     filter: ReplayFilter,
-    /// Whether answers are asked first for the next frame to send.
-    answers_first: bool,
+    /// Answers that were sent since the last frame that tells of a post.
+    in_a_row: u8,
 }
+
+/// How many answers are sent before a frame that tells of a post, if both wait. Frames that come
+/// make answers, and posts can wait in their portals: with fewer, answers have no room where as
+/// many frames come as go; with more, who posts waits for longer beside them.
+const ANSWERS_IN_A_ROW: u8 = 4;
 
 /// What a frame of a batch claims, and what it is opened with.
 struct Seen {
@@ -119,7 +124,7 @@ impl Stateless {
             batch: Batch::new(),
             answers: Answers::new(settings.answers as u16, place.secret),
             filter: ReplayFilter::new(entries, config.valid_micros(), place.secret),
-            answers_first: true,
+            in_a_row: 0,
         }
     }
 
@@ -396,18 +401,24 @@ impl Stateless {
         out: &mut TxFrame<'_>,
         is_other: impl Fn(u16, u32) -> bool,
     ) -> bool {
-        for answers in [self.answers_first, !self.answers_first] {
+        let answers_first = self.in_a_row < ANSWERS_IN_A_ROW;
+        for answers in [answers_first, !answers_first] {
             let is_written = if answers {
                 self.answers.write_next(host, sealer, now, out)
             } else {
                 announce::write_next(host, sealer, now, out, &is_other)
             };
             if is_written {
-                self.answers_first = !answers;
+                self.in_a_row = if answers { self.in_a_row.saturating_add(1) } else { 0 };
                 return true;
             }
         }
         false
+    }
+
+    /// Whether answers can wait for more: there are no more than one batch of frames makes.
+    pub(crate) const fn has_few_answers(&self) -> bool {
+        self.answers.len() <= BATCH
     }
 }
 

@@ -2,8 +2,9 @@
 //! fixed size (ours; the paper's NIC has a queue of send events).
 //!
 //! An answer keeps the key of what it answers, and all that is needed to write it. Hosts take
-//! turns, and none has more than an eighth of the table: or one that asks for much would have all
-//! others' frames dropped (P13). GDAs, whose frames are long, leave a quarter of it to the others.
+//! turns, and none gets more than half of what is free, but for an eighth of the table: or one that
+//! asks for much would have all others' frames dropped (P13). GDAs, whose frames are long, leave a
+//! quarter of it to the others.
 //!
 //! What a GD asks for is read when its answer is written, and whether it may be is looked at again
 //! then: it waited for its turn, and a connection that was closed meanwhile is closed.
@@ -154,9 +155,11 @@ impl Answers {
     /// Whether an answer to `f` has room.
     pub(super) fn has_room(&self, f: HostAddr, what: &What) -> bool {
         let capacity = self.entries.len();
+        // A burst of a host that is alone has room, and hosts that come later find some.
+        let share = capacity.div_ceil(8).max((capacity - self.len()) / 2);
         let is_gda = matches!(what, What::Chunk { is_gd: true, .. });
         !self.free.is_empty()
-            && self.queue.bucket_len(self.secret.bucket_of(f)) < capacity.div_ceil(8)
+            && self.queue.bucket_len(self.secret.bucket_of(f)) < share
             && (!is_gda || self.gdas < capacity - capacity / 4)
     }
 
