@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use rma_core::{time::Instant, watch::Watch};
+use rma_core::{backend::BATCH, time::Instant, watch::Watch};
 
 use crate::{
     names::Qpn,
@@ -138,9 +138,18 @@ impl Portals {
         Some(number)
     }
 
-    /// How many portals wait for a frame.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// Whether a portal waits for a frame.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// About how many frames the portals that wait for one have posts for: 0 only if none waits.
+    /// As many as they have lines, so that what can be sealed together is, and shares packets: the
+    /// paper's RPC over 64 connections makes 1.4 times the calls.
+    pub(crate) fn frames_waiting(&self) -> usize {
+        let first = self.waiting.iter().take(BATCH).filter_map(|&number| self.get(number.into()));
+        let lines = first.map(|port| port.posts_waiting().min(BATCH));
+        lines.sum::<usize>().max(self.waiting.len())
     }
 
     /// Whether no portal has a post. Looks at the applications' memory.

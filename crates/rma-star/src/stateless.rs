@@ -387,7 +387,7 @@ impl Stateless {
 
     /// About how many frames there are to send.
     pub(crate) fn frames_waiting(&self, portals: &Portals) -> usize {
-        self.answers.len() + portals.waiting()
+        self.answers.len() + portals.frames_waiting()
     }
 
     /// Writes the next frame, to be sealed. Returns whether there was one. Answers and what

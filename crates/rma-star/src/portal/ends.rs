@@ -243,6 +243,13 @@ impl StarPort {
         self.head = None;
     }
 
+    /// How many lines of posts there are, that with inline data is two. Looks at the other side's
+    /// memory.
+    #[inline]
+    pub(crate) fn posts_waiting(&self) -> usize {
+        usize::from(self.head.is_some()) + self.posts.len()
+    }
+
     /// Whether there is no post. Looks at the other side's memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {

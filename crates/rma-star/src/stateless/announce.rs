@@ -54,7 +54,7 @@ pub(super) fn write_next(
     out: &mut TxFrame<'_>,
     is_other: impl Fn(u16, u32) -> bool,
 ) -> bool {
-    while host.portals.waiting() > 0 {
+    while host.portals.has_waiting() {
         if !sealer.can_seal() {
             host.counters.count(Event::SealRefused);
             return false;
