@@ -434,6 +434,14 @@ impl Verbs {
         }
     }
 
+    /// Ends all queue pairs, for an application that goes and leaves its completions behind.
+    pub fn close_all(&mut self, now: Instant) {
+        for index in 0..self.rows.len() as u32 {
+            let nonce = self.rows[index as usize].nonce;
+            self.close(now, Qp { index, nonce });
+        }
+    }
+
     /// How many connections the host's other portals are the stateful side of: for the negotiation
     /// of roles. None, unless this is told.
     pub const fn note_stateful_elsewhere(&mut self, connections: u32) {

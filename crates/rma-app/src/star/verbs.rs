@@ -69,6 +69,14 @@ pub struct StarVerbs {
     clock: TscClock,
 }
 
+impl Drop for StarVerbs {
+    /// Its host takes the portal back when it is asked for something next; peers hear of the end
+    /// before that.
+    fn drop(&mut self) {
+        self.verbs.close_all(self.clock.now());
+    }
+}
+
 impl StarVerbs {
     /// Puts it together, for the maker of the portal. Applications get theirs from a host.
     #[must_use]
