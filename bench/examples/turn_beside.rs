@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use rma_bench::turn::{Keys, profile_of};
+use rma_bench::turn::{Company, Keys, profile_of};
 use rma_core::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
@@ -24,8 +24,8 @@ struct Idle {
     addresses: LocalAddresses,
 }
 
-impl From<LocalAddresses> for Idle {
-    fn from(addresses: LocalAddresses) -> Self {
+impl Company for Idle {
+    fn at(&addresses: &LocalAddresses) -> Self {
         Self { addresses }
     }
 }

@@ -27,6 +27,7 @@ mod simulated;
 mod simulator;
 mod spec;
 mod star;
+mod stations;
 mod table;
 mod turn;
 mod useless;

@@ -1,9 +1,9 @@
 //! How many instructions the turns of a READ are, and what a receiver does for a message: counts
 //! that no machine's speed and no other program changes.
 //!
-//! valgrind counts them in the examples `turn`, `turn_beside` and `receive`, which are to lie where
-//! cargo puts them: beside this program. What it counts depends on the compiler, hardly on the
-//! processor, as it emulates one of its own.
+//! valgrind counts them in the examples `turn`, `turn_beside`, `receive` and `star`, which are to
+//! lie where cargo puts them: beside this program. What it counts depends on the compiler, hardly
+//! on the processor, as it emulates one of its own.
 
 use std::{
     fs, io,
@@ -73,6 +73,22 @@ pub fn of_a_message(zeroing: bool, size: u32) -> io::Result<Option<f64>> {
     let (size, batches) = (size.to_string(), BATCHES.to_string());
     let count = counted(&example, "*receiver_look*", &[ring, &size, &batches])?;
     Ok(Some(count as f64 / (BATCHES * BATCH) as f64))
+}
+
+/// Calls of StaR that are counted.
+const CALLS: u64 = 2000;
+
+/// Counts what the engine of a stateless side of StaR does for a call, one after the other, each on
+/// any of so many connections. `None` if this machine has no valgrind, or the example was not
+/// built.
+///
+/// # Errors
+/// If they are there and do not do what they should.
+pub fn of_a_star_call(connections: u32) -> io::Result<Option<f64>> {
+    let Some(example) = example("star")? else { return Ok(None) };
+    let args = ["calls", &connections.to_string(), &CALLS.to_string()];
+    let count = counted(&example, "*stateless_turn*", &args)?;
+    Ok(Some(count as f64 / CALLS as f64))
 }
 
 /// Where an example is, if it was built, and valgrind can run it.

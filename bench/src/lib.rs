@@ -6,6 +6,7 @@
 #![deny(clippy::print_stdout)]
 
 pub mod aead;
+pub mod allocator;
 pub mod alone;
 pub mod amount;
 pub mod atomic_lat;
@@ -34,6 +35,7 @@ pub mod latency;
 pub mod lone;
 pub mod machine;
 pub mod measure;
+mod memory;
 pub mod mode;
 pub mod model;
 pub mod one_way;
@@ -52,6 +54,7 @@ pub mod serve;
 pub mod settle;
 pub mod simulated;
 pub mod star;
+pub mod stations;
 mod svg;
 pub mod timeline;
 pub mod transfers;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 use rma_bench::{
+    allocator::Counting,
     atomic_lat::{self, AtomicLatArgs},
     crypto::{self, CryptoArgs},
     curve::{self, CurveArgs},
@@ -90,6 +91,10 @@ enum Command {
     /// simulation.
     DeadWriter,
 }
+
+/// Figures of memory need it; what it adds to a call is an addition.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
 const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;

@@ -34,8 +34,9 @@ use rma_core::{
 use rma_crypto::{JobKey, OpenJob, SealJob, Text};
 use rma_xdp::{Region, TscClock};
 
-use crate::turn::{
-    BATCH, Memory, PID, REGION_LEN, SIZE, Wire, addresses, engine, initiator_turn, responder_turn,
+use crate::{
+    memory::{Memory, Wire},
+    turn::{BATCH, PID, REGION_LEN, SIZE, addresses, engine, initiator_turn, responder_turn},
 };
 
 /// Batches of one thing, and then of many, in each round.
@@ -71,7 +72,7 @@ fn in_turns(rounds: usize, mut sample: impl FnMut(usize) -> f64) -> OneAndMany {
     OneAndMany { one, many, ratio: median(&mut ratios) }
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -126,10 +127,16 @@ pub fn initiators(aead: &'static dyn AeadProvider, count: usize, rounds: usize) 
 }
 
 /// Numbers in no order, the same in each run.
-struct Random(u64);
+pub(crate) struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -221,7 +228,7 @@ impl Ends {
         };
         let _quiet = (1..portals).map(|slot| serve(slot - 1..slot)).collect();
         let portal = serve(portals - 1..portals - 1 + BATCH as u16);
-        let random = Random(0x9e37_79b9_7f4a_7c15);
+        let random = Random::default();
         Self { initiator, responder, portal, _quiet, grants, sink, random }
     }
 

@@ -1,14 +1,19 @@
 //! `rma-bench star`: figures 1, 10 and 11 of the StaR paper, from the cost model of
-//! [`rma_sim::star::model`], which is no measurement of the shipped service.
+//! [`rma_sim::star::model`], which is no measurement of the shipped service, and figure 12, which
+//! is measured on shipped engines (`security`).
 //!
 //! With `--figure` one of them as a table over connections, and as a plot. Without, all at 400
 //! connections: calls a second and the use of the link side by side; the paper's numbers, ours and
 //! what they say of each other; each parameter swept; each way to have fewer frames alone.
 
 mod report;
+mod security;
 mod sweeps;
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use rma_sim::star::model::{
@@ -34,7 +39,7 @@ pub struct StarArgs {
     /// Write the plot to this file, as SVG.
     #[arg(long, value_name = "FILE", requires = "figure")]
     pub svg: Option<PathBuf>,
-    /// Frames of our sizes, not of the paper's.
+    /// Frames of our sizes, not of the paper's. What is measured has no others.
     #[arg(long)]
     pub our_frames: bool,
 }
@@ -57,6 +62,9 @@ pub enum Figure {
     /// The latency of a call of machine learning.
     #[value(name = "11b")]
     MlLatency,
+    /// Calls a second of RPC, with and without what secures it. Measured, not modelled.
+    #[value(name = "12")]
+    Security,
 }
 
 /// Why a figure was not shown.
@@ -87,6 +95,11 @@ const CONNECTIONS_OF_FIGURE_1: [u32; 12] =
 /// # Errors
 /// If the plot cannot be made or written.
 pub fn run(args: &StarArgs, interrupt: &Interrupt) -> Result<(), StarError> {
+    if args.figure == Some(Figure::Security) {
+        let (at, series) = security::print(interrupt);
+        let (title, unit, _) = Figure::Security.words();
+        return args.svg.as_deref().map_or(Ok(()), |path| save(path, (title, unit), &at, &series));
+    }
     let wire = if args.our_frames { Wire::OURS } else { Wire::PAPER };
     let setting = Setting { wire, ..Setting::default() };
     let words = if args.our_frames { "our frames" } else { "the paper's frames" };
@@ -110,6 +123,9 @@ impl Figure {
             Self::RpcCalls => ("RPC (figure 10a)", "M calls/s", CALLS),
             Self::MlCalls => ("Machine learning (figure 10b)", "M calls/s", CALLS),
             Self::RpcLatency => ("A call of RPC (figure 11a)", "us", |it| it.latency_us),
+            Self::Security => {
+                ("RPC with and without security (figure 12)", "calls/s", |it| it.calls_per_s)
+            }
             Self::MlLatency => ("A call of ML (figure 11b)", "us", |it| it.latency_us),
         }
     }
@@ -117,7 +133,7 @@ impl Figure {
     const fn workload(self) -> Workload {
         match self {
             Self::Reads => Workload::Read,
-            Self::RpcCalls | Self::RpcLatency => Workload::Rpc,
+            Self::RpcCalls | Self::RpcLatency | Self::Security => Workload::Rpc,
             Self::MlCalls | Self::MlLatency => Workload::Ml,
         }
     }
@@ -171,11 +187,14 @@ fn draw(
         line!("| {name} | {} |", cells.join(" | "));
         series.push(Series { name: name.to_owned(), values });
     }
-    if let Some(path) = &args.svg {
-        let svg = svg::draw((title, unit), &Axes::connections(&at), &series);
-        fs::write(path, svg.map_err(StarError::Draw)?)
-            .map_err(|error| StarError::Svg { path: path.clone(), error })?;
-        line!("\nwritten to {}", path.display());
-    }
+    args.svg.as_deref().map_or(Ok(()), |path| save(path, (title, unit), &at, &series))
+}
+
+/// Writes a plot over connections, with its title and unit.
+fn save(path: &Path, titles: (&str, &str), at: &[u32], series: &[Series]) -> Result<(), StarError> {
+    let svg = svg::draw(titles, &Axes::connections(at), series);
+    fs::write(path, svg.map_err(StarError::Draw)?)
+        .map_err(|error| StarError::Svg { path: path.to_owned(), error })?;
+    line!("\nwritten to {}", path.display());
     Ok(())
 }

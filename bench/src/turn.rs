@@ -13,23 +13,24 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use arrayvec::ArrayVec;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    backend::{BATCH as SIDE_BY_SIDE, Backend, RxPacket, Transmit, TxFrame},
+    backend::BATCH as SIDE_BY_SIDE,
     crypto::{AeadProvider, Direction, EngineId, Iv, KeyBinding, RegionKey, RegionKeySchedule},
     engine::Engine,
     grant::Grant,
     limits::TAG_LEN,
     nic::{Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry},
     one_rma::OneRma,
-    op::{ClassOfService, OpStatus, OpType},
-    port::Port,
+    op::{OpStatus, OpType},
     portal::{CommandPortal, PortalConfig, portal},
     region::{NicTag, Permissions, RegisteredRegion},
     service::{Both, Service},
-    time::{Clock, Instant},
+    time::Clock,
     wire::read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
 };
 use rma_crypto::{DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, SealJob, Text};
 use rma_xdp::{Region, TscClock};
+
+use crate::memory::{FRAME_LEN, Memory, Wire};
 
 /// Reads under way at once: those of one batch.
 pub const BATCH: usize = 32;
@@ -43,9 +44,6 @@ pub(crate) const REGION_LEN: usize = 4096;
 /// Regions with keys of their own, where every read is to come under another key than those before
 /// it. Not a multiple of a batch, so that no command slot sees the same one again soon.
 const REGIONS: usize = 75;
-
-/// The largest frame: what an MTU of 1500 leaves.
-const FRAME_LEN: usize = 1472;
 
 pub(crate) const PID: Pid = Pid(7);
 
@@ -164,111 +162,6 @@ pub fn profile_of<S: WithOneRma>(
     engines.check();
 }
 
-/// A frame on its way.
-#[repr(align(64))]
-struct Frame {
-    transmit: Transmit,
-    bytes: [u8; FRAME_LEN],
-}
-
-/// One direction of the wire: buffers that are used again and again. Those from `first` to `end`
-/// hold frames.
-pub(crate) struct Wire {
-    frames: Box<[Frame]>,
-    first: usize,
-    end: usize,
-}
-
-impl Wire {
-    pub(crate) fn new() -> Rc<RefCell<Self>> {
-        let nobody = HostAddr::from_octets([0; 16]);
-        let class = ClassOfService::Throughput;
-        let transmit = Transmit::new([nobody; 2], Port::ONE_RMA, class, 0);
-        let frames = (0..2 * BATCH).map(|_| Frame { transmit, bytes: [0; FRAME_LEN] }).collect();
-        Rc::new(RefCell::new(Self { frames, first: 0, end: 0 }))
-    }
-
-    /// Puts a frame from `source` behind those that are on their way, as long as `write` makes it.
-    pub(crate) fn put(
-        &mut self,
-        [source, destination]: [HostAddr; 2],
-        write: impl FnOnce(&mut [u8]) -> usize,
-    ) {
-        let Frame { transmit, bytes } = &mut self.frames[self.end];
-        let len = write(bytes);
-        *transmit = Transmit { source, destination, len, ..*transmit };
-        self.end += 1;
-    }
-
-    /// Takes the frames out that are on their way, and tells where each goes.
-    pub(crate) fn drain(&mut self, mut on_frame: impl FnMut(HostAddr, &mut [u8])) {
-        for Frame { transmit, bytes } in &mut self.frames[self.first..self.end] {
-            on_frame(transmit.destination, &mut bytes[..transmit.len]);
-        }
-        (self.first, self.end) = (0, 0);
-    }
-}
-
-/// One end of the wire.
-pub(crate) struct Memory {
-    pub(crate) inbound: Rc<RefCell<Wire>>,
-    pub(crate) outbound: Rc<RefCell<Wire>>,
-}
-
-impl Backend for Memory {
-    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let wire = &mut *self.inbound.borrow_mut();
-        let count = (wire.end - wire.first).min(max);
-        for frames in wire.frames[wire.first..][..count].chunks_mut(SIDE_BY_SIDE) {
-            let mut received: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
-            for Frame { transmit, bytes } in frames {
-                received.push(RxPacket {
-                    source_port: transmit.source_port,
-                    source: transmit.source,
-                    destination: transmit.destination,
-                    port: transmit.port,
-                    reply_len_max: FRAME_LEN,
-                    link: None,
-                    bytes: &mut bytes[..transmit.len],
-                });
-            }
-            on_packets(&mut received);
-        }
-        wire.first += count;
-        if wire.first == wire.end {
-            (wire.first, wire.end) = (0, 0);
-        }
-        count
-    }
-
-    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let wire = &mut *self.outbound.borrow_mut();
-        let end = wire.frames.len().min(wire.end + max);
-        let mut sent = 0;
-        for group in wire.frames[wire.end..end].chunks_mut(SIDE_BY_SIDE) {
-            let offered = group.len();
-            let mut frames: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
-            let mut transmits: ArrayVec<_, SIDE_BY_SIDE> = ArrayVec::new();
-            for Frame { transmit, bytes } in group {
-                frames.push(TxFrame::new(bytes));
-                transmits.push(transmit);
-            }
-            let filled = fill(&mut frames);
-            for (transmit, frame) in transmits.iter_mut().zip(&frames[..filled]) {
-                **transmit = frame.transmit.expect("a frame for the other engine");
-            }
-            sent += filled;
-            if filled < offered {
-                break;
-            }
-        }
-        wire.end += sent;
-        sent
-    }
-
-    fn flush(&mut self, _: Instant) {}
-}
-
 pub(crate) fn addresses() -> [HostAddr; 2] {
     [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]
 }
@@ -292,10 +185,16 @@ impl WithOneRma for OneRma {
     }
 }
 
-impl<B: Service + From<LocalAddresses>> WithOneRma for Both<OneRma, B> {
+/// A service that is beside 1RMA on an engine.
+pub trait Company: Service {
+    /// The service of a host with these addresses.
+    fn at(addresses: &LocalAddresses) -> Self;
+}
+
+impl<B: Company> WithOneRma for Both<OneRma, B> {
     fn with(one_rma: OneRma) -> Self {
-        let addresses = *one_rma.addresses();
-        Self::new(one_rma, B::from(addresses))
+        let company = B::at(one_rma.addresses());
+        Self::new(one_rma, company)
     }
 
     fn one_rma(&mut self) -> &mut OneRma {
@@ -341,7 +240,16 @@ pub(crate) struct Engines<S = OneRma> {
 
 impl<S: WithOneRma> Engines<S> {
     pub(crate) fn new(aead: &'static dyn AeadProvider, which: Keys, clock: TscClock) -> Self {
-        let (there, back) = (Wire::new(), Wire::new());
+        Self::joined_by([Wire::new(), Wire::new()], aead, which, clock)
+    }
+
+    /// Engines that are joined by these wires: there, and back.
+    pub(crate) fn joined_by(
+        [there, back]: [Rc<RefCell<Wire>>; 2],
+        aead: &'static dyn AeadProvider,
+        which: Keys,
+        clock: TscClock,
+    ) -> Self {
         let ends = [
             Memory { inbound: Rc::clone(&back), outbound: Rc::clone(&there) },
             Memory { inbound: there, outbound: back },
@@ -411,6 +319,26 @@ impl<S: WithOneRma> Engines<S> {
 
     /// As many reads at once, at most a batch: nanoseconds at the initiator, and at the responder.
     pub(crate) fn reads(&mut self, count: usize, clock: &TscClock) -> [u64; 2] {
+        self.issue(count);
+        let issued = clock.now();
+        initiator_turn(&mut self.initiator);
+        let requested = clock.now();
+        responder_turn(&mut self.responder);
+        let answered = clock.now();
+        initiator_turn(&mut self.initiator);
+        let landed = clock.now();
+        assert_eq!(self.poll(), count, "two turns are enough");
+        let initiator = requested.nanos_since(issued) + landed.nanos_since(answered);
+        [initiator, answered.nanos_since(requested)]
+    }
+
+    /// The engines: the initiator's, and the responder's.
+    pub(crate) const fn ends(&mut self) -> [&mut Engine<Memory, TscClock, S>; 2] {
+        [&mut self.initiator, &mut self.responder]
+    }
+
+    /// Issues as many reads.
+    pub(crate) fn issue(&mut self, count: usize) {
         for _ in 0..count {
             let grant = &self.grants[self.reads % self.grants.len()];
             // Wherever a read comes from, that is where it lands.
@@ -419,19 +347,16 @@ impl<S: WithOneRma> Engines<S> {
             issued.expect("as many as there are slots");
             self.reads += 1;
         }
-        let issued = clock.now();
-        initiator_turn(&mut self.initiator);
-        let requested = clock.now();
-        responder_turn(&mut self.responder);
-        let answered = clock.now();
-        initiator_turn(&mut self.initiator);
-        let landed = clock.now();
-        for _ in 0..count {
-            let status = self.portal.poll().map(|completion| completion.status);
-            assert_eq!(status, Some(OpStatus::Ok), "two turns are enough");
+    }
+
+    /// How many reads have completed since this was asked last.
+    pub(crate) fn poll(&mut self) -> usize {
+        let mut completed = 0;
+        while let Some(completion) = self.portal.poll() {
+            assert_eq!(completion.status, OpStatus::Ok, "memory loses nothing");
+            completed += 1;
         }
-        let initiator = requested.nanos_since(issued) + landed.nanos_since(answered);
-        [initiator, answered.nanos_since(requested)]
+        completed
     }
 
     /// Whether everything that was read has landed.

@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     if !options.list {
         // What valgrind counts the instructions of lies beside the program then.
         requirements::to_count_instructions()?;
-        for example in ["turn", "turn_beside", "receive"] {
+        for example in ["turn", "turn_beside", "receive", "star"] {
             Cargo::new(&["build"]).args(of).args(["--example", example]).run()?;
         }
     }

@@ -7,11 +7,14 @@ use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
     issue, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
-    star, turn, useless, writes,
+    star, stations, turn, useless, writes,
 };
 
 /// What counting instructions needs.
-const VALGRIND: &str = "valgrind, x86-64, and the example `turn` beside this program";
+const VALGRIND: &str = "valgrind, x86-64, and the examples of rma-bench beside this program";
+
+/// What counting bytes needs.
+const COUNTING: &str = "the allocator of rma-bench, which counts";
 
 /// What figures over `ring` need.
 const PEERS: &str = "the feature `peers` of rma-bench";
@@ -190,6 +193,44 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: queue_pairs::reads_beside,
         figures: &[Spec::new("read64_beside_star", "ratio").at_most(1.03)],
+    },
+    Benchmark {
+        run: stations::memory,
+        figures: &[
+            Spec::new("star_memory_flat", "B").at_most(0.0).always().needs(COUNTING),
+            Spec::new("star_engine_bytes_per_connection", "B")
+                .at_most(0.0)
+                .always()
+                .needs(COUNTING),
+            Spec::new("star_library_bytes_per_qp", "B").at_most(128.0).always().needs(COUNTING),
+            Spec::new("star_library_bytes_per_wr", "B").at_most(64.0).always().needs(COUNTING),
+        ],
+    },
+    Benchmark {
+        run: stations::instructions,
+        figures: &[Spec::new("star_instructions_flat", "ratio")
+            .at_most(1.01)
+            .always()
+            .needs(VALGRIND)],
+    },
+    Benchmark {
+        run: stations::time,
+        figures: &[Spec::new("star_time_flat", "ratio").at_most(1.05)],
+    },
+    Benchmark {
+        run: stations::turn,
+        figures: &[Spec::new("star_turn_over_aead", "ratio").at_most(2.0)],
+    },
+    Benchmark {
+        run: stations::security,
+        figures: &[
+            Spec::new("star_whitelist_cost", "share").at_most(0.02),
+            Spec::new("star_auth_cost", "share"),
+        ],
+    },
+    Benchmark {
+        run: stations::share,
+        figures: &[Spec::new("star_share_min", "share").at_least(0.4)],
     },
     Benchmark {
         run: turn::turn64,

@@ -93,6 +93,8 @@ pub(crate) struct Stateful {
     registry: Registry,
     /// What peers are answered that are stateful as well.
     replies: Replies,
+    /// Whether the registry is asked for what is sent: see [`Stateful::forgo_whitelist`].
+    has_whitelist: bool,
     /// Connections that have frames to send.
     ready: IndexList,
     ready_links: Links,
@@ -128,6 +130,7 @@ impl Stateful {
             frame_links: Links::new(frames),
             registry: Registry::new(connections),
             replies: Replies::new(settings.answers as usize),
+            has_whitelist: true,
             ready: IndexList::new(),
             ready_links: Links::new(connections),
             watched: IndexList::new(),
@@ -152,6 +155,12 @@ impl Stateful {
             + self.frames.capacity() * of_frame
             + self.registry.capacity() * Registry::ENTRY_LEN
             + self.replies.capacity() * Replies::ENTRY_LEN
+    }
+
+    /// From now on no rule is looked for. What has none is sealed under a key that no stateless
+    /// side knows: only one that authenticates nothing takes it.
+    pub(crate) const fn forgo_whitelist(&mut self) {
+        self.has_whitelist = false;
     }
 
     fn find(&self, portal: u16, qp: u32) -> Option<u16> {

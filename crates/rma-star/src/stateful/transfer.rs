@@ -105,15 +105,15 @@ impl Stateful {
     }
 
     /// The key of the registry for an op of this host, or that of its half in RC; of no meaning for
-    /// others. `None` if it is
-    /// not known yet, or it is known that there is none.
+    /// others. `None` if it is not known yet, or it is known that there is none.
     fn key_of(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) -> Option<FrameKey> {
         let work = &self.works[row];
         let is_one_sided = matches!(work.op, WqeOp::Read | WqeOp::Write);
         if self.is_rc(at) {
             return Some(self.connections.at(at).key);
         }
-        if work.owner == Side::Stateless || !is_one_sided || work.len == 0 {
+        let needs_rule = work.owner == Side::Stateful && is_one_sided && work.len > 0;
+        if !needs_rule || !self.has_whitelist {
             return Some(FrameKey::RESERVED);
         }
         let connection = self.connections.at_mut(at);

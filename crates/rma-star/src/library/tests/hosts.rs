@@ -257,6 +257,22 @@ fn all_ops_work_both_ways_and_bytes_arrive() {
     }
 }
 
+/// S5: the whitelist of the stateful side protects nobody; the stateless side's keys do.
+#[test]
+fn without_a_whitelist_nothing_lands_that_the_stateless_side_has_not_allowed() {
+    let mut world = World::new(Role::Stateful, 0, 0);
+    world.ends[0].star.forgo_whitelist();
+    let (mr, there) = (world.ends[0].mr.clone(), world.ends[1].remote(20_000));
+    world.ends[0].fill(0, b"to be refused");
+    world.send(0, |mr| SendWr::write(1, mr.slice(0, 13), there), &mr);
+    world.run(Duration::from_secs(60));
+    let [(1, status, ..)] = world.done(0)[..] else { panic!("it completes") };
+    assert_ne!(status, Success);
+    assert_eq!(world.ends[1].bytes(20_000, 13), [0; 13]);
+    let refused = world.ends[1].star.counters().drops(crate::counters::Drop::Unauthenticated);
+    assert!(refused > 0, "{refused}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// S3: a SEND that is OK has given one RECV with its bytes, in order.
