@@ -9,7 +9,8 @@ use core::{
 
 use rma_lab::{Lab, LabConfig, udp_port_is_unused};
 use rma_xdp::{
-    CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing, xdp::Mode,
+    CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing,
+    star::StarConfigBuilder, xdp::Mode,
 };
 
 /// How the two hosts are opened.
@@ -27,6 +28,8 @@ pub struct Setup {
     pub client_mode: Option<Mode>,
     /// Both NICs.
     pub nic: NicConfigBuilder,
+    /// What StaR of both is set to, if they serve it.
+    pub star: Option<StarConfigBuilder>,
 }
 
 impl Default for Setup {
@@ -38,6 +41,7 @@ impl Default for Setup {
             mode: Mode::Native,
             client_mode: None,
             nic: NicConfigBuilder::default(),
+            star: None,
         }
     }
 }
@@ -70,6 +74,7 @@ impl Setup {
             it.port = rma_xdp::DEFAULT_PORT;
             it.pid = pid;
             it.nic = nic;
+            it.star = self.star;
         })
     }
 }
@@ -103,6 +108,15 @@ fn patient(nic: NicConfigBuilder) -> NicConfigBuilder {
     }
     let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
     nic.with(|it| it.timing = timing)
+}
+
+/// StaR that no stall of a busy machine ends connections of, and that soon asks quiet peers whether
+/// they are there.
+pub fn star() -> StarConfigBuilder {
+    StarConfigBuilder::default().with(|it| {
+        it.retries = 6;
+        it.probe_interval = Duration::from_millis(300);
+    })
 }
 
 /// Two addresses on loopback and a port that no other test has, whichever process it runs in.
@@ -161,14 +175,18 @@ impl Hosts {
     /// If they cannot be opened.
     #[must_use]
     pub fn over_udp_counting(nic: NicConfigBuilder, counter: &CounterConfig) -> Self {
+        Self::over_udp_as(nic, |it| it.counter = counter.clone())
+    }
+
+    /// Two hosts over UDP on loopback, each with `change` made to its configuration.
+    fn over_udp_as(nic: NicConfigBuilder, change: impl Fn(&mut HostConfig)) -> Self {
         let Loopback { addresses: [client_addr, server_addr], port } = Loopback::unused();
         let open = |addr: HostAddr, pid| {
-            let counter = counter.clone();
             let config = HostConfig::udp(addr).with(|it| {
                 it.port = port;
                 it.pid = pid;
                 it.nic = patient(nic);
-                it.counter = counter;
+                change(it);
             });
             Host::open(config).expect("UDP sockets on loopback")
         };
@@ -180,6 +198,19 @@ impl Hosts {
             port,
             lab: None,
         }
+    }
+
+    /// Two hosts over UDP on loopback that serve StaR too. Needs no privileges.
+    ///
+    /// # Panics
+    /// If they cannot be opened.
+    #[must_use]
+    pub fn over_udp_with_star(nic: NicConfigBuilder) -> Self {
+        let ports = [(); 2].map(|()| Loopback::unused().port);
+        Self::over_udp_as(nic, |it| {
+            it.star = Some(star());
+            [it.stateless_port, it.stateful_port] = ports;
+        })
     }
 
     /// Two hosts in two namespaces. Needs root.

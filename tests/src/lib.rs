@@ -9,3 +9,4 @@ pub mod messages;
 pub mod replays;
 pub mod scenario;
 pub mod services;
+pub mod star;

@@ -14,6 +14,7 @@ use rma_core::port::Port;
 use rma_tests::{
     hosts::{Hosts, Loopback},
     scenario, services,
+    star::everything_of_star,
 };
 use rma_xdp::{
     Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
@@ -23,6 +24,26 @@ use rma_xdp::{
 #[test]
 fn everything_holds_over_udp() {
     scenario::everything(&mut Hosts::over_udp(NicConfigBuilder::default()));
+}
+
+#[test]
+fn everything_of_star_holds_over_udp() {
+    let hosts = Hosts::over_udp_with_star(NicConfigBuilder::default());
+    everything_of_star([&hosts.client, hosts.server()]);
+}
+
+#[test]
+fn everything_of_star_holds_within_one_host_over_ipv6() {
+    let open = || {
+        let ports = [(); 3].map(|()| Loopback::unused().port);
+        Host::open(HostConfig::udp(std::net::Ipv6Addr::LOCALHOST).with(|it| {
+            it.star = Some(rma_tests::hosts::star());
+            [it.port, it.stateless_port, it.stateful_port] = ports;
+        }))
+    };
+    // There is one such address, for all processes of this machine.
+    let host = (0..99).find_map(|_| open().ok()).unwrap_or_else(|| open().unwrap());
+    everything_of_star([&host, &host]);
 }
 
 #[test]

@@ -13,8 +13,9 @@ mod stale_grants;
 use rma_core::port::Port;
 use rma_lab::{Lab, LabConfig};
 use rma_tests::{
-    hosts::{Hosts, Setup},
+    hosts::{self, Hosts, Setup},
     scenario, services,
+    star::everything_of_star,
 };
 use rma_xdp::{
     HostAddr,
@@ -75,6 +76,29 @@ fn a_udp_host_reads_from_an_xdp_host() {
 #[ignore = "needs root: cargo xtask test"]
 fn an_xdp_host_reads_from_a_udp_host() {
     run_in_both_modes(&Setup { udp: (false, true), ipv6: true, ..Setup::default() });
+}
+
+fn run_star(setup: &Setup) {
+    let hosts = Hosts::in_lab(&Setup { star: Some(hosts::star()), ..setup.clone() });
+    everything_of_star([&hosts.client, hosts.server()]);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_of_star_holds_in_native_mode() {
+    run_star(&Setup::default());
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_of_star_holds_in_generic_mode_over_ipv6() {
+    run_star(&Setup { mode: Mode::Generic, ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_of_star_holds_between_a_udp_host_and_an_xdp_host() {
+    run_star(&Setup { udp: (true, false), ..Setup::default() });
 }
 
 /// Generic XDP sees what the kernel would cut apart only later: several frames as one.
