@@ -225,7 +225,7 @@ fn message(one: &mut End<'_>, other: &mut End<'_>, place: u64, kind: Kind) {
     let mr = one.mr.clone();
     let wr = of_kind(SendWr::send(1, mr.slice(one.half() + place, len)), kind);
     // The RECV is there before the message or comes after it, and is as long or longer.
-    if place % 2 == 0 {
+    if place.is_multiple_of(2) {
         other.post_recv(7, place, len);
         one.post_send(&wr);
     } else {
