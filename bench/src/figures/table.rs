@@ -221,13 +221,7 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         run: stations::turn,
         figures: &[Spec::new("star_turn_over_aead", "ratio").at_most(2.0)],
     },
-    Benchmark {
-        run: stations::security,
-        figures: &[
-            Spec::new("star_whitelist_cost", "share").at_most(0.02),
-            Spec::new("star_auth_cost", "share"),
-        ],
-    },
+    Benchmark { run: stations::security, figures: &[Spec::new("star_auth_cost", "share")] },
     Benchmark {
         run: stations::share,
         figures: &[Spec::new("star_share_min", "share").at_least(0.4)],
