@@ -56,6 +56,10 @@ const VECTORS_NEED: &str = "import cryptography";
 /// that.
 const SWARM: &str = "100000";
 
+/// The README's examples that run in one process.
+const EXAMPLES: [&str; 8] =
+    ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc", "broadcast", "star_rpc"];
+
 /// Runs it all, and ends with what could not be run.
 pub(crate) fn run() -> Result<(), Error> {
     let mut not_run = NotRun::default();
@@ -104,7 +108,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     Cargo::new(&swarm).variable("RMA_SIM_SEEDS", SWARM).run()?;
 
     println!("\n== the README's examples ==");
-    for example in ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc", "broadcast"] {
+    for example in EXAMPLES {
         Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
     }
     println!("\n== a program that depends on the host without AF_XDP ==");
