@@ -33,8 +33,8 @@ local TYPES = {
     [12] = { "settlement", 32, 8, { { "verdict", 28, 2 }, { "reserved", 30, 2 } } },
 }
 
--- StaR. A type's payload: fields of its header, and how many octets each of what they count has; or
--- octets. A field's fourth is its bits, if others share its octets.
+-- StaR. A type's payload: fields of its header, how many octets each of what they count has, and how
+-- many there are besides; or octets. A field's fourth is its bits, if others share its octets.
 local STAR_VERSION, STATELESS_PORT, STATEFUL_PORT = 1, 10474, 10475
 local STAR_COMMON = {
     { "version", 0, 1 }, { "frame_type", 1, 1 }, { "op", 2, 1, 0xc0 }, { "wants_answer", 2, 1, 0x20 },
@@ -54,7 +54,8 @@ local CHUNK = {
 local STAR_TYPES = {
     [0x21] = { "wqep", 40, { { 36, 1, 64 }, { 38, 2, 1 } }, { { "count", 36, 1 }, { "reserved", 37, 1 },
         { "inline_len", 38, 2 } } },
-    [0x22] = { "cqep", 40, { { 36, 1, 24 } }, { { "count", 36, 1 }, { "reserved", 37, 3 } } },
+    [0x22] = { "cqep", 40, { { 36, 1, 24, 8 } }, { { "count", 36, 1 }, { "state_number", 37, 1 },
+        { "state_parts", 38, 2 } } },
     [0x23] = { "ea of f", 40, 8, { { "state_number", 36, 1 }, { "reserved", 37, 1 },
         { "state_parts", 38, 2 } } },
     [0x24] = { "rd", 72, { { 68, 2, 1 } }, GUIDE },
@@ -142,7 +143,9 @@ local star = protocol("star", "StaR", STAR_VERSION, 36, STAR_COMMON, STAR_TYPES,
 end, function(kind, packet, at)
     if type(kind[3]) == "number" then return kind[3] end
     local len = 0
-    for _, told in ipairs(kind[3]) do len = len + told[3] * packet(at + told[1], told[2]):uint() end
+    for _, told in ipairs(kind[3]) do
+        len = len + told[3] * packet(at + told[1], told[2]):uint() + (told[4] or 0)
+    end
     return len
 end)
 

@@ -66,7 +66,7 @@ def header(frame):
     if kind == "wqep":
         return octets + struct.pack(">BBH", f["count"], 0, f["inline_len"])
     if kind == "cqep":
-        return octets + struct.pack(">B3x", f["count"])
+        return octets + struct.pack(">BBH", f["count"], f["state_number"], f["state_parts"])
     if kind == "ea of z":
         return octets + struct.pack(">BBH", f["count"], 0, f["delay_micros"])
     if kind == "ea of f":
@@ -92,7 +92,8 @@ def immediate(entry):
 def wqe(e):
     has, value = immediate(e)
     octets = struct.pack(">III", e["slot"], e["generation"], e["sequence"])
-    octets += struct.pack(">BBHII", e["op"], has | e["is_inline"] << 1, 0, e["mr"], e["len"])
+    octets += struct.pack(">BBH", e["op"], has | e["is_inline"] << 1, e["open_before"])
+    octets += struct.pack(">II", e["mr"], e["len"])
     octets += struct.pack(">QQ", int(e["mr_offset"], 16), int(e["remote_offset"], 16))
     return octets + struct.pack(">II", e["remote_mr"], value) + bytes.fromhex(e["key"])
 
@@ -102,6 +103,10 @@ def cqe(e):
     octets = struct.pack(">IIII", e["slot"], e["generation"], e["sequence"], e["byte_len"])
     flags = has | e["is_of_write"] << 1
     return octets + struct.pack(">BBBBI", e["status"], e["op"], flags, 0, value)
+
+
+def taken(entries):
+    return struct.pack(">II", entries["send"], entries["recv"])
 
 
 def payload(frame):
@@ -114,12 +119,12 @@ def payload(frame):
         assert inline == frame["fields"]["inline_len"] == len(plaintext) - len(octets)
         return octets + plaintext[len(octets) :]
     if kind == "cqep":
-        return b"".join(map(cqe, entries))
+        return taken(entries) + b"".join(map(cqe, entries["cqes"]))
     if kind == "ea of z":
         parts = [(int(it["counter"], 16), it["taken"], it["result"]) for it in entries]
         return b"".join(struct.pack(">QIB3x", *it) for it in parts)
     if kind == "ea of f":
-        return struct.pack(">II", entries["send"], entries["recv"])
+        return taken(entries)
     length = frame["fields"].get("payload_len", frame["fields"].get("chunk_len", 0))
     assert len(plaintext) == (0 if kind == "gd" else length), frame["name"]
     return plaintext
@@ -146,7 +151,7 @@ def aad(frame, answered):
 def check_meaning(frame, answered):
     """What section 2 says of the values."""
     name, kind, h, f = frame["name"], frame["kind"], frame["header"], frame["fields"]
-    asks = kind in ("wqep", "cqep", "gd", "state")
+    asks = kind in ("wqep", "gd", "state") or (kind == "cqep" and h["wants_answer"])
     assert kind == "rd" or (h["wants_answer"], h["completes"]) == (asks, False), name
     assert h["status"] == (kind == "refusal"), name
     assert kind in ("rd", "rda", "gd", "gda") or not h["op"], name

@@ -157,9 +157,9 @@ fn throughput(setting: &Setting, rpc: &AtMost, ml: &AtMost) -> Vec<Row> {
         "10, Ml: ScalaRDMA over StaR at 400",
         "below 0.75",
         format!(
-            "{:.2}, over one answer {:.2}, over RC without limit {:.2}",
+            "{:.2}, over three answers {:.2}, over RC without limit {:.2}",
             scala(Curve::STAR),
-            scala(Curve::Star(Fusion::ONE_ANSWER)),
+            scala(Curve::Star(Fusion::THREE_ANSWERS)),
             scala(Curve::Unlimited)
         ),
         scala(Curve::STAR) < 0.75,

@@ -17,11 +17,11 @@ use crate::{interrupt::Interrupt, line};
 pub(super) fn print(setting: &Setting, interrupt: &Interrupt) {
     line!("400 connections, each parameter by itself; ML over ScalaRDMA at 260 and 400");
     line!(
-        "| | StaR over RDMA on FPGA | over RC without limit | faithful over RDMA on FPGA | one answer over RC without limit | ML over ScalaRDMA | one answer |"
+        "| | StaR over RDMA on FPGA | over RC without limit | faithful over RDMA on FPGA | three answers over RC without limit | ML over ScalaRDMA | three answers |"
     );
     line!("|---|---|---|---|---|---|---|");
     for (name, setting) in swept(setting).into_iter().take_while(|_| !interrupt.is_set()) {
-        let one_answer = Curve::Star(Fusion::ONE_ANSWER);
+        let three_answers = Curve::Star(Fusion::THREE_ANSWERS);
         let rpc = |curve, baseline| over(&setting, Rpc, 400, (curve, baseline));
         let scala = |curve| {
             let at = |connections| over(&setting, Ml, connections, (curve, Curve::ScalaRdma));
@@ -32,9 +32,9 @@ pub(super) fn print(setting: &Setting, interrupt: &Interrupt) {
             rpc(Curve::STAR, Curve::RdmaOnFpga),
             rpc(Curve::STAR, Curve::Unlimited),
             rpc(Curve::FAITHFUL, Curve::RdmaOnFpga),
-            rpc(one_answer, Curve::Unlimited),
+            rpc(three_answers, Curve::Unlimited),
             scala(Curve::STAR),
-            scala(one_answer),
+            scala(three_answers),
         );
     }
     line!("\n400 connections, M calls/s, RPC / ML: each way to have fewer frames");
@@ -99,9 +99,9 @@ fn fusions() -> [(&'static str, Fusion, Fusion); 7] {
         ("one EA a turn", Fusion { one_ea: true, ..none }, Fusion { one_ea: false, ..all }),
         ("shared packets", Fusion { packets: true, ..none }, Fusion { packets: false, ..all }),
         (
-            "one answer to a WQEP (with inline; not in the default: with it)",
+            "one answer to a WQEP (alone: with inline)",
             Fusion { one_answer: true, inline: true, ..none },
-            Fusion::ONE_ANSWER,
+            Fusion::THREE_ANSWERS,
         ),
     ]
 }

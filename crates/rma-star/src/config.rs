@@ -27,7 +27,8 @@ pub enum Framing {
     /// RDA for each RD.
     Faithful,
     /// Fewer frames for the same (ours): several work requests in a WQEP, several completions in a
-    /// CQEP, the last data of a SEND with its completion, and one EA for what comes together.
+    /// CQEP, the last data of a SEND with its completion, one EA for what comes together, and none
+    /// where a CQEP says the same.
     #[default]
     Fused,
 }

@@ -10,6 +10,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | this | opens frames, and has them do what they may |
+//! | `complete` | takes what is complete, and what has been taken |
 //! | `answers` | keeps answers until the device has room, in a table of fixed size |
 //! | `guard` | looks at the words of slots and QPs, and what they allow |
 //! | `announce` | makes WQEPs of what applications post |
@@ -19,11 +20,12 @@
 //!
 //! Invariants: nothing changes but by an authentic frame that has not expired; data lands only
 //! while its work request and its connection are open, or, of a WRITE of the stateful side, once; a
-//! completion is given once. What has had its effect will be answered: without room for the answer
-//! nothing happens.
+//! completion is given once. What has had its effect will be answered, if an answer is wanted:
+//! without room for it nothing happens.
 
 mod announce;
 mod answers;
+mod complete;
 mod guard;
 mod replay_filter;
 
@@ -42,12 +44,12 @@ use crate::{
     keys::{Binding, FrameKey, KeyMessage},
     mr_table::{Access, Refused},
     names::{Side, Slot},
-    portal::{Guard, GuardState, Report, Taken, Verdict},
+    portal::{Report, Verdict},
     portals::Portals,
     sealer::{Batch, Sealer, expect},
-    verbs::{WcStatus, WqeOp},
+    verbs::WcStatus,
     wire::{
-        self, Answer, Cqep, EaEntry, FrameView, Gd, Guide, Header, Rd, State, StateKind,
+        Answer, EaEntry, FrameView, Gd, Guide, Header, Rd, State, StateKind,
         data::GUIDE_HEADER_LEN,
         state::STATE_HEADER_LEN,
         told::{self, CLOSE_LEN},
@@ -55,8 +57,9 @@ use crate::{
     },
 };
 use answers::{Answers, Asker, What};
+use complete::{complete_recv, handle_ea};
 pub(crate) use guard::{close, open};
-use guard::{place_of, qp_verdict, slot_verdict, verdict_of};
+use guard::{place_of, qp_verdict, verdict_of};
 use replay_filter::{Admitted, ReplayFilter};
 
 //= star#II-D-zero-state
@@ -186,7 +189,7 @@ impl Stateless {
         match came.seen.view {
             FrameView::Rd(rd) => self.handle_rd(host, clock, came, rd.claims()),
             FrameView::Gd(gd) => self.handle_gd(host, came, gd.claims()),
-            FrameView::Cqep(_) => self.handle_cqep(host, came),
+            FrameView::Cqep(cqep) => self.handle_cqep(host, came, cqep.claims()),
             FrameView::EaOfF(_) => handle_ea(host, came),
             FrameView::State(state) => self.handle_state(host, came, state.claims()),
             // `look` lets no others pass.
@@ -311,60 +314,6 @@ impl Stateless {
         self.answer(host, came, says(answer));
     }
 
-    //= star#III-C4-cqep
-    /// Work requests are complete.
-    fn handle_cqep(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>) {
-        let header = came.seen.view.header();
-        let ea = |answer, taken| ea_of(header, taken, answer);
-        if !self.is_in_time(host, came, ea(Answer::Clock, 0)) {
-            return;
-        }
-        if !self.answers.has_room(came.frame.source, &ea(Answer::Done, 0)) {
-            host.counters.drop_frame(Drop::NoRoom);
-            return;
-        }
-        let (portal, qp) = (header.connection.qpn_z.portal(), header.connection.qpn_z.index());
-        let (mut taken, mut answer) = (0, Answer::Done);
-        for (bit, cqe) in Cqep::cqes(came.payload()).enumerate() {
-            let Ok(cqe) = cqe else {
-                host.counters.drop_frame(Drop::Nonsense);
-                return;
-            };
-            let verdict = if cqe.slot == Slot::NONE {
-                qp_verdict(host, header)
-            } else {
-                slot_verdict(host, header, cqe.slot, cqe.generation.0)
-            };
-            match verdict {
-                Verdict::Gone => {
-                    host.counters.count(Event::Gone);
-                    answer = Answer::Gone;
-                    break;
-                }
-                Verdict::Open if cqe.slot != Slot::NONE => {
-                    let report = Report::Completed {
-                        slot: cqe.slot.0,
-                        generation: cqe.generation.0,
-                        qp,
-                        sequence: cqe.sequence.0,
-                        op: cqe.op,
-                        status: cqe.status,
-                        byte_len: cqe.byte_len,
-                        immediate: cqe.immediate,
-                        is_of_write: cqe.is_of_write,
-                    };
-                    if !complete(host, portal, &report) {
-                        // It is told of those that were taken, and comes again for this one.
-                        break;
-                    }
-                }
-                Verdict::Open | Verdict::Done => {}
-            }
-            taken |= 1 << bit;
-        }
-        self.answer(host, came, ea(answer, taken));
-    }
-
     /// The stateful side asks about the connection, or has ended it.
     fn handle_state(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>, state: State) {
         let header = came.seen.view.header();
@@ -468,40 +417,6 @@ fn note_late(host: &Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, guide: &G
     }
 }
 
-/// Gives the completion of the RECV that an RD has ended. `false` if it has no room.
-fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
-    let guide = &rd.guide;
-    let connection = &guide.header.connection;
-    let report = Report::Completed {
-        slot: guide.slot.0,
-        generation: guide.generation.0,
-        qp: connection.qpn_z.index(),
-        sequence: guide.sequence.0,
-        op: WqeOp::Recv,
-        status: WcStatus::Success,
-        byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
-        immediate: None,
-        is_of_write: false,
-    };
-    complete(host, connection.qpn_z.portal(), &report)
-}
-
-/// Gives a completion and closes its slot, which is open: one step, as nobody else runs in between.
-/// `false` if the completion has no room.
-//= star#ours-guard-word
-fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
-    let Report::Completed { slot, generation, qp, .. } = *report else { return false };
-    if !host.portals.report(portal, report) {
-        host.counters.count(Event::ReportLost);
-        return false;
-    }
-    if let Some(port) = host.portals.get_mut(portal) {
-        let nonce = port.memory().qp_word(qp).nonce;
-        port.set_guard(slot, Guard::new(generation, qp, nonce, GuardState::Closed));
-    }
-    true
-}
-
 /// The stateful side has ended the connection: nothing of it has effect any more, and the library,
 /// which is told so, flushes what is posted. Nobody waits for an answer. Should the frame be lost,
 /// the library finds out by itself, later.
@@ -513,20 +428,5 @@ fn peer_closed(host: &mut Host<'_>, header: &Header) {
         close(host, portal as u16, qp);
     } else {
         host.counters.count(Event::ReportLost);
-    }
-}
-
-/// The stateful side has taken work requests.
-fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
-    let header = came.seen.view.header();
-    if qp_verdict(host, header) != Verdict::Open || z_time(came.now) >= came.seen.expiry {
-        host.counters.drop_frame(Drop::LateOrUnsolicited);
-        return;
-    }
-    let Some(octets) = came.payload().first_chunk() else { return };
-    let taken = wire::Taken::from_octets(*octets);
-    let qpn = header.connection.qpn_z;
-    if let Some(port) = host.portals.get_mut(qpn.portal()) {
-        port.note_taken(qpn.index(), Taken { send: taken.send.0, recv: taken.recv.0 });
     }
 }

@@ -3,6 +3,7 @@
 mod deeds;
 mod hostile;
 mod hostile_rc;
+mod one_answer;
 mod pair;
 mod rc;
 mod stories;

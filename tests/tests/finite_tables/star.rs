@@ -28,7 +28,7 @@ use rma_star::{
     service::Star,
     verbs::{WcStatus, WqeOp},
     wire::{
-        Cqe, Cqep, FrameView, Guide, Header, KeyPhase, Rd, data::GUIDE_HEADER_LEN,
+        Cqe, Cqep, FrameView, Guide, Header, KeyPhase, Rd, Taken, data::GUIDE_HEADER_LEN,
         entries::CQE_LEN, work::WORK_HEADER_LEN,
     },
 };
@@ -167,6 +167,7 @@ impl Host {
             generation: 1,
             qp,
             sequence: 0,
+            open_before: 0,
             op: WqeOp::Recv,
             again: false,
             immediate: None,
@@ -214,11 +215,16 @@ impl Host {
             is_of_write: false,
         };
         let mut header = [0; WORK_HEADER_LEN];
-        Cqep { header: self.header(&binding), count: 1 }.emit(&mut header);
+        let (state_number, state_parts) = (1, 1);
+        let cqep_header = self.header(&binding);
+        Cqep { header: cqep_header, count: 1, wants_answer: true, state_number, state_parts }
+            .emit(&mut header);
         let mut entry = [0; CQE_LEN];
         cqe.emit(&mut entry);
+        let taken = Taken { send: Sequence(0), recv: Sequence(1) };
         let key = application.secret.derive(fastest(), &KeyMessage::of_connection(&binding));
-        let cqep = seal(&key, &header, self.expiry(), &entry);
+        let payload = [&taken.to_octets()[..], &entry].concat();
+        let cqep = seal(&key, &header, self.expiry(), &payload);
         for frame in [rd, cqep] {
             self.receive(binding.f, frame);
             assert_eq!(self.transmit(), 1, "the answer to connection {qp}");

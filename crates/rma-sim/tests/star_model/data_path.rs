@@ -31,7 +31,9 @@
 //! |---|---|
 //! | [`network::Frame`] | its job stands for the key, its copy for IV and expiry. What is sealed under a key of a connection before a restart of Z is not authentic |
 //! | `Frame::YoungWqep` | a WQEP while its inline data may land. Z's library posts it again at any time: the frame stays |
-//! | EA of a WQEP, REFUSAL, "gone" | none: they change timers, or end a connection, which may happen at any time |
+//! | `Frame::KnowingWqep` | one whose *open before* is 0; others say less, and nothing is lost if F learns later |
+//! | EA of a WQEP, or a CQEP that says the same, REFUSAL, "gone" | none: they change timers, or end a connection, which may happen at any time |
+//! | `script.quiet` | a CQEP without A, whose EA is a WQEP to come; then one with A. As nothing else is repaired by F alone, it may be lost for good |
 //! | several entries in a WQEP or CQEP, one EA for several frames | none: they are as frames that come one after another |
 //! | [`stateless::Guard`] | the job is slot, generation, op and QP. Generations are compared for equality only |
 //! | `stateless::look` | the table of guards |
@@ -66,6 +68,7 @@ const FETCHED: Kind = Kind::SendOfZ { inline: false };
 const SENDS_OF_F: Script = Script {
     jobs: &[Job::new(Kind::SendOfF, 0), Job::new(Kind::SendOfF, 1)],
     fused: false,
+    quiet: false,
     chunks: 1,
     copies: 1,
     gives_up: true,
@@ -161,6 +164,10 @@ fn fused(script: Script) -> Script {
     Script { fused: true, ..script }
 }
 
+fn quiet(script: Script) -> Script {
+    Script { quiet: true, ..script }
+}
+
 /// Nobody gives up.
 fn calm(script: Script) -> Script {
     Script { gives_up: false, ..script }
@@ -198,6 +205,18 @@ fn sends_of_z_are_told_once_in_order_and_never_late() {
     explore("two SENDs of Z of two chunks", Script { chunks: 2, copies: 1, ..SENDS_OF_Z }, 3700);
     explore("two SENDs of Z, inline", INLINES_OF_Z, 8500);
     explore("a WRITE and a SEND of Z", WRITE_AND_SEND_OF_Z, 4700);
+}
+
+#[test]
+fn a_cqep_that_wants_no_ea_is_told_once_however_it_is_lost() {
+    explore("quiet: two SENDs of Z", quiet(SENDS_OF_Z), 4400);
+    explore("quiet: two SENDs of Z, inline", quiet(INLINES_OF_Z), 7300);
+    explore("quiet: a WRITE and a SEND of Z", quiet(WRITE_AND_SEND_OF_Z), 4200);
+    explore("quiet: both ways, fused", quiet(fused(BOTH_WAYS)), 31_000);
+    explore("quiet, calm: two SENDs of Z", calm(quiet(SENDS_OF_Z)), 970);
+    explore("quiet, calm: two SENDs of Z, inline", calm(quiet(INLINES_OF_Z)), 1900);
+    let all = Script { all_frames: true, ..quiet(WRITE_AND_SEND_OF_Z) };
+    explore("quiet, all frames: a WRITE and a SEND of Z", all, 38_000);
 }
 
 #[test]
@@ -307,6 +326,14 @@ fn a_guard_closed_after_its_cqe_gives_another() {
 #[test]
 fn without_a_window_a_gda_lands_after_z_has_reported() {
     fails(SENDS_OF_Z, Mistake::NoGdaWindow, name::S2);
+}
+
+#[test]
+fn a_cqep_that_is_taken_for_answered_may_never_be_told() {
+    for mistake in [Mistake::QuietIsAnswered, Mistake::WqepsSayAll] {
+        fails(calm(quiet(SENDS_OF_Z)), mistake, name::S1_CALM);
+        fails(calm(quiet(INLINES_OF_Z)), mistake, name::S1_CALM);
+    }
 }
 
 #[test]

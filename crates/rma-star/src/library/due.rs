@@ -172,12 +172,13 @@ impl Verbs {
         let mut posted = [const { None::<Posted> }; 2 * AGAIN_MAX];
         let mut count = 0;
         for which in [SEND, RECV] {
+            let Some((_, first)) = self.slots.first(&row.queues[which]) else { continue };
             let not_taken = self.slots.iter(&row.queues[which]).filter(|(_, record)| {
                 let is_taken = record.sequence.wrapping_sub(taken[which]).cast_signed() < 0;
                 !is_taken && record.status().is_none()
             });
             for (slot, record) in not_taken.take(AGAIN_MAX) {
-                posted[count] = Some(record.again(slot));
+                posted[count] = Some(record.again(slot, first));
                 count += 1;
             }
         }
@@ -192,7 +193,7 @@ impl Verbs {
     fn post_oldest(&mut self, row: &Row) {
         let oldest = [SEND, RECV].into_iter().find_map(|which| {
             let (slot, record) = self.slots.first(&row.queues[which])?;
-            Some(record.again(slot))
+            Some(record.again(slot, record))
         });
         if let Some(posted) = oldest {
             let _ = self.portal.post(&Post::Wqe(posted), None);

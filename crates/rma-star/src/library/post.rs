@@ -59,6 +59,7 @@ impl Verbs {
             generation,
             qp: qp.index,
             sequence: queue.next,
+            open_before: self.slots.outstanding(&queue) as u16,
             op: wr.op,
             again: false,
             immediate: wr.immediate,

@@ -79,13 +79,15 @@ impl Record {
         }
     }
 
-    /// To be posted once more. Inline data does not travel again: it is fetched.
-    pub(super) fn again(&self, slot: u32) -> Posted {
+    /// To be posted once more; the first of its queue is `first`. Inline data does not travel
+    /// again: it is fetched.
+    pub(super) fn again(&self, slot: u32, first: &Self) -> Posted {
         Posted {
             slot,
             generation: self.generation,
             qp: self.qp(),
             sequence: self.sequence,
+            open_before: self.sequence.wrapping_sub(first.sequence) as u16,
             op: self.op(),
             again: true,
             immediate: self.immediate(),

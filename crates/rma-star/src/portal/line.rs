@@ -50,6 +50,8 @@ pub struct Posted {
     pub qp: u32,
     /// Its place in its queue: the send queue and the receive queue count for themselves.
     pub sequence: u32,
+    /// How many there are before it in its queue, back to the oldest that has no completion yet.
+    pub open_before: u16,
     /// What it is.
     pub op: WqeOp,
     /// Whether it has been posted before, and only the frame is to be sent again. Such a post has
@@ -186,7 +188,7 @@ impl Post {
                     pair(wqe.mr, wqe.remote_mr),
                     wqe.offset,
                     wqe.remote_offset,
-                    pair(immediate, 0),
+                    pair(immediate, wqe.open_before as u32),
                     0,
                 ])
             }
@@ -206,12 +208,13 @@ impl Post {
             [1, op, flags, inline_len] => {
                 let [(slot, generation), (sequence, length), (mr, remote_mr)] =
                     [halves(words[0]), halves(words[1]), halves(words[2])];
-                let (immediate, _) = halves(words[5]);
+                let (immediate, open_before) = halves(words[5]);
                 Some(Self::Wqe(Posted {
                     slot,
                     generation,
                     qp,
                     sequence,
+                    open_before: open_before as u16,
                     op: WqeOp::from_code(op)?,
                     again: flags & AGAIN != 0,
                     immediate: (flags & IMMEDIATE != 0).then_some(immediate),

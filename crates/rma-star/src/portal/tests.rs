@@ -23,12 +23,12 @@ prop_compose! {
     fn posted()(
         (slot, generation, qp, sequence) in any::<(u32, u32, u32, u32)>(),
         op in op(),
-        (again, immediate, inline_len) in any::<(bool, Option<u32>, u8)>(),
+        (again, immediate, inline_len, open_before) in any::<(bool, Option<u32>, u8, u16)>(),
         (mr, offset, length, remote_mr, remote_offset) in any::<(u32, u64, u32, u32, u64)>(),
     ) -> Posted {
         Posted {
-            slot, generation, qp, sequence, op, again, immediate, inline_len, mr, offset, length,
-            remote_mr, remote_offset,
+            slot, generation, qp, sequence, open_before, op, again, immediate, inline_len, mr,
+            offset, length, remote_mr, remote_offset,
         }
     }
 }
@@ -151,6 +151,7 @@ const WQE: Posted = Posted {
     generation: 2,
     qp: 0,
     sequence: 0,
+    open_before: 0,
     op: WqeOp::Send,
     again: false,
     immediate: None,

@@ -18,6 +18,7 @@ use rma_shm::{Line, Region};
 
 mod attacks;
 mod portals;
+mod taken;
 
 use super::Star;
 use crate::{
@@ -123,6 +124,7 @@ impl Scene {
             generation: 1,
             qp: 1,
             sequence: 0,
+            open_before: 0,
             op,
             again: false,
             immediate: None,
@@ -264,13 +266,19 @@ impl Scene {
     }
 
     fn cqep(&mut self, cqes: &[Cqe]) -> Vec<u8> {
-        let header = self.header();
+        self.cqep_that(true, (0, 0), cqes)
+    }
+
+    /// The same, which says what is taken as well.
+    fn cqep_that(&mut self, wants_answer: bool, (send, recv): (u32, u32), cqes: &[Cqe]) -> Vec<u8> {
+        let (header, count) = (self.header(), cqes.len() as u8);
         let mut octets = [0; WORK_HEADER_LEN];
-        Cqep { header, count: cqes.len() as u8 }.emit(&mut octets);
-        let mut payload = vec![[0; CQE_LEN]; cqes.len()];
-        payload.iter_mut().zip(cqes).for_each(|(out, cqe)| cqe.emit(out));
+        Cqep { header, count, wants_answer, state_number: 0, state_parts: 0 }.emit(&mut octets);
+        let taken = crate::wire::Taken { send: Sequence(send), recv: Sequence(recv) };
+        let mut entries = vec![[0; CQE_LEN]; cqes.len()];
+        entries.iter_mut().zip(cqes).for_each(|(out, cqe)| cqe.emit(out));
         let key = self.key;
-        self.seal(&key, &octets, payload.as_flattened())
+        self.seal(&key, &octets, &[&taken.to_octets(), entries.as_flattened()].concat())
     }
 
     /// A write of the stateful side into the memory region.

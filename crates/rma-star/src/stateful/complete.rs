@@ -161,6 +161,37 @@ impl Stateful {
         self.advance(host, now, at);
     }
 
+    //= star#ours-one-answer
+    /// Z has the completions of all its SENDs, WRITEs and READs before `below`: what tells of
+    /// those, and wanted no answer, needs none.
+    pub(super) fn settle_known(&mut self, at: u16, below: Sequence) {
+        let is_known = |stateful: &Self, frame: u16| {
+            let What::Cqes { told, wants_answer: false } = &stateful.frames.at(frame).what else {
+                return false;
+            };
+            let is_before =
+                |row| Sequence(stateful.works[row].sequence).since(below).cast_signed() < 0;
+            told.iter(&stateful.work_links).all(is_before)
+        };
+        let next = |stateful: &Self| {
+            let mut events = stateful.connections.at(at).events.iter(&stateful.frame_links);
+            events.find(|&frame| is_known(stateful, frame))
+        };
+        while let Some(frame) = next(self) {
+            let What::Cqes { mut told, .. } = self.forget_frame(frame) else { continue };
+            while let Some(row) = told.pop_front(&mut self.work_links) {
+                self.free(row);
+            }
+        }
+    }
+
+    /// Whether Z's next WQEs say that it has this completion: no work request of this host waits
+    /// for it, and it ends nothing.
+    pub(super) fn may_be_told_quietly(&self, row: u16) -> bool {
+        let work = &self.works[row];
+        !work.op.is_recv() && work.partner.is_none() && work.status == WcStatus::Success
+    }
+
     /// Forgets a frame under way, which is answered or given up.
     pub(super) fn forget_frame(&mut self, frame: u16) -> What {
         let sent = self.frames.at(frame);

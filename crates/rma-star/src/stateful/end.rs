@@ -66,7 +66,7 @@ impl Stateful {
             self.ready.remove(&mut self.ready_links, at);
         }
         while let Some(frame) = self.first_frame(at) {
-            if let What::Cqes(mut told) = self.forget_frame(frame) {
+            if let What::Cqes { mut told, .. } = self.forget_frame(frame) {
                 let done = &mut self.connections.at_mut(at).done;
                 while let Some(row) = told.pop_front(&mut self.work_links) {
                     done.push_back(&mut self.work_links, row);
@@ -216,7 +216,7 @@ impl Stateful {
         let status = WcStatus::RetryExcErr;
         let told = match &self.frames.at(frame).what {
             What::Chunk { work, .. } => Some(*work),
-            What::Cqes(told) => told.front(),
+            What::Cqes { told, .. } => told.front(),
             What::Ask { .. } => self.connections.at(at).queues[0].sends.front(),
             What::Probe => None,
         };

@@ -138,7 +138,7 @@ impl Stateful {
     fn message_of(&self, frame: u16) -> Option<u16> {
         match &self.frames.at(frame).what {
             What::Chunk { work, .. } => Some(*work),
-            What::Cqes(told) => told.front(),
+            What::Cqes { told, .. } => told.front(),
             What::Ask { .. } | What::Probe => None,
         }
     }

@@ -372,8 +372,8 @@ impl Stateful {
             (answer, _) => return self.not_done(host, now, (at, frame), (answer, time, copy)),
         }
         match *what {
-            What::Cqes(_) => {
-                if let What::Cqes(told) = self.forget_frame(frame) {
+            What::Cqes { .. } => {
+                if let What::Cqes { told, .. } = self.forget_frame(frame) {
                     self.settle(host, now, at, (told, entry.taken));
                 }
             }

@@ -150,7 +150,7 @@ impl Stateful {
 
     //= star#III-C2-wqep
     /// Takes the work requests of a WQEP that was sealed at `sealed`, by Z's clock. It is
-    /// acknowledged in any case: the EA says what was taken so far.
+    /// acknowledged in any case, by an EA or a CQEP, which says what was taken so far.
     pub(super) fn take_wqep(
         &mut self,
         host: &mut Host<'_>,
@@ -158,6 +158,7 @@ impl Stateful {
         at: u16,
         (wqep, payload, sealed): (&Wqep, &[u8], ZTime),
     ) {
+        let mut is_first_send = true;
         for wqe in wqep.wqes(payload) {
             let Ok((wqe, inline)) = wqe else {
                 host.counters.drop_frame(Drop::Nonsense);
@@ -176,6 +177,10 @@ impl Stateful {
             if ahead > 0 {
                 host.counters.drop_frame(Drop::OutOfSequence);
                 continue;
+            }
+            // Of one that is not new, the count could be of an earlier round of the sequences.
+            if !op.is_recv() && core::mem::take(&mut is_first_send) {
+                self.settle_known(at, wqe.oldest_open());
             }
             let work = work_of(at, op, &wqe, inline, (sealed, now));
             if !self.has_room_for_z(at) || !self.queue(now, at, work) {

@@ -37,7 +37,12 @@ pub(super) enum What {
         completes: bool,
     },
     /// CQEs of these work requests of Z.
-    Cqes(IndexList),
+    Cqes {
+        told: IndexList,
+        /// Whether Z is to answer at once. If not, it answers when they have been sent again,
+        /// unless its next WQEs say that it has them.
+        wants_answer: bool,
+    },
     /// A question for a rule.
     Ask { mr: MrId, number: u8 },
     /// Whether the connection is there.

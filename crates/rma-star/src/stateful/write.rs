@@ -1,7 +1,8 @@
 //! Writes frames to Z, one after the other, for the connections in turn (§III-C3).
 //!
 //! Of one connection first what others wait for: EAs, what is to be sent again, CQEs, questions;
-//! then chunks, as many as its window takes.
+//! then chunks, as many as its window takes. A CQEP says all that an EA says: where both could go,
+//! it goes alone (ours). It never keeps an EA waiting: what cannot go now does not count.
 
 use rma_core::{
     backend::{Transmit, TxFrame},
@@ -46,6 +47,9 @@ const CHARGE_MIN: u32 = 256;
 
 /// The most CQEPs, questions and probes of a connection that are under way.
 const EVENTS_MAX: usize = 32;
+
+/// Beyond so many of them, CQEPs want answers: those that want none stay for longer.
+const QUIET_MAX: usize = EVENTS_MAX / 2;
 
 /// What a frame is written with.
 pub(super) struct Writing<'a, 'b> {
@@ -142,11 +146,19 @@ impl Stateful {
         if connection.phase != Phase::Open {
             return false;
         }
-        if connection.eas_due > 0 {
+        //= star#ours-one-answer
+        let is_fused = host.config.settings().framing == Framing::Fused;
+        let has_cqep = !connection.done.is_empty()
+            && connection.events.len() < EVENTS_MAX
+            && self.frames.has_room();
+        // A stateful peer reads what is posted from EAs only, and posts no WQEs that answer a CQEP.
+        let is_read = is_fused && connection.rc.is_none();
+        let answers = is_read && has_cqep && connection.eas_due > 0;
+        if connection.eas_due > 0 && !answers {
             connection.eas_due -= 1;
             return self.write_ea(host, at, expiry, writing);
         }
-        if let Some(frame) = self.frames.next_again(&mut connection.again) {
+        if !answers && let Some(frame) = self.frames.next_again(&mut connection.again) {
             host.counters.count(Event::Retransmit);
             return self.write_frame(host, frame, expiry, writing);
         }
@@ -173,17 +185,21 @@ impl Stateful {
             let most = match host.config.settings().framing {
                 Framing::Faithful => 1,
                 Framing::Fused => {
-                    let entries = room.saturating_sub(WORK_HEADER_LEN + TAG_LEN) / CQE_LEN;
-                    entries.clamp(1, ENTRIES_MAX.into())
+                    let room = room.saturating_sub(WORK_HEADER_LEN + TAKEN_LEN + TAG_LEN);
+                    (room / CQE_LEN).clamp(1, ENTRIES_MAX.into())
                 }
             };
-            let mut cqes = IndexList::new();
-            while cqes.len() < most
-                && let Some(row) = connection.done.pop_front(&mut self.work_links)
+            // Z is posting, so it will say itself that it has these.
+            let answers = connection.eas_due > 0 && most > 1;
+            let mut wants_answer = !answers || connection.events.len() >= QUIET_MAX;
+            let mut told = IndexList::new();
+            while told.len() < most
+                && let Some(row) = self.connections.at_mut(at).done.pop_front(&mut self.work_links)
             {
-                cqes.push_back(&mut self.work_links, row);
+                wants_answer |= !self.may_be_told_quietly(row);
+                told.push_back(&mut self.work_links, row);
             }
-            return Some(What::Cqes(cqes));
+            return Some(What::Cqes { told, wants_answer });
         }
         if let Some(mr) = connection.wanted.filter(|_| !connection.ask_is_under_way) {
             connection.ask_is_under_way = true;
@@ -270,10 +286,9 @@ impl Stateful {
         let connection = self.connections.at_mut(at);
         let header = header_of(connection, expiry, writing.sealer);
         let (state_number, state_parts) = connection.state;
-        let taken = Taken { send: connection.taken_send, recv: connection.taken_recv };
         let mut octets = [0; WORK_HEADER_LEN];
         EaOfF { header, state_number, state_parts }.emit(&mut octets);
-        let payload = taken.to_octets();
+        let payload = taken_of(connection);
         let len = WORK_HEADER_LEN + TAKEN_LEN + TAG_LEN;
         writing.out.bytes[WORK_HEADER_LEN..][..TAKEN_LEN].copy_from_slice(&payload);
         let key = connection.key;
@@ -374,13 +389,22 @@ impl Stateful {
                 let key = transfer.key;
                 send(host, connection, (&header, &octets, expiry), &key, frame_len, writing);
             }
-            What::Cqes(_) | What::Probe => {
-                let count = if let What::Cqes(told) = &sent.what { told.len() } else { 1 };
+            What::Cqes { .. } | What::Probe => {
+                let (count, is_wanted) = match &sent.what {
+                    What::Cqes { told, wants_answer } => (told.len(), *wants_answer),
+                    _ => (1, true),
+                };
+                let wants_answer = is_wanted || sent.tries > 0;
+                let (state_number, state_parts) = connection.state;
                 let mut octets = [0; WORK_HEADER_LEN];
-                Cqep { header, count: count as u8 }.emit(&mut octets);
-                let len = WORK_HEADER_LEN + count * CQE_LEN + TAG_LEN;
+                Cqep { header, count: count as u8, wants_answer, state_number, state_parts }
+                    .emit(&mut octets);
+                let len = WORK_HEADER_LEN + TAKEN_LEN + count * CQE_LEN + TAG_LEN;
                 let key = connection.key;
                 send(host, connection, (&header, &octets, expiry), &key, len, writing);
+                if host.config.settings().framing == Framing::Fused {
+                    connection.eas_due = 0;
+                }
             }
             What::Ask { number, .. } => {
                 let mut octets = [0; STATE_HEADER_LEN];
@@ -440,11 +464,14 @@ impl Stateful {
                 let span = span.map_err(|_refused| Some(*row))?;
                 span.memory.copy_out(span.offset, payload).map_err(|_bounds| Some(*row))
             }
-            What::Cqes(told) => {
+            What::Cqes { told, .. } => {
                 let cqes = told.iter(&self.work_links).map(|row| self.cqe_of(row));
-                fill_cqes(bytes, cqes).ok_or(None)
+                fill_cqes(bytes, self.connections.at(sent.connection), cqes).ok_or(None)
             }
-            What::Probe => fill_cqes(bytes, [Cqe::PROBE].into_iter()).ok_or(None),
+            What::Probe => {
+                let connection = self.connections.at(sent.connection);
+                fill_cqes(bytes, connection, [Cqe::PROBE].into_iter()).ok_or(None)
+            }
             What::Ask { mr, .. } => fill_ask(bytes, *mr).ok_or(None),
         }
     }
@@ -455,8 +482,19 @@ fn replies_of(connection: &Connection) -> usize {
     connection.rc.as_ref().map_or(0, |responder| responder.replies.len())
 }
 
-fn fill_cqes(bytes: &mut [u8], cqes: impl Iterator<Item = Cqe>) -> Option<()> {
-    let mut room = bytes.get_mut(WORK_HEADER_LEN..).unwrap_or_default();
+/// What was taken of a connection, as EAs and CQEPs say it.
+fn taken_of(connection: &Connection) -> [u8; TAKEN_LEN] {
+    Taken { send: connection.taken_send, recv: connection.taken_recv }.to_octets()
+}
+
+fn fill_cqes(
+    bytes: &mut [u8],
+    connection: &Connection,
+    cqes: impl Iterator<Item = Cqe>,
+) -> Option<()> {
+    let payload = bytes.get_mut(WORK_HEADER_LEN..).unwrap_or_default();
+    let (taken, mut room) = payload.split_first_chunk_mut()?;
+    *taken = taken_of(connection);
     for cqe in cqes {
         let (entry, rest) = room.split_first_chunk_mut()?;
         cqe.emit(entry);

@@ -332,6 +332,7 @@ fn wqe_of(posted: &Posted, key: FrameKey) -> Wqe {
         slot: Slot(posted.slot),
         generation: Generation(posted.generation),
         sequence: Sequence(posted.sequence),
+        open_before: posted.open_before,
         kind: WqeKind::Transfer(posted.op),
         mr: MrId(posted.mr),
         mr_offset: posted.offset,

@@ -120,6 +120,7 @@ fn told(pair: &Pair, sealer: &mut Sealer, lie: Lie, wrong: i32) -> Packet {
                     slot: Slot(*slot),
                     generation: Generation(*generation),
                     sequence: Sequence(sequence),
+                    open_before: *generation as u16,
                     kind: WqeKind::Transfer(*op),
                     mr: MrId(*mr),
                     mr_offset: u64::from(*offset),

@@ -181,9 +181,12 @@ impl Hostile {
                     cqe.emit(&mut entry);
                     entry
                 });
-                let entries: Vec<u8> = entries.collect();
-                Cqep { header, count: cqes.len() as u8 }.emit(&mut work);
-                self.seal(pair, how, &header, (work, &entries))
+                let taken = Taken { send: Sequence(0), recv: Sequence(0) };
+                let payload: Vec<u8> = taken.to_octets().into_iter().chain(entries).collect();
+                let count = cqes.len() as u8;
+                Cqep { header, count, wants_answer: true, state_number: 0, state_parts: 0 }
+                    .emit(&mut work);
+                self.seal(pair, how, &header, (work, &payload))
             }
             &Lie::Posted(recv) => {
                 EaOfF { header, state_number: 0, state_parts: 0 }.emit(&mut work);

@@ -82,11 +82,15 @@ impl Application {
         let slot = self.slots;
         self.slots += 1;
         let sequence = self.sequences.entry((self.qp, op.is_recv())).or_default();
+        let is_same = |it: &&Posted| (it.qp, it.op.is_recv()) == (self.qp, op.is_recv());
+        let open = self.open.values().map(|(posted, _)| posted).filter(is_same);
+        let oldest = open.map(|posted| posted.sequence).min().unwrap_or(*sequence);
         let posted = Posted {
             slot,
             generation: 7 + slot,
             qp: self.qp,
             sequence: *sequence,
+            open_before: (*sequence - oldest) as u16,
             op,
             again: false,
             immediate: wr.immediate,

@@ -10,7 +10,7 @@ use crate::{
     keys::{FrameKey, KEY_LEN, OpenSpan},
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     names::{Generation, MrId, Sequence, Slot},
-    octets::{u32_at, u64_at},
+    octets::{u16_at, u32_at, u64_at},
     verbs::{WcStatus, WqeOp},
 };
 
@@ -23,8 +23,8 @@ mod field {
 
     pub(super) const WQE_OP: usize = SEQUENCE.end;
     pub(super) const WQE_FLAGS: usize = WQE_OP + 1;
-    pub(super) const WQE_RESERVED: Range<usize> = WQE_FLAGS + 1..16;
-    pub(super) const MR: Range<usize> = WQE_RESERVED.end..20;
+    pub(super) const OPEN_BEFORE: Range<usize> = WQE_FLAGS + 1..16;
+    pub(super) const MR: Range<usize> = OPEN_BEFORE.end..20;
     pub(super) const LEN: Range<usize> = MR.end..24;
     pub(super) const MR_OFFSET: Range<usize> = LEN.end..32;
     pub(super) const REMOTE_OFFSET: Range<usize> = MR_OFFSET.end..40;
@@ -92,6 +92,9 @@ pub struct Wqe {
     pub generation: Generation,
     /// Its place in its queue.
     pub sequence: Sequence,
+    /// How many there are before it in its queue, back to the oldest that Z has no completion of:
+    /// Z has those of all that are older, and no EA need say so (ours). 0 of a SWITCH.
+    pub open_before: u16,
     /// What it does.
     pub kind: WqeKind,
     /// Z's memory: where data lands, or comes from.
@@ -130,6 +133,12 @@ impl Wqe {
         }
     }
 
+    /// The oldest of its queue that Z has no completion of.
+    #[must_use]
+    pub const fn oldest_open(&self) -> Sequence {
+        Sequence(self.sequence.0.wrapping_sub(self.open_before as u32))
+    }
+
     /// Writes every octet of it.
     pub fn emit(&self, out: &mut [u8; WQE_LEN]) {
         let immediate = if self.immediate.is_some() { flag::IMMEDIATE } else { 0 };
@@ -139,7 +148,7 @@ impl Wqe {
         out[field::SEQUENCE].copy_from_slice(&self.sequence.0.to_be_bytes());
         out[field::WQE_OP] = self.kind.code();
         out[field::WQE_FLAGS] = immediate | inline;
-        out[field::WQE_RESERVED].fill(0);
+        out[field::OPEN_BEFORE].copy_from_slice(&self.open_before.to_be_bytes());
         out[field::MR].copy_from_slice(&self.mr.0.to_be_bytes());
         out[field::LEN].copy_from_slice(&self.len.to_be_bytes());
         out[field::MR_OFFSET].copy_from_slice(&self.mr_offset.to_be_bytes());
@@ -163,6 +172,7 @@ impl Wqe {
             slot: Slot(u32_at(octets, field::SLOT.start)),
             generation: Generation(u32_at(octets, field::GENERATION.start)),
             sequence: Sequence(u32_at(octets, field::SEQUENCE.start)),
+            open_before: u16_at(octets, field::OPEN_BEFORE.start),
             kind: WqeKind::from_code(octets[field::WQE_OP]).ok_or(Malformed::Field)?,
             mr: MrId(u32_at(octets, field::MR.start)),
             mr_offset: u64_at(octets, field::MR_OFFSET.start),
@@ -174,7 +184,6 @@ impl Wqe {
             key: FrameKey::from_bytes(key),
         };
         let defined = flags & !(flag::IMMEDIATE | flag::INLINE) == 0
-            && octets[field::WQE_RESERVED] == [0; 2]
             && (wqe.immediate.is_some() || immediate == 0)
             && wqe.is_defined();
         if defined { Ok(wqe) } else { Err(Malformed::Field) }
@@ -184,7 +193,8 @@ impl Wqe {
     fn is_defined(&self) -> bool {
         let gives = matches!(self.kind, WqeKind::Transfer(WqeOp::Send | WqeOp::Write));
         let is_remote = matches!(self.kind, WqeKind::Transfer(WqeOp::Write | WqeOp::Read));
-        let is_nothing = self.mr == MrId(0)
+        let is_nothing = self.open_before == 0
+            && self.mr == MrId(0)
             && self.mr_offset == 0
             && self.len == 0
             && *self.key.expose() == [0; KEY_LEN];

@@ -55,6 +55,7 @@ const WQE: Wqe = Wqe {
     slot: Slot(5),
     generation: Generation(6),
     sequence: Sequence(8),
+    open_before: 9,
     kind: WqeKind::Transfer(WqeOp::Write),
     mr: MrId(7),
     mr_offset: 1 << 40,
@@ -121,13 +122,19 @@ fn samples() -> Vec<FrameView> {
     let place = Guide { mr: MrId(0), mr_offset: 0, ..rc };
     let last = Guide { chunk_len: 100, chunk_offset: 64, wqe_len: 164, ..place };
     let memory = Guide { generation: Generation(0), ..rc };
+    let cqep = |wants_answer| {
+        let (state_number, state_parts) = (4, 5);
+        let header = HEADER;
+        FrameView::Cqep(Claimed(Cqep { header, count: 3, wants_answer, state_number, state_parts }))
+    };
     vec![
         rd(place, false, false),
         rd(last, false, true),
         rd(Guide { op: WqeOp::Write, ..memory }, false, false),
         gd(Guide { op: WqeOp::Read, ..memory }),
         FrameView::Wqep(Claimed(Wqep { header: HEADER, count: 2, inline_len: 40 })),
-        FrameView::Cqep(Claimed(Cqep { header: HEADER, count: 3 })),
+        cqep(true),
+        cqep(false),
         FrameView::EaOfZ(Claimed(EaOfZ { header: HEADER, count: 4, delay_micros: 5 })),
         FrameView::EaOfF(Claimed(EaOfF { header: HEADER, state_number: 6, state_parts: 7 })),
         rd(GUIDE, true, false),
@@ -177,7 +184,8 @@ fn what_is_written_is_read_again_and_has_the_documented_length() {
         88 + 64,
         88,
         56 + 2 * 64 + 40,
-        56 + 3 * 24,
+        64 + 3 * 24,
+        64 + 3 * 24,
         56 + 4 * 16,
         64,
         88 + 100,
@@ -313,6 +321,7 @@ fn guides_that_make_no_sense_are_refused() {
 fn wqes_come_out_of_a_wqep_with_their_inline_data() {
     let plain = Wqe { is_inline: false, ..WQE };
     let short = Wqe { len: 3, ..WQE };
+    assert_eq!(WQE.oldest_open(), Sequence(u32::MAX), "counted back beyond 0");
     let mut payload = Vec::new();
     for wqe in [WQE, plain, short] {
         let mut octets = [0; WQE_LEN];
@@ -350,6 +359,7 @@ fn wqes_that_make_no_sense_are_refused() {
     let read = Wqe { immediate: None, is_inline: false, ..with(WqeOp::Read) };
     let switch = Wqe {
         kind: WqeKind::Switch,
+        open_before: 0,
         mr: MrId(0),
         mr_offset: 0,
         len: 0,
@@ -369,6 +379,7 @@ fn wqes_that_make_no_sense_are_refused() {
         Wqe { mr_offset: u64::MAX, ..recv },
         Wqe { remote_offset: u64::MAX, ..read },
         Wqe { len: 1, ..switch },
+        Wqe { open_before: 1, ..switch },
         Wqe { key: FrameKey::from_bytes([1; 16]), ..switch },
     ] {
         assert!(!is_taken(wqe), "{wqe:?}");
@@ -387,8 +398,12 @@ fn cqes_come_out_of_a_cqep_and_those_that_make_no_sense_do_not() {
     let of_write = Cqe { is_of_write: true, ..CQE };
     let mut good = vec![CQE, of_write, Cqe::PROBE];
     good.extend(WcStatus::ALL.map(|status| Cqe { status, ..CQE }));
-    let payload: Vec<u8> = good.iter().flat_map(octets_of).collect();
+    let taken = Taken { send: Sequence(0x0102_0304), recv: Sequence(0x0506_0708) };
+    let mut payload = taken.to_octets().to_vec();
+    payload.extend(good.iter().flat_map(octets_of));
+    assert_eq!(Cqep::taken(&payload), Some(taken));
     assert!(Cqep::cqes(&payload).eq(good.into_iter().map(Ok)));
+    assert_eq!((Cqep::taken(&payload[..7]), Cqep::cqes(&payload[..7]).next()), (None, None));
     for cqe in [
         Cqe { op: WqeOp::Send, ..CQE },
         Cqe { immediate: None, ..of_write },

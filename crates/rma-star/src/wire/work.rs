@@ -9,11 +9,11 @@
 //! +---------------+---------------+-------------------------------+
 //! ```
 //!
-//! CQEP, whose entries are CQEs:
+//! CQEP, which says all that an EA of F does; its payload is an EA of F's, and CQEs behind it:
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
-//! |     count     |                   reserved                    |
+//! |     count     | STATE number  |             parts             |
 //! +---------------+---------------+-------------------------------+
 //! ```
 //!
@@ -70,7 +70,7 @@ mod field {
     pub(super) const COUNT: usize = HEADER_LEN;
     pub(super) const SHORT_RESERVED: usize = COUNT + 1;
     pub(super) const LAST: Range<usize> = SHORT_RESERVED + 1..SHORT_RESERVED + 3;
-    pub(super) const LONG_RESERVED: Range<usize> = SHORT_RESERVED..LAST.end;
+    pub(super) const CQEP_STATE: usize = COUNT + 1;
 
     pub(super) const ENTRY_COUNTER: Range<usize> = 0..8;
     pub(super) const ENTRY_TAKEN: Range<usize> = ENTRY_COUNTER.end..12;
@@ -84,19 +84,19 @@ pub const WORK_HEADER_LEN: usize = field::LAST.end;
 /// Octets of an entry of an EA of Z.
 pub const EA_ENTRY_LEN: usize = field::ENTRY_RESERVED.end;
 
-/// Octets of the payload of an EA of F.
+/// Octets of the payload of an EA of F, with which a CQEP's begins.
 pub const TAKEN_LEN: usize = 8;
 
 /// Octets of the shortest EA of Z: one frame is answered.
 pub(super) const EA_OF_Z_LEN_MIN: usize = WORK_HEADER_LEN + EA_ENTRY_LEN + TAG_LEN;
 
 const _: () = assert!(
-    EA_OF_Z_LEN_MIN < WORK_HEADER_LEN + CQE_LEN + TAG_LEN
+    EA_OF_Z_LEN_MIN < WORK_HEADER_LEN + TAKEN_LEN + CQE_LEN + TAG_LEN
         && WORK_HEADER_LEN + TAKEN_LEN < WORK_HEADER_LEN + WQE_LEN,
     "an acknowledgement is shorter than what it answers"
 );
 const _: () = assert!(
-    EA_ENTRY_LEN < CQE_LEN,
+    EA_ENTRY_LEN < TAKEN_LEN + CQE_LEN,
     "an acknowledgement of several frames is shorter than they are together"
 );
 
@@ -171,21 +171,32 @@ impl Wqep {
     }
 }
 
-/// What a CQEP's header means.
+/// What a CQEP's header means. It says what an EA of F says, too (ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cqep {
     /// The common header.
     pub header: Header,
     /// How many CQEs there are: 1 to [`ENTRIES_MAX`].
     pub count: u8,
+    /// Whether it wants an EA. If not, one comes only if Z has not taken all of it.
+    pub wants_answer: bool,
+    /// As of an [`EaOfF`].
+    pub state_number: u8,
+    /// As of an [`EaOfF`].
+    pub state_parts: u16,
 }
 
 impl Cqep {
     /// Writes the header. Payload and tag are the caller's to write.
     pub fn emit(&self, out: &mut [u8; WORK_HEADER_LEN]) {
-        begin(&self.header, FrameType::Cqep, Marks::of(Side::Stateful).answered(), out);
+        begin(&self.header, FrameType::Cqep, Self::marks(self.wants_answer), out);
         out[field::COUNT] = self.count;
-        out[field::LONG_RESERVED].fill(0);
+        out[field::CQEP_STATE] = self.state_number;
+        out[field::LAST].copy_from_slice(&self.state_parts.to_be_bytes());
+    }
+
+    const fn marks(wants_answer: bool) -> Marks {
+        Marks { wants_answer, ..Marks::of(Side::Stateful) }
     }
 
     //= star#III-B-cqep
@@ -193,19 +204,30 @@ impl Cqep {
         common: &Common,
         octets: &[u8; WORK_HEADER_LEN],
     ) -> Result<Self, Malformed> {
-        let header = common.marked(Marks::of(Side::Stateful).answered())?;
-        let count = octets[field::COUNT];
-        let defined = is_count(count, ENTRIES_MAX) && octets[field::LONG_RESERVED] == [0; 3];
-        if defined { Ok(Self { header, count }) } else { Err(Malformed::Field) }
+        let wants_answer = common.marks.wants_answer;
+        let cqep = Self {
+            header: common.marked(Self::marks(wants_answer))?,
+            count: octets[field::COUNT],
+            wants_answer,
+            state_number: octets[field::CQEP_STATE],
+            state_parts: u16_at(octets, field::LAST.start),
+        };
+        if is_count(cqep.count, ENTRIES_MAX) { Ok(cqep) } else { Err(Malformed::Field) }
     }
 
     pub(super) const fn payload_len(&self) -> usize {
-        self.count as usize * CQE_LEN
+        cqep_len_of(self.count)
+    }
+
+    /// What an opened payload says that F has taken. `None` if it is too short to say so.
+    #[must_use]
+    pub fn taken(payload: &[u8]) -> Option<Taken> {
+        payload.first_chunk().copied().map(Taken::from_octets)
     }
 
     /// The CQEs of an opened payload, in order.
     pub fn cqes(payload: &[u8]) -> impl Iterator<Item = Result<Cqe, Malformed>> {
-        payload.as_chunks().0.iter().map(Cqe::parse)
+        payload.get(TAKEN_LEN..).unwrap_or_default().as_chunks().0.iter().map(Cqe::parse)
     }
 }
 
@@ -318,7 +340,8 @@ impl EaOfF {
     }
 }
 
-/// The payload of an EA of F: the sequences below which F has taken every WQE of Z.
+/// The payload of an EA of F, with which a CQEP's begins: the sequences below which F has taken
+/// every WQE of Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Of the queue of SENDs, WRITEs and READs.
@@ -345,13 +368,17 @@ const fn wqep_len_of(count: u8, inline_len: u16) -> usize {
     count as usize * WQE_LEN + inline_len as usize
 }
 
+const fn cqep_len_of(count: u8) -> usize {
+    TAKEN_LEN + count as usize * CQE_LEN
+}
+
 /// Octets of the payload that such a header tells of, whatever else is in it; as the next two.
 pub(super) fn wqep_payload_len(octets: &[u8; WORK_HEADER_LEN]) -> usize {
     wqep_len_of(octets[field::COUNT], u16_at(octets, field::LAST.start))
 }
 
 pub(super) fn cqep_payload_len(octets: &[u8; WORK_HEADER_LEN]) -> usize {
-    usize::from(octets[field::COUNT]) * CQE_LEN
+    cqep_len_of(octets[field::COUNT])
 }
 
 pub(super) fn ea_of_z_payload_len(octets: &[u8; WORK_HEADER_LEN]) -> usize {

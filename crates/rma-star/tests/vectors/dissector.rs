@@ -43,7 +43,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     rest.split_once(to).unwrap_or_else(|| panic!("no {to} behind {from}")).0
 }
 
-/// The numbers of a text: `{ { 36, 1, 64 }, { 38, 2, 1 } }` or `8`.
+/// The numbers of a text: `36, 1, 64` or `8`.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(|it: char| !it.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
 }
@@ -116,13 +116,15 @@ fn the_dissector_has_every_field_of_every_frame_where_it_is() {
         } else {
             rest.split_once(", ").expect("its payload").0
         };
-        let payload_len = match numbers(told)[..] {
+        let part = |told: &str| match numbers(told)[..] {
             [len] => len,
-            ref told => {
-                let count = |it: &[u64]| it[2] * octets_at(&octets, it[0] as usize, it[1] as usize);
-                told.chunks_exact(3).map(count).sum()
+            [at, len, each, ref always @ ..] => {
+                let count = octets_at(&octets, at as usize, len as usize);
+                each * count + always.iter().sum::<u64>()
             }
+            _ => panic!("the payload of {name}: {told}"),
         };
+        let payload_len: u64 = told.split("}, {").map(part).sum();
         assert_eq!(header_len + payload_len as usize + TAG_LEN, octets.len(), "{name}");
 
         fields.extend(&common);

@@ -346,6 +346,7 @@ fn wqe_fields(wqe: &Wqe) -> Value {
         "slot": wqe.slot.0,
         "generation": wqe.generation.0,
         "sequence": wqe.sequence.0,
+        "open_before": wqe.open_before,
         "op": op,
         "mr": wqe.mr.0,
         "len": wqe.len,
@@ -358,6 +359,11 @@ fn wqe_fields(wqe: &Wqe) -> Value {
     })
 }
 
+/// A CQEP of so many CQEs.
+fn cqep_of(header: Header, count: u8, wants_answer: bool) -> Cqep {
+    Cqep { header, count, wants_answer, state_number: 2, state_parts: 3 }
+}
+
 /// The WQE that opens `span`, under `key`.
 fn wqe_of(span: OpenSpan, key: FrameKey) -> Wqe {
     let OpenSpan { op, slot, generation, mr, mr_offset, len } = span;
@@ -365,6 +371,7 @@ fn wqe_of(span: OpenSpan, key: FrameKey) -> Wqe {
         slot,
         generation,
         sequence: Sequence(0x7172_7374),
+        open_before: 0x7576,
         kind: WqeKind::Transfer(op),
         mr,
         mr_offset,
@@ -386,6 +393,7 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
         Wqe { len: 5, immediate: Some(0x8182_8384), is_inline: true, ..wqe_of(send_span(), send) };
     let switch = Wqe {
         kind: WqeKind::Switch,
+        open_before: 0,
         mr: MrId(0),
         mr_offset: 0,
         len: 0,
@@ -495,7 +503,7 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
         ..cqe
     };
     let cqes = [cqe, of_write, failed, Cqe::PROBE];
-    let mut payload = Vec::new();
+    let mut payload = taken.to_octets().to_vec();
     for cqe in &cqes {
         let mut octets = [0; 24];
         cqe.emit(&mut octets);
@@ -513,12 +521,19 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
             "is_of_write": cqe.is_of_write,
         })
     };
-    let entries = Value::Array(cqes.iter().map(cqe_fields).collect());
+    let entries_of = |cqes: &[Cqe]| {
+        let cqes: Vec<_> = cqes.iter().map(cqe_fields).collect();
+        json!({ "send": taken.send.0, "recv": taken.recv.0, "cqes": cqes })
+    };
+    let fields_of = |count: u8| json!({ "count": count, "state_number": 2, "state_parts": 3 });
+    for (name, flags) in [("CQEP", ANSWERED), ("CQEP that wants no EA", Flags::default())] {
+        let header = all.header(f);
+        let cqep = cqep_of(header, 4, flags.wants_answer);
+        let emit = |out: &mut _| cqep.emit(out);
+        let told = (entries_of(&cqes), payload.clone());
+        all.under_connection((name, "cqep"), f, (&header, flags), emit, fields_of(4), told);
+    }
     let header = all.header(f);
-    let cqep = Cqep { header, count: 4 };
-    let emit = |out: &mut _| cqep.emit(out);
-    let (head, fields) = ((&header, ANSWERED), json!({ "count": 4 }));
-    all.under_connection(("CQEP", "cqep"), f, head, emit, fields, (entries, payload));
 
     let answered = [(header.counter, 0b1111, Answer::Done), (header.counter - 1, 0, Answer::Gone)];
     let mut payload = Vec::new();
@@ -540,13 +555,13 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
     all.state("STATE of F", f, StateKind::Transfer, bytes(16, 0));
 
     let header = all.header(f);
-    let cqep = Cqep { header, count: 1 };
-    let mut payload = [0; 24];
-    Cqe::PROBE.emit(&mut payload);
-    let entries = Value::Array(vec![cqe_fields(&Cqe::PROBE)]);
+    let cqep = cqep_of(header, 1, true);
+    let mut entry = [0; 24];
+    Cqe::PROBE.emit(&mut entry);
     let emit = |out: &mut _| cqep.emit(out);
-    let (head, fields) = ((&header, ANSWERED), json!({ "count": 1 }));
-    let payload = (entries, payload.to_vec());
+    let (head, fields) = ((&header, ANSWERED), fields_of(1));
+    let payload = [&taken.to_octets()[..], &entry].concat();
+    let payload = (entries_of(&[Cqe::PROBE]), payload);
     all.under_connection(("CQEP that probes", "cqep"), f, head, emit, fields, payload);
     all.refusal("REFUSAL of Z", "CQEP that probes", &header, z);
     all.frames

@@ -109,6 +109,7 @@ impl Bait {
             again: false,
             immediate: None,
             inline_len: 0,
+            open_before: 0,
             mr: mr.0,
             offset: at,
             length,

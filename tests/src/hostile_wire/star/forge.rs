@@ -9,7 +9,7 @@ use rma_star::{
     keys::{Binding, FrameKey, KeyMessage, OpenSpan, PdKeySchedule},
     names::{Generation, MrId, MrName, Sequence, Side, Slot},
     verbs::WqeOp,
-    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd, Refusal},
+    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd, Refusal, TAKEN_LEN},
 };
 
 /// Octets of the longest header.
@@ -73,7 +73,13 @@ impl Forger {
 
     /// A CQEP with one CQE.
     pub(super) fn cqep(&mut self, key: &FrameKey, span: &OpenSpan, expiry: ZTime) -> Vec<u8> {
-        let cqep = Cqep { header: self.header(expiry), count: 1 };
+        let cqep = Cqep {
+            header: self.header(expiry),
+            count: 1,
+            wants_answer: true,
+            state_number: 0,
+            state_parts: 0,
+        };
         let cqe = Cqe {
             slot: span.slot,
             generation: span.generation,
@@ -81,9 +87,10 @@ impl Forger {
             op: span.op,
             ..Cqe::PROBE
         };
-        let (mut header, mut payload) = ([0; 40], [0; 24]);
+        // What F has taken (nothing is open here), then the CQE.
+        let (mut header, mut payload) = ([0; 40], [0; TAKEN_LEN + 24]);
         cqep.emit(&mut header);
-        cqe.emit(&mut payload);
+        cqe.emit(payload.last_chunk_mut().expect("an entry is 24 octets"));
         sealed(key, &header, &payload, expiry)
     }
 }

@@ -181,6 +181,7 @@ impl Hostile {
             generation: self.generation,
             qp,
             sequence: *sequence,
+            open_before: script.number() as u16,
             op,
             again: kind & 0x80 != 0,
             immediate: (kind & 0x40 != 0).then_some(7),

@@ -104,7 +104,7 @@ impl Curve {
     /// Those that are drawn.
     pub const DRAWN: [Self; 8] = [
         Self::STAR,
-        Self::Star(Fusion::ONE_ANSWER),
+        Self::Star(Fusion::THREE_ANSWERS),
         Self::Star(Fusion::FRAMES),
         Self::FAITHFUL,
         Self::RdmaOnFpga,
@@ -117,8 +117,8 @@ impl Curve {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Star(fusion) if fusion.one_answer => "StaR, one answer to a WQEP",
-            Self::Star(fusion) if fusion.packets => "StaR",
+            Self::Star(fusion) if fusion.packets && fusion.one_answer => "StaR",
+            Self::Star(fusion) if fusion.packets => "StaR, three answers to a WQEP",
             Self::Star(fusion) if fusion.one_ea => "StaR, a frame a packet",
             Self::Star(_) => "StaR, the paper's sequence",
             Self::RdmaOnFpga => "RDMA on FPGA",

@@ -1,7 +1,14 @@
 //! What is sent, and how long it is on the wire, in the paper's sizes and in ours.
 //!
 //! A frame's meaning is the few counts that the model acts on. A packet is one or more frames
-//! behind one set of headers; the paper's has one.
+//! behind one set of headers; the paper's has one. Ours are as long as `rma-star` makes them.
+
+use rma_core::limits::TAG_LEN;
+use rma_star::wire::{
+    data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN},
+    entries::{CQE_LEN, WQE_LEN},
+    work::{EA_ENTRY_LEN, TAKEN_LEN, WORK_HEADER_LEN},
+};
 
 /// How much data a message of the workloads carries, in octets (StaR §II-B1, §V-A3).
 pub const MESSAGE: u32 = 32;
@@ -82,15 +89,18 @@ const PAPER_HEADER: u32 = 20;
 /// RC with an authenticated header like ours, less what only StaR's has, and a tag.
 const OUR_RC_HEADER: u32 = 48;
 /// A completion in a CQEP. The paper gives no number, so ours stands in both layouts.
-const COMPLETION: u32 = 24;
-/// Which work requests have been taken, by two sequences, in a CQEP that says so.
-const TAKEN: u32 = 8;
+const COMPLETION: u32 = CQE_LEN as u32;
+/// Which work requests have been taken, by two sequences: in our EAs and CQEPs, and in a CQEP of
+/// the paper's layout that says so.
+const TAKEN: u32 = TAKEN_LEN as u32;
+/// A work request in a WQEP of ours.
+const ENTRY: u32 = WQE_LEN as u32;
 
 impl Wire {
     /// The paper's frames with work requests of 64 octets.
-    pub const PAPER: Self = Self { layout: Layout::Paper, entry: 64 };
+    pub const PAPER: Self = Self { layout: Layout::Paper, entry: ENTRY };
     /// Our frames, with work requests of 64 octets.
-    pub const OURS: Self = Self { layout: Layout::Ours, entry: 64 };
+    pub const OURS: Self = Self { layout: Layout::Ours, entry: ENTRY };
 
     /// What a packet of `frames` takes of a link, in octets.
     #[must_use]
@@ -111,11 +121,12 @@ impl Wire {
                 (receives + sends) * self.entry + if inline { sends * MESSAGE } else { 0 }
             }
             Frame::Cqep { receives, sends, is_ea } => {
-                (receives + sends) * COMPLETION + if is_ea { TAKEN } else { 0 }
+                let says_what_is_taken = is_ea || self.layout == Layout::Ours;
+                (receives + sends) * COMPLETION + if says_what_is_taken { TAKEN } else { 0 }
             }
             Frame::Ea { frames, .. } => match self.layout {
                 Layout::Paper => 0,
-                Layout::Ours => frames * 16,
+                Layout::Ours => frames * EA_ENTRY_LEN as u32,
             },
         };
         payload
@@ -123,11 +134,19 @@ impl Wire {
                 Layout::Paper => PAPER_HEADER,
                 Layout::Ours => match frame {
                     Frame::Data | Frame::Ack | Frame::Request | Frame::Response => OUR_RC_HEADER,
-                    Frame::Wqep { .. } | Frame::Cqep { .. } | Frame::Ea { .. } => 56,
-                    Frame::EaOfClient | Frame::Rda => 64,
-                    Frame::Rd | Frame::Gd => 88,
-                    Frame::Gda => 68,
+                    Frame::Wqep { .. } | Frame::Cqep { .. } | Frame::Ea { .. } => {
+                        sealed(WORK_HEADER_LEN)
+                    }
+                    Frame::EaOfClient => sealed(WORK_HEADER_LEN + TAKEN_LEN),
+                    Frame::Rda => sealed(RDA_HEADER_LEN),
+                    Frame::Rd | Frame::Gd => sealed(GUIDE_HEADER_LEN),
+                    Frame::Gda => sealed(GDA_HEADER_LEN),
                 },
             }
     }
+}
+
+/// A header with the tag that ends its frame.
+const fn sealed(header: usize) -> u32 {
+    (header + TAG_LEN) as u32
 }

@@ -35,8 +35,9 @@ pub struct Fusion {
     /// Frames of a connection that leave at the same time share a packet, as those of our engines
     /// do. (Ours also share across the connections of two hosts; that is not counted here.)
     pub packets: bool,
-    /// A WQEP whose SENDs are complete at once is answered by their CQEP alone, which wants no EA:
-    /// if it is lost, the WQEP's timer repairs it. Not in the default: the wire has no such CQEP.
+    /// A WQEP whose SENDs are complete at once is answered by their CQEP alone. It wants no EA
+    /// either: the server's next WQEs say that it came, and a server that stops, and so is asked
+    /// for the EA, is in none of these loads.
     pub one_answer: bool,
 }
 
@@ -51,12 +52,18 @@ impl Fusion {
         one_answer: false,
     };
     /// Fewer frames, each in a packet of its own.
-    pub const FRAMES: Self =
-        Self { several: true, completes: true, inline: true, one_ea: true, ..Self::FAITHFUL };
+    pub const FRAMES: Self = Self {
+        several: true,
+        completes: true,
+        inline: true,
+        one_ea: true,
+        one_answer: true,
+        ..Self::FAITHFUL
+    };
     /// Fewer frames in shared packets: what is sent by default.
     pub const DEFAULT: Self = Self { packets: true, ..Self::FRAMES };
-    /// The default, and one answer to a WQEP.
-    pub const ONE_ANSWER: Self = Self { one_answer: true, ..Self::DEFAULT };
+    /// The default, but a WQEP has an EA and a CQEP, and that an EA, as in the paper.
+    pub const THREE_ANSWERS: Self = Self { one_answer: false, ..Self::DEFAULT };
 }
 
 /// What the server's NIC is like.

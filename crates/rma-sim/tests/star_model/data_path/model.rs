@@ -43,6 +43,8 @@ pub(super) enum Action {
     Send { job: JobId, chunk: u8 },
     /// F sends a CQEP.
     SendCqep { job: JobId },
+    /// The network loses a CQEP for good.
+    LoseCqep { job: JobId },
     /// F waits until copies of a WRITE are dead, and reports it as OK.
     Outlive { job: JobId },
     /// F gives a connection up.
@@ -142,6 +144,9 @@ impl Script {
         if f.may_send_cqep(self, job) {
             actions.push(Action::SendCqep { job });
         }
+        if self.is_quiet(job, 0) && network.has(Frame::Cqep { job, copy: 0 }) {
+            actions.push(Action::LoseCqep { job });
+        }
         if f.may_outlive(self, job) {
             actions.push(Action::Outlive { job });
         }
@@ -188,7 +193,8 @@ impl Script {
             }
             Action::Deregister => state.z.row_gone = true,
             Action::Send { job, chunk } => stateful::send(self, state, job, chunk),
-            Action::SendCqep { job } => stateful::send_cqep(state, job),
+            Action::SendCqep { job } => stateful::send_cqep(self, state, job),
+            Action::LoseCqep { job } => state.network.remove(Frame::Cqep { job, copy: 0 }),
             Action::Outlive { job } => stateful::outlive(self, state, job),
             Action::GiveUp { connection } => stateful::give_up(state, connection),
             Action::ReportFailure { job } => stateful::report_failure(self, state, job),

@@ -29,6 +29,11 @@ pub(super) enum Frame {
     YoungWqep {
         job: JobId,
     },
+    /// The same, posted or posted again when all before it in its queue are complete at Z, which it
+    /// says.
+    KnowingWqep {
+        job: JobId,
+    },
     Rd(Piece),
     Rda(Piece),
     Gd(Piece),
@@ -44,7 +49,7 @@ pub(super) enum Frame {
 }
 
 const PIECES: u8 = CHUNKS_MAX * COPIES_MAX;
-const RD: u8 = 2;
+const RD: u8 = 3;
 const RDA: u8 = RD + PIECES;
 const GD: u8 = RDA + PIECES;
 const GDA: u8 = GD + PIECES;
@@ -61,6 +66,7 @@ impl Frame {
         let place = match self {
             Self::Wqep { .. } => 0,
             Self::YoungWqep { .. } => 1,
+            Self::KnowingWqep { .. } => 2,
             Self::Rd(it) => RD + piece(it),
             Self::Rda(it) => RDA + piece(it),
             Self::Gd(it) => GD + piece(it),
@@ -81,6 +87,7 @@ impl Frame {
         match place {
             0 => Self::Wqep { job },
             1 => Self::YoungWqep { job },
+            2 => Self::KnowingWqep { job },
             RD..RDA => Self::Rd(piece(RD)),
             RDA..GD => Self::Rda(piece(RDA)),
             GD..GDA => Self::Gd(piece(GD)),
@@ -95,6 +102,7 @@ impl Frame {
         match self {
             Self::Wqep { job }
             | Self::YoungWqep { job }
+            | Self::KnowingWqep { job }
             | Self::Cqep { job, .. }
             | Self::Ea { job, .. } => job,
             Self::Rd(it) | Self::Rda(it) | Self::Gd(it) | Self::Gda(it) => it.job,

@@ -115,6 +115,10 @@ pub(super) enum Mistake {
     CompletesBeforeWrite,
     /// It waits until an earlier WRITE is answered, and not until its other copies are dead.
     AnsweredIsSettled,
+    /// F takes a CQEP that wants no EA for answered once it is sent.
+    QuietIsAnswered,
+    /// F takes a WQEP for word that all before it in its queue are complete, whatever it says.
+    WqepsSayAll,
     /// Z looks at the guard when a GD comes, and not when it reads the data.
     NoSecondLook,
     /// Z does not look whether the MR is still shared.
@@ -127,6 +131,9 @@ pub(super) struct Script {
     pub(super) jobs: &'static [Job],
     /// Whether the last RD of a SEND has C: its RDA is the EA, and there is no CQEP.
     pub(super) fused: bool,
+    /// Whether the first copy of a CQEP of a SEND or WRITE of Z wants no EA: that is said by WQEPs
+    /// behind it, or asked for by the next copy. The first copy may be lost for good.
+    pub(super) quiet: bool,
     /// Chunks of each message. A WRITE has one.
     pub(super) chunks: u8,
     /// How often F sends each frame.
@@ -194,6 +201,11 @@ impl Script {
     /// Whether an RD of that chunk has C.
     pub(super) fn completes(&self, job: JobId, chunk: u8) -> bool {
         self.fused && self.job(job).kind == Kind::SendOfF && chunk + 1 == self.chunks
+    }
+
+    /// Whether Z sends no EA of that copy of a job's CQEP.
+    pub(super) fn is_quiet(&self, job: JobId, copy: u8) -> bool {
+        self.quiet && self.job(job).is_fetched() && copy == 0
     }
 
     /// Whether nothing is promised of that job, as its F is hostile.

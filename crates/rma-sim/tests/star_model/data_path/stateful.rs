@@ -8,7 +8,7 @@
 use super::{
     model::State,
     network::{Frame, Piece},
-    script::{CHUNKS_MAX, CONNECTIONS_MAX, JOBS_MAX, JobId, Kind, Mistake, Script},
+    script::{CHUNKS_MAX, CONNECTIONS_MAX, COPIES_MAX, JOBS_MAX, JobId, Kind, Mistake, Script},
 };
 
 /// A connection at F.
@@ -32,6 +32,9 @@ pub(super) enum Outcome {
     Lost,
 }
 
+/// Of a CQE that Z has, as its WQEP says, or as F believes. No copy has this bit.
+const KNOWN: u8 = 1 << COPIES_MAX;
+
 /// What F knows of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Work {
@@ -49,7 +52,7 @@ pub(super) struct Work {
     landed: u8,
     /// Copies of the CQEP that were sent.
     cqeps: u8,
-    /// The bit of the one whose EA came first.
+    /// The bit of the one whose EA came first, or [`KNOWN`].
     eas: u8,
     pub(super) outcome: Option<Outcome>,
 }
@@ -199,6 +202,10 @@ impl Stateful {
         let work = self.of(frame.job());
         let useless = match frame {
             Frame::Wqep { .. } | Frame::YoungWqep { .. } => work.wqe.is_some(),
+            Frame::KnowingWqep { job } => {
+                let mut earlier = script.earlier(job);
+                work.wqe.is_some() && earlier.all(|earlier| self.of(earlier).eas != 0)
+            }
             Frame::Rda(it) => {
                 let answered = work.answered[usize::from(it.chunk)] & 1 << it.copy != 0;
                 answered || work.outcome.is_some()
@@ -222,8 +229,17 @@ pub(super) fn receive(script: &Script, state: &mut State, frame: Frame) {
         return;
     }
     match frame {
-        Frame::Wqep { job } => take_wqe(script, state, job, false),
+        Frame::Wqep { job } => {
+            if script.errs(Mistake::WqepsSayAll) {
+                settle_before(script, state, job);
+            }
+            take_wqe(script, state, job, false);
+        }
         Frame::YoungWqep { job } => take_wqe(script, state, job, true),
+        Frame::KnowingWqep { job } => {
+            settle_before(script, state, job);
+            take_wqe(script, state, job, false);
+        }
         Frame::Rda(piece) => {
             let bound = !script.errs(Mistake::RdaNotBound);
             let work = f.of_mut(piece.job);
@@ -250,6 +266,16 @@ pub(super) fn receive(script: &Script, state: &mut State, frame: Frame) {
             }
         }
         _ => unreachable!("for Z"),
+    }
+}
+
+/// Z has the CQEs of all before a job in its queue: those that wanted no EA need none.
+fn settle_before(script: &Script, state: &mut State, job: JobId) {
+    for earlier in script.earlier(job) {
+        let work = state.f.of_mut(earlier);
+        if work.eas == 0 {
+            work.eas = KNOWN;
+        }
     }
 }
 
@@ -345,10 +371,13 @@ pub(super) fn send(script: &Script, state: &mut State, job: JobId, chunk: u8) {
     state.network.send(if fetched { Frame::Gd(piece) } else { Frame::Rd(piece) });
 }
 
-pub(super) fn send_cqep(state: &mut State, job: JobId) {
-    let cqeps = &mut state.f.of_mut(job).cqeps;
-    let copy = *cqeps;
-    *cqeps += 1;
+pub(super) fn send_cqep(script: &Script, state: &mut State, job: JobId) {
+    let work = state.f.of_mut(job);
+    let copy = work.cqeps;
+    work.cqeps += 1;
+    if script.is_quiet(job, copy) && script.errs(Mistake::QuietIsAnswered) {
+        work.eas = KNOWN;
+    }
     state.network.send(Frame::Cqep { job, copy });
 }
 

@@ -172,7 +172,8 @@ impl Stateless {
             Frame::Rd(it) => qp == Qp::Dead || !open && answered(Frame::Rda(it)),
             Frame::Gd(it) => qp == Qp::Dead || !open || answered(Frame::Gda(it)),
             Frame::Cqep { copy, .. } => {
-                qp == Qp::Dead || !open && answered(Frame::Ea { job, copy })
+                let unanswered = || script.is_quiet(job, copy);
+                qp == Qp::Dead || !open && (unanswered() || answered(Frame::Ea { job, copy }))
             }
             _ => false,
         }
@@ -210,6 +211,22 @@ pub(super) fn post(script: &Script, state: &mut State, job: JobId) {
     state.network.send(Frame::Wqep { job });
     if script.job(job).kind == (Kind::SendOfZ { inline: true }) {
         state.network.send(Frame::YoungWqep { job });
+    }
+    say_what_is_complete(script, state, job);
+}
+
+/// The library posts a WQE whose predecessors are complete, or posts it again: its WQEP says so.
+fn say_what_is_complete(script: &Script, state: &mut State, job: JobId) {
+    let z = &state.z;
+    let mut earlier = script.earlier(job).peekable();
+    if script.quiet
+        && script.job(job).is_fetched()
+        && earlier.peek().is_some()
+        && earlier.all(|earlier| z.wcs[usize::from(earlier)] == Some(Wc::Ok))
+        && z.qp(script, job) == Qp::Open
+        && z.is_posted(job)
+    {
+        state.network.send(Frame::KnowingWqep { job });
     }
 }
 
@@ -265,7 +282,7 @@ fn receive_cqep(script: &Script, state: &mut State, job: JobId, copy: u8) {
     if verdict == Verdict::Effect {
         complete_wqe(script, state, wqe, job);
     }
-    if verdict != Verdict::Gone {
+    if verdict != Verdict::Gone && !script.is_quiet(job, copy) {
         state.network.send(Frame::Ea { job, copy });
     }
 }
@@ -354,6 +371,7 @@ pub(super) fn complete(script: &Script, state: &mut State, job: JobId) {
     let message = z.ring[usize::from(job)];
     seen.disorder |= told.any(|it| ended(it) && z.ring[usize::from(it)] >= message);
     z.wcs[usize::from(job)] = Some(Wc::Ok);
+    script.later(job).for_each(|later| say_what_is_complete(script, state, later));
 }
 
 /// The engine, as arbiter: the QP word closes, and open slots are aborted.
