@@ -9,7 +9,7 @@ use rma_star::{
     keys::{Binding, FrameKey, KeyMessage, OpenSpan, PdKeySchedule},
     names::{Generation, MrId, MrName, Sequence, Side, Slot},
     verbs::WqeOp,
-    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd, Refusal, TAKEN_LEN},
+    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd, Refusal},
 };
 
 /// Octets of the longest header.
@@ -87,8 +87,8 @@ impl Forger {
             op: span.op,
             ..Cqe::PROBE
         };
-        // What F has taken (nothing is open here), then the CQE.
-        let (mut header, mut payload) = ([0; 40], [0; TAKEN_LEN + 24]);
+        // Eight octets of what F has taken (nothing is open here), then the CQE.
+        let (mut header, mut payload) = ([0; 40], [0; 8 + 24]);
         cqep.emit(&mut header);
         cqe.emit(payload.last_chunk_mut().expect("an entry is 24 octets"));
         sealed(key, &header, &payload, expiry)
