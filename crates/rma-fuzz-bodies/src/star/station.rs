@@ -205,12 +205,14 @@ impl Station {
         let op = WqeOp::ALL[script.number() % 4];
         let queue = 2 * qp as usize + usize::from(op.is_recv());
         self.generation += 1;
+        let slot = script.number();
         let posted = Posted {
-            slot: (script.number() as u32) % (SLOTS + 1),
+            slot: slot as u32 % (SLOTS + 1),
             generation: self.generation,
             qp,
             sequence: self.sequences[queue],
-            open_before: script.number() as u16,
+            // At times a lie.
+            open_before: if slot < 128 { 0 } else { slot as u16 },
             op,
             again: false,
             immediate: None,
