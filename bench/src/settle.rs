@@ -33,9 +33,6 @@ use crate::{
     pair::{cores, pin},
 };
 
-/// How long the NICs wait for data: an op takes as long to end as this and as long again.
-const TIMEOUT: Duration = Duration::from_millis(10);
-
 /// The request, or the solicitation, leaves; what its side sends second is lost.
 const SECOND: u64 = 2;
 
@@ -131,15 +128,24 @@ impl Initiator {
 
 /// Has `count` ops end with TIMEOUT, and settles each.
 ///
+/// The NICs wait for data for `timeout`: an op takes as long to end as this and as long again.
+/// Where a thread stands still for longer, more ops are not applied than lost their data.
+///
 /// # Errors
 /// If the engines cannot be had, op after op ends otherwise, or an answer is wrong.
 ///
 /// # Panics
 /// If the target's thread does.
-pub fn run(lab: &Lab, mtu: u32, count: u64, interrupt: &Interrupt) -> Result<Settled, PairError> {
+pub fn run(
+    lab: &Lab,
+    mtu: u32,
+    timeout: Duration,
+    count: u64,
+    interrupt: &Interrupt,
+) -> Result<Settled, PairError> {
     let a: (&Netns, HostAddr) = (lab.a(), Lab::A_V4.into());
     let b: (&Netns, HostAddr) = (lab.b(), Lab::B_V4.into());
-    let timing = Timing::software(Duration::from_micros(10), TIMEOUT);
+    let timing = Timing::software(Duration::from_micros(10), timeout);
     let settings = NicConfigBuilder::default().with(|it| it.timing = timing);
     let nic = BareNic { mtu, settings, aead: aead::chosen() };
     let losing = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));

@@ -1,5 +1,7 @@
 //! Messages, ordered WRITEs and atomics, over the WRITEs that they are made like.
 
+use core::time::Duration;
+
 use super::{
     conditions::{AMOUNT, CONDITIONS, MTU, lab},
     spec::Measured,
@@ -113,7 +115,7 @@ pub(super) fn fetch_add_rate(interrupt: &Interrupt) -> Result<Vec<Measured>, Pai
 }
 
 pub(super) fn settle(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let settled = settle::run(&lab()?, MTU, SETTLED, interrupt)?;
+    let settled = settle::run(&lab()?, MTU, Duration::from_millis(10), SETTLED, interrupt)?;
     let detail = format!(
         "slowest from TIMEOUT until it was known what had become of a FETCH_ADD {:.1} us, bound of a READ {:.0} ms; {} were \
          applied and their acknowledgement lost, {} were not as their data was lost, each was told right; veth MTU {MTU}, \

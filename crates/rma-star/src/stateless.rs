@@ -57,7 +57,6 @@ use crate::{
     },
 };
 use answers::{Answers, Asker, What};
-use complete::{complete_recv, handle_ea};
 pub(crate) use guard::{close, open};
 use guard::{place_of, qp_verdict, verdict_of};
 use replay_filter::{Admitted, ReplayFilter};
@@ -190,7 +189,7 @@ impl Stateless {
             FrameView::Rd(rd) => self.handle_rd(host, clock, came, rd.claims()),
             FrameView::Gd(gd) => self.handle_gd(host, came, gd.claims()),
             FrameView::Cqep(cqep) => self.handle_cqep(host, came, cqep.claims()),
-            FrameView::EaOfF(_) => handle_ea(host, came),
+            FrameView::EaOfF(_) => Self::handle_ea(host, came),
             FrameView::State(state) => self.handle_state(host, came, state.claims()),
             // `look` lets no others pass.
             _ => {}
@@ -256,7 +255,7 @@ impl Stateless {
                                 span.map(|span| span.memory.copy_in(span.offset, came.payload()));
                             debug_assert!(copied.is_none_or(|it| it.is_ok()), "it was looked at");
                             note_late(host, clock, came, &guide);
-                            if rd.completes && !complete_recv(host, &rd) {
+                            if rd.completes && !Self::complete_recv(host, &rd) {
                                 return;
                             }
                             Answer::Done

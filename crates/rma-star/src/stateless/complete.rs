@@ -79,24 +79,34 @@ impl Stateless {
             self.answer(host, came, ea(answer, taken));
         }
     }
-}
 
-/// Gives the completion of the RECV that an RD has ended. `false` if it has no room.
-pub(super) fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
-    let guide = &rd.guide;
-    let connection = &guide.header.connection;
-    let report = Report::Completed {
-        slot: guide.slot.0,
-        generation: guide.generation.0,
-        qp: connection.qpn_z.index(),
-        sequence: guide.sequence.0,
-        op: WqeOp::Recv,
-        status: WcStatus::Success,
-        byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
-        immediate: None,
-        is_of_write: false,
-    };
-    complete(host, connection.qpn_z.portal(), &report)
+    /// Gives the completion of the RECV that an RD has ended. `false` if it has no room.
+    pub(super) fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
+        let guide = &rd.guide;
+        let connection = &guide.header.connection;
+        let report = Report::Completed {
+            slot: guide.slot.0,
+            generation: guide.generation.0,
+            qp: connection.qpn_z.index(),
+            sequence: guide.sequence.0,
+            op: WqeOp::Recv,
+            status: WcStatus::Success,
+            byte_len: guide.chunk_offset + u32::from(guide.chunk_len),
+            immediate: None,
+            is_of_write: false,
+        };
+        complete(host, connection.qpn_z.portal(), &report)
+    }
+
+    /// The stateful side has taken work requests.
+    pub(super) fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
+        let header = came.seen.view.header();
+        let Some(octets) = came.payload().first_chunk() else { return };
+        let taken = wire::Taken::from_octets(*octets);
+        if z_time(came.now) >= came.seen.expiry || !note_taken(host, header, taken) {
+            host.counters.drop_frame(Drop::LateOrUnsolicited);
+        }
+    }
 }
 
 /// Gives a completion and closes its slot, which is open: one step, as nobody else runs in between.
@@ -113,16 +123,6 @@ fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
         port.set_guard(slot, Guard::new(generation, qp, nonce, GuardState::Closed));
     }
     true
-}
-
-/// The stateful side has taken work requests.
-pub(super) fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
-    let header = came.seen.view.header();
-    let Some(octets) = came.payload().first_chunk() else { return };
-    let taken = wire::Taken::from_octets(*octets);
-    if z_time(came.now) >= came.seen.expiry || !note_taken(host, header, taken) {
-        host.counters.drop_frame(Drop::LateOrUnsolicited);
-    }
 }
 
 /// Notes what the stateful side has taken, for the application. `false` if the connection is over.

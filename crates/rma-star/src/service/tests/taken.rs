@@ -42,7 +42,7 @@ fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
     let mut scene = Scene::new();
     let wqe = sent(&mut scene, 0);
     let done = cqe(&wqe, WqeOp::Send, 64);
-    // No such slot; then no room (more GDs than there are places for answers) for the answer, so no effect.
+    // No such slot; then no room for the answer, as more GDs come than there are places: no effect.
     let nothing = scene.cqep_that(true, (1, 0), &[Cqe { slot: Slot(9_999), ..done }]);
     scene.receive(&nothing);
     assert_eq!(taken(&scene), (Taken { send: 1, recv: 0 }, 1));
