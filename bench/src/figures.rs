@@ -27,6 +27,7 @@ mod simulated;
 mod simulator;
 mod spec;
 mod star;
+mod star_engines;
 mod stations;
 mod table;
 mod turn;

@@ -7,7 +7,7 @@ use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
     issue, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
-    star, stations, turn, useless, writes,
+    star, star_engines, stations, turn, useless, writes,
 };
 
 /// What counting instructions needs.
@@ -225,6 +225,14 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: stations::share,
         figures: &[Spec::new("star_share_min", "share").at_least(0.4)],
+    },
+    Benchmark {
+        run: star_engines::loss,
+        figures: &[Spec::new("star_loss_goodput", "ratio").at_least(0.8).always()],
+    },
+    Benchmark {
+        run: star_engines::death,
+        figures: &[Spec::new("star_death_over_bound", "ratio").at_most(1.0).always()],
     },
     Benchmark {
         run: turn::turn64,

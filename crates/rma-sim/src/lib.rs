@@ -12,7 +12,7 @@
 //! | [`hosts`] | portals, regions, receive queues and grants of hosts, for software that a test writes |
 //! | [`load`] | software that uses the network: random workloads in two phases, and swarms of them |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
-//! | [`star`] | what the experiments of the StaR paper cost, without the NICs |
+//! | [`star`] | StaR's engines under loss and incast, and a cost model of its paper's experiments |
 //! | [`pcap`] | what happened as a capture of packets |
 //!
 //! Each knows those above it in the table and none below.

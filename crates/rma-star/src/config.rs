@@ -3,7 +3,11 @@
 use core::time::Duration;
 
 use rma_core::{
-    addr::LocalAddresses, backend::ReceiveLenMax, crypto::EngineId, fair_queue::BucketSecret,
+    addr::LocalAddresses,
+    backend::{BATCH, ReceiveLenMax},
+    cc::{Algorithm, CcConfig, CcConfigBuilder, CcConfigError},
+    crypto::EngineId,
+    fair_queue::BucketSecret,
     port::Port,
 };
 use thiserror::Error;
@@ -43,7 +47,9 @@ pub struct StarConfigBuilder {
     /// How many memory regions and windows there may be. Default: 1024.
     pub mrs: u32,
     /// How many answers of the stateless side may wait for the device, of all connections together.
-    /// Fewer: frames that come in a burst are lost and come again. Default: 512.
+    /// A host gets half of those that are free, and an eighth of all in any case, which must be a
+    /// batch of frames: 128 or more. Fewer: frames that come in a burst are lost and come again.
+    /// Default: 512.
     pub answers: u32,
     /// Entries of the filter that keeps one-sided WRITEs of stateful sides from landing twice. A
     /// quarter of it should be as many frames of such WRITEs as can come in `valid`. Default: 2^16,
@@ -56,14 +62,19 @@ pub struct StarConfigBuilder {
     pub work_requests: u32,
     /// How many frames of all those connections may be under way. Default: 4096.
     pub frames_under_way: u32,
-    /// How many bytes of one connection may be under way. Default: 64 KiB.
-    pub window: u32,
+    /// How much may be under way to each peer, as congestion control finds. All connections to a
+    /// peer share its windows, of which each way of the data has one; how many there are follows
+    /// from `connections`. Default: as of initiators of 1RMA in software, on a network with a round
+    /// trip of 10 µs, with Swift's rules and one target for both ways. Delays alone leave a window
+    /// 4 ops of 4 KiB.
+    pub cc: CcConfigBuilder,
     /// For how long a frame to a stateless side is valid: W. Longer: it may be late by more, and
     /// the filter needs more entries. Shorter: a stateless side that is stopped for a while takes
     /// nothing of what came meanwhile. Default: 16 ms.
     pub valid: Duration,
     /// After what time a frame is sent again that was not answered; twice that for the next time,
-    /// and so on. At least 17/16 of `valid`: then its older copy is dead. Default: 20 ms.
+    /// and so on, each up to 7/32 longer. At least 17/16 of `valid`: then its older copy is dead.
+    /// Default: 20 ms.
     pub retransmit_timeout: Duration,
     /// How often a frame is sent again. Default: 7.
     pub retries: u8,
@@ -86,7 +97,7 @@ impl Default for StarConfigBuilder {
             connections: 1024,
             work_requests: 4096,
             frames_under_way: 4096,
-            window: 64 << 10,
+            cc: congestion_control(),
             valid: Duration::from_millis(16),
             retransmit_timeout: Duration::from_millis(20),
             retries: 7,
@@ -96,6 +107,20 @@ impl Default for StarConfigBuilder {
         }
     }
 }
+
+/// What is for both ways of the data here: an RD and its RDA take no more round trips than a GD and
+/// its GDA. Stateful sides do not ask before they send (1RMA's solicitation), so delays must make
+/// windows small where many meet.
+fn congestion_control() -> CcConfigBuilder {
+    CcConfigBuilder::software(RTT).with(|cc| {
+        cc.algorithm = Algorithm::Swift;
+        cc.outbound_target_delay = cc.inbound_target_delay;
+        (cc.cwnd_initial, cc.cwnd_delay_min, cc.cwnd_min) = (4.0, 1.0, 1.0);
+    })
+}
+
+/// The round trip of a frame and its answer that is assumed unless something else is set.
+const RTT: Duration = Duration::from_micros(10);
 
 /// What whoever opens the host knows of it, and nobody sets.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +158,7 @@ impl StarPlace {
 rma_core::settings!(StarConfigBuilder, StarPlace);
 
 /// A setting that cannot work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum StarConfigError {
     /// A host without an address.
@@ -173,6 +198,9 @@ pub enum StarConfigError {
         /// The most that it may be.
         max: Duration,
     },
+    /// Congestion control that cannot work.
+    #[error("congestion control: {0}")]
+    Cc(#[from] CcConfigError),
     /// A device whose frames are too small.
     #[error("the device receives frames of {len} octets: StaR needs {min}")]
     ReceiveLen {
@@ -188,13 +216,38 @@ pub enum StarConfigError {
 pub struct StarConfig {
     pub(crate) settings: StarConfigBuilder,
     pub(crate) place: StarPlace,
+    pub(crate) cc: CcConfig,
 }
+
+/// The fewest answers that may wait: beside hosts that ask for much a host gets an eighth of them,
+/// and a batch of its frames must have room in that, or some are lost of each batch that comes.
+const ANSWERS_MIN: u32 = 8 * BATCH as u32;
+
+/// Into how many parts the time is cut after which a frame is sent again, and how many of them it
+/// may be longer, so that frames that were lost together are not all sent again together. More
+/// parts: these come again closer together. Fewer: a loss is repaired later.
+pub(crate) const SPREAD_PARTS: u32 = 32;
+pub(crate) const SPREAD_MAX: u32 = 7;
 
 /// How much longer than W the first retransmit timeout is at least: W/16. Clocks of two hosts drift
 /// apart by W/1024 at most.
 const OLDER_COPY_IS_DEAD: u32 = 16;
 
 impl StarConfigBuilder {
+    /// T_dead of the stateful side (S1): within this time after a peer has died, or after they were
+    /// posted, all work requests of the connections to it have completed, RECVs among them. A quiet
+    /// connection asks whether the peer is there, what is not answered is sent again as often as it
+    /// may be, and then all that was sent must have expired.
+    #[must_use]
+    pub fn ends_within(&self) -> Duration {
+        let times = (0..=u32::from(self.retries)).map(|tries| 1_u32.checked_shl(tries));
+        let times = times.fold(0_u32, |sum, it| sum.saturating_add(it.unwrap_or(u32::MAX)));
+        let tries = self.retransmit_timeout.saturating_mul(times);
+        let spread = (tries / SPREAD_PARTS).saturating_mul(SPREAD_MAX);
+        let expires = self.valid + self.valid / OLDER_COPY_IS_DEAD;
+        tries.saturating_add(spread).saturating_add(self.probe_interval).saturating_add(expires)
+    }
+
     /// Checks every setting for a host at `place`, and how they relate.
     ///
     /// # Errors
@@ -210,12 +263,11 @@ impl StarConfigBuilder {
         for (setting, value, min, max) in [
             ("pds", self.pds, 1, PDS_MAX),
             ("mrs", self.mrs, 1, MRS_MAX),
-            ("answers", self.answers, 16, ROWS_MAX),
+            ("answers", self.answers, ANSWERS_MIN, ROWS_MAX),
             ("filter_entries", self.filter_entries, 16, 1 << 28),
             ("connections", self.connections, 1, ROWS_MAX),
             ("work_requests", self.work_requests, 1, ROWS_MAX),
             ("frames_under_way", self.frames_under_way, 1, ROWS_MAX),
-            ("window", self.window, crate::limits::CHUNK_LEN_MAX, 1 << 30),
         ] {
             if !(min..=max).contains(&value) {
                 return Err(StarConfigError::TableSize { setting, value, min, max });
@@ -242,7 +294,10 @@ impl StarConfigBuilder {
                 return Err(StarConfigError::ReceiveLen { len, min: wire::FRAME_LEN_MIN });
             }
         }
-        Ok(StarConfig { settings: self, place })
+        // Each connection holds two, one for each way.
+        let remotes = (2 * self.connections).min(ROWS_MAX);
+        let cc = self.cc.with(|cc| cc.remotes = remotes).build()?;
+        Ok(StarConfig { settings: self, place, cc })
     }
 }
 
@@ -283,6 +338,8 @@ mod tests {
         for (text, setting) in [
             (wrong(|it| it.pds = 0), "pds is 0"),
             (wrong(|it| it.answers = 1 << 20), "answers is 1048576"),
+            (wrong(|it| it.answers = 127), "answers is 127: it must be from 128 "),
+            (wrong(|it| it.cc.cwnd_max = 0.0), "congestion control: `cwnd_max` is 0"),
             (wrong(|it| it.retransmit_timeout = it.valid), "retransmit_timeout is 16ms"),
             (wrong(|it| it.valid = Duration::from_secs(2)), "valid is 2s"),
         ] {

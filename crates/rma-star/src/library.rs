@@ -140,6 +140,31 @@ impl Default for VerbsConfig {
     }
 }
 
+impl VerbsConfig {
+    /// T_dead of the stateless side (S1): within this time after a peer has died, or after they
+    /// were posted, all work requests of the connections to it have completed, RECVs among them. A
+    /// connection may just have been heard of, then is quiet until it is asked, all is posted again
+    /// as often as it may be, and then what the peer was told must have expired.
+    #[must_use]
+    pub fn ends_within(&self) -> Duration {
+        let tick = self.repost_timeout / TICKS;
+        let tries = (0..=self.retries).map(|tries| self.backoff(tries).saturating_add(tick));
+        let tries = tries.fold(Duration::ZERO, Duration::saturating_add);
+        let quiet = self.probe_interval.saturating_add(tick).saturating_mul(2);
+        tries.saturating_add(quiet).saturating_add(self.valid + self.valid / 16 + tick)
+    }
+
+    /// How long is waited after something was sent `tries` times.
+    fn backoff(&self, tries: u8) -> Duration {
+        let first = self.repost_timeout;
+        let factor = 1_u32.checked_shl(tries.into()).unwrap_or(u32::MAX);
+        first.saturating_mul(factor).min(self.repost_timeout_max.max(first))
+    }
+}
+
+/// Into how many ticks of the timers the shortest time is cut.
+const TICKS: u32 = 16;
+
 /// Where a [`Verbs`] is.
 #[derive(Clone, Copy, Debug)]
 pub struct VerbsPlace {
@@ -234,8 +259,7 @@ impl Verbs {
             slots: Slots::new(slots),
             free_row: if qps > 0 { 0 } else { NONE },
             rows,
-            // A sixteenth of the shortest time.
-            wheel: Wheel::new(qps, config.repost_timeout / 16),
+            wheel: Wheel::new(qps, config.repost_timeout / TICKS),
             cqs: Vec::new(),
             stateful: 0,
             stateful_elsewhere: 0,

@@ -15,7 +15,9 @@
 //! | `complete` | ends those whose data is there |
 //! | `end` | ends connections; what is due by time |
 //! | `write` | writes frames |
+//! | `chunks` | which chunk goes next |
 //! | `rc`, `respond`, `reply` | connections both of whose sides are stateful |
+//! | `paths` | congestion control: what may be under way to each peer, and whose turn it is |
 //! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `slab` | what is kept |
 //!
 //! Order is that of reliable connections: SEND k of one side goes to RECV k of the other; SENDs may
@@ -28,10 +30,12 @@
 //! `docs/STAR-WIRE.md`); any failure ends the connection. Nothing is allocated after
 //! [`Stateful::new`].
 
+mod chunks;
 mod clock_bounds;
 mod complete;
 mod connection;
 mod end;
+mod paths;
 mod rc;
 mod receive;
 mod registry;
@@ -66,6 +70,7 @@ use crate::{
     wire::FRAME_LEN_MIN,
 };
 use connection::{Beginning, Connections, Phase};
+use paths::{Paths, WAYS};
 use registry::Registry;
 use responder::Replies;
 use slab::Slab;
@@ -86,8 +91,7 @@ pub(crate) struct Stateful {
     /// How many of them are Z's.
     works_of_z: usize,
     frames: UnderWay,
-    /// How many bytes of a connection may be under way, each way.
-    window: u32,
+    paths: Paths,
     /// Frames under way are in one of two lists of their connection.
     frame_links: Links,
     registry: Registry,
@@ -95,9 +99,11 @@ pub(crate) struct Stateful {
     replies: Replies,
     /// Whether the registry is asked for what is sent: see [`Stateful::forgo_whitelist`].
     has_whitelist: bool,
-    /// Connections that have frames to send.
+    /// Connections that have frames to send that no window holds back.
     ready: IndexList,
     ready_links: Links,
+    /// Whether chunks are asked first for the next frame to send.
+    chunks_first: bool,
     /// Those that have work requests, first those that were quiet for longest.
     watched: IndexList,
     watched_links: Links,
@@ -125,14 +131,15 @@ impl Stateful {
             works: Slab::new(works),
             work_links: Links::new(works),
             works_of_z: 0,
-            frames: UnderWay::new(frames, settings.retries, settings.retransmit_timeout),
-            window: settings.window,
+            frames: UnderWay::new(frames, settings, config.place().secret),
+            paths: Paths::new(config.cc, connections),
             frame_links: Links::new(frames),
             registry: Registry::new(connections),
             replies: Replies::new(settings.answers as usize),
             has_whitelist: true,
             ready: IndexList::new(),
             ready_links: Links::new(connections),
+            chunks_first: false,
             watched: IndexList::new(),
             watched_links: Links::new(connections),
             blocked: Default::default(),
@@ -147,7 +154,7 @@ impl Stateful {
 
     /// Bytes that the tables take, whatever the connections do.
     pub(crate) fn memory(&self) -> usize {
-        let of_connection = Connections::ENTRY_LEN + 5 * Links::ENTRY_LEN;
+        let of_connection = Connections::ENTRY_LEN + Paths::ENTRY_LEN + 5 * Links::ENTRY_LEN;
         let of_work = Slab::<Work>::ENTRY_LEN + Links::ENTRY_LEN;
         let of_frame = UnderWay::ENTRY_LEN + Links::ENTRY_LEN;
         self.connections.capacity() * of_connection
@@ -201,7 +208,7 @@ impl Stateful {
     }
 
     fn beginning(
-        &self,
+        &mut self,
         host: &Host<'_>,
         now: Instant,
         portal: u16,
@@ -223,6 +230,9 @@ impl Stateful {
         if !port.may_open_stateful() {
             return Err(WcStatus::GeneralErr);
         }
+        let full = WcStatus::GeneralErr;
+        let has_room = self.connections.has_room();
+        let paths = has_room.then(|| self.paths.hold(record.peer)).flatten().ok_or(full)?;
         let name = ConnectionName {
             pd: PdId(record.pd),
             qpn_z: Qpn::from_bits(record.peer_qpn),
@@ -237,6 +247,7 @@ impl Stateful {
             local_pd,
             own,
             peer: record.peer,
+            paths,
             key: FrameKey::from_bytes(record.key),
             packet_len_max: record.packet_len_max,
             frame_len_max,
@@ -254,17 +265,26 @@ impl Stateful {
             return ready.map(|at| self.placed_of(at)).sum();
         }
         let first = ready.take(BATCH).map(|at| self.frames_of(at).min(BATCH));
-        first.sum::<usize>().max(self.ready.len())
+        let chunks = self.paths.ready().take(BATCH).map(|(path, first, connections)| {
+            self.chunks_of(self.connections.at(first), path).min(BATCH).max(connections)
+        });
+        first.sum::<usize>().max(self.ready.len()) + chunks.sum::<usize>()
     }
 
-    /// Puts a connection into the list of those that have frames to send, if it has.
+    /// Puts a connection into the list of those that have frames to send, and into those of the
+    /// paths that it has chunks for, if it has.
     fn relist(&mut self, at: u16) {
-        if self.frames_of(at) == 0 {
-            return;
-        }
+        let has_frames = self.frames_of(at) > 0;
+        let may_send = self.may_send(at);
+        let chunks = WAYS.map(|way| may_send && self.has_chunk(at, way));
         let connection = self.connections.at_mut(at);
-        if !core::mem::replace(&mut connection.is_listed, true) {
+        if has_frames && !core::mem::replace(&mut connection.is_listed, true) {
             self.ready.push_back(&mut self.ready_links, at);
+        }
+        for (way, has_chunk) in WAYS.into_iter().zip(chunks) {
+            if has_chunk && !core::mem::replace(&mut connection.is_on_path[way as usize], true) {
+                self.paths.join(connection.paths[way as usize], way, at);
+            }
         }
     }
 

@@ -24,8 +24,10 @@ impl RemoteWindowId {
     pub(crate) const NONE: Self = Self(NONE);
 
     /// The window's place in the table, below
-    /// [`CcConfigBuilder::remotes`](super::CcConfigBuilder::remotes).
-    pub(crate) const fn index(self) -> usize {
+    /// [`CcConfigBuilder::remotes`](super::CcConfigBuilder::remotes). New windows take places one
+    /// behind the other, until all are taken; then those of windows that are forgotten.
+    #[must_use]
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 
@@ -95,6 +97,9 @@ impl Remote {
 const NONE: u32 = u32::MAX;
 
 impl CongestionControl {
+    /// About how many bytes a remote window takes.
+    pub const WINDOW_LEN: usize = size_of::<Remote>() + 2 * size_of::<u32>();
+
     /// Windows as they are at the start. Allocates all there will be.
     #[must_use]
     pub fn new(config: CcConfig) -> Self {

@@ -69,7 +69,7 @@ impl Station {
         settings.connections = 4;
         settings.work_requests = 16;
         settings.frames_under_way = 16;
-        settings.answers = 16;
+        settings.answers = 128;
         settings.filter_entries = 16;
         let config = settings.build(StarPlace::at(here)).expect("small tables");
         let mut star = Star::new(config, CounterBlock::new(0, u64::MAX));

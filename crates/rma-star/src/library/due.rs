@@ -50,13 +50,6 @@ impl Verbs {
         }
     }
 
-    /// How long is waited after something was sent `tries` times.
-    fn backoff(&self, tries: u8) -> Duration {
-        let first = self.config.repost_timeout;
-        let factor = 1_u32.checked_shl(tries.into()).unwrap_or(u32::MAX);
-        first.saturating_mul(factor).min(self.config.repost_timeout_max.max(first))
-    }
-
     /// How long a quiet connection is left alone: up to an eighth less, so that those that began
     /// together are not asked together.
     fn quiet_for(&self, index: u32, heard: u8) -> Duration {
@@ -107,7 +100,7 @@ impl Verbs {
         // Without room it is told later.
         let _ = self.portal.post(&Post::Introduce { qp: index }, None);
         self.row_mut(index).phase = Phase::Introducing { tries: tries.saturating_add(1) };
-        self.wheel.arm(index, now, self.backoff(tries));
+        self.wheel.arm(index, now, self.config.backoff(tries));
     }
 
     //= star#III-C2-repost
@@ -148,7 +141,7 @@ impl Verbs {
         if !self.post_again(&row, taken) {
             self.post_oldest(&row);
         }
-        self.wheel.arm(index, now, self.backoff(tries + 1));
+        self.wheel.arm(index, now, self.config.backoff(tries + 1));
     }
 
     /// What the stateful side has taken of each queue: what it has said, and what has completed.

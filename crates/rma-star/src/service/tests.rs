@@ -728,3 +728,56 @@ fn frames_that_come_together_are_answered_by_one_ea() {
     assert!(entries.iter().all(|it| (it.taken, it.answer) == (1, Answer::Done)));
     assert_eq!(core::iter::from_fn(|| scene.application.poll()).count(), 3);
 }
+
+/// What the stateful side of many hosts is to know: for how long an answer has waited here.
+#[test]
+fn answers_say_for_how_long_they_have_waited() {
+    let mut scene = Scene::new();
+    let recv = scene.wqe(WqeOp::Recv, 2, 640, 200);
+    let wqe = scene.posted(recv);
+    for (micros, told) in [(0, 0), (37, 37), (70_000, u16::MAX)] {
+        let rd = scene.rd(&wqe, 0, &[1; 64]);
+        scene.receive(&rd);
+        scene.now = scene.now + core::time::Duration::from_micros(micros);
+        let FrameView::Rda(rda) = scene.sent(&wqe.key, Some(&rd)).view else { panic!("an RDA") };
+        assert_eq!(rda.claims().0.delay_micros, told);
+        let cqep = scene.cqep(&[Cqe::PROBE]);
+        scene.receive(&cqep);
+        scene.now = scene.now + core::time::Duration::from_micros(micros);
+        let key = scene.key;
+        let FrameView::EaOfZ(ea) = scene.sent(&key, None).view else { panic!("an EA") };
+        assert_eq!(ea.claims().delay_micros, told);
+    }
+}
+
+/// Whatever addresses peers have: the table of windows is never fuller than that of connections.
+#[test]
+fn a_connection_too_many_is_refused_and_counted() {
+    let mut scene = Scene::with(StarConfigBuilder::default().with(|it| it.connections = 1));
+    let (pd, now) = (scene.connection.pd.0, scene.now);
+    scene.application.post(&Post::Close { qp: 1 }, None).unwrap();
+    let mut told = Vec::new();
+    for qp in [0, 1] {
+        let record = QpRecord {
+            peer: address([192, 0, 2, 9 + qp as u8]),
+            pd,
+            local_pd: pd,
+            z_clock: 0,
+            peer_qpn: QPN_F,
+            nonce: NONCE,
+            era: 1,
+            packet_len_max: 1472,
+            key: [0; 16],
+        };
+        scene.application.set_record(qp, &record);
+        scene.application.post(&Post::Open { qp, is_stateful: true }, None).unwrap();
+    }
+    scene.star.take_commands(now);
+    while let Some(report) = scene.application.poll() {
+        if let Report::Opened { qp, status, .. } = report {
+            told.push((qp, status));
+        }
+    }
+    assert_eq!(told, [(0, WcStatus::Success), (1, WcStatus::GeneralErr)]);
+    assert_eq!(scene.star.counters().events(Event::OpenRefused), 1);
+}

@@ -201,7 +201,7 @@ impl Stateful {
         {
             connection.chunks.remove(&mut self.frame_links, frame);
             transfer.unanswered -= 1;
-            connection.used[transfer.way as usize] -= charge;
+            self.paths.free(connection.paths[transfer.way as usize], charge);
         } else {
             connection.events.remove(&mut self.frame_links, frame);
         }

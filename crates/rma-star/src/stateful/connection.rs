@@ -2,6 +2,7 @@
 
 use rma_core::{
     addr::HostAddr,
+    cc::RemoteWindowId,
     fair_queue::BucketSecret,
     index_list::{IndexList, Links},
     time::Instant,
@@ -72,8 +73,9 @@ pub(super) struct Connection {
     pub(super) events: IndexList,
     /// Frames that are to be sent again.
     pub(super) again: IndexList,
-    /// By way, how much of the window is in use.
-    pub(super) used: [u32; 2],
+    /// By way, the paths that its chunks take, and whether it is in their lists.
+    pub(super) paths: [RemoteWindowId; 2],
+    pub(super) is_on_path: [bool; 2],
     /// How many EAs are to be sent.
     pub(super) eas_due: u8,
     /// The last STATE of Z, and how many of its parts were taken.
@@ -121,6 +123,7 @@ pub(super) struct Beginning {
     pub(super) local_pd: PdId,
     pub(super) own: HostAddr,
     pub(super) peer: HostAddr,
+    pub(super) paths: [RemoteWindowId; 2],
     pub(super) key: FrameKey,
     pub(super) packet_len_max: u16,
     pub(super) frame_len_max: usize,
@@ -131,7 +134,7 @@ pub(super) struct Beginning {
 
 impl Connection {
     pub(super) fn new(beginning: &Beginning) -> Self {
-        let Beginning { portal, qp, name, local_pd, own, peer, key, .. } = *beginning;
+        let Beginning { portal, qp, name, local_pd, own, peer, paths, key, .. } = *beginning;
         let Beginning { packet_len_max, frame_len_max, valid_micros, z_clock, now, .. } =
             *beginning;
         Self {
@@ -162,7 +165,8 @@ impl Connection {
             chunks: IndexList::new(),
             events: IndexList::new(),
             again: IndexList::new(),
-            used: [0; 2],
+            paths,
+            is_on_path: [false; 2],
             eas_due: 0,
             state: (0, 0),
             is_ready: false,
@@ -208,6 +212,10 @@ impl Connections {
 
     pub(super) fn capacity(&self) -> usize {
         self.rows.capacity()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.rows.has_room()
     }
 
     pub(super) fn len(&self) -> usize {

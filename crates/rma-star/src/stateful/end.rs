@@ -9,9 +9,9 @@
 //! its timers. That is a help and no promise: nobody sends it again, and nothing waits for it but
 //! that the connection is forgotten, which happens when it is sent, or when all is dead.
 
-use rma_core::{index_list::IndexList, time::Instant};
+use rma_core::{index_list::IndexList, op::OpStatus, time::Instant};
 
-use super::{SIDES, Stateful, connection::Phase, report, under_way::What};
+use super::{SIDES, Stateful, connection::Phase, paths::WAYS, report, under_way::What};
 use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
 
 impl Stateful {
@@ -65,6 +65,12 @@ impl Stateful {
         if core::mem::replace(&mut connection.is_listed, false) {
             self.ready.remove(&mut self.ready_links, at);
         }
+        for way in WAYS {
+            let connection = self.connections.at_mut(at);
+            if core::mem::replace(&mut connection.is_on_path[way as usize], false) {
+                self.paths.leave(connection.paths[way as usize], way, at);
+            }
+        }
         while let Some(frame) = self.first_frame(at) {
             if let What::Cqes { mut told, .. } = self.forget_frame(frame) {
                 let done = &mut self.connections.at_mut(at).done;
@@ -73,8 +79,7 @@ impl Stateful {
                 }
             }
         }
-        let connection = self.connections.at(at);
-        debug_assert!(connection.again.is_empty() && connection.used == [0; 2], "none is left");
+        debug_assert!(self.connections.at(at).again.is_empty(), "none is left");
         for side in SIDES {
             self.set_blocked(at, side, None);
         }
@@ -153,6 +158,7 @@ impl Stateful {
         if connection.is_listed {
             self.ready.remove(&mut self.ready_links, at);
         }
+        self.paths.release(connection.paths);
         if let Some(port) = host.portals.get_mut(connection.portal.into()) {
             port.stateful_closed();
         }
@@ -166,7 +172,8 @@ impl Stateful {
         let quiet = quiet.map(|at| self.connections.at(at).quiet_since + self.probe_interval);
         let dead = self.dying.front().map(|at| self.connections.at(at).dead_at);
         let blocked = SIDES.iter().filter_map(|&side| Some(self.first_blocked(side)?.0)).min();
-        [frame, quiet, dead, blocked].into_iter().flatten().min()
+        let paced = self.paths.poll_timeout();
+        [frame, quiet, dead, blocked, paced].into_iter().flatten().min()
     }
 
     /// When the connection has waited too long whose next message of that side has waited longest.
@@ -199,6 +206,7 @@ impl Stateful {
             debug_assert!(self.connections.at(at).is_dead(now), "W and a bit is over");
             self.flush(host, at);
         }
+        self.paths.handle_timeout(now);
     }
 
     /// A frame was not answered in time. Its copy is dead.
@@ -209,6 +217,7 @@ impl Stateful {
             self.relist(at);
             return;
         }
+        self.note_outcome(now, frame, OpStatus::Timeout);
         if self.send_again(frame) {
             self.relist(at);
             return;

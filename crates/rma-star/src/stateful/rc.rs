@@ -6,7 +6,7 @@
 //! peer has posted that RECV. If it has not, it says so, and tells when it has; the message is sent
 //! again then, or after the time for a frame that is not answered, and fails after `rnr_timeout`.
 
-use rma_core::time::Instant;
+use rma_core::{op::OpStatus, time::Instant};
 
 use super::{
     Stateful, connection::Beginning, report_opened, responder::Responder, under_way::What,
@@ -93,12 +93,16 @@ impl Stateful {
         Some(number)
     }
 
-    /// The peer has no RECV yet for what a frame has: it is sent again later.
+    /// The peer has no RECV yet for what a frame has: it is sent again later, and is not under way
+    /// meanwhile. Of a stateless side: it is too busy.
     pub(super) fn not_ready(&mut self, now: Instant, frame: u16) {
         let at = self.frames.at(frame).connection;
         if self.is_rc(at) {
             self.frames.refused(frame);
+            self.free_charge(frame);
             self.set_blocked(at, Side::Stateful, Some(now));
+        } else {
+            self.note_outcome(now, frame, OpStatus::Nack);
         }
     }
 

@@ -7,6 +7,7 @@
 use arrayvec::ArrayVec;
 use rma_core::{
     backend::{BATCH, RxFrame},
+    op::OpStatus,
     seal::{Authentic, FrameSet},
     time::{Clock, Instant},
 };
@@ -14,6 +15,7 @@ use rma_core::{
 use super::{
     Stateful,
     connection::{Connection, Phase},
+    paths::Outcome,
     report,
     under_way::{Copy, What},
     work::Way,
@@ -277,6 +279,30 @@ impl Stateful {
         }
     }
 
+    /// Tells its path what became of the live copy of a chunk.
+    pub(super) fn note_outcome(&mut self, now: Instant, frame: u16, status: OpStatus) {
+        let sent = self.frames.at(frame);
+        if let (&What::Chunk { work, len, .. }, Some(copy)) = (&sent.what, sent.copy)
+            && let Some(transfer) = &self.works[work].transfer
+        {
+            let outcome = Outcome { status, len, sent_at: copy.sent_at, charge: sent.charge };
+            let path = self.connections.at(sent.connection).paths[transfer.way as usize];
+            self.paths.note(path, now, &outcome);
+        }
+    }
+
+    /// A chunk takes nothing of its path's window any more.
+    pub(super) fn free_charge(&mut self, frame: u16) {
+        let charge = self.frames.take_charge(frame);
+        let sent = self.frames.at(frame);
+        if let What::Chunk { work, .. } = sent.what
+            && let Some(transfer) = &self.works[work].transfer
+        {
+            let path = self.connections.at(sent.connection).paths[transfer.way as usize];
+            self.paths.free(path, charge);
+        }
+    }
+
     /// A chunk of a work request has landed, here or at Z.
     fn chunk_is_done(
         &mut self,
@@ -285,6 +311,7 @@ impl Stateful {
         (at, frame): (u16, u16),
         (row, completes): (u16, bool),
     ) {
+        self.note_outcome(now, frame, OpStatus::Ok);
         let _ = self.forget_frame(frame);
         if self.works[row].transfer.is_some_and(|transfer| transfer.is_done()) {
             self.finish(host, row, completes);

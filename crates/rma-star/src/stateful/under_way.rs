@@ -10,19 +10,26 @@
 //! Only one copy is alive. The time to send again is longer than W, so an older copy has expired at
 //! Z before there is another.
 //!
-//! Frames that were sent as often wait equally long. So they are in one list for each number of
-//! tries, and the first of a list is the one that is due first.
+//! Frames that were sent as often wait about equally long: longer by none to seven parts of 32, by
+//! a keyed hash of the copy's counter. Or those that were lost together, as they met before a table
+//! that was full, would meet there again. Each number of tries and each such part has a list, whose
+//! first frame is the one that is due first.
 
 use core::time::Duration;
 
 use rma_core::{
     crypto::Iv,
+    fair_queue::BucketSecret,
     index_list::{IndexList, Links},
     time::Instant,
 };
 
-use super::slab::Slab;
-use crate::{clock::ZTime, names::MrId};
+use super::{paths::Charge, slab::Slab};
+use crate::{
+    clock::ZTime,
+    config::{SPREAD_MAX, SPREAD_PARTS, StarConfigBuilder},
+    names::MrId,
+};
 
 /// What a frame is about.
 #[derive(Debug)]
@@ -54,8 +61,8 @@ pub(super) enum What {
 pub(super) struct Sent {
     pub(super) connection: u16,
     pub(super) what: What,
-    /// What it takes of the window.
-    pub(super) charge: u32,
+    /// What it takes of its path's window, of a chunk.
+    pub(super) charge: Charge,
     /// How often it was sent again.
     pub(super) tries: u8,
     /// In RC, the peer has said that it has no RECV for it yet.
@@ -72,6 +79,18 @@ pub(super) struct Copy {
     pub(super) expiry: ZTime,
 }
 
+/// How many waits there are for one number of tries.
+const SPREAD: usize = SPREAD_MAX as usize + 1;
+
+/// Frames that have been sent so many times.
+#[derive(Debug, Default)]
+struct Tried {
+    /// By how many parts longer they wait.
+    lists: [IndexList; SPREAD],
+    /// Which of these are not empty: a bit each.
+    used: u8,
+}
+
 /// All frames under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
@@ -80,8 +99,10 @@ pub(super) struct UnderWay {
     uses: Box<[u16]>,
     /// Those of one connection that are to be sent again, or those that wait equally long.
     links: Links,
-    waiting: Box<[IndexList]>,
+    waiting: Box<[Tried]>,
     timeout: Duration,
+    /// What counters are spread by, so that hosts do not spread theirs alike.
+    salt: u64,
 }
 
 impl UnderWay {
@@ -89,16 +110,29 @@ impl UnderWay {
     pub(super) const ENTRY_LEN: usize =
         Slab::<Sent>::ENTRY_LEN + size_of::<u16>() + Links::ENTRY_LEN;
 
-    /// Room for so many frames, each of which is sent again `retries` times at most, first after
-    /// `timeout`.
-    pub(super) fn new(capacity: usize, retries: u8, timeout: Duration) -> Self {
+    /// Room for so many frames, which are sent again as often and after such times as the settings
+    /// say.
+    pub(super) fn new(capacity: usize, settings: &StarConfigBuilder, secret: BucketSecret) -> Self {
         Self {
             frames: Slab::new(capacity),
             uses: vec![0; capacity].into(),
             links: Links::new(capacity),
-            waiting: (0..=retries).map(|_| IndexList::new()).collect(),
-            timeout,
+            waiting: (0..=settings.retries).map(|_| Tried::default()).collect(),
+            timeout: settings.retransmit_timeout,
+            salt: secret.hash(0),
         }
+    }
+
+    /// By how many parts longer this copy waits for its answer.
+    const fn spread(&self, copy: &Copy) -> usize {
+        let mixed = (copy.iv.counter() ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize % SPREAD
+    }
+
+    /// Where a frame waits whose live copy is this one: after how many tries, and how much longer.
+    fn place_of(&self, at: u16, copy: &Copy) -> (usize, usize) {
+        let tries = usize::from(self.frames[at].tries).min(self.waiting.len() - 1);
+        (tries, self.spread(copy))
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -132,7 +166,7 @@ impl UnderWay {
     }
 
     /// A new frame. It is not in any list until [`UnderWay::sent`].
-    pub(super) fn add(&mut self, connection: u16, what: What, charge: u32) -> Option<u16> {
+    pub(super) fn add(&mut self, connection: u16, what: What, charge: Charge) -> Option<u16> {
         self.frames.insert(Sent {
             connection,
             what,
@@ -143,12 +177,18 @@ impl UnderWay {
         })
     }
 
+    /// What the frame takes of its path's window, which is nothing from now on.
+    pub(super) fn take_charge(&mut self, at: u16) -> Charge {
+        core::mem::take(&mut self.frames[at].charge)
+    }
+
     /// The frame at this place, which is in no list, was sent.
     pub(super) fn sent(&mut self, at: u16, copy: Copy) {
-        let frame = &mut self.frames[at];
-        frame.copy = Some(copy);
-        let list = usize::from(frame.tries).min(self.waiting.len() - 1);
-        self.waiting[list].push_back(&mut self.links, at);
+        let (tries, spread) = self.place_of(at, &copy);
+        self.frames[at].copy = Some(copy);
+        let Tried { lists, used } = &mut self.waiting[tries];
+        lists[spread].push_back(&mut self.links, at);
+        *used |= 1 << spread;
     }
 
     /// The frame is no more: answered, or given up. `again` is its connection's list of those to be
@@ -160,12 +200,13 @@ impl UnderWay {
     }
 
     fn unlist(&mut self, at: u16, again: &mut IndexList) {
-        let frame = &self.frames[at];
-        let list = match frame.copy {
-            Some(_) => &mut self.waiting[usize::from(frame.tries).min(self.waiting.len() - 1)],
-            None => again,
+        let Some(copy) = self.frames[at].copy else {
+            return again.remove(&mut self.links, at);
         };
-        list.remove(&mut self.links, at);
+        let (tries, spread) = self.place_of(at, &copy);
+        let Tried { lists, used } = &mut self.waiting[tries];
+        lists[spread].remove(&mut self.links, at);
+        *used &= !(u8::from(lists[spread].is_empty()) << spread);
     }
 
     /// The frame, which waits for its answer, is to be sent again: its copy is dead. `false` if it
@@ -205,12 +246,22 @@ impl UnderWay {
 
     /// When the frame that is due first is due, and which it is.
     pub(super) fn first_due(&self) -> Option<(Instant, u16)> {
-        let due = |(tries, list): (u32, &IndexList)| {
-            let at = list.front()?;
-            let wait = self.timeout.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX));
-            Some((self.frames[at].copy?.sent_at + wait, at))
-        };
-        (0..).zip(&self.waiting).filter_map(due).min()
+        let mut first = None;
+        for (tries, Tried { lists, used }) in (0..).zip(&self.waiting) {
+            let mut left = *used;
+            while left != 0 {
+                let spread = left.trailing_zeros();
+                left &= left - 1;
+                let at = lists[spread as usize].front()?;
+                let wait =
+                    self.timeout.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX));
+                let due = self.frames[at].copy?.sent_at + wait + wait / SPREAD_PARTS * spread;
+                if first.is_none_or(|first| (due, at) < first) {
+                    first = Some((due, at));
+                }
+            }
+        }
+        first
     }
 }
 
@@ -226,11 +277,22 @@ mod tests {
         Copy { iv, sent_at: Instant::from_nanos(nanos), expiry: ZTime(0) }
     }
 
+    fn frames(capacity: usize, retries: u8, secret: u8) -> UnderWay {
+        let timeout = Duration::from_nanos(3200);
+        let default = StarConfigBuilder::default();
+        let settings = StarConfigBuilder { retries, retransmit_timeout: timeout, ..default };
+        UnderWay::new(capacity, &settings, BucketSecret::from_bytes([secret; 16]))
+    }
+
+    fn add(frames: &mut UnderWay) -> u16 {
+        frames.add(0, What::Probe, Charge::default()).unwrap()
+    }
+
     #[test]
     fn a_number_names_one_frame_and_no_later_one() {
-        let mut frames = UnderWay::new(1, 2, Duration::from_nanos(10));
+        let mut frames = frames(1, 2, 0);
         let mut again = IndexList::new();
-        let at = frames.add(0, What::Probe, 0).unwrap();
+        let at = add(&mut frames);
         frames.sent(at, copy(5));
         let number = frames.number(at);
         assert_eq!(frames.find(number), Some(at));
@@ -239,28 +301,55 @@ mod tests {
         assert!(!frames.has_room());
         let _ = frames.remove(at, &mut again);
         assert_eq!(frames.find(number), None);
-        let at = frames.add(0, What::Probe, 0).unwrap();
+        let at = add(&mut frames);
         assert_eq!((frames.find(number), frames.find(frames.number(at))), (None, Some(at)));
     }
 
-    #[test]
-    fn frames_are_due_by_the_doubled_time_and_end_after_their_tries() {
-        let mut frames = UnderWay::new(2, 1, Duration::from_nanos(10));
+    /// When frames are due that were sent together, after the time that the first wait takes at
+    /// least.
+    fn dues(secret: u8) -> Vec<u64> {
+        let mut frames = frames(64, 1, secret);
         let mut again = IndexList::new();
-        let one = frames.add(0, What::Probe, 0).unwrap();
-        frames.sent(one, copy(5));
-        let two = frames.add(0, What::Probe, 0).unwrap();
-        frames.sent(two, copy(7));
-        assert_eq!(frames.first_due(), Some((Instant::from_nanos(15), one)));
-        assert!(frames.send_again(one, &mut again));
-        assert_eq!(frames.next_again(&mut again), Some(one));
-        frames.sent(one, copy(15));
-        assert_eq!(frames.first_due(), Some((Instant::from_nanos(17), two)));
-        let _ = frames.remove(two, &mut again);
-        assert_eq!(frames.first_due(), Some((Instant::from_nanos(35), one)));
-        assert!(!frames.send_again(one, &mut again), "once is all");
+        for nanos in 0..64 {
+            let at = add(&mut frames);
+            frames.sent(at, copy(nanos));
+        }
+        let mut dues = Vec::new();
+        for tries in [1, 2] {
+            for _ in 0..64 {
+                let (due, at) = frames.first_due().unwrap();
+                let wait = due.nanos_since(frames.at(at).copy.unwrap().sent_at);
+                assert!((3200 * tries..=3200 * tries * 39 / 32).contains(&wait), "{wait}");
+                assert!(
+                    dues.last().is_none_or(|&last| last <= due.as_nanos()),
+                    "the first is first"
+                );
+                dues.push(due.as_nanos());
+                assert_eq!(frames.send_again(at, &mut again), tries == 1, "once is all");
+            }
+            let mut now = 5000;
+            while tries == 1
+                && let Some(at) = frames.next_again(&mut again)
+            {
+                now += 1;
+                frames.sent(at, copy(now));
+            }
+        }
         assert_eq!(frames.first_due(), None);
-        let _ = frames.remove(one, &mut again);
-        assert!(again.is_empty());
+        while let Some(at) = again.front() {
+            let _ = frames.remove(at, &mut again);
+        }
+        assert_eq!(frames.len(), 0);
+        dues
+    }
+
+    #[test]
+    fn frames_are_due_by_the_doubled_time_but_not_together_and_end_after_their_tries() {
+        let (one, other) = (dues(1), dues(2));
+        assert_ne!(one, other, "hosts do not spread theirs alike");
+        for dues in [one, other] {
+            let within = dues.iter().filter(|&&due| due < dues[0] + 350).count();
+            assert!(within < 48, "{within} of 64 are due with the first");
+        }
     }
 }

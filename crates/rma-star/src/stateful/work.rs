@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use rma_core::time::Instant;
+use rma_core::{op::Moves, time::Instant};
 
 use crate::{
     clock::ZTime,
@@ -24,6 +24,16 @@ pub(super) enum Way {
     Push = 0,
     /// From Z, by GDs.
     Pull = 1,
+}
+
+impl Way {
+    /// The same as congestion control has it, seen from this host.
+    pub(super) const fn moves(self) -> Moves {
+        match self {
+            Self::Push => Moves::Out,
+            Self::Pull => Moves::In,
+        }
+    }
 }
 
 /// A place in a memory region or window.

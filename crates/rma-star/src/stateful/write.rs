@@ -1,14 +1,15 @@
 //! Writes frames to Z, one after the other, for the connections in turn (§III-C3).
 //!
-//! Of one connection first what others wait for: EAs, what is to be sent again, CQEs, questions;
-//! then chunks, as many as its window takes. A CQEP says all that an EA says: where both could go,
-//! it goes alone (ours). It never keeps an EA waiting: what cannot go now does not count.
+//! Of one connection first what others wait for: EAs, what is to be sent again, CQEs, questions.
+//! Chunks, which their paths' windows hold back, take turns with these: one frame of either kind. A
+//! CQEP says all that an EA says: where both could go, it goes alone (ours). It never keeps an EA
+//! waiting: what cannot go now does not count.
 
 use rma_core::{
     backend::{Transmit, TxFrame},
     crypto::EngineId,
     index_list::IndexList,
-    limits::{GRANULE, TAG_LEN},
+    limits::TAG_LEN,
     op::ClassOfService,
     packet::SMALL,
     port::SourcePort,
@@ -16,9 +17,9 @@ use rma_core::{
 };
 
 use super::{
-    SIDES, Stateful,
+    Stateful,
     connection::{Connection, Phase},
-    transfer::chunk_len,
+    paths::Charge,
     under_way::{Copy, What},
     work::Way,
 };
@@ -41,10 +42,6 @@ use crate::{
     },
 };
 
-/// What a frame takes of the window at least, in bytes: the peer has as much work with it, however
-/// little data it has.
-const CHARGE_MIN: u32 = 256;
-
 /// The most CQEPs, questions and probes of a connection that are under way.
 const EVENTS_MAX: usize = 32;
 
@@ -59,17 +56,25 @@ pub(super) struct Writing<'a, 'b> {
 }
 
 impl Stateful {
-    /// About how many frames a connection could send if there were places for them.
+    /// Whether anything of a connection may be sent: before the first frame came of Z it is not
+    /// known until when frames are valid.
+    pub(super) fn may_send(&self, at: u16) -> bool {
+        let connection = self.connections.at(at);
+        connection.phase == Phase::Open && connection.clock.is_known()
+    }
+
+    /// How many frames that no window holds back a connection could send, if there were places for
+    /// them.
     pub(super) fn frames_of(&self, at: u16) -> usize {
         let connection = self.connections.at(at);
-        if connection.phase != Phase::Open || !connection.clock.is_known() {
+        if !self.may_send(at) {
             return usize::from(connection.close_is_due) + replies_of(connection);
         }
         let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
         let events = usize::from(!connection.done.is_empty()) + usize::from(asks || probes);
         let has_events = connection.events.len() < EVENTS_MAX;
-        self.placed_of(at) + if has_events { events } else { 0 } + self.chunks_of(connection)
+        self.placed_of(at) + if has_events { events } else { 0 }
     }
 
     /// How many of them need no place, or have one.
@@ -81,27 +86,6 @@ impl Stateful {
             + replies_of(connection)
     }
 
-    /// About how many chunks a connection could send now.
-    fn chunks_of(&self, connection: &Connection) -> usize {
-        let chunks_of = |side: &Side| {
-            let moving = &connection.queues[*side as usize].moving;
-            let Some(front) = moving.front() else { return 0 };
-            let Some(transfer) = &self.works[front].transfer else { return 0 };
-            let left = transfer.len - transfer.begun;
-            let len = chunk_len(transfer.way, left, connection.frame_len_max);
-            if !self.window_takes(connection, transfer.way, len) {
-                return 0;
-            }
-            moving.len() - 1 + left.div_ceil(len.max(GRANULE)) as usize
-        };
-        SIDES.iter().map(chunks_of).sum()
-    }
-
-    fn window_takes(&self, connection: &Connection, way: Way, len: u32) -> bool {
-        let used = connection.used[way as usize];
-        used == 0 || used + len.max(CHARGE_MIN) <= self.window
-    }
-
     /// Writes the next frame, and notes what it is to be sealed with. Returns whether there was
     /// one.
     pub(crate) fn write_next(
@@ -111,14 +95,30 @@ impl Stateful {
         now: Instant,
         out: &mut TxFrame<'_>,
     ) -> bool {
+        let writing = &mut Writing { sealer, out, now };
+        for chunk in [self.chunks_first, !self.chunks_first] {
+            let is_written = if chunk {
+                self.write_chunk(host, writing)
+            } else {
+                self.write_other(host, writing)
+            };
+            if is_written {
+                self.chunks_first = !chunk;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes the next frame that no window holds back.
+    fn write_other(&mut self, host: &mut Host<'_>, writing: &mut Writing<'_, '_>) -> bool {
         for _ in 0..self.ready.len() {
-            if !sealer.can_seal() {
-                host.counters.count(Event::SealRefused);
+            if !can_seal(host, writing) {
                 return false;
             }
             let Some(at) = self.ready.pop_front(&mut self.ready_links) else { return false };
             self.connections.at_mut(at).is_listed = false;
-            let is_written = self.write_of(host, at, &mut Writing { sealer, out, now });
+            let is_written = self.write_of(host, at, writing);
             // What told that it has ended may have been the last of it.
             if self.connections.get(at).is_some() {
                 self.relist(at);
@@ -130,14 +130,21 @@ impl Stateful {
         false
     }
 
-    /// Writes the next frame of a connection.
+    /// When a frame expires that is sent now. `None` while nothing is known of Z's clock, and then
+    /// the connection is in no list.
+    pub(super) fn expiry(&self, at: u16, now: Instant) -> Option<ZTime> {
+        let connection = self.connections.at(at);
+        let lower = connection.clock.lower(now)?;
+        Some(ZTime(lower.0.saturating_add(connection.valid_micros)))
+    }
+
+    /// Writes the next frame of a connection that no window holds back.
     fn write_of(&mut self, host: &mut Host<'_>, at: u16, writing: &mut Writing<'_, '_>) -> bool {
         if self.write_reply(host, at, writing) {
             return true;
         }
+        let Some(expiry) = self.expiry(at, writing.now) else { return false };
         let connection = self.connections.at_mut(at);
-        let Some(lower) = connection.clock.lower(writing.now) else { return false };
-        let expiry = ZTime(lower.0.saturating_add(connection.valid_micros));
         if core::mem::replace(&mut connection.close_is_due, false) {
             let is_written = self.write_close(host, at, expiry, writing);
             self.flush_if_dead(host, writing.now, at);
@@ -168,13 +175,13 @@ impl Stateful {
         if connection.events.len() < EVENTS_MAX
             && let Some(what) = self.next_event(host, at, writing.out.bytes.len())
         {
-            let Some(frame) = self.frames.add(at, what, 0) else { return false };
+            let charge = Charge::default();
+            let Some(frame) = self.frames.add(at, what, charge) else { return false };
             let events = &mut self.connections.at_mut(at).events;
             events.push_back(&mut self.frame_links, frame);
             return self.write_frame(host, frame, expiry, writing);
         }
-        let Some(frame) = self.next_chunk(host, at, writing.out.bytes.len()) else { return false };
-        self.write_frame(host, frame, expiry, writing)
+        false
     }
 
     /// What Z is to be told or asked next.
@@ -211,68 +218,6 @@ impl Stateful {
             return Some(What::Probe);
         }
         None
-    }
-
-    /// Begins the next chunk of a connection that its window takes.
-    fn next_chunk(&mut self, host: &Host<'_>, at: u16, room: usize) -> Option<u16> {
-        let connection = self.connections.at(at);
-        let frame_len_max = connection.frame_len_max.min(room);
-        let first = connection.turn;
-        for side in [first, SIDES[1 - first as usize]] {
-            let connection = self.connections.at(at);
-            let queues = &connection.queues[side as usize];
-            let Some(row) = queues.moving.front() else { continue };
-            let Some(transfer) = self.works[row].transfer else { continue };
-            let (way, left) = (transfer.way, transfer.len - transfer.begun);
-            let len = chunk_len(way, left, frame_len_max);
-            if len == 0 || !self.window_takes(connection, way, len) {
-                continue;
-            }
-            let completes = left == len && self.may_complete(host, row);
-            let charge = len.max(CHARGE_MIN);
-            let offset = transfer.begun;
-            let what = What::Chunk { work: row, offset, len: len as u16, completes };
-            let frame = self.frames.add(at, what, charge)?;
-            let connection = self.connections.at_mut(at);
-            connection.chunks.push_back(&mut self.frame_links, frame);
-            connection.used[way as usize] += charge;
-            connection.turn = SIDES[1 - side as usize];
-            if let Some(transfer) = &mut self.works[row].transfer {
-                transfer.begun += len;
-                transfer.unanswered += 1;
-                if !transfer.has_left() {
-                    let queues = &mut connection.queues[side as usize];
-                    queues.moving.remove(&mut self.work_links, row);
-                    queues.answering.push_back(&mut self.work_links, row);
-                }
-            }
-            return Some(frame);
-        }
-        None
-    }
-
-    /// Whether the last chunk of a message may complete its RECV (ours): all others are answered.
-    /// Those before it in its queue are SENDs, or are answered as well.
-    fn may_complete(&self, host: &Host<'_>, row: u16) -> bool {
-        let work = &self.works[row];
-        let is_fused = host.config.settings().framing == Framing::Fused;
-        (is_fused || work.recv.is_some())
-            && work.owner == Side::Stateful
-            && work.op == crate::verbs::WqeOp::Send
-            && work.immediate.is_none()
-            && work.transfer.is_some_and(|transfer| transfer.unanswered == 0)
-    }
-
-    /// Whether an RD wants an RDA of its own. If others follow, one EA may answer them all (ours).
-    fn wants_answer(&self, host: &Host<'_>, frame: u16) -> bool {
-        let sent = self.frames.at(frame);
-        // What a stateful peer answers, it answers together.
-        if self.connections.at(sent.connection).rc.is_some() {
-            return false;
-        }
-        host.config.settings().framing == Framing::Faithful
-            || sent.tries > 0
-            || self.chunks_of(self.connections.at(sent.connection)) == 0
     }
 
     /// Acknowledges all that was taken of Z.
@@ -330,7 +275,7 @@ impl Stateful {
 
     /// Writes a frame under way that is in no list, and notes that it was sent. `false` if it has
     /// no room, or what it is about is there no more, with which the connection ends.
-    fn write_frame(
+    pub(super) fn write_frame(
         &mut self,
         host: &mut Host<'_>,
         frame: u16,
@@ -480,6 +425,15 @@ impl Stateful {
 /// How many replies a connection has for its peer, if that is stateful as well: whatever its phase.
 fn replies_of(connection: &Connection) -> usize {
     connection.rc.as_ref().map_or(0, |responder| responder.replies.len())
+}
+
+/// Whether a frame can be sealed, which is counted if not.
+pub(super) fn can_seal(host: &Host<'_>, writing: &Writing<'_, '_>) -> bool {
+    let can_seal = writing.sealer.can_seal();
+    if !can_seal {
+        host.counters.count(Event::SealRefused);
+    }
+    can_seal
 }
 
 /// What was taken of a connection, as EAs and CQEPs say it.

@@ -280,7 +280,7 @@ pub(crate) fn settings(random: &mut Random) -> (StarConfigBuilder, VerbsConfig) 
     let mut verbs = VerbsConfig::default();
     (star.connections, star.work_requests, star.frames_under_way) = (128, 1024, 512);
     (star.filter_entries, star.answers) = (1 << 12, random.pick(&[128, 256, 512]));
-    star.window = random.pick(&[4096, 64 << 10]);
+    star.cc.cwnd_initial = random.pick(&[1.0, 16.0]);
     if random.below(4) > 0 {
         let valid = Duration::from_millis(4 + random.below(12));
         (star.valid, verbs.valid) = (valid, valid);
@@ -298,10 +298,9 @@ pub(crate) fn settings(random: &mut Random) -> (StarConfigBuilder, VerbsConfig) 
 
 /// Within what time everything ends whose peer is dead.
 pub(crate) fn bound(star: &StarConfigBuilder, verbs: &VerbsConfig) -> u64 {
-    let retransmits = nanos(star.retransmit_timeout) << (u32::from(star.retries) + 1);
-    let reposts = nanos(verbs.repost_timeout_max) * (u64::from(verbs.retries) + 2);
-    let others = star.rnr_timeout + star.probe_interval + verbs.probe_interval + 4 * star.valid;
-    let sum = retransmits + reposts + nanos(others) + nanos(verbs.set_up_timeout);
+    // Either side may wait for the other, whose clock is slower.
+    let sides = star.ends_within() + verbs.ends_within();
+    let sum = nanos(sides + star.rnr_timeout + verbs.set_up_timeout);
     sum + sum / 1000 + 100 * MILLI
 }
 

@@ -24,7 +24,7 @@ fn host() -> Driver<TestEngine> {
     let mut star = StarConfigBuilder::default();
     (star.pds, star.mrs, star.connections) = (PDS, MRS, 8);
     (star.work_requests, star.frames_under_way, star.filter_entries, star.answers) =
-        (16, 16, 16, 16);
+        (16, 16, 16, 128);
     let star = star.build(StarPlace::at(addr)).unwrap();
     let nic = NicConfigBuilder::default().with(|it| it.regions = REGIONS);
     let nic = Nic::new(nic.build(NicPlace::at(addr)).unwrap());
