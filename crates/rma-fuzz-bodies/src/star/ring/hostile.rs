@@ -175,13 +175,15 @@ impl Hostile {
         let op = WqeOp::ALL[kind % 4];
         let sequence = &mut self.sequences[2 * qp as usize + usize::from(op.is_recv())];
         self.generation += 1;
+        let slot = script.number();
         let posted = Posted {
             // One past its own is nobody's.
-            slot: script.number() as u32 % (SLOTS + 1),
+            slot: slot as u32 % (SLOTS + 1),
             generation: self.generation,
             qp,
             sequence: *sequence,
-            open_before: script.number() as u16,
+            // At times a lie.
+            open_before: if slot < 128 { 0 } else { slot as u16 },
             op,
             again: kind & 0x80 != 0,
             immediate: (kind & 0x40 != 0).then_some(7),
