@@ -109,6 +109,20 @@ def taken(entries):
     return struct.pack(">II", entries["send"], entries["recv"])
 
 
+def switch(kind, it):
+    """The payload of a STATE about a change of roles."""
+    if "pd" in it:
+        assert kind == 5
+        numbers = [it["pd"], it["nonce"], *it["giver"], *it["taker"]]
+        head = (it["number"], it["packet_len_max"], it["valid_micros"], int(it["clock"], 16))
+        return struct.pack(">HHIQ6I", *head, *numbers) + bytes.fromhex(it["key"])
+    if "is_automatic" in it:
+        assert kind == 4
+        return struct.pack(">HB21x", it["number"], it["is_automatic"])
+    assert kind in (4, 6, 7)
+    return struct.pack(">H14x", it["number"])
+
+
 def payload(frame):
     """What the payload is, of those whose payload is entries; else as it is said to be."""
     kind, entries = frame["kind"], frame["entries"]
@@ -125,6 +139,8 @@ def payload(frame):
         return b"".join(struct.pack(">QIB3x", *it) for it in parts)
     if kind == "ea of f":
         return taken(entries)
+    if kind == "state" and entries is not None:
+        return switch(frame["fields"]["kind"], entries)
     length = frame["fields"].get("payload_len", frame["fields"].get("chunk_len", 0))
     assert len(plaintext) == (0 if kind == "gd" else length), frame["name"]
     return plaintext

@@ -93,8 +93,8 @@ pub use rma_star::{
     config::{Framing, StarConfigBuilder, StarConfigError},
     counters::{Drop, Event},
     library::{
-        ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpState, RecvWr, Remote, Role,
-        SendWr, Sge, VerbsConfig, VerbsMemory, Wc,
+        ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpInfo, QpState, RecvWr, Remote,
+        Role, SendWr, Sge, SwitchError, VerbsConfig, VerbsMemory, Wc,
     },
     mr_table::{Access, MrError},
     names::{MrId, PdId},

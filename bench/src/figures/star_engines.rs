@@ -1,4 +1,4 @@
-//! What StaR's shipped engines do in simulation when frames are lost, and when a host dies.
+//! What StaR's shipped engines do in simulation when frames are lost, a host dies, or roles change.
 //!
 //! A run repeats exactly, so noise is no excuse.
 
@@ -70,6 +70,58 @@ pub(super) fn loss(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         others.join(", "),
     );
     Ok(vec![Measured { name: "star_loss_goodput", value, detail }])
+}
+
+/// How often roles change in a run, and how long each time lasts.
+const SWITCHES: u32 = 8;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Calls of RPC beside changes of roles of all connections, and without.
+fn switched(ppm: u32, switches: bool) -> Outcome {
+    let mut run = Run::new(Options { loss: Chance::ppm(ppm), ..Options::default() });
+    run.run_for(LENGTH);
+    let _ = run.outcome();
+    for _ in 0..SWITCHES {
+        if switches {
+            run.switch_roles();
+        }
+        run.run_for(BETWEEN);
+    }
+    run.outcome()
+}
+
+pub(super) fn switch(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let options = Options::default();
+    let again = options.star.retransmit_timeout;
+    let (mut value, mut parts) = (0.0_f64, Vec::new());
+    for ppm in [0, 100, 1000] {
+        if interrupt.is_set() {
+            return Err(PairError::Interrupted);
+        }
+        let [with, without] = [true, false].map(|switches| switched(ppm, switches));
+        let gap = with.longest_gap.as_secs_f64() / again.as_secs_f64();
+        // A call that was lost, or connections that keep their roles, show nothing.
+        let counts = with.failed == 0 && with.switched > 0;
+        // With more loss some frames are lost twice, and that takes longer than 3 with no change.
+        if ppm <= 100 || !counts {
+            value = value.max(if counts { gap } else { f64::INFINITY });
+        }
+        parts.push(format!(
+            "{:.2} % of frames lost: {:?} in {} changes, {:?} without any",
+            f64::from(ppm) * 1e-4,
+            with.longest_gap,
+            with.switched,
+            without.longest_gap,
+        ));
+    }
+    let detail = format!(
+        "simulated, shipped engines, RPC of {} connections of {} hosts, roles of all change {SWITCHES} times, {again:?} until \
+         a frame is sent again; the longest time between two calls of a connection: {}",
+        options.connections,
+        options.clients,
+        parts.join("; "),
+    );
+    Ok(vec![Measured { name: "star_switch_gap", value, detail }])
 }
 
 pub(super) fn death(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

@@ -235,6 +235,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figures: &[Spec::new("star_death_over_bound", "ratio").at_most(1.0).always()],
     },
     Benchmark {
+        run: star_engines::switch,
+        figures: &[Spec::new("star_switch_gap", "RTO").at_most(3.0).always()],
+    },
+    Benchmark {
         run: turn::turn64,
         figures: &[
             Spec::new("turn64_over_aead", "ratio").at_most(1.75),

@@ -73,8 +73,8 @@ pub const MORE: u32 = 10_000;
 /// RECV each, and what as many slots do.
 ///
 /// A portal's rings have a power of two of lines: for posts twice the slots and the queue pairs,
-/// for reports the slots and four times the queue pairs. So portals are compared whose rings are
-/// of one length: what else there is, is the difference.
+/// for reports the slots, five times the queue pairs and a few. So portals are compared whose rings
+/// are of one length: what else there is, is the difference.
 ///
 /// # Panics
 /// If the rings are not of one length, or a work request is not taken.
@@ -89,7 +89,7 @@ pub fn by_library(aead: &'static dyn AeadProvider) -> OfLibrary {
     let (all, rings) = library((MORE, MORE), MORE, aead);
     OfLibrary {
         per_qp: each([(30_000, MORE), (30_000, 2 * MORE)]),
-        per_wr: each([(12_000, MORE), (12_000 + MORE, MORE)]),
+        per_wr: each([(16_000, MORE), (16_000 + MORE, MORE)]),
         all,
         rings,
     }

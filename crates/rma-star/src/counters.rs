@@ -72,13 +72,15 @@ pub enum Event {
     OpenRefused,
     /// A report had no room, as an application does not keep to the rules of its portal.
     ReportLost,
+    /// A connection has a new stateful side: the peer, which this host has given it to.
+    RolesChanged,
     /// A frame had to wait, as no value of the message counter was left.
     SealRefused,
 }
 
 impl Event {
     /// All events.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FrameReceived,
         Self::FrameSent,
         Self::Retransmit,
@@ -89,6 +91,7 @@ impl Event {
         Self::PostRefused,
         Self::OpenRefused,
         Self::ReportLost,
+        Self::RolesChanged,
         Self::SealRefused,
     ];
 }

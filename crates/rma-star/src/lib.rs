@@ -24,6 +24,7 @@
 //! | [`portal`] | what application and engine share: posts, reports, the words of connections | frames, keys |
 //! | [`wire`] | frames, octet by octet | who sends them, who takes them, where their keys lie |
 //! | [`keys`], [`aad`] | which key a frame is under, and what its tag covers | tables, who may have it |
+//! | [`handover`] | what a change of roles hands over | frames, who gives and takes |
 //! | [`names`], [`clock`], [`error`] | what things are called on the wire, and Z's time | frames |
 //! | [`verbs`], [`limits`] | what is posted and completes; what is fixed | all else |
 //!
@@ -36,6 +37,7 @@ pub mod clock;
 pub mod config;
 pub mod counters;
 pub mod error;
+pub mod handover;
 mod host;
 pub mod keys;
 pub mod library;

@@ -18,6 +18,7 @@
 //! | `reports` | takes what the engine reports; ends connections, and flushes |
 //! | `due` | what is due by time |
 //! | `connect`, `negotiate`, `terms` | sets connections up |
+//! | `roles`, `rebalance` | change roles during a connection |
 //! | `qp`, `slots`, `cq`, `timers`, `wr` | what is kept, and what applications see |
 //!
 //! Invariants: each work request that was posted completes exactly once, whatever the engine
@@ -65,7 +66,9 @@ mod due;
 mod negotiate;
 mod post;
 mod qp;
+mod rebalance;
 mod reports;
+mod roles;
 mod slots;
 mod terms;
 #[cfg(test)]
@@ -75,6 +78,7 @@ mod wr;
 
 use core::time::Duration;
 
+use arrayvec::ArrayVec;
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
     time::Instant,
@@ -87,7 +91,7 @@ use crate::{
 };
 pub use cq::CqId;
 pub use negotiate::{Load, Role, RolesClash};
-pub use qp::{Qp, QpConfig, QpState};
+pub use qp::{Qp, QpConfig, QpInfo, QpState, SwitchError};
 pub use terms::{ConnectError, TermsError};
 pub use wr::{Mr, PostError, RecvWr, Remote, SendWr, Sge, Wc};
 
@@ -98,6 +102,9 @@ use timers::Wheel;
 
 /// The most completion queues of one [`Verbs`].
 const CQS_MAX: usize = 1 << 16;
+
+/// The most connections that are being given away at a time, unless an application wants it.
+const GIVEN_AT_A_TIME: usize = 8;
 
 /// No queue pair.
 const NONE: u32 = u32::MAX;
@@ -124,6 +131,11 @@ pub struct VerbsConfig {
     /// rather be the stateless side of the next one. Default: 768, of the 1024 that engines have
     /// room for by default.
     pub threshold: u32,
+    /// Whether connections are given away at run time as well, when this host has more than the
+    /// threshold: peers that have half of theirs are asked to be the stateful side instead. At most
+    /// 8 at a time, and no connection twice in 10 s. Whatever role an application has asked for, it
+    /// holds only until then. Default: no.
+    pub rebalances: bool,
 }
 
 impl Default for VerbsConfig {
@@ -136,6 +148,7 @@ impl Default for VerbsConfig {
             valid: Duration::from_millis(16),
             set_up_timeout: Duration::from_secs(10),
             threshold: 768,
+            rebalances: false,
         }
     }
 }
@@ -242,6 +255,9 @@ pub struct Verbs {
     stateful: u32,
     /// The same of the host's other portals, as far as the application has told.
     stateful_elsewhere: u32,
+    /// Connections that are being given away, and where the next is looked for.
+    giving: ArrayVec<u32, GIVEN_AT_A_TIME>,
+    next_look: u32,
     strange_reports: u64,
 }
 
@@ -263,6 +279,8 @@ impl Verbs {
             cqs: Vec::new(),
             stateful: 0,
             stateful_elsewhere: 0,
+            giving: ArrayVec::new(),
+            next_look: 0,
             strange_reports: 0,
             portal,
             place,
@@ -370,7 +388,7 @@ impl Verbs {
             | Phase::Opening
             | Phase::Opened
             | Phase::Introducing { .. } => QpState::Init,
-            Phase::Ready { .. } => QpState::Ready,
+            Phase::Ready { .. } | Phase::Moving { .. } => QpState::Ready,
             Phase::Failing(_) | Phase::Dying(_) | Phase::Over => QpState::Error,
         })
     }
@@ -419,7 +437,7 @@ impl Verbs {
     /// Takes what the engine has reported, and does what is due. Returns how many reports there
     /// were: no more than the portal has room for.
     pub fn poll(&mut self, now: Instant) -> usize {
-        let most = self.slots.len() as usize + 4 * self.rows.len();
+        let most = self.slots.len() as usize + 6 * self.rows.len();
         let mut taken = 0;
         while taken < most
             && let Some(report) = self.portal.poll()
@@ -428,6 +446,7 @@ impl Verbs {
             taken += 1;
         }
         self.do_what_is_due(now);
+        self.rebalance(now);
         taken
     }
 

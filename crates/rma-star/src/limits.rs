@@ -33,9 +33,9 @@ pub const VALID_MICROS_MAX: u64 = 1_000_000;
 /// [`StarPortalMemory::footprint`](crate::portal::StarPortalMemory::footprint) tells.
 pub const SLOTS_MAX: u32 = (CAPACITY_MAX as u32 - 1) / 2;
 
-/// The most queue pairs that a portal may have, with as few slots: each may have four reports in
-/// its ring. 20 bits of a QPN say which of them it is.
-pub const QPS_MAX: u32 = CAPACITY_MAX as u32 / 4 - 1;
+/// The most queue pairs that a portal may have, with as few slots: each may have five reports in
+/// its ring, and some are to spare. 20 bits of a QPN say which of them it is.
+pub const QPS_MAX: u32 = (CAPACITY_MAX as u32 - 17) / 5;
 
 const _: () = assert!(QPS_MAX < crate::names::Qpn::INDEXES, "a QPN names each");
 

@@ -25,6 +25,7 @@ use rma_shm::Region;
 use crate::{
     config::{StarConfig, StarConfigError, StarPlace},
     counters::{Drop, Event, StarCounters},
+    handover::Handover,
     host::{Host, z_time},
     keys::PdKey,
     mr_table::{Access, MrError, MrTable},
@@ -290,13 +291,41 @@ impl Star {
                 port.done();
                 stateful.post(&mut host, now, portal, &posted, inline.as_ref());
             }
+            Post::Switch { qp, is_automatic } if stateful.is_stateful(portal, qp) => {
+                port.done();
+                stateful.switch(&mut host, portal, qp, is_automatic);
+            }
+            Post::TakeOver { qp, handover } => {
+                port.done();
+                self.take_over(now, portal, qp, &handover);
+            }
             // It stays the next until the frame that tells of it is written.
-            Post::Wqe(_) | Post::Introduce { .. } => {
+            Post::Wqe(_) | Post::Introduce { .. } | Post::Switch { .. } | Post::Answer { .. } => {
                 host.portals.wait(portal);
                 return false;
             }
         }
         true
+    }
+
+    //= star#ours-switch
+    /// This host, the stateless side of a connection, becomes the stateful one: in one step no
+    /// frame of the era before has effect any more, and there is a row for the next.
+    fn take_over(&mut self, now: Instant, portal: u16, qp: u32, handover: &Handover) {
+        let (mut host, _, _, stateful) = self.split();
+        let may = !stateful.is_stateful(portal, qp)
+            && stateless::may_be_taken_over(&host, portal, qp, handover.era);
+        let status = if may {
+            stateful.take_over(&mut host, now, portal, qp, handover)
+        } else {
+            WcStatus::LocQpOpErr
+        };
+        if status == WcStatus::Success {
+            stateless::close(&mut host, portal, qp);
+        } else {
+            host.counters.count(Event::OpenRefused);
+        }
+        self.report(portal, &Report::TakenOver { qp, status });
     }
 
     /// Writes the next frame, to be sealed. Returns whether there was one. Both kinds of processing
@@ -359,6 +388,9 @@ impl Service for Star {
         let (mut host, _, stateless, stateful) = self.split();
         for frames in to_stateless.chunks_mut(BATCH) {
             stateless.handle_frames(&mut host, now, clock, frames);
+            while let Some((portal, qp)) = stateless.next_given_away() {
+                stateful.give_away(&mut host, now, portal, qp);
+            }
         }
         for frames in to_stateful.chunks_mut(BATCH) {
             stateful.handle_frames(&mut host, now, clock, frames);

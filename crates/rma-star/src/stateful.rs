@@ -13,6 +13,7 @@
 //! | `take` | takes work requests, of applications and of Z |
 //! | `transfer` | begins them in order, and lands what is pulled |
 //! | `complete` | ends those whose data is there |
+//! | `roles` | changes roles: gives a connection to Z, or has taken it over |
 //! | `end` | ends connections; what is due by time |
 //! | `write` | writes frames |
 //! | `chunks` | which chunk goes next |
@@ -42,6 +43,7 @@ mod registry;
 mod reply;
 mod respond;
 mod responder;
+mod roles;
 mod slab;
 mod take;
 mod transfer;
@@ -61,6 +63,7 @@ use crate::{
     clock::ZTime,
     config::StarConfig,
     counters::Event,
+    handover::Handover,
     host::{Host, z_time},
     keys::FrameKey,
     names::{ConnectionName, Era, Nonce, PdId, Qpn, Side},
@@ -193,7 +196,7 @@ impl Stateful {
     //= star#III-C1-state
     /// A connection begins, of which the application has written the record.
     pub(crate) fn open(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
-        let status = match self.beginning(host, now, portal, qp) {
+        let status = match self.beginning(host, now, portal, qp, None) {
             Err(status) => status,
             Ok(beginning) => match self.connections.add(&beginning) {
                 Some(_) => WcStatus::Success,
@@ -213,6 +216,7 @@ impl Stateful {
         now: Instant,
         portal: u16,
         qp: u32,
+        handover: Option<&Handover>,
     ) -> Result<Beginning, WcStatus> {
         let nonsense = WcStatus::LocQpOpErr;
         let port = host.portals.get(portal.into()).ok_or(nonsense)?;
@@ -223,7 +227,9 @@ impl Stateful {
         host.pd_of_portal(local_pd, portal.into()).ok_or(WcStatus::LocProtErr)?;
         let receive = &host.config.place().receive_len_max;
         let received = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let frame_len_max = received.min(record.packet_len_max.into());
+        let told_len_max = handover.map_or(u16::MAX, |it| it.packet_len_max);
+        let packet_len_max = record.packet_len_max.min(told_len_max);
+        let frame_len_max = received.min(packet_len_max.into());
         if frame_len_max < FRAME_LEN_MIN || self.connections.find(qpn_f).is_some() {
             return Err(nonsense);
         }
@@ -233,13 +239,15 @@ impl Stateful {
         let full = WcStatus::GeneralErr;
         let has_room = self.connections.has_room();
         let paths = has_room.then(|| self.paths.hold(record.peer)).flatten().ok_or(full)?;
-        let name = ConnectionName {
-            pd: PdId(record.pd),
-            qpn_z: Qpn::from_bits(record.peer_qpn),
-            qpn_f,
-            nonce: Nonce(record.nonce),
-            era: Era(record.era),
-        };
+        // Of Z: as the application was told at the set-up, or as Z has told in band.
+        let (pd, nonce, era) = handover
+            .map_or((PdId(record.pd), Nonce(record.nonce), Era(record.era)), |it| {
+                (it.pd, it.nonce, it.era)
+            });
+        let name = ConnectionName { pd, qpn_z: Qpn::from_bits(record.peer_qpn), qpn_f, nonce, era };
+        let key = handover.map_or(FrameKey::from_bytes(record.key), |it| it.key);
+        let z_clock = handover.map_or(record.z_clock, |it| it.clock);
+        let valid_micros = handover.map_or(u64::MAX, |it| it.valid_micros.into());
         Ok(Beginning {
             portal,
             qp,
@@ -248,12 +256,12 @@ impl Stateful {
             own,
             peer: record.peer,
             paths,
-            key: FrameKey::from_bytes(record.key),
-            packet_len_max: record.packet_len_max,
+            key,
+            packet_len_max,
             frame_len_max,
-            valid_micros: host.config.valid_micros(),
+            valid_micros: host.config.valid_micros().min(valid_micros),
             // Whatever the application says, no clock gets to its end.
-            z_clock: ZTime(record.z_clock.min(u64::MAX / 2)),
+            z_clock: ZTime(z_clock.min(u64::MAX / 2)),
             now,
         })
     }

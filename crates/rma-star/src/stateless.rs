@@ -14,6 +14,7 @@
 //! | `answers` | keeps answers until the device has room, in a table of fixed size |
 //! | `guard` | looks at the words of slots and QPs, and what they allow |
 //! | `announce` | makes WQEPs of what applications post |
+//! | `roles` | what is asked and told of connections, and changes of roles |
 //! | `replay_filter` | keeps one-sided WRITEs from landing twice |
 //!
 //! Nothing here imports from stateful processing or from the library: that is the paper's claim.
@@ -28,6 +29,7 @@ mod answers;
 mod complete;
 mod guard;
 mod replay_filter;
+mod roles;
 
 use arrayvec::ArrayVec;
 use rma_core::{
@@ -44,21 +46,17 @@ use crate::{
     keys::{Binding, FrameKey, KeyMessage},
     mr_table::{Access, Refused},
     names::{Side, Slot},
-    portal::{Report, Verdict},
+    portal::Verdict,
     portals::Portals,
     sealer::{Batch, Sealer, expect},
-    verbs::WcStatus,
     wire::{
-        Answer, EaEntry, FrameView, Gd, Guide, Header, Rd, State, StateKind,
-        data::GUIDE_HEADER_LEN,
-        state::STATE_HEADER_LEN,
-        told::{self, CLOSE_LEN},
-        work::WORK_HEADER_LEN,
+        Answer, EaEntry, FrameView, Gd, Guide, Header, Rd, data::GUIDE_HEADER_LEN,
+        state::STATE_HEADER_LEN, work::WORK_HEADER_LEN,
     },
 };
 use answers::{Answers, Asker, What};
-pub(crate) use guard::{close, open};
-use guard::{place_of, qp_verdict, verdict_of};
+pub(crate) use guard::{close, may_be_taken_over, open};
+use guard::{place_of, verdict_of};
 use replay_filter::{Admitted, ReplayFilter};
 
 //= star#II-D-zero-state
@@ -70,6 +68,8 @@ pub(crate) struct Stateless {
     filter: ReplayFilter,
     /// Answers that were sent since the last frame that tells of a post.
     in_a_row: u8,
+    /// QPs, with their portals, whose state the peer has taken in the batch under way.
+    given_away: ArrayVec<(u16, u32), BATCH>,
 }
 
 /// How many answers are sent before a frame that tells of a post, if both wait. Frames that come
@@ -127,6 +127,7 @@ impl Stateless {
             answers: Answers::new(settings.answers as u16, place.secret),
             filter: ReplayFilter::new(entries, config.valid_micros(), place.secret),
             in_a_row: 0,
+            given_away: ArrayVec::new(),
         }
     }
 
@@ -172,6 +173,12 @@ impl Stateless {
             self.handle(host, clock, &came);
         }
         self.answers.end_batch();
+    }
+
+    /// A connection of this host whose state the peer has taken: stateful processing is to forget
+    /// it. To be asked after each batch, until there is none.
+    pub(crate) fn next_given_away(&mut self) -> Option<(u16, u32)> {
+        self.given_away.pop()
     }
 
     /// Notes what a frame is opened with, but for its key.
@@ -313,26 +320,6 @@ impl Stateless {
         self.answer(host, came, says(answer));
     }
 
-    /// The stateful side asks about the connection, or has ended it.
-    fn handle_state(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>, state: State) {
-        let header = came.seen.view.header();
-        if !self.is_in_time(host, came, ea_of(header, 0, Answer::Clock)) {
-            return;
-        }
-        if qp_verdict(host, header) != Verdict::Open {
-            host.counters.count(Event::Gone);
-            self.answer(host, came, ea_of(header, 0, Answer::Gone));
-            return;
-        }
-        match (state.kind, told::asked(came.payload())) {
-            (StateKind::Ask, Ok(mr)) => {
-                self.answer(host, came, What::Rule { mr, number: state.number });
-            }
-            (StateKind::Close, _) if *came.payload() == [0; CLOSE_LEN] => peer_closed(host, header),
-            _ => host.counters.drop_frame(Drop::Nonsense),
-        }
-    }
-
     /// About how many frames there are to send.
     pub(crate) fn frames_waiting(&self, portals: &Portals) -> usize {
         self.answers.len() + portals.frames_waiting()
@@ -413,19 +400,5 @@ const fn ea_of(header: &Header, taken: u32, answer: Answer) -> What {
 fn note_late(host: &Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, guide: &Guide) {
     if guide.slot == Slot::NONE && z_time(clock.now()) >= came.seen.expiry {
         host.counters.count(Event::LateEffect);
-    }
-}
-
-/// The stateful side has ended the connection: nothing of it has effect any more, and the library,
-/// which is told so, flushes what is posted. Nobody waits for an answer. Should the frame be lost,
-/// the library finds out by itself, later.
-//= star#ours-close
-fn peer_closed(host: &mut Host<'_>, header: &Header) {
-    let qpn = header.connection.qpn_z;
-    let (portal, qp) = (qpn.portal(), qpn.index());
-    if host.portals.report(portal, &Report::Failed { qp, status: WcStatus::WrFlushErr }) {
-        close(host, portal as u16, qp);
-    } else {
-        host.counters.count(Event::ReportLost);
     }
 }

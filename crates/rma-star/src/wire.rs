@@ -13,6 +13,7 @@ pub mod common;
 pub mod data;
 pub mod entries;
 pub mod state;
+pub mod switch;
 pub mod told;
 pub mod work;
 
@@ -21,6 +22,7 @@ pub use common::{FrameType, HEADER_LEN, Header, KeyPhase, VERSION};
 pub use data::{ChunkAnswer, Gd, Gda, Guide, Rd, Rda};
 pub use entries::{Cqe, Wqe, WqeKind};
 pub use state::{Refusal, Refused, State, StateKind};
+pub use switch::Switch;
 pub use told::{Initial, Rule};
 pub use work::{Cqep, EaEntry, EaOfF, EaOfZ, Taken, Wqep};
 

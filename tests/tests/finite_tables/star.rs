@@ -170,6 +170,7 @@ impl Host {
             open_before: 0,
             op: WqeOp::Recv,
             again: false,
+            is_moved: false,
             immediate: None,
             inline_len: 0,
             mr: application.mr.0,

@@ -5,8 +5,8 @@ use std::{os::fd::BorrowedFd, sync::Arc};
 
 use rma_core::time::{Clock, Instant};
 use rma_star::library::{
-    ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpState, RecvWr, SendWr, Verbs,
-    VerbsMemory, Wc,
+    ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpInfo, QpState, RecvWr, SendWr,
+    SwitchError, Verbs, VerbsMemory, Wc,
 };
 
 use super::memory::ProtectionDomain;
@@ -139,6 +139,21 @@ impl StarVerbs {
     #[must_use]
     pub fn is_rc(&self, qp: Qp) -> Option<bool> {
         self.verbs.is_rc(qp)
+    }
+
+    /// What there is to know of a queue pair: `ibv_query_qp`. `None` once it is closed.
+    #[must_use]
+    pub fn query_qp(&self, qp: Qp) -> Option<QpInfo> {
+        self.verbs.query_qp(qp)
+    }
+
+    /// The two sides of a connection are to change roles, while it is in use: see
+    /// [`Verbs::switch_role`]. [`StarVerbs::query_qp`] tells when they have.
+    ///
+    /// # Errors
+    /// [`SwitchError`]. Nothing has happened then.
+    pub fn switch_role(&mut self, qp: Qp) -> Result<(), SwitchError> {
+        self.verbs.switch_role(self.clock.now(), qp)
     }
 
     /// The number of a queue pair at its host, as it is in completions: `qp_num`.

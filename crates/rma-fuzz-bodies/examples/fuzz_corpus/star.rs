@@ -141,7 +141,7 @@ pub(crate) fn rings() -> Files {
         ),
         ("reports-head-anywhere", vec![both(300), anywhere(A, 5), anywhere(B, 5), turns(12)]),
         ("reports-tail", vec![both(300), index(A, 6, 30), anywhere(B, 6), turns(12)]),
-        ("reports-are-not-taken", vec![vec![0], opens(45), to_z(300), turns(9)]),
+        ("reports-are-not-taken", vec![vec![0], opens(90), to_z(300), turns(9)]),
         (
             "guard-opens-again",
             vec![both(300), turns(9), flip(A, guard, 0), flip(A, guard, 1), to_z(99), turns(9)],
@@ -162,6 +162,20 @@ pub(crate) fn rings() -> Files {
         (
             "record-of-another-key",
             vec![both(300), flip(B, record - 4, 7), command(B, 40, 0), turns(12)],
+        ),
+        (
+            "roles-change-by-what-nobody-gave",
+            vec![
+                both(300),
+                [command(B, 47, 0), vec![0], turns(2), command(A, 47 + 64, 0), vec![1]].concat(),
+                turns(3),
+                [command(A, 47 + 192, 0), vec![1, 0x3e, 0x80, 1, 1, 20]].concat(),
+                turns(12),
+            ],
+        ),
+        (
+            "a-switch-is-refused",
+            vec![both(99), command(B, 47, 0), command(A, 47 + 128, 0), turns(9)],
         ),
         ("closes-in-flight", vec![both(1500), turns(1), command(A, 44, 0), turns(12)]),
         (

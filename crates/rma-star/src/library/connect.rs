@@ -135,7 +135,7 @@ impl Verbs {
         }
     }
 
-    fn load(&self) -> Load {
+    pub(super) fn load(&self) -> Load {
         let connections = self.stateful.saturating_add(self.stateful_elsewhere);
         Load { connections, threshold: self.config.threshold }
     }

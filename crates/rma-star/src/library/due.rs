@@ -71,10 +71,12 @@ impl Verbs {
             Phase::Ready { tries, heard } if !row.is_stateful() => {
                 self.look_after(now, index, tries, heard);
             }
+            Phase::Moving { is_asked: false } => self.move_on(now, index),
             Phase::Dying(cause) => self.end(index, cause),
             Phase::Free
             | Phase::Init(_)
             | Phase::Ready { .. }
+            | Phase::Moving { is_asked: true }
             | Phase::Failing(_)
             | Phase::Over => {}
         }

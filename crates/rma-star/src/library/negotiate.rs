@@ -42,8 +42,14 @@ pub struct Load {
 }
 
 impl Load {
-    const fn is_above(self) -> bool {
+    pub(super) const fn is_above(self) -> bool {
         self.connections > self.threshold
+    }
+
+    /// Whether it would have another although its peer only would rather not: below half of what it
+    /// would not have more than.
+    pub(super) const fn has_much_room(self) -> bool {
+        self.connections < self.threshold / 2
     }
 }
 

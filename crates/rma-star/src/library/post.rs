@@ -62,6 +62,7 @@ impl Verbs {
             open_before: self.slots.outstanding(&queue) as u16,
             op: wr.op,
             again: false,
+            is_moved: false,
             immediate: wr.immediate,
             inline_len: if wr.is_inline { length as u8 } else { 0 },
             mr: mr.id().0,
@@ -72,25 +73,27 @@ impl Verbs {
         };
         // An empty message has no second line.
         let inline = inline.filter(|_| length > 0);
-        self.portal
-            .post(&crate::portal::Post::Wqe(posted), inline.as_ref())
-            .map_err(|_full| PostError::EngineStalled)?;
+        // While it moves, what is posted is posted when all before it is.
+        if !matches!(row.phase, Phase::Moving { .. }) {
+            self.portal
+                .post(&crate::portal::Post::Wqe(posted), inline.as_ref())
+                .map_err(|_full| PostError::EngineStalled)?;
+        }
         let row = &mut self.rows[qp.index as usize];
         self.cqs[usize::from(row.cqs[which])].reserve();
         self.slots.push(&mut row.queues[which], Record::of(wr.wr_id, &posted));
-        self.watch(now, qp.index);
+        if !matches!(row.phase, Phase::Moving { .. }) {
+            self.watch(now, qp.index);
+        }
         Ok(())
     }
 
     /// Whether a queue pair may be posted to.
     fn check_qp(&mut self, now: Instant, qp: Qp) -> Result<(), PostError> {
-        let phase = self.row(qp).ok_or(PostError::NoSuchQp)?.phase;
-        match phase {
-            Phase::Ready { .. } => Ok(()),
-            Phase::Introducing { .. } if self.is_heard(qp.index) => {
-                self.begin_work(now, qp.index);
-                Ok(())
-            }
+        self.row(qp).ok_or(PostError::NoSuchQp)?;
+        self.see_if_ready(now, qp.index);
+        match self.rows[qp.index as usize].phase {
+            Phase::Ready { .. } | Phase::Moving { .. } => Ok(()),
             Phase::Failing(_) | Phase::Dying(_) | Phase::Over => Err(PostError::QpInError),
             _ => Err(PostError::NotReady),
         }

@@ -1,5 +1,7 @@
 //! Queue pairs, as their application has them: `struct ibv_qp`.
 
+use thiserror::Error;
+
 use super::{
     negotiate::{Part, Role},
     slots::Queue,
@@ -50,6 +52,39 @@ impl Default for QpConfig {
     }
 }
 
+/// Why no change of roles was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SwitchError {
+    /// The queue pair was destroyed, or is of another portal.
+    #[error("there is no such queue pair")]
+    NoSuchQp,
+    /// The connection is not set up yet, or has failed.
+    #[error("the connection of the queue pair is not ready")]
+    NotReady,
+    /// Both sides are stateful (RC): there are no roles to change.
+    #[error("both sides of the connection are stateful")]
+    BothStateful,
+    /// Its roles change already.
+    #[error("the roles of the connection are changing already")]
+    UnderWay,
+    /// The engine does not take what is posted: it stands still. To be tried again.
+    #[error("the engine has not taken what was posted before")]
+    EngineStalled,
+}
+
+/// What there is to know of a queue pair: `ibv_query_qp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpInfo {
+    /// What it can do.
+    pub state: QpState,
+    /// Whether this host is the stateful side of its connection. `None` if that is not decided.
+    pub is_stateful: Option<bool>,
+    /// Whether its roles change: this host has asked for it, or has agreed. What comes of it shows
+    /// in `is_stateful`.
+    pub is_switching: bool,
+}
+
 /// The queue that most ops are posted to.
 pub(super) const SEND: usize = 0;
 /// That of RECVs.
@@ -87,6 +122,12 @@ pub(super) enum Phase {
         /// The peer's acknowledgements, modulo 2^8, when that was last looked at.
         heard: u8,
     },
+    /// Its roles have changed, or are about to, and its work requests are to be posted anew: new
+    /// ones wait behind them.
+    Moving {
+        /// The engine was asked to take the connection over, and has not answered.
+        is_asked: bool,
+    },
     /// It has failed, or is closed: the engine was told so, and has not answered.
     Failing(WcStatus),
     /// The engine has closed it. What the stateless side has sent or was sent may still be on its
@@ -108,7 +149,8 @@ impl Flags {
     pub(super) const IS_CLOSED: Self = Self(2);
     /// The engine is to be told to close it, when it takes posts again.
     pub(super) const CLOSE_IS_DUE: Self = Self(4);
-    /// The peer's Offer was answered; otherwise the Offer was this host's.
+    /// The peer's Offer was answered; otherwise the Offer was this host's. Only until work may be
+    /// posted.
     pub(super) const IS_ANSWERER: Self = Self(8);
     /// There is a message for the peer's library.
     pub(super) const MESSAGE_IS_DUE: Self = Self(16);
@@ -116,6 +158,10 @@ impl Flags {
     pub(super) const IS_RC: Self = Self(128);
     /// A work request of the send queue, or of the receive queue, has failed.
     pub(super) const HAS_FAILED: [Self; 2] = [Self(32), Self(64)];
+    /// Of the stateful side: it has asked for a change of roles. Of the stateless one: it has
+    /// agreed to that of the number that its record has. Once work may be posted: until then the
+    /// same bit says who has answered.
+    pub(super) const IS_SWITCHING: Self = Self::IS_ANSWERER;
 
     pub(super) const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
@@ -123,6 +169,11 @@ impl Flags {
 
     pub(super) const fn set(&mut self, flag: Self) {
         self.0 |= flag.0;
+    }
+
+    /// It is so, or it is not.
+    pub(super) const fn put(&mut self, flag: Self, is_so: bool) {
+        self.0 = if is_so { self.0 | flag.0 } else { self.0 & !flag.0 };
     }
 
     /// It is no more so. Whether it was.
@@ -142,8 +193,8 @@ pub(super) struct Row {
     /// Which use of this row it is; of a free row, was. Never used again.
     pub(super) nonce: u32,
     /// Low halves of the sequences that the next work requests had when the timer was set: those
-    /// before have been under way for as long as it. Until there is work: the nonce of the offer
-    /// that is answered.
+    /// before have been under way for as long as it. When roles change: what is before was posted
+    /// anew. Until there is work: the nonce of the offer that is answered.
     pub(super) marks: [u16; 2],
     pub(super) phase: Phase,
     pub(super) flags: Flags,
@@ -173,6 +224,11 @@ impl Row {
         } else {
             Part::Of(Side::Stateless)
         }
+    }
+
+    /// Whether a change of roles was asked for, or agreed to, and has not begun here.
+    pub(super) const fn is_switching(&self) -> bool {
+        matches!(self.phase, Phase::Ready { .. }) && self.flags.has(Flags::IS_SWITCHING)
     }
 
     /// Whether no work request of either queue is outstanding.

@@ -4,11 +4,12 @@ use rma_core::time::Instant;
 
 use super::{
     Verbs,
+    negotiate::Part,
     qp::{Flags, Phase, RECV, Row, SEND, queue_of},
     wr::Wc,
 };
 use crate::{
-    portal::{Post, Report},
+    portal::{Post, QpRecord, Report},
     verbs::{WcStatus, WqeOp},
 };
 
@@ -42,6 +43,13 @@ impl Verbs {
             }
             Report::Opened { qp, status, key, clock } => self.opened(now, qp, status, (clock, key)),
             Report::Ready { qp } => self.ready(now, qp),
+            Report::SwitchAsked { qp, number, is_automatic } => {
+                self.switch_asked(now, qp, number, is_automatic)
+            }
+            Report::HandedOver { qp, handover } => self.handed_over(qp, &handover),
+            Report::TakenOver { qp, status } => self.taken_over(now, qp, status),
+            Report::Committed { qp, era } => self.committed(now, qp, era),
+            Report::NotSwitched { qp } => self.not_switched(qp),
             Report::Failed { qp, status } => {
                 let is_there = self.is_with_engine(qp);
                 if is_there {
@@ -61,7 +69,7 @@ impl Verbs {
     }
 
     /// Whether the engine has, or was asked to have, the connection of a queue pair.
-    fn is_with_engine(&self, index: u32) -> bool {
+    pub(super) fn is_with_engine(&self, index: u32) -> bool {
         self.rows.get(index as usize).is_some_and(|row| {
             matches!(
                 row.phase,
@@ -69,6 +77,7 @@ impl Verbs {
                     | Phase::Opened
                     | Phase::Introducing { .. }
                     | Phase::Ready { .. }
+                    | Phase::Moving { .. }
                     | Phase::Failing(_)
             )
         })
@@ -78,6 +87,14 @@ impl Verbs {
         let row = self.rows.get(index as usize);
         match row.filter(|row| row.is_stateful()).map(|row| row.phase) {
             Some(Phase::Opened) => {
+                if self.rows[index as usize].part() != Part::Rc {
+                    // The engine has what it needs. From now on this is what the connection is
+                    // called when this is the stateless side.
+                    let record = self.record(index);
+                    let (pd, nonce) = (record.local_pd, self.rows[index as usize].nonce);
+                    let record = QpRecord { pd, nonce, z_clock: 0, key: [0; 16], ..record };
+                    self.portal.set_record(index, &record);
+                }
                 self.begin_work(now, index);
                 true
             }
@@ -87,11 +104,21 @@ impl Verbs {
         }
     }
 
+    /// The stateful side may have acknowledged the initial state, and nobody has looked.
+    pub(super) fn see_if_ready(&mut self, now: Instant, index: u32) {
+        let phase = self.rows[index as usize].phase;
+        if matches!(phase, Phase::Introducing { .. }) && self.is_heard(index) {
+            self.begin_work(now, index);
+        }
+    }
+
     /// Work may be posted from now on.
     pub(super) fn begin_work(&mut self, _: Instant, index: u32) {
         self.wheel.disarm(index);
         let heard = self.portal.memory().qp_word(index).heard;
-        self.row_mut(index).phase = Phase::Ready { tries: 0, heard };
+        let row = self.row_mut(index);
+        row.phase = Phase::Ready { tries: 0, heard };
+        row.flags.take(Flags::IS_SWITCHING);
     }
 
     /// A work request has ended. `false` if there is none.
@@ -164,7 +191,11 @@ impl Verbs {
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: WcStatus) {
         match self.rows[index as usize].phase {
             Phase::Init(_) | Phase::Offered(_) | Phase::Agreed => self.end(index, cause),
-            Phase::Opening | Phase::Opened | Phase::Introducing { .. } | Phase::Ready { .. } => {
+            Phase::Opening
+            | Phase::Opened
+            | Phase::Introducing { .. }
+            | Phase::Ready { .. }
+            | Phase::Moving { .. } => {
                 self.row_mut(index).phase = Phase::Failing(cause);
                 self.tell_close(now, index);
             }

@@ -90,6 +90,7 @@ impl Record {
             open_before: self.sequence.wrapping_sub(first.sequence) as u16,
             op: self.op(),
             again: true,
+            is_moved: false,
             immediate: self.immediate(),
             inline_len: 0,
             mr: self.mr,
@@ -98,6 +99,11 @@ impl Record {
             remote_mr: self.remote_mr,
             remote_offset: self.remote_offset,
         }
+    }
+
+    /// To be posted anew in an era that begins. Inline data does not travel again.
+    pub(super) fn moved(&self, slot: u32, first: &Self) -> Posted {
+        Posted { again: false, is_moved: true, ..self.again(slot, first) }
     }
 
     pub(super) const fn qp(&self) -> u32 {

@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod hosts;
+mod roles;
 mod set_up;
 mod timers;
 
@@ -38,6 +39,8 @@ struct Host {
     others: VecDeque<Post>,
     /// How many were posted again.
     again: Vec<Posted>,
+    /// The record of the connection that was opened last.
+    opened: Option<QpRecord>,
     mr: Mr,
     cq: CqId,
 }
@@ -54,7 +57,7 @@ impl Host {
         let cq = verbs.create_cq(capacity);
         let mr = Mr::new(MrId(5), PD, Arc::new(Region::new(4096).unwrap()), 64..1064);
         let (posted, others, again) = Default::default();
-        Self { verbs, engine, posted, others, again, mr, cq }
+        Self { verbs, engine, posted, others, again, opened: None, mr, cq }
     }
 
     fn qp(&mut self, role: Role) -> Qp {

@@ -262,6 +262,13 @@ impl StarPort {
         self.reports.has_room_for(reports)
     }
 
+    /// Whether there is room beyond what this host's own work requests and connections may still
+    /// need: for what peers bring about, as often as they like.
+    pub fn has_room_to_spare(&mut self) -> bool {
+        let reserved = StarPortalMemory::reports_of(self.memory.slots(), self.memory.qps());
+        self.reports.has_room_for(reserved + 1)
+    }
+
     /// Reports. To be preceded by [`StarPort::has_room_for`]: what has no room is lost to an
     /// application that does not keep to the rules. `true` if it is the first one that
     /// [`StarPort::wake_sleeper`] is to be called for.
@@ -298,6 +305,13 @@ impl StarPort {
     #[inline]
     pub fn begin_qp(&mut self, qp: u32, word: QpWord) {
         self.memory.set_taken(qp, Taken::default());
+        self.memory.set_qp_word(qp, word);
+    }
+
+    /// The roles of a connection are to change: the peer has taken what is before these places when
+    /// the next era begins.
+    pub fn expect_qp(&mut self, qp: u32, word: QpWord, taken: Taken) {
+        self.memory.set_taken(qp, taken);
         self.memory.set_qp_word(qp, word);
     }
 

@@ -2,7 +2,11 @@
 
 use rma_shm::Line;
 
-use crate::verbs::{WcStatus, WqeOp};
+use crate::{
+    handover::{HANDOVER_LEN, Handover},
+    names::Era,
+    verbs::{WcStatus, WqeOp},
+};
 
 /// What an application asks of its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,33 @@ pub enum Post {
         /// The QP's number in the portal.
         qp: u32,
     },
+    /// The roles of a connection are to change. The stateful side tries to, and answers by
+    /// [`Report::NotSwitched`], or [`Report::Committed`] when its peer has the connection. The
+    /// stateless side asks its peer to try, once.
+    Switch {
+        /// The QP's number in the portal.
+        qp: u32,
+        /// Nobody has asked for it, but there are too many connections.
+        is_automatic: bool,
+    },
+    /// The stateless side tells its peer what [`Report::SwitchAsked`] comes to, or that what the
+    /// peer has given is not taken.
+    Answer {
+        /// The QP's number in the portal.
+        qp: u32,
+        /// The number of the change of roles.
+        number: Era,
+        /// Whether the roles may change. If not, they stay, whatever was said before.
+        agrees: bool,
+    },
+    /// The stateless side becomes the stateful one, by what its peer has handed over. Answered by
+    /// [`Report::TakenOver`].
+    TakeOver {
+        /// The QP's number in the portal.
+        qp: u32,
+        /// What was handed over.
+        handover: Handover,
+    },
     /// The connection ends. Answered by [`Report::Closed`], behind every other report of it.
     Close {
         /// The QP's number in the portal.
@@ -57,6 +88,8 @@ pub struct Posted {
     /// Whether it has been posted before, and only the frame is to be sent again. Such a post has
     /// no effect once the slot is closed.
     pub again: bool,
+    /// Whether it has been posted in an era that is over, and is posted anew in this one.
+    pub is_moved: bool,
     /// The immediate that the peer's completion gets, if any.
     pub immediate: Option<u32>,
     /// Bytes of the message that stand in the second line: all of them, or none. At most
@@ -136,6 +169,43 @@ pub enum Report {
         /// The QP.
         qp: u32,
     },
+    /// The peer, which is the stateful side, asks whether the roles may change. It may ask again.
+    /// To be answered by [`Post::Answer`].
+    SwitchAsked {
+        /// The QP.
+        qp: u32,
+        /// The number of the change of roles.
+        number: Era,
+        /// Its application has not asked for it.
+        is_automatic: bool,
+    },
+    /// The peer, which is the stateful side, has handed the connection over. It may do so again. To
+    /// be answered by [`Post::TakeOver`], or [`Post::Answer`].
+    HandedOver {
+        /// The QP.
+        qp: u32,
+        /// What was handed over.
+        handover: Handover,
+    },
+    /// This host is the stateful side from now on, or still the stateless one.
+    TakenOver {
+        /// The QP.
+        qp: u32,
+        /// How that ended; anything but success: it is still the stateless side.
+        status: WcStatus,
+    },
+    /// The peer is the stateful side from now on, and this host the stateless one.
+    Committed {
+        /// The QP.
+        qp: u32,
+        /// The era that has begun.
+        era: Era,
+    },
+    /// What [`Post::Switch`] has asked for has come to nothing: the peer has refused, or is silent.
+    NotSwitched {
+        /// The QP.
+        qp: u32,
+    },
     /// A connection has failed: the peer is silent, or has closed it, or a work request has failed.
     /// Those that are posted are reported one by one.
     Failed {
@@ -168,14 +238,37 @@ const fn first(kind: u8, octets: [u8; 3], qp: u32) -> u64 {
 const AGAIN: u8 = 1;
 const IMMEDIATE: u8 = 2;
 const OF_WRITE: u8 = 4;
+const MOVED: u8 = 4;
+
+/// A line that has what was handed over behind its first word.
+fn handed_over(head: u64, handover: &Handover) -> Line {
+    let octets = handover.to_octets();
+    let mut words = [head, 0, 0, 0, 0, 0, 0, 0];
+    for (word, octets) in words[1..].iter_mut().zip(octets.as_chunks().0) {
+        *word = u64::from_be_bytes(*octets);
+    }
+    Line(words)
+}
+
+/// What stands behind the first word of such a line.
+fn handover_of(words: &[u64; 7]) -> Handover {
+    let mut octets = [0; HANDOVER_LEN];
+    for (octets, word) in octets.as_chunks_mut().0.iter_mut().zip(words) {
+        *octets = word.to_be_bytes();
+    }
+    Handover::from_octets(&octets)
+}
 
 impl Post {
     /// As a line.
     #[must_use]
-    pub const fn to_line(&self) -> Line {
+    pub fn to_line(&self) -> Line {
         match *self {
             Self::Wqe(wqe) => {
                 let mut flags = if wqe.again { AGAIN } else { 0 };
+                if wqe.is_moved {
+                    flags |= MOVED;
+                }
                 let mut immediate = 0;
                 if let Some(it) = wqe.immediate {
                     flags |= IMMEDIATE;
@@ -196,6 +289,12 @@ impl Post {
             Self::Introduce { qp } => alone(first(3, [0; 3], qp)),
             Self::Close { qp } => alone(first(4, [0; 3], qp)),
             Self::OpenRc { qp, connects } => alone(first(5, [connects as u8, 0, 0], qp)),
+            Self::Switch { qp, is_automatic } => alone(first(6, [is_automatic as u8, 0, 0], qp)),
+            Self::Answer { qp, number: Era(number), agrees } => {
+                let [high, low] = number.to_be_bytes();
+                alone(first(7, [agrees as u8, high, low], qp))
+            }
+            Self::TakeOver { qp, handover } => handed_over(first(8, [0; 3], qp), &handover),
         }
     }
 
@@ -217,6 +316,7 @@ impl Post {
                     open_before: open_before as u16,
                     op: WqeOp::from_code(op)?,
                     again: flags & AGAIN != 0,
+                    is_moved: flags & MOVED != 0,
                     immediate: (flags & IMMEDIATE != 0).then_some(immediate),
                     inline_len,
                     mr,
@@ -230,15 +330,22 @@ impl Post {
             [3, ..] => Some(Self::Introduce { qp }),
             [4, ..] => Some(Self::Close { qp }),
             [5, connects, ..] => Some(Self::OpenRc { qp, connects: connects != 0 }),
+            [6, is_automatic, ..] => Some(Self::Switch { qp, is_automatic: is_automatic != 0 }),
+            [7, agrees, high, low] => {
+                let number = Era(u16::from_be_bytes([high, low]));
+                Some(Self::Answer { qp, number, agrees: agrees != 0 })
+            }
+            [8, ..] => Some(Self::TakeOver { qp, handover: handover_of(&words) }),
             _ => None,
         }
     }
 
-    /// The QP that a work request is posted for; `None` of any other post.
+    /// The QP whose side it depends on who takes it: that of work requests, and of changes of
+    /// roles. `None` of any other post.
     #[must_use]
-    pub const fn qp_of_work(&self) -> Option<u32> {
-        match self {
-            Self::Wqe(posted) => Some(posted.qp),
+    pub const fn qp_of_either_side(&self) -> Option<u32> {
+        match *self {
+            Self::Wqe(Posted { qp, .. }) | Self::Switch { qp, .. } => Some(qp),
             _ => None,
         }
     }
@@ -259,7 +366,7 @@ const fn alone(head: u64) -> Line {
 impl Report {
     /// As a line.
     #[must_use]
-    pub const fn to_line(&self) -> Line {
+    pub fn to_line(&self) -> Line {
         match *self {
             Self::Completed {
                 slot,
@@ -299,6 +406,17 @@ impl Report {
             Self::Ready { qp } => alone(first(3, [0; 3], qp)),
             Self::Failed { qp, status } => alone(first(4, [0, 0, status.code()], qp)),
             Self::Closed { qp } => alone(first(5, [0; 3], qp)),
+            Self::SwitchAsked { qp, number: Era(number), is_automatic } => {
+                let [high, low] = number.to_be_bytes();
+                alone(first(6, [is_automatic as u8, high, low], qp))
+            }
+            Self::HandedOver { qp, handover } => handed_over(first(7, [0; 3], qp), &handover),
+            Self::TakenOver { qp, status } => alone(first(8, [0, 0, status.code()], qp)),
+            Self::Committed { qp, era: Era(era) } => {
+                let [high, low] = era.to_be_bytes();
+                alone(first(9, [0, high, low], qp))
+            }
+            Self::NotSwitched { qp } => alone(first(10, [0; 3], qp)),
         }
     }
 
@@ -333,6 +451,14 @@ impl Report {
             3 => Self::Ready { qp },
             4 => Self::Failed { qp, status: WcStatus::from_code(status)? },
             5 => Self::Closed { qp },
+            6 => {
+                let number = Era(u16::from_be_bytes([flags, status]));
+                Self::SwitchAsked { qp, number, is_automatic: op != 0 }
+            }
+            7 => Self::HandedOver { qp, handover: handover_of(&words) },
+            8 => Self::TakenOver { qp, status: WcStatus::from_code(status)? },
+            9 => Self::Committed { qp, era: Era(u16::from_be_bytes([flags, status])) },
+            10 => Self::NotSwitched { qp },
             _ => return None,
         })
     }

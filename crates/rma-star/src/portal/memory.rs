@@ -30,6 +30,9 @@ const WORD: usize = size_of::<u64>();
 /// What parts begin at multiples of: what a ring asks for.
 const ALIGN: usize = 128;
 
+/// Reports that have room beyond those that cannot be too many.
+const SPARE_REPORTS: usize = 16;
+
 /// Where the parts of a portal lie, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
@@ -48,8 +51,8 @@ impl Layout {
         let for_lines = |lines: usize| Capacity::new(lines.next_power_of_two());
         // A slot is posted once at a time, in two lines at most; a QP has one post of its own.
         let posts = for_lines(2 * slots + qps)?;
-        // A slot is reported once; a QP may be opened, ready, failed and closed.
-        let reports = for_lines(slots + 4 * qps)?;
+        let reports = StarPortalMemory::reports_of(slots as u32, qps as u32);
+        let reports = for_lines(reports + SPARE_REPORTS)?;
         let qp_words = POSTS + RingMemory::footprint(posts) + RingMemory::footprint(reports);
         let guards = (qp_words + 2 * WORD * qps).next_multiple_of(ALIGN);
         let records = (guards + WORD * slots).next_multiple_of(ALIGN);
@@ -88,6 +91,12 @@ impl StarPortalMemory {
     /// If a ring cannot be that large: see [`rma_shm::spsc::CAPACITY_MAX`].
     pub fn footprint(slots: u32, qps: u32) -> Result<usize, RingError> {
         Layout::of(slots, qps).map(|layout| layout.len)
+    }
+
+    /// The most reports that there are of so many slots and QPs: a slot is reported once; a QP may
+    /// be opened, ready, failed and closed, and has one report of the end of a change of roles.
+    pub(super) const fn reports_of(slots: u32, qps: u32) -> usize {
+        slots as usize + 5 * qps as usize
     }
 
     fn label(slots: u32, qps: u32) -> Label {

@@ -10,23 +10,27 @@ use rma_core::addr::HostAddr;
 pub struct QpRecord {
     /// The host of the peer.
     pub peer: HostAddr,
-    /// The protection domain of the stateless side, by its number there.
+    /// The protection domain of the stateless side, by its number there. From when the connection
+    /// is ready on `local_pd` at both sides: of the connection as it is when this host is the
+    /// stateless side, now or after a change of roles.
     pub pd: u32,
     /// The protection domain of this host that the QP is of: what it may touch here. At the
     /// stateless side the same as `pd`.
     pub local_pd: u32,
     /// The QPN of the peer.
     pub peer_qpn: u32,
-    /// Which use of the stateless side's QPN the connection is. Chosen by that side.
+    /// Which use of the stateless side's QPN the connection is. Chosen by that side. Later, as
+    /// `pd`, of this host's QPN.
     pub nonce: u32,
-    /// The era of the roles.
+    /// The era of the roles when the connection begins; engines know it from then on. Later, for
+    /// the library alone: the highest number of a change of roles that it has seen.
     pub era: u16,
     /// The longest packet that the peer takes, in octets.
     pub packet_len_max: u16,
     /// Z's clock when the connection was set up, in microseconds, as its library told over the
     /// secret channel. Frames carry half of a time: this says which the other half is, until the
     /// first of them has come. Within half an hour is good enough. Of no meaning at the stateless
-    /// side.
+    /// side. Later, for the library alone: when its roles have changed last, or 0.
     pub z_clock: u64,
     /// K_c, which the stateful side was given when the connection was set up. Zero at the
     /// stateless side, whose engine derives it.

@@ -9,7 +9,11 @@ use super::{
     Guard, GuardState, Post, Posted, QpRecord, QpState, QpWord, Report, StarPort, StarPortal,
     StarPortalMemory, Taken, Verdict, ends::portal,
 };
-use crate::verbs::{WcStatus, WqeOp};
+use crate::{
+    handover::{HANDOVER_LEN, Handover},
+    names::Era,
+    verbs::{WcStatus, WqeOp},
+};
 
 fn op() -> impl Strategy<Value = WqeOp> {
     prop::sample::select(WqeOp::ALL.to_vec())
@@ -23,14 +27,25 @@ prop_compose! {
     fn posted()(
         (slot, generation, qp, sequence) in any::<(u32, u32, u32, u32)>(),
         op in op(),
-        (again, immediate, inline_len, open_before) in any::<(bool, Option<u32>, u8, u16)>(),
+        (again, is_moved, immediate) in any::<(bool, bool, Option<u32>)>(),
+        (inline_len, open_before) in any::<(u8, u16)>(),
         (mr, offset, length, remote_mr, remote_offset) in any::<(u32, u64, u32, u32, u64)>(),
     ) -> Posted {
         Posted {
-            slot, generation, qp, sequence, open_before, op, again, immediate, inline_len, mr,
-            offset, length, remote_mr, remote_offset,
+            slot, generation, qp, sequence, open_before, op, again, is_moved, immediate, inline_len,
+            mr, offset, length, remote_mr, remote_offset,
         }
     }
+}
+
+fn handover() -> impl Strategy<Value = Handover> {
+    let octets = (any::<[u8; 32]>(), any::<[u8; 24]>());
+    octets.prop_map(|(head, tail)| {
+        let mut octets = [0; HANDOVER_LEN];
+        octets[..32].copy_from_slice(&head);
+        octets[32..].copy_from_slice(&tail);
+        Handover::from_octets(&octets)
+    })
 }
 
 fn post() -> impl Strategy<Value = Post> {
@@ -40,6 +55,13 @@ fn post() -> impl Strategy<Value = Post> {
         any::<(u32, bool)>().prop_map(|(qp, connects)| Post::OpenRc { qp, connects }),
         any::<u32>().prop_map(|qp| Post::Introduce { qp }),
         any::<u32>().prop_map(|qp| Post::Close { qp }),
+        any::<(u32, bool)>().prop_map(|(qp, is_automatic)| Post::Switch { qp, is_automatic }),
+        any::<(u32, u16, bool)>().prop_map(|(qp, number, agrees)| Post::Answer {
+            qp,
+            number: Era(number),
+            agrees
+        }),
+        (any::<u32>(), handover()).prop_map(|(qp, handover)| Post::TakeOver { qp, handover }),
     ]
 }
 
@@ -66,6 +88,13 @@ fn report() -> impl Strategy<Value = Report> {
         any::<u32>().prop_map(|qp| Report::Ready { qp }),
         (any::<u32>(), status()).prop_map(|(qp, status)| Report::Failed { qp, status }),
         any::<u32>().prop_map(|qp| Report::Closed { qp }),
+        any::<(u32, u16, bool)>().prop_map(|(qp, number, is_automatic)| {
+            Report::SwitchAsked { qp, number: Era(number), is_automatic }
+        }),
+        (any::<u32>(), handover()).prop_map(|(qp, handover)| Report::HandedOver { qp, handover }),
+        (any::<u32>(), status()).prop_map(|(qp, status)| Report::TakenOver { qp, status }),
+        any::<(u32, u16)>().prop_map(|(qp, era)| Report::Committed { qp, era: Era(era) }),
+        any::<u32>().prop_map(|qp| Report::NotSwitched { qp }),
     ]
 }
 
@@ -154,6 +183,7 @@ const WQE: Posted = Posted {
     open_before: 0,
     op: WqeOp::Send,
     again: false,
+    is_moved: false,
     immediate: None,
     inline_len: 0,
     mr: 4,

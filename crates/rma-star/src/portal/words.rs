@@ -94,6 +94,9 @@ pub enum QpState {
     Closed,
     /// Frames of the connection that the word names have.
     Open,
+    /// This host is the stateful side, and has given the connection away: of the one that the word
+    /// names only the frame has effect that says that the peer has taken it.
+    Expected,
 }
 
 /// The first word of a QP: which connection it has.
@@ -120,14 +123,19 @@ impl QpWord {
         let state = match self.state {
             QpState::Closed => 0,
             QpState::Open => 1,
+            QpState::Expected => 2,
         };
         (self.nonce as u64) << 32 | (self.era as u64) << 16 | (self.heard as u64) << 8 | state
     }
 
-    /// Of any word at all. What says anything but open is closed.
+    /// Of any word at all. What says nothing that there is is closed.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
-        let state = if bits & 0xff == 1 { QpState::Open } else { QpState::Closed };
+        let state = match bits & 0xff {
+            1 => QpState::Open,
+            2 => QpState::Expected,
+            _ => QpState::Closed,
+        };
         Self {
             nonce: (bits >> 32) as u32,
             era: (bits >> 16) as u16,
@@ -136,11 +144,18 @@ impl QpWord {
         }
     }
 
+    /// Whether it names the connection with this nonce, in this era, and is in this state.
+    #[must_use]
+    #[inline]
+    pub const fn is(&self, state: QpState, nonce: u32, era: u16) -> bool {
+        self.state as u8 == state as u8 && self.nonce == nonce && self.era == era
+    }
+
     /// Whether it is open for the connection with this nonce, in this era.
     #[must_use]
     #[inline]
     pub const fn is_open_for(&self, nonce: u32, era: u16) -> bool {
-        matches!(self.state, QpState::Open) && self.nonce == nonce && self.era == era
+        self.is(QpState::Open, nonce, era)
     }
 }
 

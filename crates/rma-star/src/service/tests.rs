@@ -127,6 +127,7 @@ impl Scene {
             open_before: 0,
             op,
             again: false,
+            is_moved: false,
             immediate: None,
             inline_len: 0,
             mr: self.mr.0,
@@ -757,10 +758,17 @@ fn a_connection_too_many_is_refused_and_counted() {
     let (pd, now) = (scene.connection.pd.0, scene.now);
     scene.application.post(&Post::Close { qp: 1 }, None).unwrap();
     let mut told = Vec::new();
-    for qp in [0, 1] {
+    // The first is refused for another reason, and holds no window of its peer's.
+    let tries = [
+        (0, 8, Post::OpenRc { qp: 0, connects: true }),
+        (0, 9, Post::Open { qp: 0, is_stateful: true }),
+        (1, 10, Post::Open { qp: 1, is_stateful: true }),
+    ];
+    for (qp, peer, post) in tries {
+        let is_rc = matches!(post, Post::OpenRc { .. });
         let record = QpRecord {
-            peer: address([192, 0, 2, 9 + qp as u8]),
-            pd,
+            peer: address([192, 0, 2, peer]),
+            pd: pd + u32::from(is_rc),
             local_pd: pd,
             z_clock: 0,
             peer_qpn: QPN_F,
@@ -770,14 +778,15 @@ fn a_connection_too_many_is_refused_and_counted() {
             key: [0; 16],
         };
         scene.application.set_record(qp, &record);
-        scene.application.post(&Post::Open { qp, is_stateful: true }, None).unwrap();
+        scene.application.post(&post, None).unwrap();
+        scene.star.take_commands(now);
     }
-    scene.star.take_commands(now);
     while let Some(report) = scene.application.poll() {
         if let Report::Opened { qp, status, .. } = report {
             told.push((qp, status));
         }
     }
-    assert_eq!(told, [(0, WcStatus::Success), (1, WcStatus::GeneralErr)]);
-    assert_eq!(scene.star.counters().events(Event::OpenRefused), 1);
+    let (wrong, full) = (WcStatus::LocProtErr, WcStatus::GeneralErr);
+    assert_eq!(told, [(0, wrong), (0, WcStatus::Success), (1, full)]);
+    assert_eq!(scene.star.counters().events(Event::OpenRefused), 2);
 }

@@ -12,7 +12,7 @@ use super::{clock_bounds::ClockBounds, responder::Responder, slab::Slab};
 use crate::{
     clock::ZTime,
     keys::FrameKey,
-    names::{ConnectionName, MrId, PdId, Qpn, Sequence, Side},
+    names::{ConnectionName, Era, MrId, PdId, Qpn, Sequence, Side},
 };
 
 /// How far a connection is.
@@ -25,6 +25,51 @@ pub(super) enum Phase {
     Dying,
     /// All are reported.
     Over,
+}
+
+/// How far a change of roles is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Roles {
+    /// None is under way.
+    Stay,
+    /// Z is asked whether it agrees. Work goes on.
+    Asks(Attempt),
+    /// Z agrees. Nothing begins, and what has begun is finished.
+    Drains(Attempt),
+    /// All is handed over, and it is not known what became of that.
+    InDoubt(Attempt),
+    /// This host has taken the connection over, and Z has not acknowledged that.
+    Commits {
+        /// Whether the COMMIT is under way.
+        is_sent: bool,
+    },
+}
+
+/// One attempt to change roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// No other had it, and the era that it leads to has it.
+    pub(super) number: Era,
+    pub(super) is_automatic: bool,
+    /// The application of this host has asked for it, and is told if it comes to nothing.
+    pub(super) is_own: bool,
+    /// Whether the SWITCH is under way.
+    pub(super) is_sent: bool,
+}
+
+impl Roles {
+    /// The attempt that is under way, as long as this host gives.
+    pub(super) const fn attempt(self) -> Option<Attempt> {
+        match self {
+            Self::Asks(attempt) | Self::Drains(attempt) | Self::InDoubt(attempt) => Some(attempt),
+            Self::Stay | Self::Commits { .. } => None,
+        }
+    }
+
+    /// Whether work may begin.
+    pub(super) const fn may_begin(self) -> bool {
+        matches!(self, Self::Stay | Self::Asks(_))
+    }
 }
 
 /// One connection.
@@ -48,6 +93,9 @@ pub(super) struct Connection {
     pub(super) valid_micros: u64,
     pub(super) clock: ClockBounds,
     pub(super) phase: Phase,
+    pub(super) roles: Roles,
+    /// The highest number of a change of roles that was tried.
+    pub(super) tried: Era,
     /// The application waits for the end.
     pub(super) is_closing: bool,
     /// Z is to be told that it has ended.
@@ -60,6 +108,8 @@ pub(super) struct Connection {
     pub(super) dead_at: Instant,
     /// By side, its work requests.
     pub(super) queues: [Queues; 2],
+    /// The next places of this host's queues, sends and receives.
+    pub(super) posted: [Sequence; 2],
     /// What was taken of Z's: below these. In RC, below what place RECVs were posted here.
     pub(super) taken_send: Sequence,
     pub(super) taken_recv: Sequence,
@@ -151,12 +201,15 @@ impl Connection {
             valid_micros,
             clock: ClockBounds::new(z_clock),
             phase: Phase::Open,
+            roles: Roles::Stay,
+            tried: name.era,
             is_closing: false,
             close_is_due: false,
             is_halted: false,
             last_expiry: ZTime(0),
             dead_at: now,
             queues: Default::default(),
+            posted: [Sequence(0); 2],
             taken_send: Sequence(0),
             taken_recv: Sequence(0),
             works: 0,
@@ -182,6 +235,20 @@ impl Connection {
             is_watched: false,
             turn: Side::Stateful,
         }
+    }
+
+    /// Whether a rule is needed, and Z is to be asked for it.
+    pub(super) const fn wants_rule(&self) -> bool {
+        self.wanted.is_some() && !self.ask_is_under_way && self.roles.may_begin()
+    }
+
+    /// Whether nothing is under way: each work request is complete at both sides, or has not begun.
+    pub(super) fn is_drained(&self) -> bool {
+        let rests = |queues: &Queues| queues.moving.is_empty() && queues.answering.is_empty();
+        self.queues.iter().all(rests)
+            && self.done.is_empty()
+            && self.chunks.is_empty()
+            && self.events.is_empty()
     }
 
     /// Whether every frame that was ever sent is dead by Z's clock.

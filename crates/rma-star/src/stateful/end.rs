@@ -11,7 +11,14 @@
 
 use rma_core::{index_list::IndexList, op::OpStatus, time::Instant};
 
-use super::{SIDES, Stateful, connection::Phase, paths::WAYS, report, under_way::What};
+use super::{
+    SIDES, Stateful,
+    connection::{Connection, Phase, Roles},
+    paths::WAYS,
+    report,
+    roles::expect_no_more,
+    under_way::What,
+};
 use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
 
 impl Stateful {
@@ -61,16 +68,9 @@ impl Stateful {
         connection.eas_due = 0;
         connection.wanted = None;
         connection.probe_is_due = false;
-        self.registry.drop_all(&mut connection.rules);
-        if core::mem::replace(&mut connection.is_listed, false) {
-            self.ready.remove(&mut self.ready_links, at);
-        }
-        for way in WAYS {
-            let connection = self.connections.at_mut(at);
-            if core::mem::replace(&mut connection.is_on_path[way as usize], false) {
-                self.paths.leave(connection.paths[way as usize], way, at);
-            }
-        }
+        let roles = core::mem::replace(&mut connection.roles, Roles::Stay);
+        expect_no_more(host, roles, connection.portal, connection.qp);
+        self.leave_lists(at, now);
         while let Some(frame) = self.first_frame(at) {
             if let What::Cqes { mut told, .. } = self.forget_frame(frame) {
                 let done = &mut self.connections.at_mut(at).done;
@@ -80,10 +80,6 @@ impl Stateful {
             }
         }
         debug_assert!(self.connections.at(at).again.is_empty(), "none is left");
-        for side in SIDES {
-            self.set_blocked(at, side, None);
-        }
-        self.watch(at, now);
         self.dying.push_back(&mut self.dying_links, at);
         self.note_end(at, Answer::Gone);
         let connection = self.connections.at_mut(at);
@@ -95,6 +91,28 @@ impl Stateful {
         if !close_is_due {
             self.flush_if_dead(host, now, at);
         }
+    }
+
+    /// Nothing is to be done for a connection any more but to end it.
+    pub(super) fn leave_lists(&mut self, at: u16, now: Instant) {
+        let connection = self.connections.at_mut(at);
+        if connection.phase == Phase::Open {
+            connection.phase = Phase::Over;
+        }
+        self.registry.drop_all(&mut connection.rules);
+        if core::mem::replace(&mut connection.is_listed, false) {
+            self.ready.remove(&mut self.ready_links, at);
+        }
+        for way in WAYS {
+            let connection = self.connections.at_mut(at);
+            if core::mem::replace(&mut connection.is_on_path[way as usize], false) {
+                self.paths.leave(connection.paths[way as usize], way, at);
+            }
+        }
+        for side in SIDES {
+            self.set_blocked(at, side, None);
+        }
+        self.watch(at, now);
     }
 
     fn first_frame(&self, at: u16) -> Option<u16> {
@@ -117,6 +135,14 @@ impl Stateful {
         if core::mem::replace(&mut connection.is_listed, false) {
             self.ready.remove(&mut self.ready_links, at);
         }
+        self.empty(at, |stateful, row| stateful.end_work(host, row));
+        if self.connections.at(at).is_closing {
+            self.bury(host, at);
+        }
+    }
+
+    /// Ends every work request of a connection.
+    pub(super) fn empty(&mut self, at: u16, mut end: impl FnMut(&mut Self, u16)) {
         let connection = self.connections.at_mut(at);
         let mut lists: [IndexList; 9] = Default::default();
         let [own, peers] = &mut connection.queues;
@@ -129,16 +155,13 @@ impl Stateful {
         for mut list in lists {
             while let Some(row) = list.pop_front(&mut self.work_links) {
                 if let Some(partner) = self.works[row].partner {
-                    self.end_work(host, partner);
+                    end(self, partner);
                 }
-                self.end_work(host, row);
+                end(self, row);
             }
         }
         let connection = self.connections.at(at);
-        debug_assert_eq!((connection.works, connection.works_of_z), (0, 0), "all are reported");
-        if connection.is_closing {
-            self.bury(host, at);
-        }
+        debug_assert_eq!((connection.works, connection.works_of_z), (0, 0), "all have ended");
     }
 
     /// Forgets a work request, and reports it if it is this host's own.
@@ -151,6 +174,12 @@ impl Stateful {
 
     /// Forgets a connection that is over.
     fn bury(&mut self, host: &mut Host<'_>, at: u16) {
+        let connection = self.forget(host, at);
+        report(host, connection.portal, &Report::Closed { qp: connection.qp });
+    }
+
+    /// Forgets a connection: its portal may have another one.
+    pub(super) fn forget(&mut self, host: &mut Host<'_>, at: u16) -> Connection {
         let mut connection = self.connections.remove(at);
         if let Some(responder) = &mut connection.rc {
             self.replies.clear(&mut responder.replies);
@@ -162,7 +191,7 @@ impl Stateful {
         if let Some(port) = host.portals.get_mut(connection.portal.into()) {
             port.stateful_closed();
         }
-        report(host, connection.portal, &Report::Closed { qp: connection.qp });
+        connection
     }
 
     /// When [`Stateful::handle_timeout`] has work next.
@@ -222,12 +251,16 @@ impl Stateful {
             self.relist(at);
             return;
         }
+        if matches!(self.frames.at(frame).what, What::Switch) {
+            // The engine of a peer may live though its application does not look at what it asks.
+            return self.stay(host, now, at);
+        }
         let status = WcStatus::RetryExcErr;
         let told = match &self.frames.at(frame).what {
             What::Chunk { work, .. } => Some(*work),
             What::Cqes { told, .. } => told.front(),
             What::Ask { .. } => self.connections.at(at).queues[0].sends.front(),
-            What::Probe => None,
+            What::Probe | What::Switch | What::Transfer | What::Commit => None,
         };
         // The work request of this host that it is about, if any.
         let own = told.and_then(|row| {

@@ -32,8 +32,12 @@ impl Stateful {
         qp: u32,
         connects: bool,
     ) {
-        let beginning = self.beginning(host, now, portal, qp);
-        let opened = beginning.and_then(|beginning| self.add_rc(host, beginning, connects));
+        let beginning = self.beginning(host, now, portal, qp, None);
+        let opened = beginning.and_then(|beginning| {
+            let paths = beginning.paths;
+            let added = self.add_rc(host, beginning, connects);
+            added.inspect_err(|_status| self.paths.release(paths))
+        });
         let (status, key) = match opened {
             Ok(key) => (WcStatus::Success, if connects { *key.expose() } else { [0; 16] }),
             Err(status) => (status, [0; 16]),
@@ -143,7 +147,7 @@ impl Stateful {
         match &self.frames.at(frame).what {
             What::Chunk { work, .. } => Some(*work),
             What::Cqes { told, .. } => told.front(),
-            What::Ask { .. } | What::Probe => None,
+            What::Ask { .. } | What::Probe | What::Switch | What::Transfer | What::Commit => None,
         }
     }
 

@@ -14,7 +14,7 @@ use rma_core::{
 
 use super::{
     Stateful,
-    connection::{Connection, Phase},
+    connection::{Connection, Phase, Roles},
     paths::Outcome,
     report,
     under_way::{Copy, What},
@@ -34,6 +34,7 @@ use crate::{
         StateKind,
         data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN},
         state::STATE_HEADER_LEN,
+        switch,
         work::WORK_HEADER_LEN,
     },
 };
@@ -85,7 +86,14 @@ impl Stateful {
             // What came before in this batch may have ended the connection.
             let name = &seen.view.header().connection;
             let connection = self.connections.named(seen.connection, name);
-            if connection.is_none_or(|connection| connection.phase != Phase::Open) {
+            let takes = |connection: &Connection| {
+                // In doubt there is one thing to hear, and all else may be of a Z that is none.
+                let is_abort = matches!(&seen.view, FrameView::State(state)
+                    if state.claims().kind == StateKind::Abort);
+                connection.phase == Phase::Open
+                    && (is_abort || !matches!(connection.roles, Roles::InDoubt(_)))
+            };
+            if !connection.is_some_and(takes) {
                 host.counters.drop_frame(Drop::LateOrUnsolicited);
                 continue;
             }
@@ -412,8 +420,10 @@ impl Stateful {
             What::Chunk { work: row, completes, .. } if self.is_pushed(row) => {
                 self.chunk_is_done(host, now, (at, frame), (row, completes));
             }
-            // A question is answered by a rule, and what is asked for by the data.
-            What::Ask { .. } | What::Chunk { .. } => {}
+            What::Commit => self.committed(host, now, (at, frame), copy.sent_at),
+            // A question is answered by a rule, what is asked for by the data, and what is about a
+            // change of roles by the next word about it.
+            What::Ask { .. } | What::Chunk { .. } | What::Switch | What::Transfer => {}
         }
         self.relist(at);
     }
@@ -452,6 +462,11 @@ impl Stateful {
         state: &State,
         payload: &[u8],
     ) {
+        if let (StateKind::Switch | StateKind::Abort, Ok(number)) =
+            (state.kind, switch::name(payload))
+        {
+            return self.take_word(host, now, at, (state.kind, number));
+        }
         match (state.kind, Initial::parse(payload), Rule::parse(payload)) {
             (StateKind::Initial, Ok(initial), _) if (state.part, state.of) == (0, 1) => {
                 let connection = self.connections.at_mut(at);

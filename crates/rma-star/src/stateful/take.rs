@@ -69,7 +69,7 @@ impl Stateful {
         posted: &Posted,
         inline: Option<&Line>,
     ) -> Result<(), WcStatus> {
-        let Posted { op, length: len, .. } = *posted;
+        let Posted { op, length: len, sequence: posted_sequence, .. } = *posted;
         let gives = matches!(op, WqeOp::Send | WqeOp::Write);
         let inline = if posted.inline_len > 0 { inline } else { None };
         let is_sound = len <= MESSAGE_LEN_MAX
@@ -117,6 +117,8 @@ impl Stateful {
         if op.is_recv() {
             self.recv_is_posted(at, posted.sequence);
         }
+        let posted = &mut self.connections.at_mut(at).posted[usize::from(op.is_recv())];
+        *posted = Sequence(posted_sequence).next();
         self.advance(host, now, at);
         Ok(())
     }
@@ -165,8 +167,9 @@ impl Stateful {
                 break;
             };
             let WqeKind::Transfer(op) = wqe.kind else {
-                host.counters.drop_frame(Drop::Nonsense);
-                break;
+                // Z asks for a change of roles. There may be one under way.
+                let _ = self.ask(at, false, false);
+                continue;
             };
             let connection = self.connections.at(at);
             let next = if op.is_recv() { connection.taken_recv } else { connection.taken_send };

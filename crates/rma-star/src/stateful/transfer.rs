@@ -46,7 +46,9 @@ impl Stateful {
     fn begin_next(&mut self, host: &mut Host<'_>, now: Instant, at: u16, side: Side) -> bool {
         let connection = self.connections.at(at);
         let queues = &connection.queues[side as usize];
-        let may_begin = connection.phase == Phase::Open && !connection.is_halted;
+        let may_begin = connection.phase == Phase::Open
+            && !connection.is_halted
+            && connection.roles.may_begin();
         let Some(row) = queues.sends.front().filter(|_| may_begin) else { return false };
         let work = &self.works[row];
         let before = queues.moving.front().or(queues.answering.front());

@@ -54,6 +54,12 @@ pub(super) enum What {
     Ask { mr: MrId, number: u8 },
     /// Whether the connection is there.
     Probe,
+    /// Whether roles may change.
+    Switch,
+    /// The connection, handed over.
+    Transfer,
+    /// That it was taken over.
+    Commit,
 }
 
 /// A frame under way.

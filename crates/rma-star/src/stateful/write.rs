@@ -18,8 +18,9 @@ use rma_core::{
 
 use super::{
     Stateful,
-    connection::{Connection, Phase},
+    connection::{Connection, Phase, Roles},
     paths::Charge,
+    roles::Word,
     under_way::{Copy, What},
     work::Way,
 };
@@ -30,7 +31,7 @@ use crate::{
     host::Host,
     keys::FrameKey,
     limits::ENTRIES_MAX,
-    names::{MrId, Sequence, Side},
+    names::{Sequence, Side},
     sealer::Sealer,
     wire::{
         Cqe, Cqep, EaOfF, Gd, Guide, Header, KeyPhase, Rd, State, StateKind, Taken,
@@ -70,9 +71,18 @@ impl Stateful {
         if !self.may_send(at) {
             return usize::from(connection.close_is_due) + replies_of(connection);
         }
-        let asks = connection.wanted.is_some() && !connection.ask_is_under_way;
+        match connection.roles {
+            Roles::InDoubt(_) => return self.placed_of(at),
+            Roles::Commits { .. } => {
+                return self.placed_of(at) + usize::from(self.word_is_due(connection));
+            }
+            Roles::Stay | Roles::Asks(_) | Roles::Drains(_) => {}
+        }
+        let asks = connection.wants_rule();
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
-        let events = usize::from(!connection.done.is_empty()) + usize::from(asks || probes);
+        let events = usize::from(!connection.done.is_empty())
+            + usize::from(asks || probes)
+            + usize::from(self.word_is_due(connection));
         let has_events = connection.events.len() < EVENTS_MAX;
         self.placed_of(at) + if has_events { events } else { 0 }
     }
@@ -185,8 +195,12 @@ impl Stateful {
     }
 
     /// What Z is to be told or asked next.
-    fn next_event(&mut self, host: &Host<'_>, at: u16, room: usize) -> Option<What> {
+    fn next_event(&mut self, host: &mut Host<'_>, at: u16, room: usize) -> Option<What> {
+        let word = self.next_word(host, at);
         let connection = self.connections.at_mut(at);
+        if word.is_some() || matches!(connection.roles, Roles::InDoubt(_) | Roles::Commits { .. }) {
+            return word;
+        }
         if !connection.done.is_empty() {
             let room = connection.frame_len_max.min(room);
             let most = match host.config.settings().framing {
@@ -196,9 +210,11 @@ impl Stateful {
                     (room / CQE_LEN).clamp(1, ENTRIES_MAX.into())
                 }
             };
-            // Z is posting, so it will say itself that it has these.
+            // Z is posting, so it will say itself that it has these. A change of roles waits for
+            // answers.
             let answers = connection.eas_due > 0 && most > 1;
-            let mut wants_answer = !answers || connection.events.len() >= QUIET_MAX;
+            let mut wants_answer =
+                !answers || connection.roles != Roles::Stay || connection.events.len() >= QUIET_MAX;
             let mut told = IndexList::new();
             while told.len() < most
                 && let Some(row) = self.connections.at_mut(at).done.pop_front(&mut self.work_links)
@@ -208,7 +224,7 @@ impl Stateful {
             }
             return Some(What::Cqes { told, wants_answer });
         }
-        if let Some(mr) = connection.wanted.filter(|_| !connection.ask_is_under_way) {
+        if let Some(mr) = connection.wanted.filter(|_| connection.wants_rule()) {
             connection.ask_is_under_way = true;
             connection.asks = connection.asks.wrapping_add(1);
             return Some(What::Ask { mr, number: connection.asks });
@@ -284,6 +300,7 @@ impl Stateful {
     ) -> bool {
         let at = self.frames.at(frame).connection;
         let now = writing.now;
+        let word = self.word(host, now, at, &self.frames.at(frame).what);
         let number = match &self.frames.at(frame).what {
             What::Chunk { work, .. } if self.is_pushed(*work) && self.is_rc(at) => {
                 self.next_number(at).unwrap_or_default()
@@ -294,7 +311,7 @@ impl Stateful {
         };
         let wants_answer = self.wants_answer(host, frame);
         // What follows may not fail once the frame has its counter.
-        if let Err(gone) = self.fill(host, frame, writing) {
+        if let Err(gone) = self.fill(host, frame, word.as_ref(), writing) {
             let connection = self.connections.at_mut(at);
             self.frames.not_yet(&mut connection.again, frame);
             if let Some(row) = gone {
@@ -351,19 +368,22 @@ impl Stateful {
                     connection.eas_due = 0;
                 }
             }
-            What::Ask { number, .. } => {
+            What::Ask { .. } | What::Switch | What::Transfer | What::Commit => {
                 let mut octets = [0; STATE_HEADER_LEN];
+                let number = if let What::Ask { number, .. } = sent.what { number } else { 0 };
+                let (kind, payload_len) = word
+                    .map_or((StateKind::Ask, ASK_LEN), |word| (word.kind, word.payload().len()));
                 let state = State {
                     header,
                     sender: Side::Stateful,
-                    kind: StateKind::Ask,
-                    number: *number,
+                    kind,
+                    number,
                     part: 0,
                     of: 1,
-                    payload_len: ASK_LEN as u16,
+                    payload_len: payload_len as u16,
                 };
                 state.emit(&mut octets);
-                let len = STATE_HEADER_LEN + ASK_LEN + TAG_LEN;
+                let len = STATE_HEADER_LEN + payload_len + TAG_LEN;
                 let key = connection.key;
                 send(host, connection, (&header, &octets, expiry), &key, len, writing);
             }
@@ -381,6 +401,7 @@ impl Stateful {
         &self,
         host: &Host<'_>,
         frame: u16,
+        word: Option<&Word>,
         writing: &mut Writing<'_, '_>,
     ) -> Result<(), Option<u16>> {
         let sent = self.frames.at(frame);
@@ -417,7 +438,10 @@ impl Stateful {
                 let connection = self.connections.at(sent.connection);
                 fill_cqes(bytes, connection, [Cqe::PROBE].into_iter()).ok_or(None)
             }
-            What::Ask { mr, .. } => fill_ask(bytes, *mr).ok_or(None),
+            What::Ask { mr, .. } => fill_state(bytes, &told::ask(*mr)).ok_or(None),
+            What::Switch | What::Transfer | What::Commit => {
+                word.and_then(|word| fill_state(bytes, word.payload())).ok_or(None)
+            }
         }
     }
 }
@@ -457,10 +481,10 @@ fn fill_cqes(
     (room.len() >= TAG_LEN).then_some(())
 }
 
-fn fill_ask(bytes: &mut [u8], mr: MrId) -> Option<()> {
-    let payload = bytes.get_mut(STATE_HEADER_LEN..).unwrap_or_default();
-    let (octets, rest) = payload.split_first_chunk_mut()?;
-    *octets = told::ask(mr);
+fn fill_state(bytes: &mut [u8], payload: &[u8]) -> Option<()> {
+    let room = bytes.get_mut(STATE_HEADER_LEN..)?;
+    let (octets, rest) = room.split_at_mut_checked(payload.len())?;
+    octets.copy_from_slice(payload);
     (rest.len() >= TAG_LEN).then_some(())
 }
 

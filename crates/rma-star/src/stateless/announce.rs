@@ -27,13 +27,13 @@ use crate::{
     keys::{Binding, FrameKey, KeyMessage, OpenSpan},
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
-    names::{Generation, MrId, Sequence, Side, Slot},
+    names::{Era, Generation, MrId, Sequence, Side, Slot},
     portal::{Guard, GuardState, Post, Posted, QpState},
     sealer::Sealer,
     verbs::{WcStatus, WqeOp},
     wire::{
         Header, Initial, KeyPhase, State, StateKind, Wqe, WqeKind, Wqep, entries::WQE_LEN,
-        state::STATE_HEADER_LEN, told::INITIAL_LEN, work::WORK_HEADER_LEN,
+        state::STATE_HEADER_LEN, switch, work::WORK_HEADER_LEN,
     },
 };
 
@@ -61,15 +61,18 @@ pub(super) fn write_next(
         }
         let Some(portal) = host.portals.next_waiting() else { return false };
         while let Some((post, inline)) = next_post(host, portal) {
-            if post.qp_of_work().is_some_and(|qp| is_other(portal, qp)) {
+            if post.qp_of_either_side().is_some_and(|qp| is_other(portal, qp)) {
                 break;
             }
             let mut writer = Writer { host: &mut *host, sealer: &mut *sealer, now, portal };
             let is_written = match post {
                 Post::Wqe(posted) => writer.write_wqep(posted, inline, out),
                 Post::Introduce { qp } => writer.write_initial(qp, out),
+                Post::Switch { qp, .. } => writer.write_wish(qp, out),
+                Post::Answer { qp, number, agrees } => writer.write_switch(qp, number, agrees, out),
                 // Those are not told to anybody: the service takes them.
-                Post::Open { .. } | Post::OpenRc { .. } | Post::Close { .. } => break,
+                Post::Open { .. } | Post::OpenRc { .. } => break,
+                Post::Close { .. } | Post::TakeOver { .. } => break,
             };
             if is_written {
                 if next_post(host, portal).is_some() {
@@ -152,7 +155,11 @@ impl Writer<'_, '_> {
         if posted.again {
             return is_open && is_same && word.state == QpState::Open && is_sound(posted);
         }
-        let status = if word.state == QpState::Closed {
+        if posted.is_moved && is_same && guard.state != GuardState::Free {
+            // Of an era before, and this one's if it was posted in it already.
+            return is_open && word.state == QpState::Open && is_sound(posted);
+        }
+        let status = if word.state != QpState::Open {
             WcStatus::WrFlushErr
         } else if is_open && is_same {
             // It is under way: there will be a report of it.
@@ -248,14 +255,7 @@ impl Writer<'_, '_> {
     /// Tells the stateful side what it must know to begin.
     fn write_initial(&mut self, qp: u32, out: &mut TxFrame<'_>) -> bool {
         done(self.host, self.portal);
-        let len = STATE_HEADER_LEN + INITIAL_LEN + TAG_LEN;
-        let Some((binding, pd_key)) = binding_of(self.host, self.portal, qp) else { return false };
-        let key = pd_key.derive(self.host.aead, &KeyMessage::of_connection(&binding));
-        let port = self.host.portals.get(self.portal.into());
-        let is_open = port.is_some_and(|port| port.memory().qp_word(qp).state == QpState::Open);
-        if !is_open || len > out.bytes.len() {
-            return false;
-        }
+        let Some((binding, key)) = self.open_connection(qp) else { return false };
         let place = self.host.config.place();
         let receive = &place.receive_len_max;
         let longest = if binding.z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
@@ -263,19 +263,68 @@ impl Writer<'_, '_> {
             valid_micros: self.host.config.valid_micros() as u32,
             packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
         };
-        let header = self.header(&binding);
+        self.write_state((&binding, &key), StateKind::Initial, &initial.to_octets(), out)
+    }
+
+    /// The name and K_c of the connection of a QP, if it is open.
+    fn open_connection(&self, qp: u32) -> Option<(Binding, FrameKey)> {
+        let port = self.host.portals.get(self.portal.into())?;
+        if port.memory().qp_word(qp).state != QpState::Open {
+            return None;
+        }
+        let (binding, pd_key) = binding_of(self.host, self.portal, qp)?;
+        let key = pd_key.derive(self.host.aead, &KeyMessage::of_connection(&binding));
+        Some((binding, key))
+    }
+
+    fn write_state(
+        &mut self,
+        (binding, key): (&Binding, &FrameKey),
+        kind: StateKind,
+        payload: &[u8],
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        let len = STATE_HEADER_LEN + payload.len() + TAG_LEN;
+        if len > out.bytes.len() {
+            return false;
+        }
+        let header = self.header(binding);
         let state = State {
             header,
             sender: Side::Stateless,
-            kind: StateKind::Initial,
+            kind,
             number: 1,
             part: 0,
             of: 1,
-            payload_len: INITIAL_LEN as u16,
+            payload_len: payload.len() as u16,
         };
         let mut octets = [0; STATE_HEADER_LEN];
         state.emit(&mut octets);
-        out.bytes[STATE_HEADER_LEN..][..INITIAL_LEN].copy_from_slice(&initial.to_octets());
+        out.bytes[STATE_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        self.push(binding, key, &header, &octets, len, out)
+    }
+
+    /// Says to the stateful side that roles may change, or that they do not.
+    fn write_switch(&mut self, qp: u32, number: Era, agrees: bool, out: &mut TxFrame<'_>) -> bool {
+        done(self.host, self.portal);
+        let kind = if agrees { StateKind::Switch } else { StateKind::Abort };
+        let Some((binding, key)) = self.open_connection(qp) else { return false };
+        self.write_state((&binding, &key), kind, &switch::named(number), out)
+    }
+
+    /// Asks the stateful side to change roles: it counts them.
+    fn write_wish(&mut self, qp: u32, out: &mut TxFrame<'_>) -> bool {
+        done(self.host, self.portal);
+        let len = WORK_HEADER_LEN + WQE_LEN + TAG_LEN;
+        let Some((binding, key)) = self.open_connection(qp) else { return false };
+        if len > out.bytes.len() {
+            return false;
+        }
+        let header = self.header(&binding);
+        let mut octets = [0; WORK_HEADER_LEN];
+        Wqep { header, count: 1, inline_len: 0 }.emit(&mut octets);
+        let entry = out.bytes[WORK_HEADER_LEN..].first_chunk_mut();
+        Wqe::SWITCH.emit(entry.expect("the length was looked at"));
         self.push(&binding, &key, &header, &octets, len, out)
     }
 

@@ -59,7 +59,8 @@ pub(super) const fn place_of(guide: &Guide) -> (u64, u64) {
 
 /// Opens a connection of a QP, which its application has written a record of. Returns K_c.
 pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
-    let (binding, pd_key) = binding_of(host, portal, qp)?;
+    let era = host.portals.get(portal.into())?.memory().record(qp)?.era;
+    let (binding, pd_key) = binding_in(host, portal, qp, Era(era))?;
     let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
     let connection = binding.connection;
     let (nonce, era) = (connection.nonce.0, connection.era.0);
@@ -79,12 +80,31 @@ pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
     }
 }
 
-/// What the connection of a QP is called, by its record, and the secret of its protection domain:
-/// if that is the portal's.
+/// Whether another may have the state of a QP's connection from the era of that number on: it is
+/// open, and the era has not been.
+pub(crate) fn may_be_taken_over(host: &Host<'_>, portal: u16, qp: u32, era: Era) -> bool {
+    let port = host.portals.get(portal.into());
+    let word = port.map_or(QpWord::CLOSED, |port| port.memory().qp_word(qp));
+    word.state == QpState::Open && era.0 > word.era
+}
+
+/// What the connection of a QP is called, by its record and its QP word, and the secret of its
+/// protection domain: if that is the portal's.
 pub(super) fn binding_of<'h>(
     host: &'h Host<'_>,
     portal: u16,
     qp: u32,
+) -> Option<(Binding, &'h PdKeySchedule)> {
+    let word = host.portals.get(portal.into())?.memory().qp_word(qp);
+    binding_in(host, portal, qp, Era(word.era))
+}
+
+/// The same, in an era that there may be.
+fn binding_in<'h>(
+    host: &'h Host<'_>,
+    portal: u16,
+    qp: u32,
+    era: Era,
 ) -> Option<(Binding, &'h PdKeySchedule)> {
     let record = host.portals.get(portal.into())?.memory().record(qp)?;
     let pd = host.pd_of_portal(PdId(record.pd), portal.into())?;
@@ -93,7 +113,7 @@ pub(super) fn binding_of<'h>(
         qpn_z: Host::qpn(portal, qp)?,
         qpn_f: Qpn::from_bits(record.peer_qpn),
         nonce: Nonce(record.nonce),
-        era: Era(record.era),
+        era,
     };
     let z = host.own_address(record.peer)?;
     Some((Binding { connection, f: record.peer, z }, &pd.key))

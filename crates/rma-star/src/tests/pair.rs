@@ -93,6 +93,7 @@ impl Application {
             open_before: (*sequence - oldest) as u16,
             op,
             again: false,
+            is_moved: false,
             immediate: wr.immediate,
             inline_len: wr.inline.map_or(0, |_| wr.len as u8),
             mr: self.mr.0,
@@ -206,7 +207,8 @@ impl FHost {
                 Post::Open { qp, .. } => stateful.open(host, now, 0, qp),
                 Post::Close { qp } => stateful.close(host, now, 0, qp),
                 Post::OpenRc { qp, connects } => stateful.open_rc(host, now, 0, qp, connects),
-                Post::Introduce { .. } => {}
+                Post::Switch { qp, is_automatic } => stateful.switch(host, 0, qp, is_automatic),
+                Post::Introduce { .. } | Post::Answer { .. } | Post::TakeOver { .. } => {}
             });
         }
     }

@@ -117,6 +117,24 @@ pub struct Wqe {
 }
 
 impl Wqe {
+    /// What asks the stateful side for a change of roles (ours). It is no work request, and takes
+    /// no place in a queue.
+    pub const SWITCH: Self = Self {
+        slot: Slot(0),
+        generation: Generation(0),
+        sequence: Sequence(0),
+        open_before: 0,
+        kind: WqeKind::Switch,
+        mr: MrId(0),
+        mr_offset: 0,
+        len: 0,
+        remote_mr: MrId(0),
+        remote_offset: 0,
+        immediate: None,
+        is_inline: false,
+        key: FrameKey::from_bytes([0; KEY_LEN]),
+    };
+
     /// How many octets of inline data it has.
     #[must_use]
     pub const fn inline_len(&self) -> usize {

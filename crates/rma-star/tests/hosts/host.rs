@@ -293,6 +293,9 @@ pub(crate) fn settings(random: &mut Random) -> (StarConfigBuilder, VerbsConfig) 
         verbs.retries = star.retries;
         verbs.set_up_timeout = Duration::from_millis(1000 + random.below(2000));
     }
+    // Some hosts give connections away when they are the stateful side of a few.
+    verbs.rebalances = random.below(3) == 0;
+    verbs.threshold = random.pick(&[1, 4, 16, 768]);
     (star, verbs)
 }
 

@@ -63,7 +63,8 @@ fn what_is_posted_is_done_once_or_fails_in_time_whatever_happens() {
     }
     // Runs in which nothing goes wrong would show little.
     let wanted = ["Send", "Recv", "Write", "Read"].map(|op| format!("{op} Success"));
-    let others = ["Write RemAccessErr", "Send RetryExcErr", "Retransmit", "Expired", "Gone"];
+    let others =
+        ["Write RemAccessErr", "Send RetryExcErr", "Retransmit", "Expired", "Gone", "RolesChanged"];
     for what in wanted.into_iter().chain(others.map(String::from)) {
         assert!(seen.get(&what).is_some_and(|&count| count > 0), "no {what} was seen");
     }

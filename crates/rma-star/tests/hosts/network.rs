@@ -70,6 +70,8 @@ pub(crate) enum Happening {
     Pause { host: usize, nanos: u64 },
     /// The network carries nothing between two hosts for so long.
     Cut { hosts: [usize; 2], nanos: u64 },
+    /// An application wants the roles of one of its connections to change.
+    Switch { draw: u64 },
     /// An application closes one of its queue pairs.
     Close { draw: u64 },
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rma_star::{
     config::Framing,
     counters::Event,
-    library::{QpConfig, QpState, Role},
+    library::{QpConfig, QpState, Role, SwitchError},
 };
 
 use crate::{
@@ -155,6 +155,12 @@ impl World {
             };
             self.network.schedule(at, event);
         }
+        let switches = self.random.pick(&[0, 0, 3, 40]);
+        for _ in 0..switches {
+            let within = self.random.pick(&[10, 200, 2000]);
+            let (at, draw) = (self.random.below(within * MILLI), self.random.next());
+            self.network.schedule(at, Happening::Switch { draw });
+        }
     }
 
     /// A connection between applications, which are told by host and number.
@@ -235,13 +241,37 @@ impl World {
         }
     }
 
-    fn close(&mut self, draw: u64) {
+    /// One of the ends that are as they should be.
+    fn any_end(&self, draw: u64, is_so: impl Fn(QpState) -> bool) -> Option<(usize, usize)> {
         let open: Vec<_> = (0..self.connections.len())
             .flat_map(|connection| [(connection, 0), (connection, 1)])
-            .filter(|&(connection, end)| self.state(connection, end).is_some())
+            .filter(|&(connection, end)| self.state(connection, end).is_some_and(&is_so))
             .collect();
-        if !open.is_empty() {
-            let (connection, end) = open[draw as usize % open.len()];
+        open.get((draw as usize).checked_rem(open.len())?).copied()
+    }
+
+    /// The roles of a connection that is in use are to change: the stateful side tries, or the
+    /// other asks it to.
+    fn switch(&mut self, draw: u64) {
+        let Some((connection, end)) = self.any_end(draw, |it| it == QpState::Ready) else { return };
+        let End { host, application, qp, .. } = self.connections[connection].ends[end];
+        let now = self.hosts[host].now(self.now);
+        let verbs = &mut self.hosts[host].applications[application].verbs;
+        let is_begun = match verbs.switch_role(now, qp) {
+            Ok(()) => true,
+            Err(SwitchError::UnderWay) => false,
+            Err(SwitchError::BothStateful) => {
+                assert_eq!(verbs.is_rc(qp), Some(true), "only there is no other side");
+                false
+            }
+            Err(error) => panic!("a switch of a connection that is ready: {error}"),
+        };
+        *self.seen.entry("switches asked for".into()).or_default() += u64::from(is_begun);
+        self.turn_soon(host, self.now + MICRO);
+    }
+
+    fn close(&mut self, draw: u64) {
+        if let Some((connection, end)) = self.any_end(draw, |_| true) {
             self.close_end(connection, end);
             self.replace(connection);
         }
@@ -281,6 +311,7 @@ impl World {
                 self.turn_soon(host, self.now);
             }
             Happening::Cut { hosts, nanos } => self.network.cut(hosts, self.now + nanos),
+            Happening::Switch { draw } => self.switch(draw),
             Happening::Close { draw } => self.close(draw),
         }
     }

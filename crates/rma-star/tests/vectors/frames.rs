@@ -3,6 +3,7 @@
 use rma_core::crypto::EngineId;
 use rma_star::{
     clock::{Time32, ZTime},
+    handover::Handover,
     keys::{FrameKey, OpenSpan},
     names::{
         ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Side, Slot,
@@ -10,7 +11,7 @@ use rma_star::{
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Gda, Guide, Header, KeyPhase,
-        Rd, Rda, Refusal, State, StateKind, Taken, Wqe, WqeKind, Wqep,
+        Rd, Rda, Refusal, State, StateKind, Switch, Taken, Wqe, WqeKind, Wqep, switch,
     },
 };
 use serde_json::{Value, json};
@@ -297,6 +298,71 @@ impl Builder {
         self.under_connection((name, "state"), sender, (&header, ANSWERED), emit, fields, payload);
     }
 
+    /// A change of roles.
+    fn switches(&mut self) {
+        let (z, f, number) = (Side::Stateless, Side::Stateful, Era(CONNECTION.era.0 + 1));
+        for (name, side, kind, number) in [
+            ("STATE that agrees to a switch", z, StateKind::Switch, number),
+            ("STATE that aborts a switch", z, StateKind::Abort, number),
+            // It is in the era that begins.
+            ("STATE that commits a switch", f, StateKind::Commit, CONNECTION.era),
+        ] {
+            let fields = json!({ "number": number.0 });
+            self.whole_state(name, side, kind, (fields, switch::named(number).to_vec()));
+        }
+        let asks = Switch { number, is_automatic: true };
+        let fields = json!({ "number": number.0, "is_automatic": true });
+        let payload = (fields, asks.to_octets().to_vec());
+        self.whole_state("STATE that asks for a switch", f, StateKind::Switch, payload);
+        let handover = Handover {
+            era: number,
+            packet_len_max: 1472,
+            valid_micros: 16_000,
+            clock: 0x0102_0304_0506_0708,
+            pd: PdId(0x0a0b_0c0d),
+            nonce: Nonce(0x1112_1314),
+            giver: [Sequence(0x2122_2324), Sequence(0x3132_3334)],
+            taker: [Sequence(0x4142_4344), Sequence(0x5152_5354)],
+            key: FrameKey::from_bytes(std::array::from_fn(|at| 0xa0 + at as u8)),
+        };
+        let numbers = |it: [Sequence; 2]| it.map(|Sequence(number)| number);
+        let fields = json!({
+            "number": number.0,
+            "packet_len_max": handover.packet_len_max,
+            "valid_micros": handover.valid_micros,
+            "clock": format!("{:016x}", handover.clock),
+            "pd": handover.pd.0,
+            "nonce": handover.nonce.0,
+            "giver": numbers(handover.giver),
+            "taker": numbers(handover.taker),
+            "key": handover.key.expose().iter().map(|it| format!("{it:02x}")).collect::<String>(),
+        });
+        let payload = (fields, handover.to_octets().to_vec());
+        self.whole_state("STATE that hands over", f, StateKind::Transfer, payload);
+    }
+
+    /// A STATE of one part, whose payload has fields.
+    fn whole_state(
+        &mut self,
+        name: &'static str,
+        sender: Side,
+        kind: StateKind,
+        payload: (Value, Vec<u8>),
+    ) {
+        let header = self.header(sender);
+        let payload_len = payload.1.len() as u16;
+        let state = State { header, sender, kind, number: 0, part: 0, of: 1, payload_len };
+        let fields = json!({
+            "part": 0,
+            "of": 1,
+            "kind": kind as u8,
+            "number": 0,
+            "payload_len": payload_len,
+        });
+        let emit = |out: &mut _| state.emit(out);
+        self.under_connection((name, "state"), sender, (&header, ANSWERED), emit, fields, payload);
+    }
+
     fn refusal(&mut self, name: &'static str, of: &'static str, refused: &Header, sender: Side) {
         let refusal = Refusal::of(refused, sender);
         let sealed = (KeyName::Reserved, Answers::Tag(of));
@@ -553,6 +619,7 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
 
     all.state("STATE of Z", z, StateKind::Initial, bytes(100, 0));
     all.state("STATE of F", f, StateKind::Transfer, bytes(16, 0));
+    all.switches();
 
     let header = all.header(f);
     let cqep = cqep_of(header, 1, true);

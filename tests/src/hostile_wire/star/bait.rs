@@ -107,6 +107,7 @@ impl Bait {
             sequence: self.sequence,
             op,
             again: false,
+            is_moved: false,
             immediate: None,
             inline_len: 0,
             open_before: 0,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rma_shm::{Line, Mapping, Region, RingMemory, spsc::Capacity};
 use rma_star::{
-    keys::PdKey,
+    handover::Handover,
+    keys::{FrameKey, PdKey},
     mr_table::Access,
-    names::Qpn,
+    names::{Era, Nonce, PdId, Qpn, Sequence},
     portal::{Post, Posted, QpRecord, Report, StarPort, StarPortal, StarPortalMemory},
     service::Star,
     verbs::WqeOp,
@@ -21,7 +22,7 @@ const QPS: u32 = 4;
 
 /// Where the rings lie in a portal of so many slots and QPs, and how many lines they have.
 const POSTS: (usize, usize) = (384, 32);
-const REPORTS_LINES: usize = 32;
+const REPORTS_LINES: usize = 64;
 
 /// Words at the end of a portal: the records of its QPs, guard words, QP words.
 const WORDS_AT_END: usize = 64;
@@ -163,9 +164,34 @@ impl Hostile {
         let post = match kind % 8 {
             0..4 => Post::Open { qp, is_stateful: kind & 1 == 0 },
             4 | 5 => Post::Close { qp },
-            _ => Post::Introduce { qp },
+            6 => Post::Introduce { qp },
+            _ => self.roles(kind >> 6, qp, script),
         };
         self.publish(&post.to_line());
+    }
+
+    /// Something about a change of roles, that was asked for or not.
+    fn roles(&self, kind: usize, qp: u32, script: &mut Script<'_>) -> Post {
+        let era = Era(script.number() as u16);
+        match kind {
+            0 => Post::Switch { qp, is_automatic: era.0 & 1 == 1 },
+            1 | 2 => Post::Answer { qp, number: era, agrees: kind == 1 },
+            _ => {
+                let sequence = || Sequence(self.sequences[0]);
+                let handover = Handover {
+                    era,
+                    packet_len_max: PACKET_LEN as u16,
+                    valid_micros: script.wide() as u32,
+                    clock: script.wide() << (script.number() % 49),
+                    pd: PdId(self.records[0].pd),
+                    nonce: Nonce(1),
+                    giver: [sequence(); 2],
+                    taker: [sequence(); 2],
+                    key: FrameKey::from_bytes([7; 16]),
+                };
+                Post::TakeOver { qp, handover }
+            }
+        }
     }
 
     /// A work request that makes sense, or nearly.
@@ -186,6 +212,7 @@ impl Hostile {
             open_before: if slot < 128 { 0 } else { slot as u16 },
             op,
             again: kind & 0x80 != 0,
+            is_moved: kind & 0x10 != 0,
             immediate: (kind & 0x40 != 0).then_some(7),
             inline_len: 0,
             mr: self.mr,

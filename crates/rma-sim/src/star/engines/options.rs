@@ -87,6 +87,10 @@ pub struct Outcome {
     pub done: u64,
     /// How long each of those took, in nanoseconds.
     pub took: Vec<u64>,
+    /// The longest time between two of them of one connection.
+    pub longest_gap: Duration,
+    /// Changes of roles that hosts have carried out.
+    pub switched: u64,
     /// By connection, how many ended well.
     pub by_connection: Vec<u64>,
     /// Work requests that have failed.

@@ -43,6 +43,8 @@ struct Connection {
     /// By end, SENDs that are to be posted when there is room.
     due: [u64; 2],
     done: u64,
+    /// When a call, WRITE or READ of it has ended last.
+    done_at: Option<Instant>,
 }
 
 /// A work request that has not completed.
@@ -66,7 +68,7 @@ pub struct Run {
     died_at: Option<Instant>,
     outcome: Outcome,
     /// What was told before of what hosts count.
-    told: [u64; 2],
+    told: [u64; 3],
 }
 
 impl Run {
@@ -95,7 +97,7 @@ impl Run {
             posted: 0,
             died_at: None,
             outcome: Outcome::default(),
-            told: [0; 2],
+            told: [0; 3],
         };
         for connection in 0..options.connections {
             run.connect(1 + (connection % u32::from(options.clients)) as u16);
@@ -124,7 +126,8 @@ impl Run {
         let verbs = &mut self.hosts[usize::from(host)].verbs;
         verbs.connect(self.now, qp).expect("it is new");
         let began = self.now;
-        self.connections.push(Connection { ends, began, unanswered: 0, due: [0; 2], done: 0 });
+        let (due, done_at) = ([0; 2], None);
+        self.connections.push(Connection { ends, began, unanswered: 0, due, done: 0, done_at });
         self.offer(number, 0);
         self.turn_soon(host, self.now);
     }
@@ -249,7 +252,24 @@ impl Run {
     fn done(&mut self, connection: usize, since: Instant) {
         self.outcome.done += 1;
         self.outcome.took.push(self.now.nanos_since(since));
-        self.connections[connection].done += 1;
+        let it = &mut self.connections[connection];
+        it.done += 1;
+        if let Some(before) = it.done_at.replace(self.now) {
+            let gap = Duration::from_nanos(self.now.nanos_since(before));
+            self.outcome.longest_gap = self.outcome.longest_gap.max(gap);
+        }
+    }
+
+    /// The roles of each connection are to change, unless they do already: its stateful side asks.
+    pub fn switch_roles(&mut self) {
+        for connection in 0..self.connections.len() {
+            for (host, qp) in self.connections[connection].ends {
+                let verbs = &mut self.hosts[usize::from(host)].verbs;
+                if verbs.is_stateful(qp) == Some(true) && verbs.switch_role(self.now, qp).is_ok() {
+                    self.turn_soon(host, self.now);
+                }
+            }
+        }
     }
 
     fn happens(&mut self, event: Event) {
@@ -328,13 +348,16 @@ impl Run {
     #[must_use]
     pub fn outcome(&mut self) -> Outcome {
         let mut outcome = core::mem::take(&mut self.outcome);
-        let again = |host: &Host| host.star.counters().events(Counted::Retransmit);
+        let counted = |event| -> u64 {
+            self.hosts.iter().map(|host| host.star.counters().events(event)).sum()
+        };
         let now = [
-            self.hosts.iter().map(again).sum::<u64>(),
+            counted(Counted::Retransmit),
             self.hosts.iter().map(|it| it.lost).sum::<u64>(),
+            counted(Counted::RolesChanged),
         ];
         let before = core::mem::replace(&mut self.told, now);
-        outcome.again = now[0] - before[0];
+        (outcome.again, outcome.switched) = (now[0] - before[0], now[2] - before[2]);
         let done = self.connections.iter_mut().map(|it| core::mem::take(&mut it.done));
         outcome.by_connection = done.collect();
         let lives = |wr: &&Wr| {

@@ -29,21 +29,22 @@ fn address(host: usize) -> HostAddr {
     HostAddr::from([192, 0, 2, host as u8 + 1])
 }
 
-struct End {
-    verbs: Verbs,
-    star: Star,
-    mr: Mr,
+pub(super) struct End {
+    pub(super) verbs: Verbs,
+    pub(super) star: Star,
+    pub(super) mr: Mr,
     pd: PdId,
     cq: CqId,
-    done: Vec<Wc>,
-    is_dead: bool,
+    pub(super) done: Vec<Wc>,
+    pub(super) is_dead: bool,
 }
 
 impl End {
-    fn new(host: usize) -> Self {
+    fn new(host: usize, connections: u32) -> Self {
         let mut place = StarPlace::at(address(host));
         place.receive_len_max = rma_core::backend::ReceiveLenMax::of_mtu(1500);
-        let config = StarConfigBuilder::default().build(place).unwrap();
+        let settings = StarConfigBuilder { connections, ..StarConfigBuilder::default() };
+        let config = settings.build(place).unwrap();
         let mut star = Star::new(config, CounterBlock::new(0, 1 << 40));
         let (application, port) = portal(64, 4).unwrap();
         let number = star.attach(port).unwrap();
@@ -58,11 +59,11 @@ impl End {
         Self { verbs, star, mr, pd, cq, done: Vec::new(), is_dead: false }
     }
 
-    fn fill(&self, at: u64, bytes: &[u8]) {
+    pub(super) fn fill(&self, at: u64, bytes: &[u8]) {
         self.mr.memory().copy_in(at, bytes).unwrap();
     }
 
-    fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
+    pub(super) fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.mr.memory().copy_out(at, &mut bytes).unwrap();
         bytes
@@ -76,10 +77,10 @@ impl End {
 /// A frame on its way: when it arrives, to whom, where.
 type Packet = (Instant, usize, Port, Vec<u8>);
 
-struct World {
-    now: Instant,
-    ends: [End; 2],
-    qps: [Qp; 2],
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) ends: [End; 2],
+    pub(super) qps: [Qp; 2],
     packets: VecDeque<Packet>,
     /// Of 256 frames, how many are lost.
     loss: u64,
@@ -87,21 +88,49 @@ struct World {
     /// How long each engine's thread stands still in its turns, between looking at the clock and
     /// at frames.
     stopped: [Duration; 2],
+    /// Frames that were sent.
+    frames: usize,
+    /// With every so many frames one of those that were sent before is played again.
+    pub(super) replays: Option<usize>,
+    recorded: Vec<(usize, Port, Vec<u8>)>,
+    /// Which host dies when so many frames more have been sent.
+    pub(super) kills: Option<(usize, usize)>,
+    pub(super) fate: Fate,
 }
+
+/// By how much later than others a frame comes; `None` if it is lost.
+pub(super) type Fate = Box<dyn FnMut(&[u8]) -> Option<Duration>>;
 
 impl World {
     /// Two hosts with a connection, of which the one that connects has that role.
-    fn new(role: Role, loss: u64, seed: u64) -> Self {
+    pub(super) fn new(role: Role, loss: u64, seed: u64) -> Self {
+        Self::with(role, loss, seed, 1024)
+    }
+
+    /// The same, of hosts that can be the stateful side of so many connections.
+    pub(super) fn with(role: Role, loss: u64, seed: u64, connections: u32) -> Self {
         let now = Instant::from_nanos(90_000 * 1_000_000_000);
-        let mut ends = [End::new(0), End::new(1)];
+        let mut ends = [0, 1].map(|host| End::new(host, connections));
         let config = QpConfig { role: Role::Auto, send_depth: 16, recv_depth: 16 };
         let roles = [role, Role::Auto];
         let qps = [0, 1].map(|host| {
             let End { verbs, pd, cq, .. } = &mut ends[host];
             verbs.create_qp(*pd, *cq, *cq, QpConfig { role: roles[host], ..config }).unwrap()
         });
-        let (packets, stopped) = (VecDeque::new(), [Duration::ZERO; 2]);
-        let mut world = Self { now, ends, qps, packets, loss, seed, stopped };
+        let mut world = Self {
+            now,
+            ends,
+            qps,
+            packets: VecDeque::new(),
+            stopped: [Duration::ZERO; 2],
+            loss,
+            seed,
+            frames: 0,
+            replays: None,
+            recorded: Vec::new(),
+            kills: None,
+            fate: Box::new(|_| Some(Duration::ZERO)),
+        };
         world.ends[0].verbs.connect(now, qps[0]).unwrap();
         for _ in 0..3 {
             for from in [0, 1] {
@@ -117,19 +146,43 @@ impl World {
         world.run(Duration::from_secs(2));
         for host in [0, 1] {
             assert_eq!(world.state(host), Some(QpState::Ready));
-            let is_stateful = (host == 0) == (role == Role::Stateful);
+            let is_stateful = role == Role::Rc || (host == 0) == (role == Role::Stateful);
             assert_eq!(world.ends[host].verbs.is_stateful(qps[host]), Some(is_stateful));
         }
         world
     }
 
-    fn state(&self, host: usize) -> Option<QpState> {
+    pub(super) fn state(&self, host: usize) -> Option<QpState> {
         self.ends[host].verbs.state(self.qps[host])
     }
 
     fn is_lost(&mut self) -> bool {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.seed >> 56 < self.loss
+    }
+
+    /// A frame is sent.
+    fn carry(&mut self, to: usize, port: Port, bytes: &[u8]) {
+        self.frames += 1;
+        if let Some((host, left)) = &mut self.kills {
+            self.ends[*host].is_dead |= *left == 0;
+            *left = left.saturating_sub(1);
+        }
+        if self.is_lost() {
+            return;
+        }
+        let Some(late) = (self.fate)(bytes) else { return };
+        let at = self.now + LATENCY + late;
+        let place = self.packets.partition_point(|packet| packet.0 <= at);
+        self.packets.insert(place, (at, to, port, bytes.to_vec()));
+        if let Some(every) = self.replays {
+            self.recorded.push((to, port, bytes.to_vec()));
+            if self.frames.is_multiple_of(every) {
+                let which = self.frames / every * 7 % self.recorded.len();
+                let (to, port, bytes) = self.recorded[which].clone();
+                self.packets.push_back((at, to, port, bytes));
+            }
+        }
     }
 
     fn turn(&mut self) {
@@ -170,11 +223,7 @@ impl World {
                 let count = star.poll_transmits(began, &mut frames, &mut quantum);
                 let sent: Vec<_> = frames[..count].iter().map(|it| it.transmit.unwrap()).collect();
                 for (transmit, bytes) in sent.iter().zip(&buffers) {
-                    if !self.is_lost() {
-                        let bytes = bytes[..transmit.len].to_vec();
-                        let packet = (now + LATENCY, 1 - host, transmit.port, bytes);
-                        self.packets.push_back(packet);
-                    }
+                    self.carry(1 - host, transmit.port, &bytes[..transmit.len]);
                 }
                 if taken == 0 && count == 0 {
                     break;
@@ -189,7 +238,7 @@ impl World {
     }
 
     /// Goes on for a while, as far as something happens.
-    fn run(&mut self, time: Duration) {
+    pub(super) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             self.turn();
@@ -209,18 +258,23 @@ impl World {
         self.turn();
     }
 
-    fn send<'m>(&mut self, host: usize, wr: impl FnOnce(&'m Mr) -> SendWr<'m>, mr: &'m Mr) {
+    pub(super) fn send<'m>(
+        &mut self,
+        host: usize,
+        wr: impl FnOnce(&'m Mr) -> SendWr<'m>,
+        mr: &'m Mr,
+    ) {
         let (now, qp) = (self.now, self.qps[host]);
         self.ends[host].verbs.post_send(now, qp, &wr(mr)).unwrap();
     }
 
-    fn recv(&mut self, host: usize, wr_id: u64, at: u64, len: u32) {
+    pub(super) fn recv(&mut self, host: usize, wr_id: u64, at: u64, len: u32) {
         let (now, qp, mr) = (self.now, self.qps[host], self.ends[host].mr.clone());
         let wr = RecvWr { wr_id, sge: mr.slice(at, len) };
         self.ends[host].verbs.post_recv(now, qp, &wr).unwrap();
     }
 
-    fn done(&mut self, host: usize) -> Vec<(u64, WcStatus, u32, Option<u32>)> {
+    pub(super) fn done(&mut self, host: usize) -> Vec<(u64, WcStatus, u32, Option<u32>)> {
         let done = self.ends[host].done.drain(..);
         done.map(|wc| (wc.wr_id, wc.status, wc.byte_len, wc.imm)).collect()
     }

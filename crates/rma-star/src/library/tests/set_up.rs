@@ -14,6 +14,7 @@ impl Host {
         while let Some(post) = self.others.pop_front() {
             match post {
                 Post::Open { qp, is_stateful } => {
+                    self.opened = self.engine.memory().record(qp);
                     let key = if is_stateful { [0; 16] } else { KEY };
                     if !is_stateful {
                         let word = QpWord { nonce: 0, era: 0, heard: 0, state: WordState::Open };
@@ -28,6 +29,9 @@ impl Host {
                 Post::Introduce { qp } => self.engine.note_taken(qp, Taken::default()),
                 Post::Close { qp } => self.report(now, &Report::Closed { qp }),
                 Post::Wqe(_) => unreachable!("those are kept elsewhere"),
+                Post::Switch { .. } | Post::Answer { .. } | Post::TakeOver { .. } => {
+                    unreachable!("roles stay")
+                }
             }
         }
     }
@@ -83,8 +87,7 @@ fn three_messages_make_both_ready_whoever_connects() {
         assert_eq!(a.verbs.is_stateful(qp_a), Some(one == Role::Stateful));
         let (z, f) = if one == Role::Stateless { (&a, &b) } else { (&b, &a) };
         let (qp_z, qp_f) = if one == Role::Stateless { (qp_a, qp_b) } else { (qp_b, qp_a) };
-        let record_z = z.verbs.record(qp_z.index);
-        let record_f = f.verbs.record(qp_f.index);
+        let [record_z, record_f] = [z, f].map(|it| it.opened.expect("it is open"));
         // Both engines are told of the same connection.
         assert_eq!((record_z.pd, record_z.nonce), (record_f.pd, record_f.nonce));
         assert_eq!((record_f.nonce, record_f.pd), (qp_z.nonce, PD.0));
@@ -92,9 +95,14 @@ fn three_messages_make_both_ready_whoever_connects() {
         assert_eq!(record_f.peer_qpn, z.verbs.qpn(qp_z).unwrap());
         assert_eq!(f.verbs.place.addresses.toward(record_f.peer), Some(record_z.peer));
         assert_eq!(z.verbs.place.addresses.toward(record_z.peer), Some(record_f.peer));
-        // F has Z's clock and its key, and Z has put the key away.
+        // F has Z's clock and its key. When their engines have them, both put them away, and have
+        // written what they would be called as the stateless side.
         assert_eq!((record_f.z_clock, record_f.key), (CLOCK, KEY));
-        assert_eq!((record_z.z_clock, record_z.key), (0, [0; 16]));
+        for (host, qp) in [(z, qp_z), (f, qp_f)] {
+            let record = host.verbs.record(qp.index);
+            assert_eq!((record.z_clock, record.key), (0, [0; 16]));
+            assert_eq!((record.pd, record.nonce), (PD.0, qp.nonce));
+        }
         assert_eq!((z.verbs.stateful, f.verbs.stateful), (0, 1));
     }
 }
