@@ -3,7 +3,7 @@
 
 use rma_xdp::{
     OpType,
-    star::{Role, StarConfigBuilder},
+    star::{Event, Role, StarConfigBuilder},
 };
 
 use super::{
@@ -81,6 +81,26 @@ pub(super) fn sends(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     ])
 }
 
+/// A round of calls; `frames` is counted up by the frames that both hosts send.
+fn calls_of(
+    calls: &mut QueuePairs,
+    pair: &mut Pair,
+    frames: &mut u64,
+    interrupt: &Interrupt,
+) -> Result<f64, PairError> {
+    let before = frames_sent(pair);
+    let rate = calls.calls_per_second(pair, CALLS, interrupt)?;
+    *frames += frames_sent(pair) - before;
+    Ok(rate)
+}
+
+/// Frames of StaR that both hosts have sent.
+fn frames_sent(pair: &Pair) -> u64 {
+    let of_hosts = [pair.client.host.metrics().star, pair.server.metrics().star];
+    let events = of_hosts.iter().flatten().flat_map(|star| &star.events);
+    events.filter(|(event, _)| *event == Event::FrameSent).map(|(_, count)| count).sum()
+}
+
 pub(super) fn calls(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let mut pair = Pair::open(Place::Lab(&lab), &with_star())?;
@@ -90,15 +110,20 @@ pub(super) fn calls(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     // Dropped in this order.
     let mut shared = (star, rc, pair);
     type Shared = (QueuePairs, QueuePairs, Pair);
-    let mut star = |(it, _, pair): &mut Shared| it.calls_per_second(pair, CALLS, interrupt);
-    let mut rc = |(_, it, pair): &mut Shared| it.calls_per_second(pair, CALLS, interrupt);
+    let (mut of_star, mut of_rc) = (0, 0);
+    let mut star = |(it, _, pair): &mut Shared| calls_of(it, pair, &mut of_star, interrupt);
+    let mut rc = |(_, it, pair): &mut Shared| calls_of(it, pair, &mut of_rc, interrupt);
     let measures: [&mut Measure<'_, Shared>; 2] = [&mut star, &mut rc];
     let [star, rc] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
+    let frames_a_call = |frames| frames as f64 / ((CALLS.0 + CALLS.1) * ROUNDS) as f64;
     let detail = format!(
-        "calls of the paper's RPC, three SENDs of 32 B and one back, {CONNECTIONS} connections to a stateless server {:.0} k/s, the \
-         same through RC {:.0} k/s; every message compared; medians of {ROUNDS} rounds in turns; veth MTU {MTU}, {CONDITIONS}",
+        "calls of the paper's RPC, three SENDs of 32 B and one back, {CONNECTIONS} connections to a stateless server {:.0} k/s with {:.1} \
+         frames a call, the same through RC {:.0} k/s with {:.1}; every message compared; medians of {ROUNDS} rounds in turns; veth MTU \
+         {MTU}, {CONDITIONS}",
         star.median() * 1e-3,
+        frames_a_call(of_star),
         rc.median() * 1e-3,
+        frames_a_call(of_rc),
     );
     Ok(vec![Measured { name: "star_rpc_over_rc", value: star.over(&rc), detail }])
 }

@@ -1,7 +1,11 @@
 //! Which chunk of a transfer goes next (§III-C3): the connections of a path take turns in its
 //! window, see `paths`, and of one connection the work requests of both sides do.
 
-use rma_core::{cc::RemoteWindowId, limits::GRANULE};
+use rma_core::{
+    cc::RemoteWindowId,
+    limits::{GRANULE, TAG_LEN},
+    time::Instant,
+};
 
 use super::{
     SIDES, Stateful,
@@ -11,7 +15,9 @@ use super::{
     work::Way,
     write::{Writing, can_seal},
 };
-use crate::{config::Framing, host::Host, names::Side, verbs::WqeOp};
+use crate::{
+    config::Framing, host::Host, names::Side, verbs::WqeOp, wire::data::GUIDE_HEADER_LEN,
+};
 
 impl Stateful {
     /// Writes the next chunk of those that paths have room for.
@@ -82,7 +88,11 @@ impl Stateful {
         }
         let has_more = self.has_chunk(at, way);
         self.connections.at_mut(at).is_on_path[way as usize] = has_more;
-        self.paths.end_turn(path, way, has_more);
+        let payload_len = if way == Way::Push { len as usize } else { 0 };
+        let frame_len = GUIDE_HEADER_LEN + payload_len + TAG_LEN;
+        if !(has_more && self.paths.goes_on(path, frame_len)) {
+            self.paths.end_turn(path, way, has_more);
+        }
         Some(frame)
     }
 
@@ -125,16 +135,25 @@ impl Stateful {
         SIDES.into_iter().filter_map(chunks_of).sum()
     }
 
-    /// Whether an RD wants an RDA of its own. If others follow, one EA may answer them all (ours).
-    pub(super) fn wants_answer(&self, host: &Host<'_>, frame: u16) -> bool {
+    /// Whether an RD wants an RDA of its own. If others follow, or went before it at the same time,
+    /// one EA may answer them all (ours).
+    pub(super) fn wants_answer(&mut self, host: &Host<'_>, frame: u16, now: Instant) -> bool {
         let sent = self.frames.at(frame);
         // What a stateful peer answers, it answers together.
         if self.connections.at(sent.connection).rc.is_some() {
             return false;
         }
-        host.config.settings().framing == Framing::Faithful
-            || sent.tries > 0
-            || !self.has_more_to_push(sent.connection)
+        if host.config.settings().framing == Framing::Faithful || sent.tries > 0 {
+            return true;
+        }
+        let (at, is_rd) = match sent.what {
+            What::Chunk { work, .. } => (sent.connection, self.is_pushed(work)),
+            _ => return true,
+        };
+        if is_rd && self.has_more_to_push(at) {
+            self.connections.at_mut(at).shared_at = Some(now);
+        }
+        self.connections.at(at).shared_at != Some(now)
     }
 
     /// Whether RDs of a connection follow at once.

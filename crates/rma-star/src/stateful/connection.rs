@@ -126,6 +126,8 @@ pub(super) struct Connection {
     /// By way, the paths that its chunks take, and whether it is in their lists.
     pub(super) paths: [RemoteWindowId; 2],
     pub(super) is_on_path: [bool; 2],
+    /// When an RD was last sent that shares its answer with others.
+    pub(super) shared_at: Option<Instant>,
     /// How many EAs are to be sent.
     pub(super) eas_due: u8,
     /// The last STATE of Z, and how many of its parts were taken.
@@ -220,6 +222,7 @@ impl Connection {
             again: IndexList::new(),
             paths,
             is_on_path: [false; 2],
+            shared_at: None,
             eas_due: 0,
             state: (0, 0),
             is_ready: false,

@@ -214,7 +214,7 @@ impl Stateful {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
-        while let Some((_, frame)) = self.frames.first_due().filter(|&(due, _)| due <= now) {
+        while let Some(frame) = self.frames.next_due(now) {
             self.frame_is_due(host, now, frame);
         }
         while let Some(at) = self.watched.front()

@@ -7,9 +7,10 @@
 //! engine and for its answer are all in it, as in the remote delay of 1RMA. What waits before this
 //! host's device has not been written yet, so there is no local delay.
 //!
-//! Connections that have a chunk to send wait in the list of its path, and take turns chunk by
-//! chunk. A path is ready while it has one and its window is open. Windows below one op are paced
-//! by time.
+//! Connections that have a chunk to send wait in the list of its path, and take turns: each sends
+//! one chunk, or several small ones, so that these are answered together, and so that what the
+//! peer's application posts for them is together in its queue. A path is ready while it has one and
+//! its window is open. Windows below one op are paced by time.
 //!
 //! A chunk counts until it is answered or its connection ends, also while it is sent again; but
 //! what is sent again waits for no window: connections to a peer that is gone would wait for each
@@ -29,6 +30,7 @@ use rma_core::{
     cc::{CcConfig, CongestionControl, Feedback, RemoteWindowId},
     index_list::{IndexList, Links},
     op::OpStatus,
+    packet::SMALL,
     time::Instant,
 };
 
@@ -63,6 +65,8 @@ struct Path {
     next_at: Instant,
     /// When its window was last cut by a loss.
     cut_at: Option<Instant>,
+    /// Octets that the first connection has sent in its turn.
+    in_turn: usize,
     /// Connections that have a chunk for it.
     connections: IndexList,
     place: Place,
@@ -141,6 +145,7 @@ impl Paths {
                 outstanding: 0,
                 next_at: Instant::ZERO,
                 cut_at: None,
+                in_turn: 0,
                 connections: IndexList::new(),
                 place: Place::Idle,
             }),
@@ -221,10 +226,19 @@ impl Paths {
         Charge { bytes, outstanding: u32::try_from(path.outstanding).unwrap_or(u32::MAX) }
     }
 
+    /// The first connection of the path that is first has sent a frame of so many octets, and has
+    /// more chunks: whether its turn goes on.
+    pub(super) fn goes_on(&mut self, id: RemoteWindowId, frame_len: usize) -> bool {
+        let path = &mut self.paths[id.index()];
+        path.in_turn += frame_len;
+        path.in_turn < SMALL
+    }
+
     /// The path that is first, and its first connection, have had their turn. Whether that one
     /// `has_more` chunks for it.
     pub(super) fn end_turn(&mut self, id: RemoteWindowId, way: Way, has_more: bool) {
         let (path, links) = (&mut self.paths[id.index()], &mut self.links[way as usize]);
+        path.in_turn = 0;
         if let Some(connection) = path.connections.pop_front(links)
             && has_more
         {

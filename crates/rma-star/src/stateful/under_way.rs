@@ -107,6 +107,8 @@ pub(super) struct UnderWay {
     links: Links,
     waiting: Box<[Tried]>,
     timeout: Duration,
+    /// Nothing is due before, or at all: most turns need not look.
+    not_before: Option<Instant>,
     /// What counters are spread by, so that hosts do not spread theirs alike.
     salt: u64,
 }
@@ -125,6 +127,7 @@ impl UnderWay {
             links: Links::new(capacity),
             waiting: (0..=settings.retries).map(|_| Tried::default()).collect(),
             timeout: settings.retransmit_timeout,
+            not_before: None,
             salt: secret.hash(0),
         }
     }
@@ -191,6 +194,8 @@ impl UnderWay {
     /// The frame at this place, which is in no list, was sent.
     pub(super) fn sent(&mut self, at: u16, copy: Copy) {
         let (tries, spread) = self.place_of(at, &copy);
+        let due = copy.sent_at + self.wait(tries, spread);
+        self.not_before = Some(self.not_before.map_or(due, |before| before.min(due)));
         self.frames[at].copy = Some(copy);
         let Tried { lists, used } = &mut self.waiting[tries];
         lists[spread].push_back(&mut self.links, at);
@@ -250,6 +255,22 @@ impl UnderWay {
         again.push_front(&mut self.links, at);
     }
 
+    /// How long a copy waits for its answer, after so many tries.
+    fn wait(&self, tries: usize, spread: usize) -> Duration {
+        let wait = self.timeout.saturating_mul(1_u32.checked_shl(tries as u32).unwrap_or(u32::MAX));
+        wait + wait / SPREAD_PARTS * spread as u32
+    }
+
+    /// The frame that is due first, if it is due now.
+    pub(super) fn next_due(&mut self, now: Instant) -> Option<u16> {
+        if self.not_before? > now {
+            return None;
+        }
+        let first = self.first_due();
+        self.not_before = first.map(|(due, _)| due);
+        first.filter(|&(due, _)| due <= now).map(|(_, at)| at)
+    }
+
     /// When the frame that is due first is due, and which it is.
     pub(super) fn first_due(&self) -> Option<(Instant, u16)> {
         let mut first = None;
@@ -259,9 +280,7 @@ impl UnderWay {
                 let spread = left.trailing_zeros();
                 left &= left - 1;
                 let at = lists[spread as usize].front()?;
-                let wait =
-                    self.timeout.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX));
-                let due = self.frames[at].copy?.sent_at + wait + wait / SPREAD_PARTS * spread;
+                let due = self.frames[at].copy?.sent_at + self.wait(tries, spread as usize);
                 if first.is_none_or(|first| (due, at) < first) {
                     first = Some((due, at));
                 }

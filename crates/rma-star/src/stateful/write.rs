@@ -309,7 +309,7 @@ impl Stateful {
             What::Chunk { work, completes: true, .. } => self.sequence_of(*work),
             _ => self.frames.number(frame),
         };
-        let wants_answer = self.wants_answer(host, frame);
+        let wants_answer = self.wants_answer(host, frame, now);
         // What follows may not fail once the frame has its counter.
         if let Err(gone) = self.fill(host, frame, word.as_ref(), writing) {
             let connection = self.connections.at_mut(at);
