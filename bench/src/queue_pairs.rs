@@ -204,8 +204,8 @@ impl End {
             self.messages.read(recv_place(of, recv), &mut bytes).expect("inside");
             let number = u64::from_le_bytes(*bytes.first_chunk().expect("longer than a word"));
             let is_whole = byte_len == MESSAGE && bytes == message(number);
-            self.post_recv(of, recv)?;
             each(self, of, if is_whole { number } else { 0 })?;
+            self.post_recv(of, recv)?;
         }
         Ok(sent)
     }

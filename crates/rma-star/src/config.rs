@@ -8,6 +8,7 @@ use rma_core::{
     cc::{Algorithm, CcConfig, CcConfigBuilder, CcConfigError},
     crypto::EngineId,
     fair_queue::BucketSecret,
+    limits::GRANULE,
     port::Port,
 };
 use thiserror::Error;
@@ -66,7 +67,7 @@ pub struct StarConfigBuilder {
     /// peer share its windows, of which each way of the data has one; how many there are follows
     /// from `connections`. Default: as of initiators of 1RMA in software, on a network with a round
     /// trip of 10 µs, with Swift's rules and one target for both ways. Delays alone leave a window
-    /// 4 ops of 4 KiB.
+    /// one op of 4 KiB, of which a small message takes 64 bytes.
     pub cc: CcConfigBuilder,
     /// For how long a frame to a stateless side is valid: W. Longer: it may be late by more, and
     /// the filter needs more entries. Shorter: a stateless side that is stopped for a while takes
@@ -115,6 +116,7 @@ fn congestion_control() -> CcConfigBuilder {
     CcConfigBuilder::software(RTT).with(|cc| {
         cc.algorithm = Algorithm::Swift;
         cc.outbound_target_delay = cc.inbound_target_delay;
+        cc.op_charge_min = GRANULE;
         (cc.cwnd_initial, cc.cwnd_delay_min, cc.cwnd_min) = (4.0, 1.0, 1.0);
     })
 }

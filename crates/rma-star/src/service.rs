@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// Posts taken from one portal in one turn.
-const POSTS_PER_PORTAL: usize = 32;
+const POSTS_PER_PORTAL: usize = 64;
 
 /// StaR on one host.
 #[derive(Debug)]
@@ -259,9 +259,15 @@ impl Star {
     /// Takes one post of a portal that no frame is needed for. `false` if there is none.
     fn take_post(&mut self, now: Instant, portal: u16) -> bool {
         let (mut host, _, _, stateful) = self.split();
+        let next = host.portals.get_mut(portal.into()).and_then(StarPort::next_post);
+        let Some((post, inline)) = next else { return false };
+        let is_entered = match &post {
+            Post::Wqe(posted) => stateful.post(&mut host, now, portal, posted, inline.as_ref()),
+            _ => false,
+        };
         let Some(port) = host.portals.get_mut(portal.into()) else { return false };
-        let Some((post, inline)) = port.next_post() else { return false };
         match post {
+            Post::Wqe(_) if is_entered => port.done(),
             Post::Open { qp, is_stateful: true } => {
                 port.done();
                 stateful.open(&mut host, now, portal, qp);
@@ -286,10 +292,6 @@ impl Star {
                 port.done();
                 stateless::close(&mut host, portal, qp);
                 self.report(portal, &Report::Closed { qp });
-            }
-            Post::Wqe(posted) if stateful.is_stateful(portal, posted.qp) => {
-                port.done();
-                stateful.post(&mut host, now, portal, &posted, inline.as_ref());
             }
             Post::Switch { qp, is_automatic } if stateful.is_stateful(portal, qp) => {
                 port.done();

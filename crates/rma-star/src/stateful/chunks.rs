@@ -15,9 +15,7 @@ use super::{
     work::Way,
     write::{Writing, can_seal},
 };
-use crate::{
-    config::Framing, host::Host, names::Side, verbs::WqeOp, wire::data::GUIDE_HEADER_LEN,
-};
+use crate::{config::Framing, host::Host, names::Side, verbs::WqeOp, wire::data::GUIDE_HEADER_LEN};
 
 impl Stateful {
     /// Writes the next chunk of those that paths have room for.

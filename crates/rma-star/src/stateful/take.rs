@@ -29,8 +29,9 @@ use crate::{
 };
 
 impl Stateful {
-    /// Takes what an application has posted. What makes no sense is reported at once, and ends the
-    /// connection: what is posted behind it must not be done without it.
+    /// Takes what an application has posted to a connection of this side; `false` if it is none.
+    /// What makes no sense is reported at once, and ends the connection: what is posted behind it
+    /// must not be done without it.
     pub(crate) fn post(
         &mut self,
         host: &mut Host<'_>,
@@ -38,27 +39,22 @@ impl Stateful {
         portal: u16,
         posted: &Posted,
         inline: Option<&Line>,
-    ) {
+    ) -> bool {
+        let Some(at) = self.find(portal, posted.qp) else { return false };
         if posted.again {
             // Nothing is lost between an application and its own engine.
-            return;
+            return true;
         }
-        let at = self.find(portal, posted.qp);
-        let status = match at {
-            None => WcStatus::LocQpOpErr,
-            Some(at) if self.connections.at(at).phase != Phase::Open => WcStatus::WrFlushErr,
-            Some(at) => {
-                self.enter(host, now, at, posted, inline).err().unwrap_or(WcStatus::Success)
-            }
+        let entered = match self.connections.at(at).phase {
+            Phase::Open => self.enter(host, now, at, posted, inline),
+            _ => Err(WcStatus::WrFlushErr),
         };
-        if status == WcStatus::Success {
-            return;
-        }
-        host.counters.count(Event::PostRefused);
-        report(host, portal, &posted.refused(status));
-        if let Some(at) = at {
+        if let Err(status) = entered {
+            host.counters.count(Event::PostRefused);
+            report(host, portal, &posted.refused(status));
             self.fail(host, now, at, status);
         }
+        true
     }
 
     fn enter(

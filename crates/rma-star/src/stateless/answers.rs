@@ -108,8 +108,9 @@ pub(super) struct Answers {
     secret: BucketSecret,
     /// How many of the entries are GDAs.
     gdas: usize,
-    /// EAs of the batch under way, which more frames of their connections may join.
-    open_eas: ArrayVec<u16, BATCH>,
+    /// EAs of the batch under way, which more frames of their connections may join, and the last
+    /// one of the batch before.
+    open_eas: ArrayVec<u16, { BATCH + 1 }>,
 }
 
 impl Answers {
@@ -209,9 +210,14 @@ impl Answers {
         false
     }
 
-    /// The frames of a batch have been handled: what comes later is answered by itself.
+    /// The frames of a batch have been handled: what comes later is answered by itself, but for the
+    /// last connection's, whose frames a batch may end between. (If its EA is written meanwhile,
+    /// nothing joins it.)
     pub(super) fn end_batch(&mut self) {
-        self.open_eas.clear();
+        if let Some(last) = self.open_eas.pop() {
+            self.open_eas.clear();
+            self.open_eas.push(last);
+        }
     }
 
     /// Writes the next answer, to be sealed. Returns whether there was one.

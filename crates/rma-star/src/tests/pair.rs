@@ -203,7 +203,9 @@ impl FHost {
         while let Some((post, inline)) = self.portals.get_mut(0).unwrap().next_post() {
             self.portals.get_mut(0).unwrap().done();
             self.with(|stateful, host| match post {
-                Post::Wqe(posted) => stateful.post(host, now, 0, &posted, inline.as_ref()),
+                Post::Wqe(posted) => {
+                    assert!(stateful.post(host, now, 0, &posted, inline.as_ref()), "there is one");
+                }
                 Post::Open { qp, .. } => stateful.open(host, now, 0, qp),
                 Post::Close { qp } => stateful.close(host, now, 0, qp),
                 Post::OpenRc { qp, connects } => stateful.open_rc(host, now, 0, qp, connects),
