@@ -1,0 +1,50 @@
+//! The key service: which process gets which K_d, until when (1RMA §3.1 and §4.2, figure 5, steps
+//! 1 to 3).
+//!
+//! The paper bootstraps remote access with an out-of-band encrypted RPC: a client tells a server
+//! which region it wants, the server's software derives K_d from the region's K_r, and sends it
+//! back, without keeping it. This crate is what that RPC says and who decides. `docs/KEYS.md` is
+//! the normative page of its messages.
+//!
+//! What is here knows no transport: bytes come from a peer whose certificate somebody else has
+//! verified, and bytes go back. An application that has an encrypted RPC of its own carries them
+//! over that.
+//!
+//! # Layers, top down
+//!
+//! | module | knows | does not know |
+//! |---|---|---|
+//! | [`service`] | what a peer that asks is given, and how often it may ask | sockets, certificates |
+//! | [`audit`] | what has been given or refused, as values and as lines | files, keys |
+//! | [`catalog`] | regions by name, with the keys of their epochs | who may have them |
+//! | [`policy`] | which identity may have which region, in TOML | keys, where regions are |
+//! | [`message`] | requests and replies, octet by octet | who sends them |
+//! | [`identity`], [`peer`] | who a peer is | how that was proved |
+//! | [`name`], [`epoch`], [`ops`], [`time`], [`secret`], [`limits`] | what the others speak of | all else |
+//!
+//! This crate reads no clock, draws no random numbers, starts no thread, makes no system call and
+//! has no `unsafe`: time, keys and seeds are arguments.
+//!
+//! # Secrets
+//!
+//! No type that holds a key shows it in `Debug`, none has serde, and no error or audit event holds
+//! one. Buffers of this crate that hold keys are erased when they are dropped; copies that the
+//! compiler makes on the stack are not.
+
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod catalog;
+pub mod epoch;
+pub mod identity;
+pub mod limits;
+pub mod message;
+pub mod name;
+pub mod ops;
+pub mod peer;
+pub mod policy;
+pub mod secret;
+pub mod service;
+#[cfg(test)]
+mod tests;
+pub mod time;

@@ -1,0 +1,45 @@
+//! The question that a service asks about each region of a request.
+
+use core::time::Duration;
+
+use rma_core::addr::HostAddr;
+
+use crate::{name::RegionName, ops::OpSet, peer::Peer, policy::rule::Place, time::WallTime};
+
+/// What is asked of an [`Authorizer`]: one region for one client.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Who asks.
+    pub peer: &'a Peer,
+    /// The region.
+    pub region: &'a RegionName,
+    /// The types of op. All are allowed, or none.
+    pub ops: OpSet,
+    /// The address that the keys would be bound to. `None` asks whether any would do.
+    pub initiator: Option<HostAddr>,
+}
+
+/// What an [`Authorizer`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// No.
+    Denied,
+    /// Yes.
+    Allowed {
+        /// For how long from now, at most.
+        lifetime: Duration,
+        /// The rule that decided, for the audit log, if a policy did: the one without which it
+        /// would be less.
+        rule: Option<Place>,
+    },
+}
+
+/// Decides who may have which region. Reads no clock: dates are compared with `now`.
+pub trait Authorizer {
+    /// Whether the keys that are asked for may be given, and for how long.
+    fn decide(&self, ask: &Ask<'_>, now: WallTime) -> Decision;
+
+    /// The longest that an epoch of `region` which begins now may last: as long as the shortest
+    /// time for which any rule gives the region, so that no key outlives what allowed it.
+    fn epoch_max(&self, region: &RegionName, now: WallTime) -> Duration;
+}
