@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Builds every frame of 1rma-v2.json anew from docs/WIRE.md, with another AES than the library's,
-and takes every packet apart. Then the same of star-v1.json (check_star.py).
+and takes every packet apart. Then the same of star-v1.json (check_star.py) and keys-v1.json (check_keys.py).
 
 Needs the `cryptography` package: pip install cryptography
 """
@@ -205,6 +205,8 @@ print(
 )
 
 sys.dont_write_bytecode = True
+import check_keys
 import check_star
 
 print(check_star.check())
+print(check_keys.check())

@@ -139,7 +139,7 @@ pub enum What {
 /// What a client asked about one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The region.
+    /// The name that it gave of the region.
     pub region: RegionName,
     /// The types of op.
     pub ops: OpSet,

@@ -15,6 +15,7 @@ mod ask;
 mod explain;
 mod file;
 mod pattern;
+mod place;
 mod rule;
 mod rules;
 
@@ -22,5 +23,6 @@ pub use ask::{Ask, Authorizer, Decision};
 pub use explain::Explanation;
 pub use file::{Fault, PolicyError};
 pub use pattern::PatternError;
-pub use rule::{Place, RuleKind, RuleVerdict, Verdict};
+pub use place::{Place, RuleKind};
+pub use rule::{RuleVerdict, Verdict};
 pub use rules::Policy;

@@ -169,6 +169,7 @@ impl<A: Authorizer> Service<A> {
         Handled { reply: reply.encode(), events }
     }
 
+    //= 1rma#4.2-bootstrap
     /// Answers one request. Its limits are those of what was decoded: a request that an application
     /// has made up itself is to keep them.
     pub fn answer(&mut self, now: Now, peer: &Peer, request: &Request) -> Handled<Reply> {

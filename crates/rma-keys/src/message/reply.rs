@@ -78,7 +78,7 @@ pub struct Granted {
 /// The keys of one epoch of a region, for one process.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EpochKeys {
-    /// The epoch.
+    /// Which epoch they are of.
     pub epoch: Epoch,
     /// How long they are good for. Zero if their epoch has ended and the region's rotator is late:
     /// they are good until it acts.

@@ -4,14 +4,14 @@ use core::time::Duration;
 
 use rma_core::addr::HostAddr;
 
-use crate::{name::RegionName, ops::OpSet, peer::Peer, policy::rule::Place, time::WallTime};
+use crate::{name::RegionName, ops::OpSet, peer::Peer, policy::place::Place, time::WallTime};
 
 /// What is asked of an [`Authorizer`]: one region for one client.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// Who asks.
     pub peer: &'a Peer,
-    /// The region.
+    /// The name of the region that is asked for.
     pub region: &'a RegionName,
     /// The types of op. All are allowed, or none.
     pub ops: OpSet,
@@ -22,9 +22,9 @@ pub struct Ask<'a> {
 /// What an [`Authorizer`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// No.
+    /// They may not be given.
     Denied,
-    /// Yes.
+    /// They may be given.
     Allowed {
         /// For how long from now, at most.
         lifetime: Duration,

@@ -2,10 +2,7 @@
 
 use core::fmt;
 
-use crate::policy::{
-    ask::Decision,
-    rule::{Place, RuleVerdict},
-};
+use crate::policy::{ask::Decision, place::Place, rule::RuleVerdict};
 
 /// What a policy decides, and what each of its rules says. Shown as lines of text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,8 @@ use crate::{
     peer::SerialError,
     policy::{
         pattern::{Pattern, PatternError},
-        rule::{Place, Refusal, Rule, RuleKind},
+        place::{Place, RuleKind},
+        rule::{Refusal, Rule},
     },
     time::WallTime,
 };

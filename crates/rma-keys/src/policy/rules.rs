@@ -13,7 +13,8 @@ use crate::{
         ask::{Ask, Authorizer, Decision},
         explain::Explanation,
         file::{self, PolicyError},
-        rule::{Place, Refusal, Rule, RuleVerdict},
+        place::Place,
+        rule::{Refusal, Rule, RuleVerdict},
     },
     time::WallTime,
 };

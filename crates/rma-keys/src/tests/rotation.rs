@@ -89,7 +89,7 @@ fn a_withdrawal_puts_a_fresh_key_in_place_of_the_one_that_is_announced() {
     let held = granted(fetch(&mut service, 3001, None)).next.expect("announced");
     // The policy now allows clients nothing: what they hold has to go.
     let reloaded = service.reload(after(3100), Policy::parse("allow = []").unwrap());
-    assert_eq!(reloaded.withdrawn, [name.clone()]);
+    assert_eq!(reloaded.withdrawn, core::slice::from_ref(&name));
     assert_eq!(fetch(&mut service, 3100, None), Answer::Denied);
     let (epoch, _) = service.replace(after(3100), &name, &secret(3), long).unwrap();
     assert!(epoch.number > held.epoch.number, "numbers are not used twice");

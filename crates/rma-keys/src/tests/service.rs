@@ -74,6 +74,8 @@ pub(super) fn granted(answer: Answer) -> Granted {
     granted
 }
 
+//= 1rma#4.2-bootstrap
+//= type=test
 //= 1rma#4.2-derived-key
 //= type=test
 #[test]
