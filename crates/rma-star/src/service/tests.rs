@@ -730,6 +730,31 @@ fn frames_that_come_together_are_answered_by_one_ea() {
     assert_eq!(core::iter::from_fn(|| scene.application.poll()).count(), 3);
 }
 
+#[test]
+fn a_connection_whose_frames_a_batch_ends_between_is_answered_by_one_ea() {
+    let mut scene = Scene::new();
+    let rds = [1, 2].map(|slot| {
+        let recv = scene.wqe(WqeOp::Recv, slot, 0, 20);
+        let wqe = scene.posted(recv);
+        let guide = scene.guide(&wqe, WqeOp::Recv, (0, 20));
+        let mut header = [0; GUIDE_HEADER_LEN];
+        Rd { guide, wants_answer: false, completes: true }.emit(&mut header);
+        scene.seal(&wqe.key, &header, &[5; 20])
+    });
+    let key = scene.key;
+    let answers_of = |scene: &mut Scene| {
+        let ea = scene.sent(&key, None);
+        EaOfZ::entries(&ea.payload).map(|it| it.unwrap().answer).collect::<Vec<_>>()
+    };
+    rds.iter().for_each(|rd| scene.receive(rd));
+    assert_eq!(answers_of(&mut scene), [Answer::Done; 2]);
+    // What comes when it has been written is answered by the next.
+    for rd in &rds {
+        scene.receive(rd);
+        assert_eq!(answers_of(&mut scene), [Answer::Done]);
+    }
+}
+
 /// What the stateful side of many hosts is to know: for how long an answer has waited here.
 #[test]
 fn answers_say_for_how_long_they_have_waited() {

@@ -370,6 +370,36 @@ mod tests {
     }
 
     #[test]
+    fn small_chunks_of_a_connection_go_together_and_then_it_is_the_next_ones_turn() {
+        let mut paths = paths(1);
+        let id = paths.hold(peer(1)).unwrap()[0];
+        [3, 4].iter().for_each(|&connection| paths.join(id, Way::Push, connection));
+        let mut sent = Vec::new();
+        for _ in 0..10 {
+            let (_, connection) = paths.next(at(0)).unwrap();
+            let charge = paths.send(id, 32, at(0));
+            paths.free(id, charge);
+            sent.push(connection);
+            if !paths.goes_on(id, SMALL / 4) {
+                paths.end_turn(id, Way::Push, true);
+            }
+        }
+        assert_eq!(sent, [3, 3, 3, 3, 4, 4, 4, 4, 3, 3]);
+        // Whoever has no more leaves the rest of its turn to nobody.
+        paths.end_turn(id, Way::Push, false);
+        let next: Vec<_> = (0..5)
+            .map(|_| {
+                let (_, connection) = paths.next(at(0)).unwrap();
+                if !paths.goes_on(id, SMALL / 4) {
+                    paths.end_turn(id, Way::Push, true);
+                }
+                connection
+            })
+            .collect();
+        assert_eq!(next, [4; 5]);
+    }
+
+    #[test]
     fn what_was_lost_together_cuts_the_window_once_and_small_windows_are_paced() {
         let mut paths = paths(1);
         let id = paths.hold(peer(1)).unwrap()[0];
