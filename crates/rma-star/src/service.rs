@@ -258,7 +258,7 @@ impl Star {
 
     /// Takes one post of a portal that no frame is needed for. `false` if there is none.
     fn take_post(&mut self, now: Instant, portal: u16) -> bool {
-        let (mut host, _, _, stateful) = self.split();
+        let (mut host, _, stateless, stateful) = self.split();
         let next = host.portals.get_mut(portal.into()).and_then(StarPort::next_post);
         let Some((post, inline)) = next else { return false };
         let is_entered = match &post {
@@ -290,7 +290,7 @@ impl Star {
             }
             Post::Close { qp } => {
                 port.done();
-                stateless::close(&mut host, portal, qp);
+                stateless.close(&mut host, now, portal, qp);
                 self.report(portal, &Report::Closed { qp });
             }
             Post::Switch { qp, is_automatic } if stateful.is_stateful(portal, qp) => {

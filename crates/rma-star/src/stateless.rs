@@ -34,6 +34,8 @@ mod roles;
 use arrayvec::ArrayVec;
 use rma_core::{
     backend::{BATCH, RxFrame, TxFrame},
+    limits::UNANNOUNCED_LEN_MAX,
+    port::SourcePort,
     seal::{Authentic, FrameSet},
     time::{Clock, Instant},
 };
@@ -50,7 +52,7 @@ use crate::{
     portals::Portals,
     sealer::{Batch, Sealer, expect},
     wire::{
-        Answer, EaEntry, FrameView, Gd, Guide, Header, Rd, data::GUIDE_HEADER_LEN,
+        Answer, EaEntry, FrameView, Gd, Guide, Header, KeyPhase, Rd, data::GUIDE_HEADER_LEN,
         state::STATE_HEADER_LEN, work::WORK_HEADER_LEN,
     },
 };
@@ -179,6 +181,28 @@ impl Stateless {
     /// it. To be asked after each batch, until there is none.
     pub(crate) fn next_given_away(&mut self) -> Option<(u16, u32)> {
         self.given_away.pop()
+    }
+
+    //= star#ours-close
+    /// An application ends the connection of a QP: from now on no frame of it has effect. The
+    /// stateful side is told so once, if that has room, behind what it is answered. It need not
+    /// find out by asking.
+    pub(crate) fn close(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+        if let Some((binding, key)) = announce::open_connection(host, portal, qp) {
+            let asker = Asker {
+                key,
+                is_of_connection: true,
+                connection: binding.connection,
+                phase: KeyPhase::Even,
+                f: binding.f,
+                z: binding.z,
+                source_port: SourcePort::of_turn(now),
+                reply_len_max: UNANNOUNCED_LEN_MAX.into(),
+                came_at: now,
+            };
+            self.answers.push(asker, What::Close, host.config.settings().framing);
+        }
+        close(host, portal, qp);
     }
 
     /// Notes what a frame is opened with, but for its key.

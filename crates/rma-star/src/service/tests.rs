@@ -338,9 +338,13 @@ impl Scene {
         bytes
     }
 
-    /// What the only frame that is sent says became of `frame`.
+    /// What the only frame that is sent says became of `frame`, beside those that tell of an end.
     fn answer_to(&mut self, key: &FrameKey, frame: &[u8]) -> Answer {
-        let frames = self.transmit();
+        let mut frames = self.transmit();
+        frames.retain(|sent| {
+            !matches!(FrameView::parse(sent).unwrap(), FrameView::State(state)
+                if state.claims().kind == StateKind::Close)
+        });
         assert_eq!(frames.len(), 1);
         match FrameView::parse(&frames[0]).unwrap() {
             FrameView::Rda(_) | FrameView::Gda(_) => {

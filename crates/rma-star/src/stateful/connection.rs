@@ -98,8 +98,10 @@ pub(super) struct Connection {
     pub(super) tried: Era,
     /// The application waits for the end.
     pub(super) is_closing: bool,
-    /// Z is to be told that it has ended.
+    /// The peer is to be told that it has ended.
     pub(super) close_is_due: bool,
+    /// The peer has told that it has ended.
+    pub(super) is_closed_there: bool,
     /// Nothing new begins: a completion that says of a failure is to reach Z first.
     pub(super) is_halted: bool,
     /// When the last frame that was sent is dead.
@@ -207,6 +209,7 @@ impl Connection {
             tried: name.era,
             is_closing: false,
             close_is_due: false,
+            is_closed_there: false,
             is_halted: false,
             last_expiry: ZTime(0),
             dead_at: now,

@@ -5,9 +5,11 @@
 //! requests are reported when every frame that was ever sent of the connection is dead by Z's clock
 //! (S2): until then a copy on its way could still have effect.
 //!
-//! However a connection ends, Z is told once, by a STATE under K_c (ours): it need not find out by
-//! its timers. That is a help and no promise: nobody sends it again, and nothing waits for it but
-//! that the connection is forgotten, which happens when it is sent, or when all is dead.
+//! However a connection ends, the peer is told once, by a STATE (ours): it need not find out by its
+//! timers. That is a help and no promise: nobody sends it again, and nothing waits for it but that
+//! the connection is forgotten, which happens when it is sent, or when all is dead. A peer tells
+//! the same. Then what is under way is still answered as it would be: the connection ends when that
+//! is, so what was done is not reported as failed.
 
 use rma_core::{index_list::IndexList, op::OpStatus, time::Instant};
 
@@ -31,6 +33,31 @@ impl Stateful {
         let (portal, qp) = (connection.portal, connection.qp);
         report(host, portal, &Report::Failed { qp, status });
         self.die(host, now, at);
+    }
+
+    //= star#ours-close
+    /// The connection ends if the peer has told that it has, and no answer is awaited that says
+    /// what became of a work request. What waits for a RECV of the peer will not get one.
+    pub(super) fn end_if_closed_there(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+        let Some(connection) = self.connections.get(at).filter(|it| it.is_closed_there) else {
+            return;
+        };
+        let is_awaited = |frame: u16| {
+            let sent = self.frames.at(frame);
+            !sent.is_refused
+                && match sent.what {
+                    What::Chunk { .. } => true,
+                    What::Cqes { wants_answer, .. } => wants_answer,
+                    _ => false,
+                }
+        };
+        let chunks = connection.chunks.iter(&self.frame_links);
+        let mut frames = chunks.chain(connection.events.iter(&self.frame_links));
+        let awaits = frames.any(is_awaited);
+        drop(frames);
+        if !awaits {
+            self.fail(host, now, at, WcStatus::WrFlushErr);
+        }
     }
 
     /// The application ends the connection.
@@ -83,9 +110,8 @@ impl Stateful {
         self.dying.push_back(&mut self.dying_links, at);
         self.note_end(at, Answer::Gone);
         let connection = self.connections.at_mut(at);
-        // Until when frames to Z are valid is known once it was heard of. A peer that is stateful
-        // as well is told when it asks, and what has become of what it sent.
-        let close_is_due = connection.clock.is_known() && connection.rc.is_none();
+        // Until when frames to Z are valid is known once it was heard of.
+        let close_is_due = connection.clock.is_known() && !connection.is_closed_there;
         connection.close_is_due = close_is_due;
         self.relist(at);
         if !close_is_due {
@@ -247,6 +273,12 @@ impl Stateful {
             return;
         }
         self.note_outcome(now, frame, OpStatus::Timeout);
+        let connection = self.connections.at(at);
+        // Z answers what is sent again, for as long as one likes.
+        let is_forgotten = connection.is_closed_there && connection.rc.is_some();
+        if is_forgotten && self.frames.at(frame).tries > 0 {
+            return self.fail(host, now, at, WcStatus::WrFlushErr);
+        }
         if self.send_again(frame) {
             self.relist(at);
             return;

@@ -35,6 +35,7 @@ use crate::{
         data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN},
         state::STATE_HEADER_LEN,
         switch,
+        told::CLOSE_LEN,
         work::WORK_HEADER_LEN,
     },
 };
@@ -100,6 +101,7 @@ impl Stateful {
             self.is_heard(host, seen.connection);
             self.note_heard(now, &seen, frame.reply_len_max);
             self.handle(host, (now, clock), &seen, payload);
+            self.end_if_closed_there(host, now, seen.connection);
         }
     }
 
@@ -483,6 +485,9 @@ impl Stateful {
                 }
                 self.acknowledge(host, at);
                 self.relist(at);
+            }
+            (StateKind::Close, ..) if *payload == [0; CLOSE_LEN] => {
+                self.connections.at_mut(at).is_closed_there = true;
             }
             (StateKind::Rules, _, Ok(rule)) => {
                 self.take_rule(host, now, (at, time), state.number, rule);

@@ -7,6 +7,7 @@
 //! | GD | is answered with the data of a memory region that allows it |
 //! | CQEP | completes RECVs whose data is there: those with immediates; or asks who is there |
 //! | EA | says which RECVs the peer has posted |
+//! | STATE close | says that the peer has ended the connection |
 //!
 //! Each RD has a number and is taken once, and none after it has expired: so nothing lands after
 //! the peer has been told that it did (S2). A message lands as long as its RECV is not complete,
@@ -36,7 +37,10 @@ use crate::{
     names::{Side, Slot},
     portal::Report,
     verbs::{WcStatus, WqeOp},
-    wire::{Answer, Cqe, Cqep, EaEntry, FRAME_LEN_MIN, FrameView, Guide, Rd, Taken},
+    wire::{
+        Answer, Cqe, Cqep, EaEntry, FRAME_LEN_MIN, FrameView, Guide, Rd, StateKind, Taken,
+        told::CLOSE_LEN,
+    },
 };
 
 /// How far behind the first RECV that waits another may be that takes data.
@@ -75,6 +79,7 @@ impl Stateful {
         let is_of_rc = match &view {
             FrameView::Rd(rd) => rd.claims().guide.is_rc(),
             FrameView::Gd(gd) => gd.claims().guide.is_rc(),
+            FrameView::State(state) => state.claims().kind == StateKind::Close,
             view => matches!(view, FrameView::Cqep(_) | FrameView::EaOfF(_)),
         };
         if !is_of_rc {
@@ -113,6 +118,10 @@ impl Stateful {
                 self.relist(at);
             }
             return;
+        }
+        if let FrameView::State(_) = &seen.view {
+            self.connections.at_mut(at).is_closed_there |= *payload == [0; CLOSE_LEN];
+            return self.end_if_closed_there(host, now, at);
         }
         if !has_room {
             host.counters.drop_frame(Drop::NoRoom);

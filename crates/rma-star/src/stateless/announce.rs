@@ -255,7 +255,9 @@ impl Writer<'_, '_> {
     /// Tells the stateful side what it must know to begin.
     fn write_initial(&mut self, qp: u32, out: &mut TxFrame<'_>) -> bool {
         done(self.host, self.portal);
-        let Some((binding, key)) = self.open_connection(qp) else { return false };
+        let Some((binding, key)) = open_connection(self.host, self.portal, qp) else {
+            return false;
+        };
         let place = self.host.config.place();
         let receive = &place.receive_len_max;
         let longest = if binding.z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
@@ -264,17 +266,6 @@ impl Writer<'_, '_> {
             packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
         };
         self.write_state((&binding, &key), StateKind::Initial, &initial.to_octets(), out)
-    }
-
-    /// The name and K_c of the connection of a QP, if it is open.
-    fn open_connection(&self, qp: u32) -> Option<(Binding, FrameKey)> {
-        let port = self.host.portals.get(self.portal.into())?;
-        if port.memory().qp_word(qp).state != QpState::Open {
-            return None;
-        }
-        let (binding, pd_key) = binding_of(self.host, self.portal, qp)?;
-        let key = pd_key.derive(self.host.aead, &KeyMessage::of_connection(&binding));
-        Some((binding, key))
     }
 
     fn write_state(
@@ -308,7 +299,9 @@ impl Writer<'_, '_> {
     fn write_switch(&mut self, qp: u32, number: Era, agrees: bool, out: &mut TxFrame<'_>) -> bool {
         done(self.host, self.portal);
         let kind = if agrees { StateKind::Switch } else { StateKind::Abort };
-        let Some((binding, key)) = self.open_connection(qp) else { return false };
+        let Some((binding, key)) = open_connection(self.host, self.portal, qp) else {
+            return false;
+        };
         self.write_state((&binding, &key), kind, &switch::named(number), out)
     }
 
@@ -316,7 +309,9 @@ impl Writer<'_, '_> {
     fn write_wish(&mut self, qp: u32, out: &mut TxFrame<'_>) -> bool {
         done(self.host, self.portal);
         let len = WORK_HEADER_LEN + WQE_LEN + TAG_LEN;
-        let Some((binding, key)) = self.open_connection(qp) else { return false };
+        let Some((binding, key)) = open_connection(self.host, self.portal, qp) else {
+            return false;
+        };
         if len > out.bytes.len() {
             return false;
         }
@@ -360,6 +355,21 @@ impl Writer<'_, '_> {
         });
         true
     }
+}
+
+/// The name and K_c of the connection of a QP, if it is open.
+pub(super) fn open_connection(
+    host: &Host<'_>,
+    portal: u16,
+    qp: u32,
+) -> Option<(Binding, FrameKey)> {
+    let port = host.portals.get(portal.into())?;
+    if port.memory().qp_word(qp).state != QpState::Open {
+        return None;
+    }
+    let (binding, pd_key) = binding_of(host, portal, qp)?;
+    let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
+    Some((binding, key))
 }
 
 /// Whether the fields of a work request go together, so that it can be told at all. To be asked

@@ -39,7 +39,7 @@ use crate::{
         StateKind,
         data::{GDA_HEADER_LEN, RDA_HEADER_LEN},
         state::STATE_HEADER_LEN,
-        told::RULE_LEN,
+        told::CLOSE_LEN,
         work::{EA_ENTRY_LEN, WORK_HEADER_LEN},
     },
 };
@@ -81,6 +81,8 @@ pub(super) enum What {
     Ea(EaEntry),
     /// A question for the rule of an MR.
     Rule { mr: MrId, number: u8 },
+    /// Nothing: this host has ended the connection, and says so behind all that it has answered.
+    Close,
 }
 
 /// What waits.
@@ -108,6 +110,8 @@ pub(super) struct Answers {
     secret: BucketSecret,
     /// How many of the entries are GDAs.
     gdas: usize,
+    /// How many of them tell of ends of connections.
+    closes: usize,
     /// EAs of the batch under way, which more frames of their connections may join, and the last
     /// one of the batch before.
     open_eas: ArrayVec<u16, { BATCH + 1 }>,
@@ -139,6 +143,7 @@ impl Answers {
             links: FairLinks::new(capacity.into()),
             secret,
             gdas: 0,
+            closes: 0,
             open_eas: ArrayVec::new(),
         }
     }
@@ -159,9 +164,12 @@ impl Answers {
         // A burst of a host that is alone has room, and hosts that come later find some.
         let share = capacity.div_ceil(8).max((capacity - self.len()) / 2);
         let is_gda = matches!(what, What::Chunk { is_gd: true, .. });
+        let is_close = matches!(what, What::Close);
         !self.free.is_empty()
             && self.queue.bucket_len(self.secret.bucket_of(f)) < share
             && (!is_gda || self.gdas < capacity - capacity / 4)
+            // An application may end as many connections as it likes, to whom it likes.
+            && (!is_close || self.closes < capacity / 8)
     }
 
     /// Puts an answer into the table. `false` if there is no room.
@@ -186,6 +194,7 @@ impl Answers {
             one => Waits::One(one),
         };
         self.gdas += usize::from(matches!(what, What::Chunk { is_gd: true, .. }));
+        self.closes += usize::from(matches!(what, What::Close));
         self.queue.push_back(&mut self.links, self.secret.bucket_of(asker.f), index);
         self.entries[usize::from(index)] = Entry { asker, waits };
         true
@@ -237,8 +246,10 @@ impl Answers {
             self.free.push_back(&mut self.free_links, index);
             let entry = &mut self.entries[usize::from(index)];
             let waits = core::mem::replace(&mut entry.waits, Waits::Nothing);
-            if matches!(waits, Waits::One(What::Chunk { is_gd: true, .. })) {
-                self.gdas -= 1;
+            match waits {
+                Waits::One(What::Chunk { is_gd: true, .. }) => self.gdas -= 1,
+                Waits::One(What::Close) => self.closes -= 1,
+                _ => {}
             }
             let mut writer = Writer { host, sealer, asker: &entry.asker, now };
             if writer.write(&waits, out) {
@@ -268,6 +279,9 @@ impl Writer<'_, '_> {
                 self.write_rda(guide, answered, *answer, out)
             }
             Waits::One(What::Rule { mr, number }) => self.write_rule(*mr, *number, out),
+            Waits::One(What::Close) => {
+                self.write_state((StateKind::Close, 0), &[0; CLOSE_LEN], out)
+            }
             Waits::One(What::Ea(ea)) => self.write_ea(&[*ea], out),
             Waits::Eas(eas) => self.write_ea(eas, out),
         }
@@ -407,12 +421,8 @@ impl Writer<'_, '_> {
 
     //= star#III-D1-rules
     fn write_rule(&mut self, mr: MrId, number: u8, out: &mut TxFrame<'_>) -> bool {
-        let len = STATE_HEADER_LEN + RULE_LEN + TAG_LEN;
         let Asker { connection, f, z, .. } = *self.asker;
         let Some(pd) = self.host.pd_of(&connection) else { return false };
-        if !self.fits(len, out) {
-            return false;
-        }
         let (mr_len, access) = self.host.mrs.remote(connection.pd, mr).unwrap_or_default();
         let name = self.host.mrs.name(mr);
         let key_of = |op, needed: Access| {
@@ -426,19 +436,33 @@ impl Writer<'_, '_> {
             write: key_of(WqeOp::Write, Access::REMOTE_WRITE),
             read: key_of(WqeOp::Read, Access::REMOTE_READ),
         };
+        self.write_state((StateKind::Rules, number), &rule.to_octets(), out)
+    }
+
+    /// Writes a STATE of one part.
+    fn write_state(
+        &mut self,
+        (kind, number): (StateKind, u8),
+        payload: &[u8],
+        out: &mut TxFrame<'_>,
+    ) -> bool {
+        let len = STATE_HEADER_LEN + payload.len() + TAG_LEN;
+        if !self.fits(len, out) {
+            return false;
+        }
         let header = self.header();
         let state = State {
             header,
             sender: Side::Stateless,
-            kind: StateKind::Rules,
+            kind,
             number,
             part: 0,
             of: 1,
-            payload_len: RULE_LEN as u16,
+            payload_len: payload.len() as u16,
         };
         let mut octets = [0; STATE_HEADER_LEN];
         state.emit(&mut octets);
-        out.bytes[STATE_HEADER_LEN..][..RULE_LEN].copy_from_slice(&rule.to_octets());
+        out.bytes[STATE_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
         self.push(&self.asker.key, &header, &octets, out);
         self.transmit(len, out)
     }

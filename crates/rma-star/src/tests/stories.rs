@@ -239,8 +239,11 @@ fn a_connection_that_z_has_closed_ends() {
     let mut pair = Pair::new(fused());
     pair.z.post(WqeOp::Recv, Wr { here: 0, len: 100, ..Wr::default() });
     pair.run_for(MS);
+    // Nobody tells F.
+    pair.fate = Box::new(|packet| if packet.to_z { vec![LATENCY] } else { vec![] });
     pair.z.command(Post::Close { qp: QP });
     pair.run_for(MS);
+    pair.fate = Box::new(|_| vec![LATENCY]);
     let send = pair.f.post(WqeOp::Send, Wr { here: 0, len: 100, ..Wr::default() });
     pair.run_for(100 * MS);
     assert_eq!(pair.f.status(send), Some(WcStatus::WrFlushErr));
@@ -478,5 +481,61 @@ fn z_is_told_at_once_that_f_has_ended_the_connection_and_needs_it_not() {
         }
         // The next connection of the QP is none of its business.
         assert_eq!(pair.f_host.stateful.in_use(), (0, 0));
+    }
+}
+
+/// Who is idle, or waits for a message, hears of the end in the time of a frame.
+//= star#ours-close
+//= type=test
+#[test]
+fn f_is_told_at_once_that_its_peer_has_ended_the_connection_and_needs_it_not() {
+    for (is_rc, is_lost) in [(false, false), (false, true), (true, false), (true, true)] {
+        for recvs in 0..2 {
+            let mut pair = Pair::of(fused(), is_rc);
+            let wr = Wr { here: 0, len: 8, ..Wr::default() };
+            let recvs: Vec<_> = (0..recvs).map(|_| pair.f.post(WqeOp::Recv, wr)).collect();
+            pair.run_for(5 * MS);
+            pair.fate = Box::new(move |_| if is_lost { vec![] } else { vec![LATENCY] });
+            pair.sent.clear();
+            pair.z.command(Post::Close { qp: QP });
+            pair.run_for(2 * LATENCY);
+            let failed = Report::Failed { qp: QP, status: WcStatus::WrFlushErr };
+            assert_eq!(pair.f.told.contains(&failed), !is_lost, "{is_rc}");
+            pair.run_for(20 * MS);
+            let flushed = recvs.iter().all(|&it| pair.f.status(it) == Some(WcStatus::WrFlushErr));
+            assert!(flushed || is_lost, "{is_rc}");
+            assert_eq!(pair.sent, [(0x28, 1)].into(), "it is told once, and not answered");
+            // What is lost is found out as before.
+            pair.fate = Box::new(|_| vec![LATENCY]);
+            pair.f.post(WqeOp::Send, wr);
+            pair.run_for(Duration::from_secs(20));
+            assert!(pair.f.open.is_empty(), "{is_rc}");
+        }
+    }
+}
+
+/// A message that has landed is not reported as failed because its receiver ends the connection
+/// then, also if that comes before the answer.
+#[test]
+fn what_was_done_before_the_end_is_reported_as_done() {
+    for is_rc in [false, true] {
+        let mut pair = Pair::of(fused(), is_rc);
+        let wr = Wr { here: 0, len: 8, ..Wr::default() };
+        let recv = pair.z.post(WqeOp::Recv, wr);
+        pair.run_for(5 * MS);
+        // The answer is overtaken.
+        pair.fate = Box::new(|packet| {
+            let is_close = packet.frame_type() == 0x28;
+            vec![if packet.to_z || is_close { LATENCY } else { 10 * LATENCY }]
+        });
+        let send = pair.f.post(WqeOp::Send, wr);
+        pair.run_for(2 * LATENCY);
+        assert_eq!(pair.z.status(recv), Some(WcStatus::Success));
+        pair.z.command(Post::Close { qp: QP });
+        pair.run_for(5 * LATENCY);
+        assert_eq!((pair.f.status(send), &pair.f.told[..]), (None, &[][..]), "{is_rc}");
+        pair.run_for(20 * LATENCY);
+        assert_eq!(pair.f.status(send), Some(WcStatus::Success), "{is_rc}");
+        assert_eq!(pair.f.told, [Report::Failed { qp: QP, status: WcStatus::WrFlushErr }]);
     }
 }

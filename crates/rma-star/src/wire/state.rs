@@ -70,7 +70,7 @@ pub enum StateKind {
     Commit = 6,
     /// The roles will not change.
     Abort = 7,
-    /// F has ended the connection.
+    /// Its sender has ended the connection.
     Close = 8,
 }
 

@@ -13,7 +13,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Close, of F, 16 octets of 0: what there is to tell is that it came, under K_c.
+//! Close, of either, 16 octets of 0: what there is to tell is that it came, under its key.
 //!
 //! Ask, of F, 56 octets: the MR or MW, and 52 octets of 0. Rules, of Z, 48 octets:
 //!
