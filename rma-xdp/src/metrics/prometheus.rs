@@ -369,10 +369,18 @@ fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write
 
 fn write_tenants(tenants: &[TenantUsage], text: &mut Exposition<'_, impl Write>) -> fmt::Result {
     type Pool = fn(&Usage) -> PoolUsage;
-    let pools: [(_, _, Pool); 3] = [
+    let pools: [(_, _, Pool); 7] = [
         ("rma_tenant_command_slots", "Command slots", |usage| usage.slots),
         ("rma_tenant_regions", "Regions", |usage| usage.regions),
         ("rma_tenant_registered_bytes", "Bytes in regions", |usage| usage.bytes),
+        ("rma_tenant_star_protection_domains", "Protection domains of StaR", |usage| usage.pds),
+        ("rma_tenant_star_memory_regions", "Memory regions and windows of StaR", |usage| usage.mrs),
+        ("rma_tenant_star_work_requests", "Places for work requests of StaR", |usage| {
+            usage.work_requests
+        }),
+        ("rma_tenant_star_stateful_connections", "Stateful connections of StaR", |usage| {
+            usage.stateful_connections
+        }),
     ];
     type What = fn(PoolUsage) -> u64;
     let whats: [(_, _, What); 2] = [
